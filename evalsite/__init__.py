@@ -1,0 +1,1 @@
+"""The wiring: settings, roles, URLs, the worker and the command line."""

@@ -1,0 +1,1 @@
+"""One output in, scores and a verdict out; knows nothing of runs."""

@@ -1,0 +1,1 @@
+"""Talking to judge models: transport, quoting, parsing, repair, prices and limits."""

@@ -1,0 +1,1 @@
+"""The kinds of evaluator: one module each, found by scanning."""

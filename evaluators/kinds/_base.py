@@ -1,0 +1,207 @@
+"""What every kind of evaluator is made of: its config, what it is given and how it is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from evaluators.scoring.types import Outcome, Score, Usage
+
+
+class KindConfig(BaseModel):
+    """The settings of one evaluator; unknown keys are refused by name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    prompt_fields: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step the target took: a call of a model or of a tool."""
+
+    type: str
+    name: str
+    input: Any = None
+    output: Any = None
+    started_ms: int | None = None
+    duration_ms: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFacts:
+    """What an evaluator may know of the case."""
+
+    key: str
+    input: tuple[Message, ...]
+    expected_output: str = ""
+    expected_outcomes: tuple[str, ...] = ()
+    criteria: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the target answered. `trace` is None when the target reports none, never an empty list."""
+
+    text: str
+    messages: tuple[Message, ...] = ()
+    trace: tuple[Step, ...] | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeReply:
+    """A readable reply of a judge: one JSON object that satisfies the schema asked for."""
+
+    content: Mapping[str, Any]
+    usage: Usage
+    model: str
+
+
+class JudgeFailure(Exception):  # noqa: N818 - it says what happened
+    """The judge gave no readable reply. `stage` is judge or parse; the usage is what it cost all the same."""
+
+    def __init__(self, reason: str, *, stage: str, usage: Usage = Usage()) -> None:
+        """Keep the reason in words a user can act on."""
+        super().__init__(reason)
+        self.reason = reason
+        self.stage = stage
+        self.usage = usage
+
+
+class Judge(Protocol):
+    """A model asked for an opinion. Handed in, so that a kind imports no transport."""
+
+    async def ask(self, question: JudgeQuestion) -> JudgeReply:
+        """Return a reply of the schema's form; raise JudgeFailure when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeQuestion:
+    """One question to a judge.
+
+    `instructions` is trusted text of ours and of the suite. Each of `quoted` is untrusted text
+    (label, text) that the transport wraps in random delimiters. `check` looks at a reply that
+    satisfies the schema and returns what is wrong with it in one sentence, or "": the transport
+    asks for a repair once, then raises JudgeFailure.
+    """
+
+    purpose: str
+    instructions: str
+    quoted: tuple[tuple[str, str], ...]
+    schema: Mapping[str, Any]
+    check: Callable[[Mapping[str, Any]], str] | None = None
+    model: str = ""
+    sample: int = 0
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptResult:
+    """How a user's script ended."""
+
+    stdout: str
+    stderr: str
+    exit_code: int | None
+    timed_out: bool = False
+
+
+class Sandbox(Protocol):
+    """Where a user's scripts run."""
+
+    async def run(
+        self, command: Sequence[str], *, stdin: str, environment: Mapping[str, str], seconds: float
+    ) -> ScriptResult:
+        """Run the command in a fresh directory and return how it ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything an evaluator is given for one output.
+
+    `children` holds the outcomes of a composite's children by name, in tree order.
+    """
+
+    path: str
+    case: CaseFacts
+    output: Output
+    judge: Judge | None = None
+    sandbox: Sandbox | None = None
+    ask_target: Callable[[str, str], Awaitable[Output]] | None = None
+    children: Mapping[str, Outcome] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+Config = TypeVar("Config", bound=KindConfig)
+ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
+RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A registered kind.
+
+    `spellings` are the type names under which suite files know it, its own name included; a value
+    is merged into the config, so one kind serves many spellings (`contains` is text_check with
+    operator contains). `read` turns a file's mapping into the config's when that is more than
+    renaming. `in_gallery` is False for kinds the product uses itself.
+    """
+
+    name: str
+    label: str
+    icon: str
+    config: type[KindConfig]
+    score: ScoreFunction
+    manual: str
+    rescore: RescoreFunction | None = None
+    spellings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    uses_judge: bool = False
+    in_gallery: bool = True
+
+
+def kind(
+    *,
+    label: str,
+    icon: str,
+    config: type[KindConfig],
+    rescore: RescoreFunction | None = None,
+    spellings: Mapping[str, Mapping[str, Any]] | None = None,
+    read: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    uses_judge: bool = False,
+    in_gallery: bool = True,
+) -> Callable[[ScoreFunction], ScoreFunction]:
+    """Mark a module's score function; the scan makes the Kind, named after the module, with its docstring as manual."""
+
+    def mark(function: ScoreFunction) -> ScoreFunction:
+        function.kind_facts = {  # type: ignore[attr-defined]
+            "label": label,
+            "icon": icon,
+            "config": config,
+            "rescore": rescore,
+            "spellings": dict(spellings or {}),
+            "read": read,
+            "uses_judge": uses_judge,
+            "in_gallery": in_gallery,
+        }
+        return function
+
+    return mark

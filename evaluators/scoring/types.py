@@ -1,0 +1,113 @@
+"""The values that scoring takes and gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+SCORE_DIGITS = 9
+
+
+class DomainError(Exception):
+    """The base of every refusal a user can cause and mend."""
+
+    code = "invalid"
+
+
+class ScoreOutOfRangeError(DomainError):
+    """A score, weight or threshold is not a number within its range."""
+
+    code = "score_out_of_range"
+
+
+class Verdict(StrEnum):
+    """How good one output was found; never how far the work is."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    BORDERLINE = "borderline"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What producing something consumed; None means it was not reported, never zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    latency_ms: int | None = None
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing an evaluator found: a hit when it passed, a miss when it did not."""
+
+    text: str
+    passed: bool
+    evidence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeResult:
+    """Whether one expected outcome was met, and why the judge says so (SCORING §5)."""
+
+    text: str
+    passed: bool
+    justification: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one evaluator says of one output (SCORING §2).
+
+    `score` is 0 to 1. `raw_score` is the same on the evaluator's own `scale` (0 to scale).
+    `details` holds the kind's parts, from which its `rescore` computes the score again.
+    `failed_required` names parts inside the evaluator (a rubric criterion, a check) that were
+    required and missed; they force a fail of the whole result (SCORING §4.2).
+    `outcomes` is filled only by the evaluator that judged the expected outcomes.
+    Raises ScoreOutOfRangeError for NaN, infinities and scores outside the scale.
+    """
+
+    score: float
+    raw_score: float | None = None
+    scale: float = 1.0
+    reasoning: str = ""
+    findings: tuple[Finding, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    failed_required: tuple[str, ...] = ()
+    outcomes: tuple[OutcomeResult, ...] | None = None
+    usage: Usage = Usage()
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a score."""
+        if not (math.isfinite(self.score) and 0.0 <= self.score <= 1.0):
+            raise ScoreOutOfRangeError(f"score {self.score!r} is not a number from 0 to 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """The evaluator could not score. Never 0 (SCORING §2).
+
+    `stage` says where it went wrong: target, judge, parse, script, config, limits or evaluator.
+    """
+
+    reason: str
+    stage: str = "evaluator"
+    details: Mapping[str, Any] = field(default_factory=dict)
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The evaluator was not run because a gate before it failed (SCORING §3)."""
+
+    reason: str = "a gate failed before it"
+
+
+Outcome = Score | Unscored | Skipped

@@ -1,0 +1,1 @@
+"""Suites, cases, targets, runs, results, and their pages."""
