@@ -1,0 +1,149 @@
+"""The stored form of evaluators and language models, and the record of who changed what."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.core.validators import MinValueValidator
+from django.db import models
+
+
+def money_field(**options: Any) -> models.DecimalField[Any, Any]:
+    """Return a column for US dollars, exact to a billionth (one token of the cheapest models)."""
+    return models.DecimalField(max_digits=18, decimal_places=9, **options)
+
+
+class Evaluator(models.Model):
+    """One node of an evaluator tree. A suite owns a root composite; trees are copied, never shared."""
+
+    parent = models.ForeignKey(
+        "self", on_delete=models.CASCADE, related_name="children", null=True, blank=True
+    )
+    position = models.PositiveIntegerField(default=0)
+    name = models.CharField(max_length=100)
+    kind = models.CharField(max_length=50)
+    weight = models.FloatField(default=1.0, validators=[MinValueValidator(0.0)])
+    required = models.BooleanField(default=False)
+    required_below = models.FloatField(null=True, blank=True)
+    negate = models.BooleanField(default=False)
+    config = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        """Order siblings as the suite's author placed them."""
+
+        ordering = ("position", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("parent", "name"), name="evaluator_name_unique_among_siblings"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(weight__gte=0), name="evaluator_weight_not_negative"
+            ),
+        )
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+class ReplyMode(models.TextChoices):
+    """How a model is asked for a structured reply, best first."""
+
+    JSON_SCHEMA = "json_schema", "JSON schema"
+    JSON_OBJECT = "json_object", "JSON mode"
+    TEXT = "text", "Text"
+
+
+class LanguageModel(models.Model):
+    """A model behind an OpenAI-compatible endpoint; it serves judges and chat targets.
+
+    `encrypted_key` is write-only: it is decrypted by judging alone. `limit_now` is the
+    concurrency in force, lowered by 429 answers and raised by success, never above `concurrency`.
+    """
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=100)
+    base_url = models.CharField(max_length=300, default="https://api.openai.com/v1")
+    model_id = models.CharField(max_length=200)
+    encrypted_key = models.TextField(blank=True, default="")
+    key_variable = models.CharField(max_length=100, blank=True, default="")
+    reply_mode = models.CharField(
+        max_length=20, choices=ReplyMode.choices, default=ReplyMode.JSON_SCHEMA
+    )
+    parameters = models.JSONField(default=dict, blank=True)
+    concurrency = models.PositiveIntegerField(default=8, validators=[MinValueValidator(1)])
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
+    timeout_s = models.PositiveIntegerField(default=60, validators=[MinValueValidator(1)])
+    input_price_usd_per_mtok = money_field(null=True, blank=True)
+    output_price_usd_per_mtok = money_field(null=True, blank=True)
+    cached_price_usd_per_mtok = money_field(null=True, blank=True)
+    send_trace_headers = models.BooleanField(default=False)
+    is_scripted = models.BooleanField(default=False)
+    limit_now = models.PositiveIntegerField(null=True, blank=True)
+    limit_reason = models.CharField(max_length=300, blank=True, default="")
+    limit_changed_at = models.DateTimeField(null=True, blank=True)
+    last_tested_at = models.DateTimeField(null=True, blank=True)
+    last_test = models.JSONField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """List models by name."""
+
+        ordering = ("name", "id")
+
+    def __str__(self) -> str:
+        """Return the name shown to users."""
+        return self.name
+
+
+class SlotLease(models.Model):
+    """A block of one model's concurrency, held by one pair of hands until it expires."""
+
+    model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="slot_leases")
+    holder = models.CharField(max_length=64)
+    slots = models.PositiveIntegerField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        """One block a holder."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("model", "holder"), name="slot_lease_one_a_holder"),
+        )
+
+    def __str__(self) -> str:
+        """Return holder and size."""
+        return f"{self.slots} slots of {self.holder}"
+
+
+class AuditEntry(models.Model):
+    """Who changed what, with the values before and after. Keys and passwords never enter."""
+
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    actor_name = models.CharField(max_length=150, blank=True, default="")
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    action = models.CharField(max_length=60)
+    object_type = models.CharField(max_length=60)
+    object_id = models.CharField(max_length=60)
+    object_name = models.CharField(max_length=200, blank=True, default="")
+    before = models.JSONField(null=True, blank=True)
+    after = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        """Newest first, found by the object they speak of."""
+
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("object_type", "object_id"), name="audit_by_object"),)
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        """Return the deed and its object."""
+        return f"{self.action} {self.object_type} {self.object_name}"
+
+
+ZERO_USD = Decimal(0)

@@ -1,0 +1,79 @@
+"""The tables: suites, runs, results, reviews, shares and the ledger."""
+
+from __future__ import annotations
+
+from runs.models.ledger import CallPurpose, CallStatus, ModelCall
+from runs.models.results import (
+    OPEN_RESULT_STATUSES,
+    Artifact,
+    Attempt,
+    Result,
+    ResultOutput,
+    ResultStatus,
+    Score,
+    ScoreState,
+    VerdictChoice,
+)
+from runs.models.reviews import Review, ReviewItem, ReviewReason
+from runs.models.runs import (
+    ACTIVE_RUN_STATUSES,
+    Campaign,
+    Hand,
+    Run,
+    RunEvent,
+    RunOwner,
+    RunStatus,
+    WorkerProcess,
+)
+from runs.models.shares import ApiToken, ShareDepth, ShareLink
+from runs.models.suites import (
+    Case,
+    CaseGate,
+    FileContent,
+    FinalScore,
+    OnUnscored,
+    RecordedOutput,
+    Suite,
+    SuiteFile,
+    SuiteVersion,
+    Target,
+)
+
+__all__ = [
+    "ACTIVE_RUN_STATUSES",
+    "OPEN_RESULT_STATUSES",
+    "ApiToken",
+    "Artifact",
+    "Attempt",
+    "CallPurpose",
+    "CallStatus",
+    "Campaign",
+    "Case",
+    "CaseGate",
+    "FileContent",
+    "FinalScore",
+    "Hand",
+    "ModelCall",
+    "OnUnscored",
+    "RecordedOutput",
+    "Result",
+    "ResultOutput",
+    "ResultStatus",
+    "Review",
+    "ReviewItem",
+    "ReviewReason",
+    "Run",
+    "RunEvent",
+    "RunOwner",
+    "RunStatus",
+    "Score",
+    "ScoreState",
+    "ShareDepth",
+    "ShareLink",
+    "Suite",
+    "SuiteFile",
+    "SuiteVersion",
+    "Target",
+    "VerdictChoice",
+    "WorkerProcess",
+]

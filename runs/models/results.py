@@ -1,0 +1,200 @@
+"""Results, what the target answered, and what each evaluator said of it."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from evaluators.models import money_field
+from runs.models.runs import Run
+from runs.models.suites import Case, FileContent
+
+
+class ResultStatus(models.TextChoices):
+    """How far the work on one result is. On screen pending reads Waiting."""
+
+    PENDING = "pending", "Waiting"
+    RUNNING = "running", "Running"
+    SCORED = "scored", "Scored"
+    ERROR = "error", "Errored"
+    SKIPPED = "skipped", "Skipped"
+    CANCELLED = "cancelled", "Cancelled"
+
+
+OPEN_RESULT_STATUSES = (ResultStatus.PENDING, ResultStatus.RUNNING)
+
+
+class VerdictChoice(models.TextChoices):
+    """How good one output was found; never how far the work is."""
+
+    PASS = "pass", "Pass"
+    BORDERLINE = "borderline", "Borderline"
+    FAIL = "fail", "Fail"
+
+
+class Result(models.Model):
+    """One execution of one case with its verdict. Light: long texts are in ResultOutput and Score.
+
+    `attempt` counts tries after lost leases, `generation` a person's retries. A record is accepted
+    only from the holder of the lease. `outcome_marks` is one character per expected outcome in
+    order, 1 met and 0 missed.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results")
+    case = models.ForeignKey(Case, on_delete=models.PROTECT, related_name="results")
+    position = models.PositiveIntegerField(default=0)
+    repetition = models.PositiveIntegerField(default=1)
+    status = models.CharField(
+        max_length=10, choices=ResultStatus.choices, default=ResultStatus.PENDING
+    )
+    verdict = models.CharField(
+        max_length=10, choices=VerdictChoice.choices, blank=True, default=""
+    )
+    reviewed_verdict = models.CharField(
+        max_length=10, choices=VerdictChoice.choices, blank=True, default=""
+    )
+    score = models.FloatField(null=True, blank=True)
+    metrics_score = models.FloatField(null=True, blank=True)
+    decided_by = models.CharField(max_length=300, blank=True, default="")
+    error = models.TextField(blank=True, default="")
+    error_stage = models.CharField(max_length=30, blank=True, default="")
+    outcome_marks = models.CharField(max_length=200, blank=True, default="")
+    warnings = models.JSONField(default=list, blank=True)
+    attempt = models.PositiveIntegerField(default=0)
+    generation = models.PositiveIntegerField(default=1)
+    keeps_output = models.BooleanField(default=False)
+    retry_paths = models.JSONField(null=True, blank=True)
+    lease_token = models.CharField(max_length=64, blank=True, default="")
+    lease_until = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    latency_ms = models.PositiveIntegerField(null=True, blank=True)
+    input_tokens = models.PositiveIntegerField(null=True, blank=True)
+    output_tokens = models.PositiveIntegerField(null=True, blank=True)
+    run_cost_usd = money_field(null=True, blank=True)
+    evaluation_cost_usd = money_field(null=True, blank=True)
+
+    class Meta:
+        """In the order of the suite, repetition after repetition."""
+
+        ordering = ("position", "repetition", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("run", "case", "repetition"), name="result_one_an_execution"
+            ),
+        )
+        indexes = (
+            models.Index(fields=("run", "status", "position"), name="result_to_claim"),
+            models.Index(fields=("run", "verdict", "score"), name="result_by_verdict"),
+            models.Index(fields=("run", "position", "repetition"), name="result_in_order"),
+            models.Index(
+                fields=("lease_until",),
+                condition=models.Q(status="running"),
+                name="result_expiring_leases",
+            ),
+        )
+        permissions = (("review_result", "Can review results"),)
+
+    def __str__(self) -> str:
+        """Return what was executed."""
+        return f"case {self.case_id}, repetition {self.repetition}"
+
+
+class ResultOutput(models.Model):
+    """What the target answered in one result, and the whole decision on it."""
+
+    result = models.OneToOneField(
+        Result, on_delete=models.CASCADE, primary_key=True, related_name="output"
+    )
+    text = models.TextField(blank=True, default="")
+    messages = models.JSONField(default=list, blank=True)
+    trace = models.JSONField(null=True, blank=True)
+    usage = models.JSONField(default=dict, blank=True)
+    outcomes = models.JSONField(null=True, blank=True)
+    decision = models.JSONField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        """Return the beginning of the text."""
+        return self.text[:80]
+
+
+class Artifact(models.Model):
+    """A file the target left."""
+
+    result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="artifacts")
+    path = models.CharField(max_length=300)
+    content = models.ForeignKey(FileContent, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        """One file a path."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("result", "path"), name="artifact_one_a_path"),
+        )
+
+    def __str__(self) -> str:
+        """Return the path."""
+        return self.path
+
+
+class Attempt(models.Model):
+    """An earlier outcome of a result that was tried again: kept, so that nothing is lost."""
+
+    result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="attempts")
+    attempt = models.PositiveIntegerField()
+    generation = models.PositiveIntegerField()
+    status = models.CharField(max_length=10)
+    verdict = models.CharField(max_length=10, blank=True, default="")
+    score = models.FloatField(null=True, blank=True)
+    reason = models.TextField(blank=True, default="")
+    ended_at = models.DateTimeField()
+
+    class Meta:
+        """Oldest first."""
+
+        ordering = ("generation", "attempt", "id")
+
+    def __str__(self) -> str:
+        """Return the attempt as pages spell it."""
+        return f"attempt {self.attempt} of generation {self.generation}"
+
+
+class ScoreState(models.TextChoices):
+    """Whether an evaluator scored."""
+
+    SCORED = "scored", "Scored"
+    UNSCORED = "unscored", "Unscored"
+    SKIPPED = "skipped", "Not run"
+
+
+class Score(models.Model):
+    """What one evaluator said of one result. Leaves are facts; composites can be recomputed."""
+
+    result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="scores")
+    path = models.CharField(max_length=500)
+    position = models.PositiveIntegerField(default=0)
+    kind = models.CharField(max_length=50)
+    state = models.CharField(max_length=10, choices=ScoreState.choices, default=ScoreState.SCORED)
+    score = models.FloatField(null=True, blank=True)
+    raw_score = models.FloatField(null=True, blank=True)
+    scale = models.FloatField(default=1.0)
+    weight = models.FloatField(default=1.0)
+    stage = models.CharField(max_length=30, blank=True, default="")
+    input_tokens = models.PositiveIntegerField(null=True, blank=True)
+    output_tokens = models.PositiveIntegerField(null=True, blank=True)
+    cost_usd = money_field(null=True, blank=True)
+    latency_ms = models.PositiveIntegerField(null=True, blank=True)
+    reasoning = models.TextField(blank=True, default="")
+    findings = models.JSONField(default=list, blank=True)
+    details = models.JSONField(default=dict, blank=True)
+
+    class Meta:
+        """In tree order."""
+
+        ordering = ("position", "id")
+        constraints = (
+            models.UniqueConstraint(fields=("result", "path"), name="score_one_a_path"),
+        )
+
+    def __str__(self) -> str:
+        """Return the path in the tree."""
+        return self.path

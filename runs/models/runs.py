@@ -1,0 +1,173 @@
+"""Runs, campaigns, and the hands and workers that carry them out."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from evaluators.models import money_field
+from runs.models.suites import Suite, Target
+
+
+class RunStatus(models.TextChoices):
+    """How far a run is. On screen stopped reads Cancelled."""
+
+    QUEUED = "queued", "Waiting"
+    RUNNING = "running", "Running"
+    COMPLETED = "completed", "Completed"
+    STOPPED = "stopped", "Cancelled"
+    BUDGET_REACHED = "budget_reached", "Budget reached"
+    FAILED = "failed", "Failed"
+
+
+ACTIVE_RUN_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING)
+
+
+class RunOwner(models.TextChoices):
+    """Whose hands may claim the results of a run."""
+
+    WORKERS = "workers", "The workers"
+    COMMAND_LINE = "command_line", "A command line"
+
+
+class Campaign(models.Model):
+    """Runs of one suite started together against several targets."""
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="campaigns")
+    name = models.CharField(max_length=200, blank=True, default="")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+class Run(models.Model):
+    """One suite against one target, with everything that decides its verdicts frozen in `snapshot`.
+
+    The snapshot: {"version": 1, "suite": {slug, title, version}, "policy", "evaluators" (the tree),
+    "target": {name, kind, config, model}, "judge": a model's parameters and prices or null,
+    "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}.
+    Counters are of executions; they are moved together with the results they count.
+    """
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
+    number = models.PositiveIntegerField()
+    status = models.CharField(
+        max_length=20, choices=RunStatus.choices, default=RunStatus.QUEUED, db_index=True
+    )
+    status_reason = models.TextField(blank=True, default="")
+    target = models.ForeignKey(
+        Target, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    target_name = models.CharField(max_length=120)
+    judge_name = models.CharField(max_length=120, blank=True, default="")
+    is_scripted = models.BooleanField(default=False)
+    suite_version = models.PositiveIntegerField()
+    campaign = models.ForeignKey(
+        Campaign, on_delete=models.SET_NULL, null=True, blank=True, related_name="runs"
+    )
+    source_run = models.ForeignKey(
+        "self", on_delete=models.SET_NULL, null=True, blank=True, related_name="rescored_runs"
+    )
+    note = models.CharField(max_length=300, blank=True, default="")
+    repetitions = models.PositiveIntegerField(default=1)
+    concurrency = models.PositiveIntegerField(default=8)
+    budget_usd = money_field(null=True, blank=True)
+    owner = models.CharField(max_length=20, choices=RunOwner.choices, default=RunOwner.WORKERS)
+    owner_id = models.CharField(max_length=64, blank=True, default="")
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    case_count = models.PositiveIntegerField(default=0)
+    execution_count = models.PositiveIntegerField(default=0)
+    done_count = models.PositiveIntegerField(default=0)
+    pass_count = models.PositiveIntegerField(default=0)
+    borderline_count = models.PositiveIntegerField(default=0)
+    fail_count = models.PositiveIntegerField(default=0)
+    error_count = models.PositiveIntegerField(default=0)
+    score_sum = models.FloatField(default=0.0)
+    score_count = models.PositiveIntegerField(default=0)
+    run_cost_usd = money_field(default=0)
+    evaluation_cost_usd = money_field(default=0)
+    snapshot_hash = models.CharField(max_length=64)
+    summary = models.JSONField(null=True, blank=True)
+    snapshot = models.JSONField()
+    leaf_scores = models.BinaryField(null=True, blank=True)
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(fields=("suite", "number"), name="run_number_unique"),
+        )
+        indexes = (models.Index(fields=("suite", "status", "-number"), name="run_of_suite"),)
+        permissions = (("start_run", "Can start, stop and retry runs"),)
+
+    def __str__(self) -> str:
+        """Return the number as pages spell it."""
+        return f"#{self.number}"
+
+    @property
+    def is_active(self) -> bool:
+        """Tell whether work on the run may still be going on."""
+        return self.status in ACTIVE_RUN_STATUSES
+
+
+class Hand(models.Model):
+    """One `work_on_run` at work: a pair of hands on one run, alive while its heartbeat is young."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="hands")
+    token = models.CharField(max_length=64, unique=True)
+    worker = models.CharField(max_length=200)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+    in_flight = models.PositiveIntegerField(default=0)
+
+    def __str__(self) -> str:
+        """Return worker and run."""
+        return f"{self.worker} on run {self.run_id}"
+
+
+class WorkerProcess(models.Model):
+    """One worker process; alive while its heartbeat is young."""
+
+    name = models.CharField(max_length=200, unique=True)
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    version = models.CharField(max_length=40)
+    sandbox = models.CharField(max_length=100, blank=True, default="")
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField(db_index=True)
+    last_error = models.TextField(blank=True, default="")
+    last_error_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+class RunEvent(models.Model):
+    """Something a reader of the run page should know: a lowered limit, a lost worker, a retry."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
+    at = models.DateTimeField(auto_now_add=True)
+    kind = models.CharField(max_length=40)
+    text = models.CharField(max_length=500)
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-at", "-id")
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text

@@ -1,0 +1,67 @@
+"""Links that open a frozen snapshot without an account, and tokens for programs."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+
+class ShareDepth(models.TextChoices):
+    """How much a stranger sees."""
+
+    FIGURES = "figures", "Figures"
+    CASE_NAMES = "case_names", "Figures and case names"
+    OUTPUTS = "outputs", "Outputs too"
+    TRACES = "traces", "Outputs and traces"
+
+
+class ShareLink(models.Model):
+    """A frozen comparison, run or result behind a random token, of which only the hash is kept."""
+
+    token_hash = models.CharField(max_length=64, unique=True)
+    kind = models.CharField(max_length=20)
+    title = models.CharField(max_length=200, blank=True, default="")
+    depth = models.CharField(max_length=12, choices=ShareDepth.choices, default=ShareDepth.FIGURES)
+    sources = models.JSONField(default=dict)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    view_count = models.PositiveIntegerField(default=0)
+    last_viewed_at = models.DateTimeField(null=True, blank=True)
+    frozen = models.JSONField()
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        """Return the title."""
+        return self.title
+
+
+class ApiToken(models.Model):
+    """A program's key to the API, scoped by role; only its hash is kept."""
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    name = models.CharField(max_length=100)
+    token_hash = models.CharField(max_length=64, unique=True)
+    role = models.CharField(max_length=20)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name

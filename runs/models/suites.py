@@ -1,0 +1,253 @@
+"""Suites, their versions, files and cases, and the targets they are run against."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from evaluators.models import Evaluator, LanguageModel
+from evaluators.scoring.policy import Policy
+
+
+class CaseGate(models.TextChoices):
+    """What decides the verdict of one result (SCORING §4.3)."""
+
+    SCORE = "score", "Score"
+    EXPECTED_OUTCOMES = "expected_outcomes", "Expected outcomes"
+
+
+class FinalScore(models.TextChoices):
+    """Where the final score comes from (SCORING §4.4)."""
+
+    AGGREGATE = "aggregate", "Aggregate of the evaluators"
+    JUDGE_OVERALL = "judge_overall", "The hybrid judge's overall score"
+
+
+class OnUnscored(models.TextChoices):
+    """What becomes of a result one of whose evaluators could not score (SCORING §4.1)."""
+
+    ERROR = "error", "The result is errored"
+    EXCLUDE = "exclude", "Leave the evaluator out and reweight the rest"
+    ZERO = "zero", "Count it as 0"
+
+
+class PolicyColumns(models.Model):
+    """The policy of a suite, one column each; shares are 0 to 1 (SCORING §1, §4, §8, §9)."""
+
+    pass_threshold = models.FloatField(default=0.8)
+    borderline_threshold = models.FloatField(default=0.6)
+    case_gate = models.CharField(max_length=20, choices=CaseGate.choices, default=CaseGate.SCORE)
+    fallback_threshold = models.FloatField(default=0.75)
+    final_score = models.CharField(
+        max_length=20, choices=FinalScore.choices, default=FinalScore.AGGREGATE
+    )
+    on_unscored = models.CharField(
+        max_length=10, choices=OnUnscored.choices, default=OnUnscored.ERROR
+    )
+    metrics_pass_threshold = models.FloatField(default=0.8)
+    cases_pass_threshold = models.FloatField(default=1.0)
+    max_pass_rate_drop = models.FloatField(default=0.0)
+    max_avg_score_drop = models.FloatField(default=0.05)
+    max_latency_increase_pct = models.FloatField(default=20.0)
+    count_reviews = models.BooleanField(default=False)
+    scale = models.PositiveSmallIntegerField(default=1)
+
+    class Meta:
+        """Columns only."""
+
+        abstract = True
+
+    def policy(self) -> Policy:
+        """Return the policy as the scoring core takes it; raises ScoreOutOfRangeError for bad bands."""
+        return Policy(
+            pass_threshold=self.pass_threshold,
+            borderline_threshold=self.borderline_threshold,
+            case_gate=self.case_gate,
+            fallback_threshold=self.fallback_threshold,
+            final_score=self.final_score,
+            on_unscored=self.on_unscored,
+            metrics_pass_threshold=self.metrics_pass_threshold,
+            cases_pass_threshold=self.cases_pass_threshold,
+            max_pass_rate_drop=self.max_pass_rate_drop,
+            max_avg_score_drop=self.max_avg_score_drop,
+            max_latency_increase_pct=self.max_latency_increase_pct,
+            count_reviews=self.count_reviews,
+            scale=self.scale,
+        )
+
+
+class Suite(PolicyColumns):
+    """Named cases with an evaluator tree and a policy."""
+
+    slug = models.SlugField(max_length=80, unique=True)
+    title = models.CharField(max_length=200)
+    description = models.TextField(blank=True, default="")
+    tags = models.JSONField(default=list, blank=True)
+    version = models.PositiveIntegerField(default=1)
+    root = models.OneToOneField(Evaluator, on_delete=models.PROTECT, related_name="suite")
+    judge = models.ForeignKey(
+        LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="suites"
+    )
+    baseline_run = models.ForeignKey(
+        "runs.Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    archived_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """List suites by title."""
+
+        ordering = ("title", "id")
+
+    def __str__(self) -> str:
+        """Return the title."""
+        return self.title
+
+
+class FileContent(models.Model):
+    """The bytes of a file, stored once for every place that refers to them."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    size = models.PositiveBigIntegerField()
+    content = models.BinaryField()
+
+    def __str__(self) -> str:
+        """Return the beginning of the hash."""
+        return self.sha256[:12]
+
+
+class SuiteFile(models.Model):
+    """A file the suite refers to: a prompt, a script, a content block."""
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="files")
+    path = models.CharField(max_length=300)
+    content = models.ForeignKey(FileContent, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        """One file a path."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("suite", "path"), name="suite_file_one_a_path"),
+        )
+
+    def __str__(self) -> str:
+        """Return the path."""
+        return self.path
+
+
+class SuiteVersion(models.Model):
+    """What a suite was at one version: policy, tree, files by hash and cases by revision."""
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    note = models.CharField(max_length=300, blank=True, default="")
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    content_hash = models.CharField(max_length=64)
+    content = models.JSONField()
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-number",)
+        constraints = (
+            models.UniqueConstraint(fields=("suite", "number"), name="suite_version_unique"),
+        )
+
+    def __str__(self) -> str:
+        """Return the version as pages spell it."""
+        return f"v{self.number}"
+
+
+class Case(models.Model):
+    """One revision of one case; results point at the revision they ran.
+
+    `evaluators` is a tree in the snapshot's form that replaces the suite's, or joins its root's
+    children when `evaluators_append` is on. `recorded_output` is what the `recorded` target gives.
+    """
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="cases")
+    key = models.CharField(max_length=200)
+    revision = models.PositiveIntegerField(default=1)
+    is_current = models.BooleanField(default=True)
+    position = models.PositiveIntegerField(default=0)
+    title = models.CharField(max_length=300, blank=True, default="")
+    tags = models.JSONField(default=list, blank=True)
+    content_hash = models.CharField(max_length=64)
+    created_at = models.DateTimeField(auto_now_add=True)
+    evaluators_append = models.BooleanField(default=False)
+    input = models.JSONField(default=list)
+    expected_output = models.TextField(blank=True, default="")
+    expected_outcomes = models.JSONField(default=list, blank=True)
+    criteria = models.TextField(blank=True, default="")
+    metadata = models.JSONField(default=dict, blank=True)
+    evaluators = models.JSONField(null=True, blank=True)
+    recorded_output = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        """In the order of the suite."""
+
+        ordering = ("position", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("suite", "key", "revision"), name="case_revision_unique"
+            ),
+            models.UniqueConstraint(
+                fields=("suite", "key"),
+                condition=models.Q(is_current=True),
+                name="case_one_current_revision",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("suite", "is_current", "position"), name="case_current_in_order"),
+        )
+
+    def __str__(self) -> str:
+        """Return the key."""
+        return self.key
+
+
+class Target(models.Model):
+    """The system under test. `config` is validated by the target's kind."""
+
+    name = models.CharField(max_length=120, unique=True)
+    description = models.TextField(blank=True, default="")
+    kind = models.CharField(max_length=50)
+    config = models.JSONField(default=dict, blank=True)
+    model = models.ForeignKey(
+        LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="targets"
+    )
+    archived_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        """List targets by name."""
+
+        ordering = ("name", "id")
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+class RecordedOutput(models.Model):
+    """One uploaded output of a `recorded` target, for the case of that key."""
+
+    target = models.ForeignKey(Target, on_delete=models.CASCADE, related_name="recorded_outputs")
+    case_key = models.CharField(max_length=200)
+    output = models.JSONField()
+
+    class Meta:
+        """One output a case."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("target", "case_key"), name="recorded_one_a_case"),
+        )
+
+    def __str__(self) -> str:
+        """Return the case's key."""
+        return self.case_key
