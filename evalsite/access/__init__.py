@@ -1,0 +1,1 @@
+"""Who may do what: logging in, roles as groups, members."""

@@ -1,0 +1,37 @@
+"""The app that keeps the groups of the roles up to date after every migration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import AppConfig, apps
+from django.db.models import Q
+from django.db.models.signals import post_migrate
+
+from evalsite.access.roles import Role, permissions_of
+
+
+class AccessConfig(AppConfig):
+    """Create the roles once the last app with permissions of theirs has been migrated."""
+
+    name = "evalsite.access"
+    label = "access"
+
+    def ready(self) -> None:
+        """Wait for the migrations of `runs`, the last app that has permissions."""
+        post_migrate.connect(
+            create_roles, sender=apps.get_app_config("runs"), dispatch_uid="access.create_roles"
+        )
+
+
+def create_roles(using: str, **signal: Any) -> None:
+    """Make the groups and give each exactly the permissions of its role."""
+    groups = apps.get_model("auth", "Group").objects.using(using)
+    permissions = apps.get_model("auth", "Permission").objects.using(using)
+    for role in Role:
+        group, _ = groups.get_or_create(name=role.value)
+        wanted = Q(pk__in=())
+        for name in permissions_of(role):
+            app, codename = name.split(".")
+            wanted |= Q(content_type__app_label=app, codename=codename)
+        group.permissions.set(permissions.filter(wanted))

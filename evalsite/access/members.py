@@ -1,0 +1,122 @@
+"""What happens to members, each deed with its audit entry; somebody always stays admin."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import Group, User
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from evalsite.access.roles import Role, role_of
+from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
+
+
+class LastAdminError(DomainError):
+    """The last active admin can neither lose the role nor be deactivated."""
+
+    code = "last_admin"
+
+
+def members() -> QuerySet[User]:
+    """Return all users with their groups, the active first, by name."""
+    return User.objects.prefetch_related("groups").order_by("-is_active", "username")
+
+
+@transaction.atomic
+def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
+    """Add a member who cannot log in until a one-time link was used."""
+    member = User.objects.create_user(username, email)
+    member.groups.add(Group.objects.get(name=role.value))
+    _record(actor, "member.added", member, after={"role": role.value, "email": email})
+    return member
+
+
+@transaction.atomic
+def change_role(member: User, *, actor: User, role: Role) -> None:
+    """Give a member another role.
+
+    Raises:
+        LastAdminError: nobody else is an active admin.
+
+    """
+    before = role_of(member)
+    if before == role:
+        return
+    if before == Role.ADMIN:
+        refuse_without_other_admin(member)
+    member.groups.set(_groups_with(member, role))
+    if member.is_superuser:
+        User.objects.filter(pk=member.pk).update(is_superuser=False)
+    _record(
+        actor,
+        "member.role_changed",
+        member,
+        before={"role": before.value if before else None},
+        after={"role": role.value},
+    )
+
+
+@transaction.atomic
+def deactivate(member: User, *, actor: User) -> None:
+    """Lock a member out at once, and keep what the member did.
+
+    Raises:
+        LastAdminError: nobody else is an active admin.
+
+    """
+    if role_of(member) == Role.ADMIN:
+        refuse_without_other_admin(member)
+    if User.objects.filter(pk=member.pk, is_active=True).update(is_active=False):
+        _record(actor, "member.deactivated", member)
+
+
+@transaction.atomic
+def reactivate(member: User, *, actor: User) -> None:
+    """Let a deactivated member log in again."""
+    if User.objects.filter(pk=member.pk, is_active=False).update(is_active=True):
+        _record(actor, "member.reactivated", member)
+
+
+def record_link(member: User, *, actor: User) -> None:
+    """Note that somebody asked for a link with which the member sets a password."""
+    _record(actor, "member.link_made", member)
+
+
+def refuse_without_other_admin(member: User) -> None:
+    """Make sure that another active admin stays; two admins cannot remove each other at once.
+
+    Raises:
+        LastAdminError: there is none.
+
+    """
+    Group.objects.select_for_update().get(name=Role.ADMIN.value)
+    is_admin = Q(groups__name=Role.ADMIN.value) | Q(is_superuser=True)
+    if not User.objects.filter(is_admin, is_active=True).exclude(pk=member.pk).exists():
+        raise LastAdminError(
+            f"{member.username} is the last active admin. Make somebody else admin first."
+        )
+
+
+def _groups_with(member: User, role: Role) -> list[Group]:
+    others = member.groups.exclude(name__in=Role.values)
+    return [*others, Group.objects.get(name=role.value)]
+
+
+def _record(
+    actor: User,
+    action: str,
+    member: User,
+    *,
+    before: dict[str, str | None] | None = None,
+    after: dict[str, str] | None = None,
+) -> None:
+    AuditEntry.objects.create(
+        actor=actor,
+        actor_name=actor.get_username(),
+        action=action,
+        object_type="user",
+        object_id=str(member.pk),
+        object_name=member.get_username(),
+        before=before,
+        after=after,
+    )

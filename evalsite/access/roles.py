@@ -1,0 +1,47 @@
+"""The four roles, as groups that hold permissions; every role may do what the one before may."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db.models import TextChoices
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class Role(TextChoices):
+    """A role, from the least to the most powerful."""
+
+    VIEWER = "viewer", "Viewer"
+    REVIEWER = "reviewer", "Reviewer"
+    EDITOR = "editor", "Editor"
+    ADMIN = "admin", "Admin"
+
+
+MEANINGS = {
+    Role.VIEWER: "sees suites, runs and results",
+    Role.REVIEWER: "also decides borderline results",
+    Role.EDITOR: "also changes suites and targets and starts runs",
+    Role.ADMIN: "also changes language models with their keys, and members",
+}
+ADDED_PERMISSIONS = {
+    Role.VIEWER: ("runs.view_run",),
+    Role.REVIEWER: ("runs.review_result",),
+    Role.EDITOR: ("runs.start_run", "runs.change_suite", "runs.change_target"),
+    Role.ADMIN: ("evaluators.change_languagemodel", "auth.change_user"),
+}
+
+
+def permissions_of(role: Role) -> list[str]:
+    """Return the permission strings of a role, those of the lesser roles included."""
+    roles = list(Role)
+    return [name for lesser in roles[: roles.index(role) + 1] for name in ADDED_PERMISSIONS[lesser]]
+
+
+def role_of(user: User) -> Role | None:
+    """Return the highest role of a user; a superuser is an admin, somebody without group has none."""
+    if user.is_superuser:
+        return Role.ADMIN
+    names = {group.name for group in user.groups.all()}
+    return next((role for role in reversed(Role) if role.value in names), None)

@@ -1,0 +1,22 @@
+"""Where logging in, the account and the members live."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from evalsite.access import views
+
+app_name = "access"
+urlpatterns = [
+    path("login/", views.login_page, name="login"),
+    path("login/<str:user_code>/<str:token>/", views.login_once, name="login-once"),
+    path("logout/", views.logout_page, name="logout"),
+    path("password/<str:user_code>/<str:token>/", views.password_set, name="password-set"),
+    path("account/", views.account, name="account"),
+    path("account/password/", views.password, name="password"),
+    path("members/", views.member_list, name="members"),
+    path("members/add/", views.member_add, name="member-add"),
+    path("members/<int:pk>/", views.member, name="member"),
+    path("members/<int:pk>/status/", views.member_status, name="member-status"),
+    path("members/<int:pk>/link/", views.member_link, name="member-link"),
+]

@@ -1,0 +1,195 @@
+"""Logging in and out, the own account, and the members."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from django.contrib import messages
+from django.contrib.auth import login, logout, update_session_auth_hash
+from django.contrib.auth.decorators import login_not_required, permission_required
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
+
+from evalsite.access import links, members
+from evalsite.access.forms import MemberForm, RoleForm
+from evalsite.access.links import LOGIN_TOKENS, PASSWORD_TOKENS, user_of_link
+from evalsite.access.roles import MEANINGS, Role, role_of
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+LINK_IN_SESSION = "access.one_time_link"
+admin_only = permission_required("auth.change_user", raise_exception=True)
+
+
+class MemberRequest(HttpRequest):
+    """A request of somebody who is logged in."""
+
+    user: User
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password")
+def login_page(request: HttpRequest) -> HttpResponse:
+    """Log in by name and password and go where the user was heading."""
+    if request.user.is_authenticated:
+        return redirect(_next_path(request))
+    form = AuthenticationForm(request, data=request.POST or None)
+    if form.is_valid():
+        login(request, form.get_user())
+        return redirect(_next_path(request))
+    context = {"form": form, "next": _next_path(request)}
+    return render(request, "access/login.html", context, status=_status(form.is_bound))
+
+
+@require_POST
+def logout_page(request: HttpRequest) -> HttpResponse:
+    """Log out and show the log-in page."""
+    logout(request)
+    return redirect("access:login")
+
+
+@login_not_required
+@never_cache
+def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
+    """Log in by a one-time link; opening it shows a button, so that a preview cannot use it up."""
+    user = user_of_link(user_code, token, LOGIN_TOKENS)
+    if user is None:
+        return render(request, "access/link_used.html", status=410)
+    if request.method == "POST":
+        login(request, user, backend=BACKEND)
+        return redirect("home")
+    return render(request, "access/login_once.html", {"member": user})
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters()
+def password_set(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
+    """Set the own password by a one-time link and be logged in."""
+    user = user_of_link(user_code, token, PASSWORD_TOKENS)
+    if user is None:
+        return render(request, "access/link_used.html", status=410)
+    form = SetPasswordForm(user, request.POST or None)
+    if form.is_valid():
+        login(request, form.save(), backend=BACKEND)
+        return redirect("home")
+    context = {"form": form, "member": user}
+    return render(request, "access/password_set.html", context, status=_status(form.is_bound))
+
+
+def account(request: MemberRequest) -> HttpResponse:
+    """Show who one is and what one may do."""
+    role = role_of(request.user)
+    context = {"role": role, "meaning": MEANINGS[role] if role else ""}
+    return render(request, "access/account.html", context)
+
+
+@sensitive_post_parameters()
+def password(request: MemberRequest) -> HttpResponse:
+    """Change the own password and stay logged in here alone."""
+    form = PasswordChangeForm(request.user, request.POST or None)
+    if form.is_valid():
+        update_session_auth_hash(request, form.save())
+        messages.success(request, "Password changed. Other sessions are logged out.")
+        return redirect("access:account")
+    return render(request, "access/password.html", {"form": form}, status=_status(form.is_bound))
+
+
+@admin_only
+def member_list(request: MemberRequest) -> HttpResponse:
+    """List the members with their roles."""
+    rows = [(member, role_of(member)) for member in members.members()]
+    return render(request, "access/members.html", {"rows": rows, "roles": MEANINGS.items()})
+
+
+@admin_only
+def member_add(request: MemberRequest) -> HttpResponse:
+    """Add a member and show the link that sets the password."""
+    form = MemberForm(request.POST or None)
+    if form.is_valid():
+        member = members.add_member(actor=request.user, **form.cleaned_data)
+        _keep_link(request, member)
+        return redirect("access:member", member.pk)
+    return render(request, "access/member_add.html", {"form": form}, status=_status(form.is_bound))
+
+
+@admin_only
+@never_cache
+def member(request: MemberRequest, pk: int) -> HttpResponse:
+    """Show a member and change the role."""
+    person = get_object_or_404(members.members(), pk=pk)
+    form = RoleForm(request.POST or None, initial={"role": role_of(person)})
+    error = ""
+    if form.is_valid():
+        try:
+            members.change_role(person, actor=request.user, role=form.cleaned_data["role"])
+        except members.LastAdminError as refusal:
+            error = str(refusal)
+        else:
+            messages.success(request, f"{person.username} is now {form.cleaned_data['role']}.")
+            return redirect("access:member", pk)
+    return _member_page(request, person, form=form, error=error)
+
+
+@admin_only
+@require_POST
+def member_status(request: MemberRequest, pk: int) -> HttpResponse:
+    """Deactivate or reactivate a member."""
+    person = get_object_or_404(members.members(), pk=pk)
+    try:
+        if request.POST.get("active") == "1":
+            members.reactivate(person, actor=request.user)
+        else:
+            members.deactivate(person, actor=request.user)
+    except members.LastAdminError as refusal:
+        return _member_page(
+            request, person, form=RoleForm(initial={"role": role_of(person)}), error=str(refusal)
+        )
+    return redirect("access:member", pk)
+
+
+@admin_only
+@require_POST
+def member_link(request: MemberRequest, pk: int) -> HttpResponse:
+    """Make a link with which the member sets a password."""
+    person = get_object_or_404(User, pk=pk, is_active=True)
+    members.record_link(person, actor=request.user)
+    _keep_link(request, person)
+    return redirect("access:member", pk)
+
+
+def _member_page(
+    request: MemberRequest, person: User, *, form: RoleForm, error: str
+) -> HttpResponse:
+    context = {
+        "member": person,
+        "role": role_of(person),
+        "form": form,
+        "error": error,
+        "link": request.session.pop(LINK_IN_SESSION, ""),
+    }
+    status = _status(bool(error) or form.is_bound)
+    return render(request, "access/member.html", context, status=status)
+
+
+def _keep_link(request: MemberRequest, member: User) -> None:
+    link = request.build_absolute_uri(links.password_path(member))
+    request.session[LINK_IN_SESSION] = link
+
+
+def _next_path(request: HttpRequest) -> str:
+    path = cast(str, request.POST.get("next") or request.GET.get("next") or "")
+    is_ours = url_has_allowed_host_and_scheme(
+        path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return path if is_ours else resolve_url("home")
+
+
+def _status(is_refused: bool) -> int:
+    return 422 if is_refused else 200

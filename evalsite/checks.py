@@ -1,0 +1,78 @@
+"""Report wrong settings as system checks whose ids name the variable."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+
+PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxx")
+LEAST_KEY_LENGTH = 32
+
+
+def check_environment(**options: Any) -> list[CheckMessage]:
+    """Return everything that is wrong with the environment this process was started with."""
+    found: list[CheckMessage] = [
+        error(problem.variable, problem.message, problem.hint) for problem in settings.ENV.problems
+    ]
+    return [*found, *_keys(), *_addresses()]
+
+
+def error(variable: str, message: str, hint: str = "") -> Error:
+    """Return an error with the id `evalsite.E.<variable>`."""
+    return Error(message, hint=hint or None, id=f"evalsite.E.{variable}")
+
+
+def _keys() -> Iterator[CheckMessage]:
+    key = settings.SECRET_KEY
+    is_placeholder = any(word in key.lower() for word in PLACEHOLDERS)
+    if not settings.DEBUG and (is_placeholder or len(key) < LEAST_KEY_LENGTH):
+        yield error(
+            "EVALSITE_SECRET_KEY",
+            f"EVALSITE_SECRET_KEY is a placeholder or shorter than {LEAST_KEY_LENGTH} characters.",
+            "Leave it out (one is made at the first start) or set a long random text.",
+        )
+    try:
+        Fernet(settings.ENCRYPTION_KEY)
+    except ValueError:
+        yield error(
+            "EVALSITE_ENCRYPTION_KEY",
+            "EVALSITE_ENCRYPTION_KEY is not 32 bytes in URL-safe base64.",
+            "Leave it out, or make one: python -c 'from cryptography.fernet import Fernet;"
+            "print(Fernet.generate_key().decode())'",
+        )
+    if not settings.IS_EMBEDDED and not settings.HAS_OWN_KEYS:
+        yield Warning(
+            "The keys are files in EVALSITE_DATA_DIR, and this installation has a shared broker.",
+            hint="Machines without that folder in common need the same EVALSITE_SECRET_KEY and "
+            "EVALSITE_ENCRYPTION_KEY.",
+            id="evalsite.W.EVALSITE_ENCRYPTION_KEY",
+        )
+
+
+def _addresses() -> Iterator[CheckMessage]:
+    is_http = settings.SITE_URL.startswith("http:")
+    if is_http and not (settings.PLAIN_HTTP or settings.DEBUG or _is_loopback(settings.SITE_HOST)):
+        yield error(
+            "EVALSITE_URL",
+            f"EVALSITE_URL is {settings.SITE_URL}: passwords would travel in the clear.",
+            "Use https, or set EVALSITE_PLAIN_HTTP=1 when the network is trusted.",
+        )
+    if settings.SITE_URL.startswith("https:") and not settings.TRUST_PROXY:
+        yield Warning(
+            "EVALSITE_URL is https and EVALSITE_TRUST_PROXY is not set: behind a proxy that ends "
+            "TLS every page would redirect to itself.",
+            hint="Set EVALSITE_TRUST_PROXY=1 if a proxy sets X-Forwarded-Proto on every request.",
+            id="evalsite.W.EVALSITE_TRUST_PROXY",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -1,0 +1,70 @@
+"""Turn DATABASE_URL into Django's database settings: SQLite by default, PostgreSQL on request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+SQLITE_OPTIONS = {
+    "timeout": 20,
+    # A deferred transaction that turns into a writer can fail at once, whatever the time-out.
+    "transaction_mode": "IMMEDIATE",
+    "init_command": (
+        "PRAGMA journal_mode=WAL;PRAGMA synchronous=NORMAL;PRAGMA foreign_keys=ON;"
+        "PRAGMA temp_store=MEMORY;PRAGMA mmap_size=134217728;PRAGMA cache_size=-20000"
+    ),
+}
+POOL_OPTIONS = {"min_size": 0, "max_size": 16, "timeout": 20, "max_idle": 120}
+EXAMPLES = "sqlite:////path/to/file.sqlite3 or postgresql://user:password@host/name"
+
+
+def database_settings(url: str, *, data_dir: Path) -> dict[str, Any]:
+    """Return the settings of the database at `url`, of a SQLite file in `data_dir` when empty.
+
+    Raises:
+        ValueError: the URL is no database URL; the message says what one looks like.
+
+    """
+    scheme = urlsplit(url).scheme
+    if not url:
+        return _sqlite(data_dir / "evalsite.sqlite3")
+    if scheme == "sqlite":
+        return _sqlite_at(url)
+    if scheme in ("postgres", "postgresql"):
+        return _postgresql(url)
+    raise ValueError(f"does not name a database Evalsite knows; write {EXAMPLES}")
+
+
+def _sqlite_at(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    path = unquote(parts.path.removeprefix("/"))
+    if parts.netloc or not path:
+        raise ValueError(f"names no file; write {EXAMPLES}")
+    return _sqlite(Path(path).absolute())
+
+
+def _sqlite(path: Path) -> dict[str, Any]:
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": SQLITE_OPTIONS}
+
+
+def _postgresql(url: str) -> dict[str, Any]:
+    try:
+        options: dict[str, Any] = dict(conninfo_to_dict(url))
+    except ProgrammingError as error:
+        # The driver's message may quote the password.
+        raise ValueError(f"is no PostgreSQL URL; write {EXAMPLES}") from error
+    if not options.get("dbname"):
+        raise ValueError(f"names no database; write {EXAMPLES}")
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": options.pop("dbname"),
+        "USER": options.pop("user", ""),
+        "PASSWORD": options.pop("password", ""),
+        "HOST": options.pop("host", ""),
+        "PORT": options.pop("port", ""),
+        "OPTIONS": {**options, "pool": POOL_OPTIONS},
+    }

@@ -1,0 +1,154 @@
+"""Read the environment: every variable once, typed, its mistakes collected instead of raised.
+
+A reader never stops the start: it notes the problem under the variable's name, answers with the
+default, and `evalsite.checks` reports all problems at once as system checks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
+
+YES = ("1", "true", "yes", "on")
+NO = ("0", "false", "no", "off")
+FILE_SUFFIX = "_FILE"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A variable with a value that cannot be used: what is wrong and what would be right."""
+
+    variable: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(slots=True)
+class Environment:
+    """Typed readers over a mapping of variables.
+
+    `names` are the variables read so far and `problems` what is wrong with them.
+    """
+
+    values: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    names: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return the value without surrounding blanks; an empty value counts as not set."""
+        self.names.append(name)
+        return self.values.get(name, "").strip() or default
+
+    def secret(self, name: str, default: str = "") -> str:
+        """Return the value of NAME, or the content of the file that NAME_FILE names."""
+        value, path = self.text(name), self.values.get(name + FILE_SUFFIX, "").strip()
+        if not path:
+            return value or default
+        if value:
+            self.refuse(name, f"{name} and {name}{FILE_SUFFIX} are both set.", "Set one of them.")
+            return value
+        try:
+            return Path(path).read_text(encoding="utf-8").strip() or default
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            self.refuse(name + FILE_SUFFIX, f"{path} cannot be read: {reason}.")
+            return default
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return the value as a truth value."""
+        return self._parsed(name, default, _parse_flag)
+
+    def number(self, name: str, default: int, *, least: int, most: int) -> int:
+        """Return the value as a whole number between `least` and `most`."""
+        return self._parsed(name, default, lambda value: _parse_number(value, least, most))
+
+    def choice(self, name: str, default: str, choices: Iterable[str]) -> str:
+        """Return the value, which must be one of `choices` (letter case does not count)."""
+        allowed = {choice.lower(): choice for choice in choices}
+        return self._parsed(name, default, lambda value: _parse_choice(value, allowed))
+
+    def path(self, name: str, default: Path) -> Path:
+        """Return the value as an absolute path; a leading ~ is the home folder."""
+        return self._parsed(name, default, lambda value: Path(value).expanduser().absolute())
+
+    def time_zone(self, name: str, default: str) -> str:
+        """Return the value, which must name a time zone of the IANA database."""
+        return self._parsed(name, default, _parse_time_zone)
+
+    def names_list(self, name: str) -> list[str]:
+        """Return the values between commas, none when not set."""
+        return [part.strip() for part in self.text(name).split(",") if part.strip()]
+
+    def url(self, name: str, default: str, *, schemes: tuple[str, ...]) -> str:
+        """Return the value, which must be an absolute URL of one of `schemes`."""
+        return self._parsed(name, default, lambda value: _parse_url(value, schemes)).rstrip("/")
+
+    def secrets_starting(self, prefix: str) -> dict[str, str]:
+        """Return every secret whose name starts with `prefix`, read from files where so named."""
+        found = {name.removesuffix(FILE_SUFFIX) for name in self.values if name.startswith(prefix)}
+        self.names.append(prefix + "*")
+        known = list(self.names)
+        values = {name: self.secret(name) for name in sorted(found - {prefix})}
+        self.names[:] = known
+        return {name: value for name, value in values.items() if value}
+
+    def refuse(self, variable: str, message: str, hint: str = "") -> None:
+        """Note that a variable has a value that cannot be used."""
+        self.problems.append(Problem(variable, message, hint))
+
+    def _parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
+        value = self.text(name)
+        if not value:
+            return default
+        try:
+            return parse(value)
+        except (ValueError, RuntimeError) as error:
+            self.refuse(name, f"{name} is {value!r}, {error}.")
+            return default
+
+
+def _parse_flag(value: str) -> bool:
+    if value.lower() in YES:
+        return True
+    if value.lower() in NO:
+        return False
+    raise ValueError("which is neither true nor false; write 1 or 0")
+
+
+def _parse_number(value: str, least: int, most: int) -> int:
+    expected = f"which is not a whole number from {least} to {most}"
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise ValueError(expected) from error
+    if not least <= number <= most:
+        raise ValueError(expected)
+    return number
+
+
+def _parse_choice(value: str, allowed: Mapping[str, str]) -> str:
+    if value.lower() not in allowed:
+        raise ValueError(f"which is none of {', '.join(allowed.values())}")
+    return allowed[value.lower()]
+
+
+def _parse_time_zone(value: str) -> str:
+    try:
+        return ZoneInfo(value).key
+    except (KeyError, OSError, ValueError) as error:
+        raise ValueError("which is no time zone; write a name such as Europe/Lisbon") from error
+
+
+def _parse_url(value: str, schemes: tuple[str, ...]) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in schemes or not parts.hostname:
+        starts = " or ".join(f"{scheme}://" for scheme in schemes)
+        raise ValueError(f"which is not a URL starting with {starts}")
+    return value

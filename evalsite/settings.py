@@ -1,0 +1,223 @@
+"""Settings, from the environment alone; `.env.example` documents every variable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from csp.constants import NONE, SELF
+
+from evalsite.databases import database_settings
+from evalsite.env import Environment
+from evalsite.keys import kept_key, new_encryption_key, new_secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+ENV = Environment()
+
+# -- Where it runs ---------------------------------------------------------------------------
+DEBUG = ENV.flag("EVALSITE_DEBUG")
+DEMO = ENV.flag("EVALSITE_DEMO")
+DATA_DIR = ENV.path("EVALSITE_DATA_DIR", BASE_DIR / "data")
+PORT = ENV.number("PORT", 8000, least=1, most=65535)
+LISTEN = ENV.text("EVALSITE_LISTEN", "127.0.0.1")
+SITE_URL = ENV.url("EVALSITE_URL", "", schemes=("http", "https"))
+PLAIN_HTTP = ENV.flag("EVALSITE_PLAIN_HTTP")
+TRUST_PROXY = ENV.flag("EVALSITE_TRUST_PROXY")
+SITE_HOST = urlsplit(SITE_URL).hostname or ""
+IS_SECURE = not DEBUG and urlsplit(SITE_URL).scheme != "http"
+
+# -- Secrets ---------------------------------------------------------------------------------
+SECRET_KEY = ENV.secret("EVALSITE_SECRET_KEY")
+ENCRYPTION_KEY = ENV.secret("EVALSITE_ENCRYPTION_KEY")
+HAS_OWN_KEYS = bool(SECRET_KEY and ENCRYPTION_KEY)
+try:
+    SECRET_KEY = SECRET_KEY or kept_key(DATA_DIR / "secret_key", new_secret_key)
+    ENCRYPTION_KEY = ENCRYPTION_KEY or kept_key(DATA_DIR / "encryption_key", new_encryption_key)
+except OSError as error:
+    ENV.refuse(
+        "EVALSITE_DATA_DIR",
+        f"The keys cannot be kept in EVALSITE_DATA_DIR ({DATA_DIR}): {error.strerror}.",
+        "Name a folder this process may write to.",
+    )
+    SECRET_KEY = SECRET_KEY or new_secret_key()
+    ENCRYPTION_KEY = ENCRYPTION_KEY or new_encryption_key()
+# The only variables that a language model's key may be named by.
+MODEL_KEYS = ENV.secrets_starting("EVALSITE_MODEL_KEY_")
+if OPENAI_API_KEY := ENV.secret("OPENAI_API_KEY"):
+    MODEL_KEYS["OPENAI_API_KEY"] = OPENAI_API_KEY
+OPENAI_BASE_URL = ENV.url("OPENAI_BASE_URL", "", schemes=("http", "https"))
+
+# -- Application -----------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "django_filters",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "csp",
+    "evaluators",
+    "runs",
+    "evalsite",
+    "evalsite.access",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "evalsite.urls"
+WSGI_APPLICATION = "evalsite.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "evalsite.context.site",
+            ],
+        },
+    },
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# -- Database and work -----------------------------------------------------------------------
+DATABASE_URL = ENV.secret("DATABASE_URL")
+try:
+    DATABASES = {"default": database_settings(DATABASE_URL, data_dir=DATA_DIR)}
+except ValueError as error:
+    ENV.refuse("DATABASE_URL", f"DATABASE_URL {error}.")
+    DATABASES = {"default": database_settings("", data_dir=DATA_DIR)}
+
+CELERY_BROKER_URL = ENV.secret("CELERY_BROKER_URL", "memory://")
+IS_EMBEDDED = CELERY_BROKER_URL.startswith("memory:")
+if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "rediss"):
+    ENV.refuse(
+        "CELERY_BROKER_URL",
+        "CELERY_BROKER_URL names no broker Evalsite knows.",
+        "Write redis://host:6379/0, or leave it out for the embedded worker.",
+    )
+CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.02} if IS_EMBEDDED else {}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+
+# -- Logging in ------------------------------------------------------------------------------
+LOGIN_URL = "access:login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "access:login"
+# How long a link for setting a password or for logging in once works, in seconds.
+PASSWORD_RESET_TIMEOUT = 24 * 60 * 60
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+# -- Security --------------------------------------------------------------------------------
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *ENV.names_list("EVALSITE_ALLOWED_HOSTS")]
+if SITE_HOST:
+    ALLOWED_HOSTS.append(f"[{SITE_HOST}]" if ":" in SITE_HOST else SITE_HOST)
+CSRF_TRUSTED_ORIGINS = [f"{urlsplit(SITE_URL).scheme}://{urlsplit(SITE_URL).netloc}"] * bool(
+    SITE_URL
+)
+CSRF_FAILURE_VIEW = "evalsite.views.csrf_failure"
+CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_AGE = 14 * 24 * 60 * 60
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = "evalsite_session", "evalsite_csrf"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = IS_SECURE
+SECURE_SSL_REDIRECT = IS_SECURE
+SECURE_SSL_HOST = urlsplit(SITE_URL).netloc or None
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_HSTS_SECONDS = 365 * 24 * 60 * 60 if IS_SECURE else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRUST_PROXY else None
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+# Whether the other hosts of a domain speak TLS is not ours to promise.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 32 * 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
+
+# -- Files, time, language -------------------------------------------------------------------
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# Names with a hash need `collectstatic`, which the scripts run; without it files come from source.
+IS_COLLECTED = not DEBUG and (STATIC_ROOT / "staticfiles.json").exists()
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if IS_COLLECTED or "collectstatic" in sys.argv
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = not IS_COLLECTED
+WHITENOISE_AUTOREFRESH = DEBUG
+USE_TZ = True
+TIME_ZONE = ENV.time_zone("EVALSITE_TIME_ZONE", "UTC")
+LANGUAGE_CODE = "en"
+USE_I18N = False
+
+# -- API -------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Evalsite",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+
+# -- Logging ---------------------------------------------------------------------------------
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+LOG_LEVEL = ENV.choice("EVALSITE_LOG_LEVEL", "INFO", LOG_LEVELS)
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {"django": {"handlers": [], "level": LOG_LEVEL, "propagate": True}},
+}
