@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST
 from evalsite.access import links, members
 from evalsite.access.forms import MemberForm, RoleForm
 from evalsite.access.links import LOGIN_TOKENS, PASSWORD_TOKENS, user_of_link
-from evalsite.access.roles import MEANINGS, Role, role_of
+from evalsite.access.roles import MEANINGS, role_of
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 LINK_IN_SESSION = "access.one_time_link"
