@@ -162,7 +162,8 @@ class Kind:
     `spellings` are the type names under which suite files know it, its own name included; a value
     is merged into the config, so one kind serves many spellings (`contains` is text_check with
     operator contains). `read` turns a file's mapping into the config's when that is more than
-    renaming. `in_gallery` is False for kinds the product uses itself.
+    renaming. `in_gallery` is False for kinds the product uses itself. A kind that
+    `supplies_outcomes` judges the case's expected outcomes too, so no call beside the tree is made.
     """
 
     name: str
@@ -176,6 +177,7 @@ class Kind:
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     uses_judge: bool = False
     in_gallery: bool = True
+    supplies_outcomes: bool = False
 
 
 def kind(
@@ -188,6 +190,7 @@ def kind(
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     uses_judge: bool = False,
     in_gallery: bool = True,
+    supplies_outcomes: bool = False,
 ) -> Callable[[ScoreFunction], ScoreFunction]:
     """Mark a module's score function; the scan makes the Kind, named after the module, with its docstring as manual."""
 
@@ -201,6 +204,7 @@ def kind(
             "read": read,
             "uses_judge": uses_judge,
             "in_gallery": in_gallery,
+            "supplies_outcomes": supplies_outcomes,
         }
         return function
 

@@ -185,6 +185,8 @@ class Score(models.Model):
     latency_ms = models.PositiveIntegerField(null=True, blank=True)
     reasoning = models.TextField(blank=True, default="")
     findings = models.JSONField(default=list, blank=True)
+    failed_required = models.JSONField(default=list, blank=True)
+    warnings = models.JSONField(default=list, blank=True)
     details = models.JSONField(default=dict, blank=True)
 
     class Meta:
