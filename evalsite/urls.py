@@ -14,3 +14,4 @@ urlpatterns = [
     path("", include("evaluators.urls")),
     path("", include("runs.urls")),
 ]
+handler403 = "evalsite.views.permission_denied"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from evalsite.access.members import admin_names
+from evalsite.access.roles import role_of
 from evalsite.health import OK, health
 
 
@@ -27,3 +30,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Say that a form was refused because its page was too old or another site sent it."""
     return render(request, "403_csrf.html", status=403)
+
+
+@login_not_required
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Say which role one has and who can give another."""
+    user = request.user
+    role = role_of(user) if isinstance(user, User) else None
+    return render(request, "403.html", {"role": role, "admins": admin_names()}, status=403)

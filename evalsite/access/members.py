@@ -10,6 +10,8 @@ from evalsite.access.roles import Role, role_of
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 
+IS_ADMIN = Q(groups__name=Role.ADMIN.value) | Q(is_superuser=True)
+
 
 class LastAdminError(DomainError):
     """The last active admin can neither lose the role nor be deactivated."""
@@ -20,6 +22,12 @@ class LastAdminError(DomainError):
 def members() -> QuerySet[User]:
     """Return all users with their groups, the active first, by name."""
     return User.objects.prefetch_related("groups").order_by("-is_active", "username")
+
+
+def admin_names() -> list[str]:
+    """Return the names of the active admins."""
+    admins = User.objects.filter(IS_ADMIN, is_active=True).distinct().order_by("username")
+    return list(admins.values_list("username", flat=True))
 
 
 @transaction.atomic
@@ -90,8 +98,7 @@ def refuse_without_other_admin(member: User) -> None:
 
     """
     Group.objects.select_for_update().get(name=Role.ADMIN.value)
-    is_admin = Q(groups__name=Role.ADMIN.value) | Q(is_superuser=True)
-    if not User.objects.filter(is_admin, is_active=True).exclude(pk=member.pk).exists():
+    if not User.objects.filter(IS_ADMIN, is_active=True).exclude(pk=member.pk).exists():
         raise LastAdminError(
             f"{member.username} is the last active admin. Make somebody else admin first."
         )

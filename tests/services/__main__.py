@@ -1,0 +1,42 @@
+"""`python -m tests.services missing` tells what to install; `with-postgresql COMMAND` runs one.
+
+`missing` prints the Debian packages that are not there. `with-postgresql` runs the command with
+`DATABASE_URL` naming a fresh server, which ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.services.chromium import installed_chromium
+from tests.services.postgresql import installed_binaries, postgresql_server
+from tests.services.redis import installed_redis
+
+
+def missing() -> list[str]:
+    """Return the Debian packages of the servers and the browser that are not installed."""
+    wanted = {
+        "postgresql": installed_binaries(),
+        "redis-server": installed_redis(),
+        "chromium": installed_chromium(),
+    }
+    return [package for package, found in wanted.items() if found is None]
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments say and return the exit code."""
+    match arguments:
+        case ["missing"]:
+            sys.stdout.write(" ".join(missing()))
+            return 0
+        case ["with-postgresql", *command] if command:
+            with postgresql_server() as url:
+                return subprocess.run(command, env={**os.environ, "DATABASE_URL": url}).returncode
+    sys.stderr.write(f"{__doc__}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
