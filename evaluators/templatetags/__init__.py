@@ -1,0 +1,1 @@
+"""What every page is drawn with: figures, marks and components."""

@@ -1,0 +1,196 @@
+"""Spell figures the way pages show them: each scale, unit and gap has one spelling.
+
+Scores and rates are rounded to nine decimals and then down, so that no figure on a page claims
+a threshold its value missed (SCORING §1).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+
+MISSING = "–"
+MINUS = "\u2212"
+NARROW = "\u202f"
+NO_BREAK = "\u00a0"
+SCORE_DIGITS = 9
+METRIC_LABELS = ("critical fail", "fail", "poor", "acceptable", "good", "excellent")
+METRIC_TONES = ("bad", "bad", "bad", "warn", "good", "good")
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+DAYS_COUNTED = 30
+SECOND_FROM_MS = 999.5
+
+Number = float | int | Decimal
+
+
+def exact(value: Number) -> Decimal:
+    """Return the value rounded to nine decimals, as every comparison sees it."""
+    return round(value if isinstance(value, Decimal) else Decimal(repr(value)), SCORE_DIGITS)
+
+
+def down(value: Number, digits: int) -> str:
+    """Return the value with `digits` decimals, rounded towards zero."""
+    return f"{exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN):f}"
+
+
+def nearest(value: Number, digits: int) -> Decimal:
+    """Return the value rounded to `digits` decimals, halves away from zero."""
+    return exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+
+
+def score(value: Number | None) -> str:
+    """Spell a score of 0 to 1: `0.74`."""
+    return MISSING if value is None else down(value, 2)
+
+
+def strip(value: Number | None) -> str:
+    """Spell a score where a row of them stands close together: `.77`, `1.0`."""
+    if value is None:
+        return MISSING
+    text = down(value, 2)
+    return text[1:] if text.startswith("0") else down(value, 1)
+
+
+def pct(share: Number | None) -> str:
+    """Spell a share of 0 to 1 as a rate: `82.5%`."""
+    return MISSING if share is None else f"{down(exact(share) * 100, 1)}%"
+
+
+def threshold(share: Number | None) -> str:
+    """Spell a threshold given as a share exactly, with no more digits than it has: `80%`."""
+    if share is None:
+        return MISSING
+    text = f"{exact(share) * 100:f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
+
+
+def plain(value: Number | None) -> str:
+    """Spell a setting exactly, with no more digits than it has: `2`, `0.65`, `−1`."""
+    if value is None:
+        return MISSING
+    text = f"{exact(value):f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", MINUS)
+
+
+def tenth(value: Number | None) -> str:
+    """Spell a metric of 0 to 5 or a dimension of 0 to 10: `3.7`."""
+    return MISSING if value is None else down(value, 1)
+
+
+def metric_label(value: Number | None) -> str:
+    """Name a metric of 0 to 5 by its nearest whole number, halves up (SCORING §5)."""
+    return "" if value is None else METRIC_LABELS[int(nearest(value, 0))]
+
+
+def metric_tone(value: Number | None) -> str:
+    """Return the tone a metric of 0 to 5 is shown in: good, warn or bad."""
+    return "" if value is None else METRIC_TONES[int(nearest(value, 0))]
+
+
+def raw(value: Number | None, scale: Number) -> str:
+    """Say a score on its evaluator's own scale: `raw 7.0 of 10`; nothing when that is 0 to 1."""
+    return "" if value is None or exact(scale) == 1 else f"raw {down(value, 1)} of {plain(scale)}"
+
+
+def delta(value: Number | None, unit: str) -> str:
+    """Spell a change with its sign.
+
+    `pts` takes a difference of shares (−0.039 reads `−3.9 pts`), `pct` a relative change
+    (−0.242 reads `−24.2%`), `score` a difference of scores, `ms` one of milliseconds and
+    `count` one of whole numbers. Raises ValueError for another unit.
+    """
+    if value is None:
+        return MISSING
+    if unit == "ms":
+        return sign(exact(value), duration(abs(value)))
+    scales = {
+        "pts": (100, 1, " pts"),
+        "pct": (100, 1, "%"),
+        "score": (1, 2, ""),
+        "count": (1, 0, ""),
+    }
+    if unit not in scales:
+        raise ValueError(f"no change is counted in {unit!r}; use one of {[*scales, 'ms']}")
+    factor, digits, suffix = scales[unit]
+    rounded = nearest(exact(value) * factor, digits)
+    return sign(rounded, f"{abs(rounded):f}{suffix.replace(' ', NO_BREAK)}")
+
+
+def sign(value: Number, text: str) -> str:
+    """Put +, − or ± before a text that says the size of `value`."""
+    return f"{'±' if value == 0 else '+' if value > 0 else MINUS}{text}"
+
+
+def money(value: Decimal | None, digits: int = 2) -> str:
+    """Spell US dollars: `$8.63`, nothing spent `$0`, and `<$0.01` for what would round to nothing."""
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "$0"
+    least = Decimal(1).scaleb(-digits)
+    minus = MINUS if value < 0 else ""
+    if (size := abs(value)) < least / 2:
+        return f"{minus}<${least}"
+    whole, _, cents = f"{size.quantize(least, ROUND_HALF_UP):f}".partition(".")
+    return f"{minus}${thousands(int(whole))}.{cents}"
+
+
+def execution_money(value: Decimal | None) -> str:
+    """Spell what one execution cost: `$0.024`."""
+    return money(value, 3)
+
+
+def duration(ms: Number | None) -> str:
+    """Spell milliseconds: `600 ms`, `14.2 s`, `8 min 47 s`, `2 h 05 min`."""
+    if ms is None:
+        return MISSING
+    if ms < SECOND_FROM_MS:
+        return f"{nearest(ms, 0)}{NO_BREAK}ms"
+    tenths = nearest(Decimal(repr(ms)) / 1000 if not isinstance(ms, Decimal) else ms / 1000, 1)
+    if tenths < MINUTE:
+        return f"{tenths}{NO_BREAK}s"
+    seconds = int(nearest(tenths, 0))
+    if seconds < HOUR:
+        return f"{seconds // MINUTE}{NO_BREAK}min{NO_BREAK}{seconds % MINUTE:02d}{NO_BREAK}s"
+    minutes = int(nearest(Decimal(seconds) / MINUTE, 0))
+    return f"{thousands(minutes // 60)}{NO_BREAK}h{NO_BREAK}{minutes % 60:02d}{NO_BREAK}min"
+
+
+def rough(ms: Number | None) -> str:
+    """Spell a span that is only estimated, coarsely: `40 s`, `4 min`, `2 h 05 min`."""
+    if ms is None:
+        return MISSING
+    seconds = int(nearest(Decimal(repr(float(ms))) / 1000, 0))
+    if seconds < MINUTE:
+        return f"{max(seconds, 1)}{NO_BREAK}s"
+    minutes = int(nearest(Decimal(seconds) / MINUTE, 0))
+    return f"{minutes}{NO_BREAK}min" if minutes < MINUTE else duration(minutes * MINUTE * 1000)
+
+
+def age(then: datetime, now: datetime) -> str:
+    """Say how long ago something was: `40 s ago`, `5 h ago`, `2 days ago`, after a month the day."""
+    seconds = int((now - then).total_seconds())
+    if seconds < 1:
+        return "just now"
+    sizes = ((DAY, "day"), (HOUR, "h"), (MINUTE, "min"), (1, "s"))
+    size, unit = next(pair for pair in sizes if seconds >= pair[0])
+    count = seconds // size
+    if unit == "day":
+        return (
+            f"{counted(count, 'day')} ago" if count <= DAYS_COUNTED else f"{then.day} {then:%b %Y}"
+        )
+    return f"{count}{NO_BREAK}{unit} ago"
+
+
+def thousands(value: int | None) -> str:
+    """Spell a whole number with narrow gaps: `1 080`."""
+    return MISSING if value is None else f"{value:,}".replace(",", NARROW).replace("-", MINUS)
+
+
+def counted(value: int | None, noun: str) -> str:
+    """Put a count before its noun: `1 case`, `23 results`; `noun` may give both, `child,children`."""
+    if value is None:
+        return MISSING
+    one, _, many = noun.partition(",")
+    return f"{thousands(value)} {one if value == 1 else many or one + 's'}"

@@ -1,0 +1,175 @@
+"""Draw the marks of the visual standard: icons, verdicts, outcomes, repetitions and changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from evaluators.templatetags import figures
+from evaluators.templatetags.figures import Number
+
+VERDICT_WORDS = {
+    "pass": "Pass",
+    "borderline": "Borderline",
+    "fail": "Fail",
+    "error": "Errored",
+    "running": "Running",
+    "waiting": "Waiting",
+    "cancelled": "Cancelled",
+}
+SYNONYMS = {"pending": "waiting", "queued": "waiting", "skipped": "cancelled", "": "waiting"}
+STATUSES = {
+    "queued": ("waiting", "v-waiting", "Waiting"),
+    "running": ("running", "v-running", "Running"),
+    "completed": ("", "i-check", "Completed"),
+    "stopped": ("cancelled", "v-cancelled", "Cancelled"),
+    "budget_reached": ("cancelled", "v-cancelled", "Budget reached"),
+    "failed": ("error", "v-error", "Run failed"),
+}
+GATES = {
+    "passed": ("pass", "Passed"),
+    "failed": ("fail", "Failed"),
+    "on_course": ("pass", "On course"),
+    "at_risk": ("borderline", "At risk"),
+    "out_of_reach": ("fail", "Out of reach"),
+    "open": ("waiting", "Not judged"),
+}
+
+
+@cache
+def icon_names() -> frozenset[str]:
+    """Return the ids of the sprite that every page carries."""
+    return frozenset(
+        re.findall(r'<symbol id="([^"]+)"', render_to_string("components/sprite.html"))
+    )
+
+
+@cache
+def icon(name: str, extra: str = "", verdict: str = "") -> SafeString:
+    """Draw an icon of the sprite; raise ValueError for a name the sprite lacks."""
+    if name not in icon_names():
+        raise ValueError(
+            f"no icon is named {name!r}; the sprite has {', '.join(sorted(icon_names()))}"
+        )
+    return format_html(
+        '<svg class="icon{}"{} aria-hidden="true"><use href="#{}"/></svg>',
+        f" {extra}" if extra else "",
+        toned(verdict),
+        name,
+    )
+
+
+@cache
+def known(verdict: str) -> str:
+    """Return the state a mark is drawn in; raise ValueError for one that has no mark."""
+    state = SYNONYMS.get(verdict, verdict)
+    if state not in VERDICT_WORDS:
+        raise ValueError(f"{verdict!r} has no mark; use one of {', '.join(VERDICT_WORDS)}")
+    return state
+
+
+@cache
+def toned(verdict: str) -> SafeString:
+    """Return the attribute that gives an element and its parts the colour of a state."""
+    return format_html(' data-verdict="{}"', verdict) if verdict else mark_safe("")
+
+
+def shape(verdict: str) -> SafeString:
+    """Draw the bare shape of a state in its colour."""
+    state = known(verdict)
+    return icon(f"v-{state}", verdict=state)
+
+
+def mark(name: str, word: str, state: str, size: str = "") -> SafeString:
+    """Draw a shape and a word in the colour of a state."""
+    return format_html(
+        '<span class="verdict"{}{}>{}{}</span>',
+        toned(state),
+        format_html(' data-size="{}"', size) if size else "",
+        icon(name),
+        word,
+    )
+
+
+def verdict(value: str, text: str = "", size: str = "", word: str = "") -> SafeString:
+    """Draw shape and word of a verdict; `text` follows the word, `word` replaces it."""
+    state = known(value)
+    return mark(
+        f"v-{state}", " ".join(filter(None, (word or VERDICT_WORDS[state], text))), state, size
+    )
+
+
+def status(value: str, size: str = "") -> SafeString:
+    """Draw how far a run is, by its `RunStatus`."""
+    state, name, word = STATUSES[value]
+    return mark(name, word, state, size)
+
+
+def gate_verdict(state: str) -> SafeString:
+    """Draw whether a gate passed: passed, failed, on_course, at_risk, out_of_reach or open."""
+    tone, word = GATES[state]
+    return verdict(tone, word=word)
+
+
+def flip(before: str, after: str) -> SafeString:
+    """Draw two verdicts with an arrow between them."""
+    return format_html(
+        '<span class="flip">{}{}{}</span>', verdict(before), icon("i-arrow"), verdict(after)
+    )
+
+
+def met(outcome: object) -> str:
+    """Return all, some or no for an outcome: a truth, 1 or 0, a share, or the word itself."""
+    if outcome in ("all", "some", "no"):
+        return str(outcome)
+    share = float(outcome) if isinstance(outcome, bool | int | float | str) else 0.0
+    return "all" if share >= 1 else "no" if share <= 0 else "some"
+
+
+def pips(outcomes: Iterable[object], repetitions: int = 1) -> SafeString:
+    """Draw one pip an expected outcome: `"1101"`, truths, or shares of the repetitions that met it."""
+    states = [met(outcome) for outcome in outcomes]
+    if not states:
+        return format_html('<span class="quiet">{}</span>', figures.MISSING)
+    count = states.count("all")
+    every = " in every repetition" if repetitions > 1 else ""
+    return format_html(
+        '<span class="pips" role="img" aria-label="{} of {} outcomes met{}">{}</span> {}/{}',
+        count,
+        len(states),
+        every,
+        format_html_join("", "<i{}></i>", ((_unmet(state),) for state in states)),
+        count,
+        len(states),
+    )
+
+
+def _unmet(state: str) -> SafeString:
+    return mark_safe("") if state == "all" else format_html(' data-met="{}"', state)
+
+
+def reps(verdicts: Sequence[str]) -> SafeString:
+    """Draw one shape a repetition."""
+    words = ", ".join(VERDICT_WORDS[known(value)].lower() for value in verdicts)
+    shapes = format_html_join("", "{}", ((shape(value),) for value in verdicts))
+    return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
+
+
+def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:
+    """Draw one mark a case from (verdict, address, title); a table with the same facts goes with it."""
+    rows = ((url, known(value), title) for value, url, title in items)
+    template = '<a href="{}" tabindex="-1" data-verdict="{}" title="{}"></a>'
+    return format_html(
+        '<div class="mosaic" aria-hidden="true">{}</div>', format_html_join("", template, rows)
+    )
+
+
+def delta(value: Number | None, unit: str, tone: str = "") -> SafeString:
+    """Draw a change; give it a tone (good, bad) only when its interval excludes 0."""
+    toned_by = format_html(' data-tone="{}"', tone) if tone else ""
+    return format_html('<span class="delta"{}>{}</span>', toned_by, figures.delta(value, unit))

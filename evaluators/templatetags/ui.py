@@ -1,0 +1,151 @@
+"""The template library every page loads: figures, marks, measures and components."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.template.context import Context
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.text import slugify
+
+from evaluators.templatetags import figures, marks, measures
+from evaluators.templatetags.figures import MISSING, Number
+from evaluators.templatetags.markdown import markdown
+from evaluators.templatetags.steps import StepRow, lay_out, one_line, spelled
+
+register = template.Library()
+
+for figure in (
+    *(figures.score, figures.strip, figures.pct, figures.threshold, figures.plain, figures.tenth),
+    *(figures.metric_label, figures.metric_tone, figures.raw, figures.delta, figures.money),
+    *(figures.execution_money, figures.duration, figures.rough, figures.thousands, figures.counted),
+    *(markdown, one_line, spelled),
+):
+    register.filter(figure.__name__, figure)
+
+for tag in (
+    *(marks.icon, marks.shape, marks.verdict, marks.status, marks.gate_verdict, marks.flip),
+    *(marks.pips, marks.reps, marks.mosaic, marks.delta),
+    *(measures.dist, measures.tally, measures.bar, measures.gate_row, measures.spark),
+    *(measures.meter, measures.metric),
+):
+    register.simple_tag(tag, name=tag.__name__)
+
+# Which entry of the rail a page belongs to, by the start of its view's name; the first that fits.
+SECTIONS = (
+    ("runs", ("runs:run", "runs:result")),
+    ("suites", ("home", "runs:")),
+    ("models", ("evaluators:language-model",)),
+    ("evaluators", ("evaluators:",)),
+    ("members", ("access:member",)),
+    ("account", ("access:",)),
+)
+
+
+@register.filter
+def age(then: datetime | None) -> str:
+    """Say how long ago a time is, with the exact time one hover away."""
+    if then is None:
+        return MISSING
+    local = timezone.localtime(then)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        then.isoformat(timespec="seconds"),
+        f"{local.day} {local:%b %Y, %H:%M:%S %Z}",
+        figures.age(local, timezone.now()),
+    )
+
+
+@register.simple_tag(takes_context=True)
+def current(context: Context, section: str) -> SafeString:
+    """Mark the entry of the rail whose section this page is in."""
+    request = context.get("request")
+    match = getattr(request, "resolver_match", None)
+    name = match.view_name if match else ""
+    found = next((key for key, starts in SECTIONS if name.startswith(starts)), "")
+    return format_html(' aria-current="{}"', "page") if name and found == section else SafeString()
+
+
+@register.simple_tag(takes_context=True)
+def cookie(context: Context, name: str, default: str) -> str:
+    """Return a choice the reader made on this browser."""
+    request = context.get("request")
+    return str(request.COOKIES.get(name, default)) if request else default
+
+
+@register.simple_block_tag
+def panel(
+    content: str, title: str, note: str = "", name: str = "", body: bool = False
+) -> SafeString:
+    """Draw a titled panel around its content; `body` pads it, `name` is its id."""
+    name = name or slugify(title)
+    return format_html(
+        '<section class="panel" id="{0}" aria-labelledby="{0}-title"><header>'
+        '<h2 id="{0}-title">{1}</h2>{2}</header>{3}</section>',
+        name,
+        title,
+        format_html('<p class="push">{}</p>', note) if note else "",
+        format_html('<div class="body">{}</div>', content) if body else content,
+    )
+
+
+@register.inclusion_tag("components/gate.html")
+def gate(
+    name: str, share: Number | None, limit: Number, state: str, note: str = ""
+) -> dict[str, Any]:
+    """Draw one gate in full: its share of 0 to 1, its threshold and what is left to do."""
+    live = state in ("on_course", "at_risk", "out_of_reach")
+    return {
+        "name": name,
+        "share": share,
+        "limit": limit,
+        "state": state,
+        "note": note,
+        "live": live,
+        "tone": marks.GATES[state][0],
+    }
+
+
+@register.inclusion_tag("components/field.html")
+def field(bound: Any, help_text: str = "") -> dict[str, Any]:
+    """Draw a form's field with label, help and errors."""
+    widget = bound.field.widget
+    return {
+        "field": bound,
+        "help": help_text or bound.help_text,
+        "is_switch": getattr(widget, "input_type", "") == "checkbox" and not widget.use_fieldset,
+    }
+
+
+@register.inclusion_tag("components/trace.html")
+def trace(steps: Sequence[Mapping[str, Any]]) -> dict[str, list[StepRow]]:
+    """Draw the steps a target took, each with its place in time."""
+    return {"rows": lay_out(steps)}
+
+
+@register.inclusion_tag("components/turns.html")
+def turns(
+    messages: Sequence[Mapping[str, Any]], agent: str = "", marker: str = ""
+) -> dict[str, Any]:
+    """Draw a conversation; what the agent wrote is read as Markdown, with its raw text one click away."""
+    rows = [
+        {
+            "role": "agent" if message["role"] == "assistant" else "customer",
+            "who": _who(str(message["role"]), agent),
+            "text": spelled(message["content"]),
+            "is_text": isinstance(message["content"], str),
+        }
+        for message in messages
+    ]
+    return {"rows": rows, "marker": marker}
+
+
+def _who(role: str, agent: str) -> str:
+    words = {"user": "Input", "assistant": "Output", "system": "System prompt", "tool": "Tool"}
+    word = words.get(role, role.capitalize())
+    return f"{word}, {agent}" if role == "assistant" and agent else word

@@ -1,0 +1,77 @@
+// The only script besides htmx. Small jobs, no inline code, no eval.
+
+// 1. Choices kept on this browser: the theme and whether single keys press things. CSS (:has)
+//    switches the theme at once; the server renders the kept choice, so nothing flashes.
+document.addEventListener("change", ({ target }) => {
+  const value = { theme: target.value, "single-keys": target.checked ? "on" : "off" }[target.name];
+  if (value) document.cookie = `${target.name}=${value};path=/;max-age=31536000;samesite=lax`;
+});
+
+// 2. A slider and the number beside it always show the same value.
+document.addEventListener("input", ({ target }) => {
+  const pair = target.closest(".weight");
+  if (pair) for (const other of pair.querySelectorAll("input")) if (other !== target) other.value = target.value;
+});
+
+// 3. Keys press what is on the page: aria-keyshortcuts="p", or data-key="g s" for a sequence.
+let lead = "";
+const typing = 'textarea, select, input:not([type="radio"], [type="checkbox"], [type="range"])';
+document.addEventListener("keydown", (event) => {
+  if (event.metaKey || event.ctrlKey) {
+    if (event.key === "Enter") event.target.closest("form")?.requestSubmit();
+    return;
+  }
+  if (event.altKey || event.isComposing) return;
+  if (event.target.closest(typing)) { if (event.key === "Escape") event.target.blur(); return; }
+  if (document.querySelector("dialog[open]") || document.querySelector('[name="single-keys"]')?.checked === false) return;
+  const key = lead + event.key;
+  lead = event.key === "g" && !lead ? "g " : "";
+  const hit = [...document.querySelectorAll("[data-key], [aria-keyshortcuts]")]
+    .find((e) => (e.dataset.key ?? e.getAttribute("aria-keyshortcuts")) === key && e.checkVisibility());
+  if (hit) { event.preventDefault(); hit.focus(); if (!hit.matches(typing)) hit.click(); }
+  else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+});
+function step(by) {
+  const rows = [...document.querySelectorAll('tbody th[scope="row"] a, .flips a')];
+  rows[Math.max(0, rows.indexOf(document.activeElement) + by)]?.focus();
+}
+
+// 4. Browsers without invoker commands still open and close dialogs.
+if (!("commandForElement" in HTMLButtonElement.prototype)) document.addEventListener("click", ({ target }) => {
+  const button = target.closest("[commandfor]");
+  const dialog = button && document.getElementById(button.getAttribute("commandfor"));
+  if (dialog) button.getAttribute("command") === "close" ? dialog.close() : dialog.showModal();
+});
+
+// 5. Copy a text, dismiss a message.
+document.addEventListener("click", async ({ target }) => {
+  target.closest("[data-dismiss]")?.closest(".toast").remove();
+  const button = target.closest("[data-copy]");
+  if (!button) return;
+  const source = document.querySelector(button.dataset.copy);
+  const word = button.querySelector("span") ?? button;
+  const before = word.textContent;
+  try {
+    await navigator.clipboard.writeText(source.value ?? source.textContent);
+    word.textContent = "Copied";
+  } catch {
+    // The clipboard is closed to pages without TLS: select the text, so that one key copies it.
+    getSelection().selectAllChildren(source);
+    word.textContent = "Selected, press Ctrl C";
+  }
+  setTimeout(() => { word.textContent = before; }, 3000);
+});
+
+// 6. A live part that gets no answer says so; one whose session ended leads to the login page.
+const lost = document.getElementById("lost-contact");
+for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.addEventListener(name, ({ detail }) => {
+  if (!lost || !/^every/.test(detail.elt.getAttribute("hx-trigger") ?? "")) return;
+  if (lost.hidden) document.getElementById("lost-contact-at").textContent = new Date().toLocaleTimeString();
+  lost.hidden = false;
+});
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (lost && detail.xhr.status < 400) lost.hidden = true;
+  const asked = new URL(detail.pathInfo.requestPath, location.href).pathname;
+  const answered = new URL(detail.xhr.responseURL || asked, location.href).pathname;
+  if (answered !== asked && /<html/i.test(detail.xhr.response)) { detail.shouldSwap = false; location.reload(); }
+});

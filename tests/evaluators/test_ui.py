@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.template import Context, Template
+from django.utils import timezone
+
+from evaluators.templatetags import figures
+
+NOW = datetime(2026, 5, 12, 9, 11, tzinfo=UTC)
+GAP = "\u00a0"
+
+
+def render(source: str, **context: Any) -> str:
+    return Template("{% load ui %}" + source).render(Context(context)).strip()
+
+
+@pytest.mark.parametrize(
+    ("spell", "value", "text"),
+    [
+        (figures.score, None, "–"),
+        (figures.score, 0, "0.00"),
+        (figures.score, 0.798, "0.79"),
+        (figures.score, 0.7999999999, "0.80"),
+        (figures.score, 0.7999999, "0.79"),
+        (figures.score, (0.9 + 0.8 + 0.7) / 3, "0.80"),
+        (figures.score, (0.7 + 0.8 + 0.9) / 3, "0.80"),
+        (figures.score, 1, "1.00"),
+        (figures.strip, 0.779, ".77"),
+        (figures.strip, 1.0, "1.0"),
+        (figures.strip, 0, ".00"),
+        (figures.strip, None, "–"),
+        (figures.pct, 0.825, "82.5%"),
+        (figures.pct, 0.7999, "79.9%"),
+        (figures.pct, 0.99999, "99.9%"),
+        (figures.pct, 1, "100.0%"),
+        (figures.pct, 0, "0.0%"),
+        (figures.pct, 0.29, "29.0%"),
+        (figures.pct, None, "–"),
+        (figures.threshold, 0.8, "80%"),
+        (figures.threshold, 1, "100%"),
+        (figures.threshold, 0.125, "12.5%"),
+        (figures.threshold, 0, "0%"),
+        (figures.threshold, None, "–"),
+        (figures.plain, 2.0, "2"),
+        (figures.plain, 100, "100"),
+        (figures.plain, 0.65, "0.65"),
+        (figures.plain, 1e-7, "0.0000001"),
+        (figures.plain, None, "–"),
+        (figures.tenth, 3.79, "3.7"),
+        (figures.tenth, 8.5, "8.5"),
+        (figures.metric_label, 0, "critical fail"),
+        (figures.metric_label, 2.5, "acceptable"),
+        (figures.metric_label, 3.71, "good"),
+        (figures.metric_label, 4.5, "excellent"),
+        (figures.metric_label, None, ""),
+        (figures.metric_tone, 2, "bad"),
+        (figures.metric_tone, 3, "warn"),
+        (figures.metric_tone, 5, "good"),
+        (figures.money, Decimal("8.625"), "$8.63"),
+        (figures.money, Decimal(0), "$0"),
+        (figures.money, Decimal("0.004"), "<$0.01"),
+        (figures.money, Decimal("0.005"), "$0.01"),
+        (figures.money, Decimal("1234.5"), "$1\u202f234.50"),
+        (figures.money, None, "–"),
+        (figures.execution_money, Decimal("0.0239"), "$0.024"),
+        (figures.execution_money, Decimal("0.0000023"), "<$0.001"),
+        (figures.execution_money, Decimal(0), "$0"),
+        (figures.duration, 0, f"0{GAP}ms"),
+        (figures.duration, 600, f"600{GAP}ms"),
+        (figures.duration, 999.6, f"1.0{GAP}s"),
+        (figures.duration, 14_200, f"14.2{GAP}s"),
+        (figures.duration, 59_940, f"59.9{GAP}s"),
+        (figures.duration, 59_960, f"1{GAP}min{GAP}00{GAP}s"),
+        (figures.duration, 527_000, f"8{GAP}min{GAP}47{GAP}s"),
+        (figures.duration, 7_500_000, f"2{GAP}h{GAP}05{GAP}min"),
+        (figures.duration, None, "–"),
+        (figures.rough, 300, f"1{GAP}s"),
+        (figures.rough, 40_000, f"40{GAP}s"),
+        (figures.rough, 251_000, f"4{GAP}min"),
+        (figures.rough, 3_590_000, f"1{GAP}h{GAP}00{GAP}min"),
+        (figures.rough, None, "–"),
+        (figures.thousands, 999, "999"),
+        (figures.thousands, 1080, "1\u202f080"),
+        (figures.thousands, None, "–"),
+    ],
+)
+def test_a_figure_has_one_spelling(spell: Any, value: Any, text: str) -> None:
+    assert spell(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (-0.039, "pts", f"−3.9{GAP}pts"),
+        (0.0004, "pts", f"±0.0{GAP}pts"),
+        (0.007, "pts", f"+0.7{GAP}pts"),
+        (-0.242, "pct", "−24.2%"),
+        (-0.18, "score", "−0.18"),
+        (0, "count", "±0"),
+        (2, "count", "+2"),
+        (-2900, "ms", f"−2.9{GAP}s"),
+        (None, "pts", "–"),
+    ],
+)
+def test_a_change_carries_its_sign(value: float | None, unit: str, text: str) -> None:
+    assert figures.delta(value, unit) == text
+
+
+def test_a_change_in_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(ValueError, match="furlongs"):
+        figures.delta(1, "furlongs")
+
+
+@pytest.mark.parametrize(
+    ("value", "scale", "text"),
+    [(7, 10, "raw 7.0 of 10"), (75, 100, "raw 75.0 of 100"), (0.7, 1, ""), (None, 10, "")],
+)
+def test_a_raw_score_is_said_in_words(value: float | None, scale: float, text: str) -> None:
+    assert figures.raw(value, scale) == text
+
+
+@pytest.mark.parametrize(
+    ("passed", "text"),
+    [
+        (timedelta(0), "just now"),
+        (timedelta(seconds=40), f"40{GAP}s ago"),
+        (timedelta(minutes=12), f"12{GAP}min ago"),
+        (timedelta(hours=5, minutes=50), f"5{GAP}h ago"),
+        (timedelta(days=1), "1 day ago"),
+        (timedelta(days=8), "8 days ago"),
+        (timedelta(days=31), "11 Apr 2026"),
+        (-timedelta(seconds=3), "just now"),
+    ],
+)
+def test_an_age_is_told_in_its_largest_unit(passed: timedelta, text: str) -> None:
+    assert figures.age(NOW - passed, NOW) == text
+
+
+def test_the_exact_time_stands_behind_an_age() -> None:
+    with timezone.override(UTC):
+        html = render("{{ then|age }}", then=NOW)
+    assert html.startswith(
+        '<time datetime="2026-05-12T09:11:00+00:00" title="12 May 2026, 09:11:00'
+    )
+    assert render("{{ then|age }}", then=None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [(1, "case", "1 case"), (0, "case", "0 cases"), (2, "child,children", "2 children")],
+)
+def test_a_count_stands_before_its_noun(count: int, noun: str, text: str) -> None:
+    assert figures.counted(count, noun) == text
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['{% icon "v-perhaps" %}', '{% verdict "perhaps" %}', "{% dist counts %}", '{% shape "x" %}'],
+)
+def test_what_has_no_mark_is_refused(source: str) -> None:
+    with pytest.raises(ValueError, match=r"sprite has|has no mark"):
+        render(source, counts={"perhaps": 1})
+
+
+def test_a_verdict_is_a_shape_and_a_word() -> None:
+    assert render('{% verdict "pass" "0.77" size="large" %}') == (
+        '<span class="verdict" data-verdict="pass" data-size="large">'
+        '<svg class="icon" aria-hidden="true"><use href="#v-pass"/></svg>Pass 0.77</span>'
+    )
+    assert ">Passed</span>" in render('{% gate_verdict "passed" %}')
+    assert ">Cancelled</span>" in render('{% status "stopped" %}')
+    assert ">Waiting</span>" in render('{% verdict "pending" %}')
+
+
+def test_a_distribution_says_its_counts_in_order_and_leaves_out_what_is_zero() -> None:
+    counts = {"fail": 8, "pass": 90, "borderline": 21, "error": 0}
+    html = render("{% dist counts %}{% tally counts %}", counts=counts)
+    assert 'aria-label="90 pass, 21 borderline, 8 fail"' in html
+    assert '<rect data-verdict="borderline" x="75.63%" width="17.65%" height="100%"/>' in html
+    assert "<b>21</b> borderline</li>" in html
+    assert "errored" not in html
+    assert 'aria-label="nothing yet"' in render("{% dist counts %}", counts={})
+
+
+def test_a_bar_never_reaches_a_limit_its_share_missed() -> None:
+    html = render('{% bar 0.79999 0.8 "fail" %}')
+    assert '<rect class="fill" width="79.99%"' in html
+    assert '<line x1="80%" x2="80%"' in html
+    assert "<line" not in render("{% bar none %}", none=None)
+
+
+def test_a_gate_says_share_threshold_and_state() -> None:
+    html = render('{% gate "Cases" 0.813 0.85 "at_risk" "106 of the last 114 must pass" %}')
+    assert "81.3% <small>so far, needs 85%</small>" in html
+    assert "At risk" in html
+    assert "106 of the last 114 must pass" in html
+    row = render('<dl class="gates">{% gate_row "Metrics" none 0.8 "open" %}</dl>', none=None)
+    assert '<dd class="num">–</dd>' in row
+    assert "Not judged" in row
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "repetitions", "label"),
+    [
+        ("1101", 1, "3 of 4 outcomes met"),
+        ([True, False], 1, "1 of 2 outcomes met"),
+        ([1.0, 0.67, 0.0], 3, "1 of 3 outcomes met in every repetition"),
+    ],
+)
+def test_pips_say_how_many_outcomes_were_met(outcomes: Any, repetitions: int, label: str) -> None:
+    html = render("{% pips outcomes n %}", outcomes=outcomes, n=repetitions)
+    assert f'aria-label="{label}"' in html
+
+
+def test_pips_of_a_case_without_outcomes_are_missing() -> None:
+    assert render("{% pips outcomes %}", outcomes="") == '<span class="quiet">–</span>'
+    assert 'data-met="some"' in render("{% pips outcomes 2 %}", outcomes=[0.5])
+
+
+def test_repetitions_are_read_out() -> None:
+    html = render("{% reps verdicts %}", verdicts=["pass", "borderline", "running"])
+    assert 'aria-label="pass, borderline, running"' in html
+    assert html.count("<svg") == 3
+
+
+def test_a_trend_names_its_ends_and_its_threshold() -> None:
+    html = render('{% spark points 0.8 "pass" %}', points=[0.779, 0.81, 0.826])
+    assert "Metrics score of the last 3 runs, from 77.9% to 82.6%, threshold 80%" in html
+    assert 'points="2.0,23.0 60.0,11.1 118.0,5.0"' in html
+    assert "only run" in render("{% spark points %}", points=[0.5])
+    assert render("{% spark points %}", points=[]) == '<span class="quiet">–</span>'
+
+
+def test_a_meter_shows_a_score_against_its_bands() -> None:
+    html = render('{% meter 0.744 "resolution" %}')
+    assert 'low="0.6" high="0.8" optimum="1" aria-label="resolution" value="0.744' in html
+    assert ">0.74</meter>" in html
+    assert render('{% meter none "resolution" %}', none=None) == "<span></span>"
+
+
+def test_a_meter_whose_pass_band_is_its_top_still_has_a_middle() -> None:
+    assert 'high="0.999999999"' in render('{% meter 0.9 "strict" 0.6 1 %}')
+
+
+def test_a_metric_carries_its_label() -> None:
+    html = render('{% metric "Grounding fidelity" 2.0 %}')
+    assert '<small data-tone="bad">poor</small>' in html
+    assert '<span class="num">2.0</span>' in html
+
+
+def test_user_text_is_escaped_everywhere() -> None:
+    nasty = '"><script>alert(1)</script>'
+    sources = (
+        '{% verdict "pass" t %}',
+        "{% meter 0.5 t %}",
+        "{% metric t 3 %}",
+        "{% mosaic items %}",
+        "{% panel t note=t %}{{ t }}{% endpanel %}",
+        '{% gate_row t 0.5 0.8 "open" %}',
+        "{% turns turns agent=t %}",
+        "{% trace steps %}",
+        "{{ t|markdown }}",
+    )
+    html = render(
+        "".join(sources),
+        t=nasty,
+        items=[("pass", nasty, nasty)],
+        turns=[{"role": "user", "content": nasty}, {"role": "assistant", "content": nasty}],
+        steps=[{"type": "tool", "name": nasty, "input": {"a": nasty}, "error": nasty}],
+    )
+    assert "<script" not in html
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("**bold**", "<p><strong>bold</strong></p>"),
+        ("# Title", "<p><strong>Title</strong></p>"),
+        ("a\nb", "<p>a<br>\nb</p>"),
+        ("- one", "<ul>\n<li>one</li>\n</ul>"),
+        (
+            "![x](https://evil.example/p.png)",
+            '<p>!<a href="https://evil.example/p.png" rel="noopener noreferrer nofollow">x</a></p>',
+        ),
+        ("[x](javascript:alert(1))", "<p>[x](javascript:alert(1))</p>"),
+    ],
+)
+def test_markdown_of_a_model_is_shown_without_what_could_harm(text: str, html: str) -> None:
+    assert render("{{ text|markdown }}", text=text) == html
+
+
+def test_a_markdown_table_has_no_style() -> None:
+    html = render("{{ text|markdown }}", text="|a|b|\n|:-|-:|\n|1|2|")
+    assert "style" not in html
+    assert "<td>2</td>" in html
+
+
+def test_a_very_long_text_stays_as_it_is_written() -> None:
+    assert render("{{ text|markdown }}", text="*" * 100_001).startswith("<pre>***")
+
+
+def test_a_conversation_keeps_the_raw_text_of_the_agent() -> None:
+    html = render(
+        '{% turns messages agent="support-agent" %}',
+        messages=[
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "**Hello**"},
+            {"role": "tool", "content": {"a": 1}},
+            {"role": "assistant", "content": ""},
+        ],
+    )
+    assert "Output, support-agent" in html
+    assert "<strong>Hello</strong>" in html
+    assert "<pre>**Hello**</pre>" in html
+    assert "&quot;a&quot;: 1" in html
+    assert "Empty text" in html
+
+
+def test_a_trace_places_its_steps_on_one_line_of_time() -> None:
+    html = render(
+        "{% trace steps %}",
+        steps=[
+            {
+                "type": "model",
+                "name": "plan",
+                "started_ms": 0,
+                "duration_ms": 400,
+                "input_tokens": 1412,
+                "output_tokens": 96,
+            },
+            {
+                "type": "tool",
+                "name": "find_order",
+                "input": {"order": "FO-1"},
+                "output": "found",
+                "duration_ms": 600,
+            },
+            {"type": "tool", "name": "quote", "error": "timed out"},
+        ],
+    )
+    assert "1\u202f412 in, 96 out" in html
+    assert 'x="40.00%" width="60.00%"' in html
+    assert '<span class="quiet">FO-1</span>' in html
+    assert '<pre data-tone="bad">timed out</pre>' in html
+    assert '<span class="num">–</span>' in html
