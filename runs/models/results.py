@@ -36,7 +36,8 @@ class Result(models.Model):
 
     `attempt` counts tries after lost leases, `generation` a person's retries. A record is accepted
     only from the holder of the lease. `outcome_marks` is one character per expected outcome in
-    order, 1 met and 0 missed.
+    order, 1 met and 0 missed. `is_forced` marks a fail that a rule forced whatever the score (required,
+    a gate, all or nothing); it fails the case too (SCORING §8).
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results")
@@ -55,6 +56,7 @@ class Result(models.Model):
     score = models.FloatField(null=True, blank=True)
     metrics_score = models.FloatField(null=True, blank=True)
     decided_by = models.CharField(max_length=300, blank=True, default="")
+    is_forced = models.BooleanField(default=False)
     error = models.TextField(blank=True, default="")
     error_stage = models.CharField(max_length=30, blank=True, default="")
     outcome_marks = models.CharField(max_length=200, blank=True, default="")
