@@ -93,7 +93,9 @@ def account(request: MemberRequest) -> HttpResponse:
 @sensitive_post_parameters()
 def password(request: MemberRequest) -> HttpResponse:
     """Change the own password and stay logged in here alone."""
-    form = PasswordChangeForm(request.user, request.POST or None)
+    # Who only ever came by a link has no old password to give.
+    form_class = PasswordChangeForm if request.user.has_usable_password() else SetPasswordForm
+    form = form_class(request.user, request.POST or None)
     if form.is_valid():
         update_session_auth_hash(request, form.save())
         messages.success(request, "Password changed. Other sessions are logged out.")

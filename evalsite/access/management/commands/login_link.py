@@ -20,10 +20,15 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the user's name and the address of the site."""
         parser.add_argument("username", nargs="?", default="admin")
+        parser.add_argument(
+            "--first", action="store_true", help="Print nothing when somebody has logged in before."
+        )
         parser.add_argument("--url", default="", help="Address of the site; default EVALSITE_URL.")
 
     def handle(self, *args: Any, **options: Any) -> str:
         """Return the link."""
+        if options["first"] and User.objects.filter(last_login__isnull=False).exists():
+            return ""
         user = self._user(options["username"])
         address = options["url"] or settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
         return address.rstrip("/") + login_path(user)
