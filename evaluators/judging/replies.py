@@ -1,0 +1,114 @@
+"""Strict reading of a judge's reply: the whole text is one JSON object of the schema, or nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from evaluators.judging.requests import canonical_json
+
+FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
+MOST_PROBLEMS = 3
+MOST_LENGTH = 1_000_000
+
+
+class UnreadableReplyError(ValueError):
+    """The reply is not one JSON object of the schema; the message says what it is instead."""
+
+
+def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object that the whole reply is.
+
+    A fence around the whole is allowed. Prose before or after, a second object, duplicate keys,
+    NaN and infinities, and keys the schema does not know are not: what cannot be read in one way only
+    is not read at all.
+
+    Raises:
+        UnreadableReplyError: with what is wrong, in words the model can mend it by.
+
+    """
+    reply = _load(_unfenced(text.strip()))
+    if not isinstance(reply, dict):
+        raise UnreadableReplyError("the reply is not a JSON object")
+    errors = sorted(
+        _validator(canonical_json(schema)).iter_errors(reply), key=lambda e: list(map(str, e.path))
+    )
+    if errors:
+        said = "; ".join(_words(error.json_path, error.message) for error in errors[:MOST_PROBLEMS])
+        raise UnreadableReplyError(f"the reply does not satisfy the schema: {said}")
+    return reply
+
+
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with every object in it closed against keys it does not name."""
+    found = {name: _closed_value(value) for name, value in schema.items()}
+    if "properties" in found:
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+def _closed_value(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return closed(value)
+    if isinstance(value, list | tuple):
+        return [_closed_value(part) for part in value]
+    return value
+
+
+def _unfenced(text: str) -> str:
+    match = FENCE.match(text)
+    return match.group(1).strip() if match else text
+
+
+def _load(text: str) -> Any:
+    if not text:
+        raise UnreadableReplyError("the reply is empty")
+    if len(text) > MOST_LENGTH:
+        raise UnreadableReplyError(f"the reply is longer than {MOST_LENGTH} characters")
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+        )
+    except UnreadableReplyError:
+        raise
+    except (ValueError, RecursionError) as error:
+        reason = "more text after the JSON value" if "Extra data" in str(error) else str(error)
+        raise UnreadableReplyError(f"the reply is not one JSON object alone: {reason}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UnreadableReplyError(f"the key {name!r} stands twice in one object")
+        found[name] = value
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise UnreadableReplyError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise UnreadableReplyError(f"{text} is not a finite number")
+    return number
+
+
+def _words(path: str, message: str) -> str:
+    return f"{path.removeprefix('$.') if path != '$' else 'object'}: {message[:200]}"
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(closed(json.loads(schema)))
