@@ -106,11 +106,13 @@ def prices_of(
     library = library_prices(base_url, model_id)
     if own_input is None and own_output is None and own_cached is None:
         return library
-    first = Rate(own_input) if own_input is not None else library and library.input
-    second = Rate(own_output) if own_output is not None else library and library.output
-    # The library's discount says nothing about an input price it does not know.
-    known_cached = library.cached if library and own_input is None else None
-    cached = Rate(own_cached) if own_cached is not None else known_cached
+    first = Rate(own_input) if own_input is not None else None
+    second = Rate(own_output) if own_output is not None else None
+    cached = Rate(own_cached) if own_cached is not None else None
+    if library is not None:
+        # A discount of the library means nothing beside an own price.
+        cached = cached or (library.cached if first is None else None)
+        first, second = first or library.input, second or library.output
     if first is None or second is None:
         return None
     is_mixed = library is not None and (own_input is None or own_output is None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 
 from evaluators.judging.answers import (
     Answer,
@@ -54,7 +53,7 @@ def answered(http_status: int, text: str, draft: CallRecord, spec: ModelSpec) ->
     except UnreadableAnswerError as error:
         reason = f"Not readable: {error}"
         return Try(record, failure=Failure(CallStatus.UNREADABLE, reason, http_status))
-    return Try(replace(record, **_consumed(answer, spec)), answer)
+    return Try(_with_tokens(record, answer, spec), answer)
 
 
 def timed_out(draft: CallRecord, spec: ModelSpec) -> Try:
@@ -139,10 +138,18 @@ def without_key(text: str, spec: ModelSpec) -> str:
     return text.replace(spec.api_key, HIDDEN_KEY) if spec.api_key else text
 
 
-def _consumed(answer: Answer, spec: ModelSpec) -> dict[str, int | Decimal | None]:
-    tokens = {
-        "input_tokens": answer.input_tokens,
-        "output_tokens": answer.output_tokens,
-        "cached_tokens": answer.cached_tokens,
-    }
-    return {**tokens, "cost_usd": spec.prices.cost_usd(**tokens) if spec.prices else None}
+def _with_tokens(record: CallRecord, answer: Answer, spec: ModelSpec) -> CallRecord:
+    cost_usd = None
+    if spec.prices is not None:
+        cost_usd = spec.prices.cost_usd(
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cached_tokens=answer.cached_tokens,
+        )
+    return replace(
+        record,
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+        cached_tokens=answer.cached_tokens,
+        cost_usd=cost_usd,
+    )
