@@ -9,7 +9,7 @@ from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -39,7 +39,7 @@ def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password and go where the user was heading."""
     if request.user.is_authenticated:
         return redirect(_next_path(request))
-    form = AuthenticationForm(request, data=request.POST or None)
+    form = AuthenticationForm(request, data=_posted(request))
     if form.is_valid():
         login(request, form.get_user())
         return redirect(_next_path(request))
@@ -75,7 +75,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
     user = user_of_link(user_code, token, PASSWORD_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
-    form = SetPasswordForm(user, request.POST or None)
+    form = SetPasswordForm(user, _posted(request))
     if form.is_valid():
         login(request, form.save(), backend=BACKEND)
         return redirect("home")
@@ -95,7 +95,7 @@ def password(request: MemberRequest) -> HttpResponse:
     """Change the own password and stay logged in here alone."""
     # Who only ever came by a link has no old password to give.
     form_class = PasswordChangeForm if request.user.has_usable_password() else SetPasswordForm
-    form = form_class(request.user, request.POST or None)
+    form = form_class(request.user, _posted(request))
     if form.is_valid():
         update_session_auth_hash(request, form.save())
         messages.success(request, "Password changed. Other sessions are logged out.")
@@ -113,7 +113,7 @@ def member_list(request: MemberRequest) -> HttpResponse:
 @admin_only
 def member_add(request: MemberRequest) -> HttpResponse:
     """Add a member and show the link that sets the password."""
-    form = MemberForm(request.POST or None)
+    form = MemberForm(_posted(request))
     if form.is_valid():
         member = members.add_member(actor=request.user, **form.cleaned_data)
         _keep_link(request, member)
@@ -126,7 +126,7 @@ def member_add(request: MemberRequest) -> HttpResponse:
 def member(request: MemberRequest, pk: int) -> HttpResponse:
     """Show a member and change the role."""
     person = get_object_or_404(members.members(), pk=pk)
-    form = RoleForm(request.POST or None, initial={"role": role_of(person)})
+    form = RoleForm(_posted(request), initial={"role": role_of(person)})
     error = ""
     if form.is_valid():
         try:
@@ -183,6 +183,10 @@ def _member_page(
 def _keep_link(request: MemberRequest, member: User) -> None:
     link = request.build_absolute_uri(links.password_path(member))
     request.session[LINK_IN_SESSION] = link
+
+
+def _posted(request: HttpRequest) -> QueryDict | None:
+    return request.POST if request.method == "POST" else None
 
 
 def _next_path(request: HttpRequest) -> str:

@@ -1,0 +1,120 @@
+"""Chromium against a live site; every page is held to a silent console."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from pytest_django.live_server_helper import LiveServer
+
+from tests.members import make_member
+from tests.services.chromium import installed_chromium
+from tests.services.site import Site, running_site
+
+TIMEOUT_MS = 15_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder."""
+    for item in items:
+        if "/tests/browser/" in item.path.as_posix():
+            item.add_marker(pytest.mark.browser)
+
+
+class Console:
+    """What a page said that nobody should have to read: messages, errors, policy violations."""
+
+    def __init__(self) -> None:
+        """Start silent."""
+        self.messages: list[str] = []
+        self.allowed: list[str] = []
+
+    def allow(self, text: str) -> None:
+        """Expect messages that contain the text, such as the status of a page that is refused."""
+        self.allowed.append(text)
+
+    def watch(self, page: Page) -> None:
+        """Listen to a page."""
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
+
+    def unexpected(self) -> list[str]:
+        """Return the messages that were not allowed."""
+        return [
+            message
+            for message in self.messages
+            if not any(allowed in message for allowed in self.allowed)
+        ]
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        self.messages.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+
+# Playwright's loop runs in the test's own thread, so it must not outlive this folder's tests:
+# `asyncio.run` in others would refuse.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Start Chromium once for this folder."""
+    executable = installed_chromium()
+    if executable is None:
+        pytest.fail("No Chromium: apt-get install chromium, or run scripts/test.")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=executable, args=arguments)
+        yield started
+        started.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def console() -> Iterator[Console]:
+    """Fail the test when a page said something."""
+    watched = Console()
+    yield watched
+    assert watched.unexpected() == []
+
+
+@pytest.fixture
+def context(browser: Browser, console: Console) -> Iterator[BrowserContext]:
+    """Open a browser profile of its own, wide as a laptop."""
+    opened = browser.new_context(viewport={"width": 1440, "height": 900})
+    opened.set_default_timeout(TIMEOUT_MS)
+    opened.on("page", console.watch)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    """Open an empty page."""
+    return context.new_page()
+
+
+@pytest.fixture
+def log_in(context: BrowserContext, live_server: LiveServer) -> Callable[[str], User]:
+    """Log the browser in to the live server as a new member with the given role."""
+
+    def log_in_as(role: str) -> User:
+        member = make_member(role)
+        client = Client()
+        client.force_login(member)
+        name = settings.SESSION_COOKIE_NAME
+        context.add_cookies(
+            [{"name": name, "value": client.cookies[name].value, "url": live_server.url}]
+        )
+        return member
+
+    return log_in_as
+
+
+@pytest.fixture(scope="package")
+def site() -> Iterator[Site]:
+    """Run the whole site as its users do: gunicorn, embedded worker, its own database."""
+    with running_site() as started:
+        yield started

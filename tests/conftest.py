@@ -1,0 +1,107 @@
+"""What all tests share: a fast and private site, real servers on demand, a client of each role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.members import make_client, make_member
+from tests.services.postgresql import postgresql_server
+from tests.services.redis import redis_server
+
+pytest_plugins = ["tests.model_server"]
+
+FOR_TESTS = {
+    "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
+    "SECURE_SSL_REDIRECT": False,
+    "SESSION_COOKIE_SECURE": False,
+    "CSRF_COOKIE_SECURE": False,
+    "STORAGES": {
+        "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    },
+    "WHITENOISE_USE_FINDERS": True,
+}
+
+
+def pytest_configure() -> None:
+    """Serve plain http from source files and hash passwords fast."""
+    for name, value in FOR_TESTS.items():
+        setattr(settings, name, value)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Keep SQLite in a file of this session: threads can share it, other sessions cannot meet it."""
+    database = settings.DATABASES["default"]
+    if database["ENGINE"].endswith("sqlite3"):
+        path = tmp_path_factory.mktemp("database") / "test.sqlite3"
+        database.setdefault("TEST", {})["NAME"] = str(path)
+
+
+@pytest.fixture(scope="session")
+def postgresql_url() -> Iterator[str]:
+    """Give the URL of an empty database on a real PostgreSQL server."""
+    with postgresql_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """Give the URL of a real Redis server."""
+    with redis_server() as url:
+        yield url
+
+
+@pytest.fixture
+def viewer(db: None) -> User:
+    """Make a viewer."""
+    return make_member("viewer")
+
+
+@pytest.fixture
+def reviewer(db: None) -> User:
+    """Make a reviewer."""
+    return make_member("reviewer")
+
+
+@pytest.fixture
+def editor(db: None) -> User:
+    """Make an editor."""
+    return make_member("editor")
+
+
+@pytest.fixture
+def admin(db: None) -> User:
+    """Make an admin."""
+    return make_member("admin")
+
+
+@pytest.fixture
+def viewer_client(viewer: User) -> Client:
+    """Log a viewer in."""
+    return make_client(viewer)
+
+
+@pytest.fixture
+def reviewer_client(reviewer: User) -> Client:
+    """Log a reviewer in."""
+    return make_client(reviewer)
+
+
+@pytest.fixture
+def editor_client(editor: User) -> Client:
+    """Log an editor in."""
+    return make_client(editor)
+
+
+@pytest.fixture
+def admin_client(admin: User) -> Client:
+    """Log an admin in."""
+    return make_client(admin)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.test import Client
+
+from tests.members import PASSWORD
+
+
+def test_name_and_password_lead_where_one_was_heading(client: Client, viewer: User) -> None:
+    page = client.get("/login/", {"next": "/account/"})
+    assert page.status_code == 200
+    sent = {"username": "viewer", "password": PASSWORD, "next": "/account/"}
+    response = client.post("/login/", sent)
+    assert response.status_code == 302
+    assert response["Location"] == "/account/"
+    assert client.get("/account/").status_code == 200
+
+
+def test_a_wrong_password_answers_422_and_keeps_the_name(client: Client, viewer: User) -> None:
+    response = client.post("/login/", {"username": "viewer", "password": "wrong"})
+    assert response.status_code == 422
+    assert 'value="viewer"' in response.text
+    assert "correct username and password" in response.text
+    assert settings.SESSION_COOKIE_NAME not in client.cookies
+
+
+def test_an_empty_form_answers_422(client: Client, db: None) -> None:
+    assert client.post("/login/", {}).status_code == 422
+
+
+def test_a_deactivated_member_cannot_log_in(client: Client, viewer: User) -> None:
+    User.objects.update(is_active=False)
+    response = client.post("/login/", {"username": "viewer", "password": PASSWORD})
+    assert response.status_code == 422
+
+
+def test_another_site_is_no_place_to_go_on_to(client: Client, viewer: User) -> None:
+    sent = {"username": "viewer", "password": PASSWORD, "next": "https://evil.example/"}
+    assert client.post("/login/", sent)["Location"] == "/"
+
+
+def test_who_is_logged_in_needs_no_login_page(viewer_client: Client) -> None:
+    assert viewer_client.get("/login/").status_code == 302
+
+
+def test_logging_out_takes_a_post(viewer_client: Client) -> None:
+    assert viewer_client.get("/logout/").status_code == 405
+    assert viewer_client.post("/logout/")["Location"] == "/login/"
+    assert viewer_client.get("/account/").status_code == 302

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from evalsite.access.links import login_path, password_path
+from evalsite.access.roles import Role, role_of
+
+
+def printed_link(*arguments: str) -> str:
+    out = StringIO()
+    call_command("login_link", *arguments, stdout=out)
+    return out.getvalue().strip()
+
+
+def test_a_link_logs_in_once(client: Client, viewer: User) -> None:
+    link = login_path(viewer)
+    assert "Log in as viewer" in client.get(link).text
+    response = client.post(link)
+    assert response["Location"] == "/"
+    assert client.get("/account/").status_code == 200
+    again = Client()
+    assert again.get(link).status_code == 410
+    assert again.post(link).status_code == 410
+    assert again.get("/account/").status_code == 302
+
+
+def test_looking_at_a_link_does_not_use_it_up(client: Client, viewer: User) -> None:
+    link = login_path(viewer)
+    for _ in range(3):
+        assert client.get(link).status_code == 200
+    assert client.post(link).status_code == 302
+
+
+def test_a_link_dies_with_time(
+    client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = login_path(viewer)
+    later = datetime.now() + timedelta(hours=25)  # noqa: DTZ005 - what Django's generator counts in
+    monkeypatch.setattr("evalsite.access.links.LOGIN_TOKENS._now", lambda: later)
+    response = client.post(link)
+    assert response.status_code == 410
+    assert "does not work any more" in response.text
+
+
+def test_a_link_dies_with_the_account_and_with_a_new_password(client: Client, viewer: User) -> None:
+    link = login_path(viewer)
+    User.objects.update(is_active=False)
+    assert client.post(link).status_code == 410
+    User.objects.update(is_active=True)
+    viewer.refresh_from_db()
+    viewer.set_password("another good one")
+    viewer.save()
+    assert client.post(link).status_code == 410
+
+
+def test_a_link_for_one_purpose_does_not_serve_another(client: Client, viewer: User) -> None:
+    token = password_path(viewer).split("/")[-2]
+    user_code = password_path(viewer).split("/")[-3]
+    assert client.post(f"/login/{user_code}/{token}/").status_code == 410
+
+
+@pytest.mark.parametrize("link", ["/login/x/y/", "/login/OTk5/abc-def/", "/password/!!/y/"])
+def test_nonsense_is_refused_alike(client: Client, db: None, link: str) -> None:
+    assert client.get(link).status_code == 410
+
+
+def test_the_command_makes_the_first_admin(client: Client, db: None) -> None:
+    link = printed_link("--url", "http://127.0.0.1:8001")
+    assert link.startswith("http://127.0.0.1:8001/login/")
+    admin = User.objects.get()
+    assert role_of(admin) == Role.ADMIN
+    client.post(link.removeprefix("http://127.0.0.1:8001"))
+    assert client.get("/account/").status_code == 200
+
+
+def test_the_command_knows_nobody_else(viewer: User) -> None:
+    with pytest.raises(CommandError, match="no member named admin"):
+        printed_link()
+    User.objects.update(is_active=False)
+    with pytest.raises(CommandError, match="deactivated"):
+        printed_link("viewer")
+
+
+def test_the_first_link_is_printed_until_somebody_logged_in(client: Client, db: None) -> None:
+    first = printed_link("--first")
+    assert printed_link("--first") != ""
+    client.post(first[first.index("/login/") :])
+    assert printed_link("--first") == ""

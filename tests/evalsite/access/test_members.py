@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from evalsite.access.roles import Role, role_of
+from evaluators.models import AuditEntry
+from tests.members import PASSWORD, make_client, make_member
+
+ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/"]
+ADMIN_POSTS = ["/members/add/", "/members/{pk}/", "/members/{pk}/status/", "/members/{pk}/link/"]
+
+
+@pytest.mark.parametrize("role", ["viewer", "reviewer", "editor", ""])
+@pytest.mark.parametrize("path", ADMIN_PAGES)
+def test_members_are_for_admins(role: str, path: str, admin: User) -> None:
+    response = make_client(make_member(role)).get(path.format(pk=admin.pk))
+    assert response.status_code == 403
+    assert "You cannot do this" in response.text
+    assert "admin can change that" in response.text
+
+
+@pytest.mark.parametrize("role", ["viewer", "reviewer", "editor", ""])
+@pytest.mark.parametrize("path", ADMIN_POSTS)
+def test_only_admins_change_members(role: str, path: str, admin: User) -> None:
+    sent = {"username": "eve", "role": "admin", "active": "0"}
+    response = make_client(make_member(role)).post(path.format(pk=admin.pk), sent)
+    assert response.status_code == 403
+    admin.refresh_from_db()
+    assert admin.is_active
+    assert not User.objects.filter(username="eve").exists()
+
+
+@pytest.mark.parametrize("path", ADMIN_PAGES)
+def test_admins_see_the_members(path: str, admin: User, admin_client: Client) -> None:
+    response = admin_client.get(path.format(pk=admin.pk))
+    assert response.status_code == 200
+    assert "admin" in response.text
+
+
+def test_the_list_takes_the_same_queries_for_any_number(
+    admin_client: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(20):
+        make_member("viewer", f"viewer-{number}")
+    with django_assert_max_num_queries(8):
+        assert "viewer-19" in admin_client.get("/members/").text
+
+
+def shown_link(text: str) -> str:
+    found = re.search(r'value="(http://testserver/password/[^"]+)"', text)
+    assert found, "no link is shown"
+    return unescape(found[1]).removeprefix("http://testserver")
+
+
+def test_a_new_member_sets_a_password_by_a_link_that_is_shown_once(
+    admin: User, admin_client: Client, client: Client
+) -> None:
+    sent = {"username": "mira", "email": "mira@example.com", "role": "editor"}
+    response = admin_client.post("/members/add/", sent, follow=True)
+    link = shown_link(response.text)
+    mira = User.objects.get(username="mira")
+    assert role_of(mira) == Role.EDITOR
+    assert not mira.has_usable_password()
+    assert link not in admin_client.get(f"/members/{mira.pk}/").text
+
+    assert "for mira" in client.get(link).text
+    weak = client.post(link, {"new_password1": "1", "new_password2": "1"})
+    assert weak.status_code == 422
+    assert client.post(link, {"new_password1": PASSWORD, "new_password2": PASSWORD})
+    assert client.get("/account/").status_code == 200
+    assert Client().get(link).status_code == 410
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.actor_name, entry.object_name) == ("member.added", "admin", "mira")
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"username": "ADMIN", "role": "viewer"}, "already a member named ADMIN"),
+        ({"username": "with space", "role": "viewer"}, "valid username"),
+        ({"username": "", "role": "viewer"}, "required"),
+        ({"username": "mira", "role": "emperor"}, "not one of the available choices"),
+        ({"username": "mira", "role": "viewer", "email": "no"}, "valid email"),
+    ],
+)
+def test_a_wrong_member_answers_422_and_is_not_added(
+    sent: dict[str, str], words: str, admin_client: Client
+) -> None:
+    response = admin_client.post("/members/add/", sent)
+    assert response.status_code == 422
+    assert words in response.text
+    assert User.objects.count() == 1
+
+
+def test_a_new_role_counts_at_once_and_is_on_record(viewer: User, admin_client: Client) -> None:
+    response = admin_client.post(f"/members/{viewer.pk}/", {"role": "admin"}, follow=True)
+    assert "viewer is now admin" in response.text
+    assert make_client(viewer).get("/members/").status_code == 200
+    entry = AuditEntry.objects.get()
+    assert (entry.before, entry.after) == ({"role": "viewer"}, {"role": "admin"})
+
+
+def test_the_same_role_again_changes_nothing(viewer: User, admin_client: Client) -> None:
+    admin_client.post(f"/members/{viewer.pk}/", {"role": "viewer"})
+    assert not AuditEntry.objects.exists()
+
+
+def test_an_unknown_role_answers_422(viewer: User, admin_client: Client) -> None:
+    assert admin_client.post(f"/members/{viewer.pk}/", {"role": "x"}).status_code == 422
+
+
+def test_a_deactivated_member_is_out_at_once_and_may_come_back(
+    viewer: User, viewer_client: Client, admin_client: Client
+) -> None:
+    admin_client.post(f"/members/{viewer.pk}/status/", {"active": "0"})
+    assert viewer_client.get("/account/").status_code == 302
+    assert "Deactivated" in admin_client.get("/members/").text
+    assert admin_client.post(f"/members/{viewer.pk}/link/").status_code == 404
+    admin_client.post(f"/members/{viewer.pk}/status/", {"active": "1"})
+    assert make_client(viewer).get("/account/").status_code == 200
+    actions = AuditEntry.objects.order_by("id").values_list("action", flat=True)
+    assert list(actions) == ["member.deactivated", "member.reactivated"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"), [("/members/{pk}/", {"role": "viewer"}), ("/members/{pk}/status/", {})]
+)
+def test_the_last_active_admin_stays(
+    path: str, sent: dict[str, str], admin: User, admin_client: Client
+) -> None:
+    other = make_member("admin", "away")
+    User.objects.filter(pk=other.pk).update(is_active=False)
+    response = admin_client.post(path.format(pk=admin.pk), sent)
+    assert response.status_code == 422
+    assert "admin is the last active admin. Make somebody else admin first." in response.text
+    admin.refresh_from_db()
+    assert admin.is_active
+    assert role_of(admin) == Role.ADMIN
+    assert not AuditEntry.objects.exists()
+
+
+def test_one_of_two_admins_may_go(admin: User, admin_client: Client) -> None:
+    other = make_member("admin", "other")
+    assert admin_client.post(f"/members/{other.pk}/", {"role": "viewer"}).status_code == 302
+    assert role_of(User.objects.get(pk=other.pk)) == Role.VIEWER
+
+
+def test_a_superuser_who_gets_a_role_keeps_no_other_power(admin_client: Client) -> None:
+    root = User.objects.create_superuser("root")
+    admin_client.post(f"/members/{root.pk}/", {"role": "viewer"})
+    root = User.objects.get(pk=root.pk)
+    assert role_of(root) == Role.VIEWER
+    assert not root.has_perm("auth.change_user")
+
+
+def test_a_forgotten_password_is_mended_by_a_new_link(
+    viewer: User, admin_client: Client, client: Client
+) -> None:
+    response = admin_client.post(f"/members/{viewer.pk}/link/", follow=True)
+    link = shown_link(response.text)
+    new = "another fine passphrase"
+    assert client.post(link, {"new_password1": new, "new_password2": new}).status_code == 302
+    viewer.refresh_from_db()
+    assert viewer.check_password(new)
+    assert AuditEntry.objects.get().action == "member.link_made"
+
+
+def test_nobody_by_that_number_is_a_404(admin_client: Client) -> None:
+    assert admin_client.get("/members/999999/").status_code == 404

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evalsite.env import Environment
+
+
+def test_blank_counts_as_not_set() -> None:
+    env = Environment({"A": "  "})
+    assert env.text("A", "default") == "default"
+    assert env.number("A", 3, least=1, most=9) == 3
+    assert env.flag("A", True) is True
+    assert env.problems == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1", True), ("TRUE", True), ("off", False), ("No", False)]
+)
+def test_flags_are_read_in_any_case(value: str, expected: bool) -> None:
+    assert Environment({"A": value}).flag("A", not expected) is expected
+
+
+@pytest.mark.parametrize("value", ["0", "65536", "8000x", "8.5", "-1"])
+def test_a_wrong_number_is_a_problem_that_names_the_variable_and_the_range(value: str) -> None:
+    env = Environment({"PORT": value})
+    assert env.number("PORT", 8000, least=1, most=65535) == 8000
+    [problem] = env.problems
+    assert problem.variable == "PORT"
+    assert "from 1 to 65535" in problem.message
+
+
+def test_a_flag_that_is_neither_is_a_problem() -> None:
+    env = Environment({"A": "maybe"})
+    assert env.flag("A") is False
+    assert "'maybe'" in env.problems[0].message
+
+
+def test_a_choice_outside_the_list_is_a_problem() -> None:
+    env = Environment({"LEVEL": "loud", "OTHER": "info"})
+    assert env.choice("LEVEL", "INFO", ["INFO", "ERROR"]) == "INFO"
+    assert env.choice("OTHER", "ERROR", ["INFO", "ERROR"]) == "INFO"
+    assert [problem.variable for problem in env.problems] == ["LEVEL"]
+    assert "INFO, ERROR" in env.problems[0].message
+
+
+@pytest.mark.parametrize("value", ["example.com", "ftp://example.com", "https://", "http://[::1"])
+def test_a_url_without_scheme_or_host_is_a_problem(value: str) -> None:
+    env = Environment({"URL": value})
+    assert env.url("URL", "", schemes=("http", "https")) == ""
+    assert [problem.variable for problem in env.problems] == ["URL"]
+
+
+def test_a_url_loses_its_last_slash() -> None:
+    env = Environment({"URL": "https://example.com/"})
+    assert env.url("URL", "", schemes=("http", "https")) == "https://example.com"
+
+
+def test_an_unknown_time_zone_is_a_problem() -> None:
+    env = Environment({"TZ": "Europe/Nowhere", "OK": "Europe/Lisbon", "BAD": "../etc/passwd"})
+    assert env.time_zone("TZ", "UTC") == "UTC"
+    assert env.time_zone("OK", "UTC") == "Europe/Lisbon"
+    assert env.time_zone("BAD", "UTC") == "UTC"
+    assert [problem.variable for problem in env.problems] == ["TZ", "BAD"]
+
+
+def test_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = Environment({"HOME_PATH": "~/x", "RELATIVE": "data"})
+    assert env.path("HOME_PATH", Path("/")) == Path.home() / "x"
+    assert env.path("RELATIVE", Path("/")) == tmp_path / "data"
+
+
+def test_a_secret_comes_from_the_file_its_twin_names(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("from file\n")
+    assert Environment({"KEY_FILE": str(file)}).secret("KEY") == "from file"
+    assert Environment({"KEY": "plain"}).secret("KEY") == "plain"
+    assert Environment({}).secret("KEY", "default") == "default"
+
+
+def test_a_secret_file_that_is_not_there_is_a_problem_of_the_file_variable(tmp_path: Path) -> None:
+    env = Environment({"KEY_FILE": str(tmp_path / "missing")})
+    assert env.secret("KEY") == ""
+    assert env.problems[0].variable == "KEY_FILE"
+    assert "No such file" in env.problems[0].message
+
+
+def test_a_secret_given_twice_is_a_problem_and_not_shown(tmp_path: Path) -> None:
+    env = Environment({"KEY": "hush", "KEY_FILE": str(tmp_path)})
+    env.secret("KEY")
+    assert env.problems[0].variable == "KEY"
+    assert "hush" not in env.problems[0].message
+
+
+def test_secrets_are_found_by_their_prefix(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("two")
+    env = Environment({"M_ONE": "one", "M_TWO_FILE": str(file), "M_": "no name", "OTHER": "x"})
+    assert env.secrets_starting("M_") == {"M_ONE": "one", "M_TWO": "two"}
+
+
+def test_a_list_is_split_at_commas() -> None:
+    assert Environment({"HOSTS": "a.example, b.example ,"}).names_list("HOSTS") == [
+        "a.example",
+        "b.example",
+    ]

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from evalsite.health import WORKER_SILENCE
+from runs.models import WorkerProcess
+from tests.services.processes import free_port
+
+pytestmark = pytest.mark.django_db
+
+
+def make_worker(age: timedelta) -> WorkerProcess:
+    now = timezone.now()
+    return WorkerProcess.objects.create(
+        name=f"worker-{age}",
+        host="here",
+        pid=1,
+        version="1",
+        started_at=now,
+        heartbeat_at=now - age,
+    )
+
+
+def test_all_parts_are_well_without_a_login_and_without_a_cookie(client: Client) -> None:
+    make_worker(timedelta(seconds=1))
+    response = client.get("/healthz")
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok", "database": "ok", "broker": "ok", "worker": "ok"}
+    assert not response.cookies
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_a_worker_that_fell_silent_is_missing(client: Client) -> None:
+    make_worker(WORKER_SILENCE + timedelta(seconds=1))
+    response = client.get("/healthz")
+    assert response.status_code == 503
+    assert response.json()["worker"] == "missing"
+    assert response.json()["database"] == "ok"
+
+
+def test_a_broker_that_does_not_answer_is_told_apart(client: Client, settings: Settings) -> None:
+    make_worker(timedelta(seconds=1))
+    settings.IS_EMBEDDED = False
+    settings.CELERY_BROKER_URL = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    response = client.get("/healthz")
+    assert response.status_code == 503
+    assert response.json()["broker"] == "unreachable"
+    assert response.json()["worker"] == "ok"
+    assert b"secret" not in response.content
+
+
+@pytest.mark.slow
+def test_a_real_broker_answers(client: Client, settings: Settings, redis_url: str) -> None:
+    settings.IS_EMBEDDED = False
+    settings.CELERY_BROKER_URL = redis_url
+    assert client.get("/healthz").json()["broker"] == "ok"
+
+
+def test_a_database_that_is_gone_is_told_apart(client: Client) -> None:
+    def refuse(*args: Any) -> None:
+        raise OperationalError("secret host")
+
+    with mock.patch("evalsite.health.connection") as gone, connection.execute_wrapper(refuse):
+        gone.cursor.side_effect = OperationalError("secret host")
+        response = client.get("/healthz")
+    assert response.status_code == 503
+    assert response.json() == {
+        "status": "unavailable",
+        "database": "unreachable",
+        "broker": "ok",
+        "worker": "unknown",
+    }

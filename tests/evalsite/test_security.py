@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from pytest_django import Settings
+
+pytestmark = pytest.mark.django_db
+
+OPEN_PAGES = {"healthz", "access:login", "access:login-once", "access:password-set"}
+
+
+def all_patterns(resolver: URLResolver, space: str = "") -> list[tuple[str, URLPattern]]:
+    found: list[tuple[str, URLPattern]] = []
+    for entry in resolver.url_patterns:
+        if isinstance(entry, URLResolver):
+            found += all_patterns(entry, f"{space}{entry.namespace}:" if entry.namespace else space)
+        else:
+            found.append((f"{space}{entry.name}", entry))
+    return found
+
+
+def test_every_page_needs_a_login_but_those_for_getting_one() -> None:
+    is_open = {
+        name
+        for name, pattern in all_patterns(get_resolver())
+        if not getattr(pattern.callback, "login_required", True)
+    }
+    assert is_open == OPEN_PAGES
+
+
+def test_a_visitor_is_sent_to_the_login_and_back(client: Client) -> None:
+    response = client.get("/account/")
+    assert response.status_code == 302
+    assert response["Location"] == "/login/?next=/account/"
+
+
+def test_the_policy_allows_nothing_inline_and_nothing_from_elsewhere(client: Client) -> None:
+    policy = client.get("/login/")["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert "style-src 'self';" in policy
+    assert "form-action 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "base-uri 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+def test_browsers_are_told_not_to_guess_frame_or_leak(client: Client) -> None:
+    response = client.get("/login/")
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["X-Frame-Options"] == "DENY"
+    assert response["Referrer-Policy"] == "same-origin"
+
+
+def test_outside_debug_pages_move_to_https_and_stay_there(settings: Settings) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    client = Client()
+    response = client.get("/login/")
+    assert response.status_code == 301
+    assert response["Location"].startswith("https://")
+    secure = client.get("/login/", secure=True)
+    assert secure["Strict-Transport-Security"] == "max-age=31536000"
+    assert client.get("/healthz").status_code != 301
+
+
+def test_cookies_are_for_this_site_alone(viewer_client: Client) -> None:
+    cookie = viewer_client.cookies[settings.SESSION_COOKIE_NAME]
+    assert cookie["httponly"]
+    assert cookie["samesite"] == "Lax"
+
+
+def test_another_host_name_is_refused(client: Client) -> None:
+    assert client.get("/login/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_a_form_without_its_token_is_refused_in_words() -> None:
+    client = Client(enforce_csrf_checks=True)
+    response = client.post(reverse("access:login"), {"username": "a", "password": "b"})
+    assert response.status_code == 403
+    assert "This form was refused" in response.text
+
+
+def test_a_page_that_is_not_there_says_so_to_visitors_and_members(
+    client: Client, viewer_client: Client
+) -> None:
+    for visitor in (client, viewer_client):
+        response = visitor.get("/nothing/here/")
+        assert response.status_code == 404
+        assert "/nothing/here/" in response.text
+
+
+def test_a_crash_is_a_page_that_needs_no_database(
+    viewer_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer_client.raise_request_exception = False
+    monkeypatch.setattr("evalsite.access.views.role_of", lambda user: 1 / 0)
+    response = viewer_client.get("/account/")
+    assert response.status_code == 500
+    assert "broke on our side" in response.text

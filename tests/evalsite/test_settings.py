@@ -1,0 +1,135 @@
+"""Start the project in processes of their own, as an operator does, and read what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalsite import settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def manage(*arguments: str, **env: str) -> tuple[int, str]:
+    """Run a management command in a clean environment; return its exit code and all it printed."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=kept | env,
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_deployment_checks_are_silent(tmp_path: Path) -> None:
+    code, said = manage(
+        "check", "--deploy", "--fail-level", "WARNING", EVALSITE_DATA_DIR=str(tmp_path)
+    )
+    assert code == 0, said
+    assert "no issues" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("EVALSITE_DEBUG", "perhaps"),
+        ("PORT", "eighty"),
+        ("EVALSITE_URL", "evals.example"),
+        ("EVALSITE_URL", "http://evals.example"),
+        ("EVALSITE_SECRET_KEY", "change-me-please-change-me-please-change-me"),
+        ("EVALSITE_SECRET_KEY", "short"),
+        ("EVALSITE_SECRET_KEY_FILE", "/nowhere/secret"),
+        ("EVALSITE_ENCRYPTION_KEY", "not base64"),
+        ("EVALSITE_DATA_DIR", "/dev/null/data"),
+        ("EVALSITE_TIME_ZONE", "Mars/Olympus"),
+        ("EVALSITE_LOG_LEVEL", "LOUD"),
+        ("DATABASE_URL", "mysql://localhost/evals"),
+        ("CELERY_BROKER_URL", "amqp://localhost"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_names_its_variable(
+    variable: str, value: str, tmp_path: Path
+) -> None:
+    env = {"EVALSITE_DATA_DIR": str(tmp_path), variable: value}
+    code, said = manage("check", **env)
+    assert code == 1
+    assert f"(evalsite.E.{variable})" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_plain_http_is_allowed_on_loopback_and_on_request(tmp_path: Path) -> None:
+    data = {"EVALSITE_DATA_DIR": str(tmp_path)}
+    assert manage("check", EVALSITE_URL="http://127.0.0.1:8001", **data)[0] == 0
+    lan = {"EVALSITE_URL": "http://evals.lan", "EVALSITE_PLAIN_HTTP": "1"}
+    assert manage("check", **lan, **data)[0] == 0
+
+
+@pytest.mark.slow
+def test_https_without_a_trusted_proxy_warns_of_the_redirect_loop(tmp_path: Path) -> None:
+    data = {"EVALSITE_DATA_DIR": str(tmp_path), "EVALSITE_URL": "https://evals.example"}
+    assert "EVALSITE_TRUST_PROXY" in manage("check", **data)[1]
+    assert "no issues" in manage("check", EVALSITE_TRUST_PROXY="1", **data)[1]
+
+
+@pytest.mark.slow
+def test_a_shared_broker_asks_for_shared_keys(tmp_path: Path) -> None:
+    data = {"EVALSITE_DATA_DIR": str(tmp_path), "CELERY_BROKER_URL": "redis://localhost:6379/0"}
+    code, said = manage("check", **data)
+    assert code == 0
+    assert "EVALSITE_ENCRYPTION_KEY" in said
+
+
+@pytest.mark.slow
+def test_the_web_part_never_loads_openai(tmp_path: Path) -> None:
+    script = (
+        "import django, sys; django.setup(); import evalsite.urls, evalsite.wsgi;"
+        "from django.urls import get_resolver; get_resolver().url_patterns;"
+        "heavy = {'openai', 'scipy', 'plotly'} & set(sys.modules); print(sorted(heavy))"
+    )
+    env = {**os.environ, "EVALSITE_DATA_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**env, "DJANGO_SETTINGS_MODULE": "evalsite.settings"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def documented_variables() -> set[str]:
+    text = (ROOT / ".env.example").read_text()
+    return set(re.findall(r"^#? ?([A-Z][A-Z0-9_]*\*?)=", text, flags=re.MULTILINE))
+
+
+def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
+    assert documented_variables() == set(settings.ENV.names)
+
+
+def test_every_variable_is_read_once() -> None:
+    assert len(settings.ENV.names) == len(set(settings.ENV.names))
+
+
+def test_the_readme_points_to_the_variables() -> None:
+    assert ".env.example" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("package", ["evalsite", "runs", "evaluators"])
+def test_nothing_else_reads_the_environment(package: str) -> None:
+    readers = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"os\.(environ(?!\.setdefault)|getenv)", path.read_text())
+    ]
+    assert readers == (["evalsite/env.py"] if package == "evalsite" else [])
