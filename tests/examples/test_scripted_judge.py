@@ -63,12 +63,12 @@ class Judge:
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     folder = tmp_path_factory.mktemp("judge")
     ready = folder / "ready"
-    command = [sys.executable, SCRIPT, "--port", "0", "--delay", "0", "--ready-file", ready]
+    options = ["--port", "0", "--delay", "0", "--ready-file", ready]
 
     def is_ready() -> bool:
         return ready.exists() and ready.read_text().endswith("\n")
 
-    with running(command, log=folder / "log", is_ready=is_ready):
+    with running([sys.executable, SCRIPT, *options], log=folder / "log", is_ready=is_ready):
         yield Judge(ready.read_text().strip())
 
 
