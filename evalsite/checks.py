@@ -37,11 +37,12 @@ def _keys() -> Iterator[CheckMessage]:
             "Leave it out (one is made at the first start) or set a long random text.",
         )
     try:
-        Fernet(settings.ENCRYPTION_KEY)
+        for key in settings.ENCRYPTION_KEY.split(","):
+            Fernet(key.strip())
     except ValueError:
         yield error(
             "EVALSITE_ENCRYPTION_KEY",
-            "EVALSITE_ENCRYPTION_KEY is not 32 bytes in URL-safe base64.",
+            "EVALSITE_ENCRYPTION_KEY is not 32 bytes in URL-safe base64 (or several, between commas).",
             "Leave it out, or make one: python -c 'from cryptography.fernet import Fernet;"
             "print(Fernet.generate_key().decode())'",
         )

@@ -6,7 +6,6 @@ password, the e-mail address or the state of the account changes.
 
 from __future__ import annotations
 
-from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.urls import reverse
@@ -22,7 +21,7 @@ class LinkTokens(PasswordResetTokenGenerator):
         super().__init__()
         self.key_salt = f"evalsite.access.links.{purpose}"
 
-    def _make_hash_value(self, user: AbstractBaseUser, timestamp: int) -> str:
+    def _make_hash_value(self, user: User, timestamp: int) -> str:
         return f"{super()._make_hash_value(user, timestamp)}{user.is_active}"
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
@@ -190,7 +188,7 @@ def _posted(request: HttpRequest) -> QueryDict | None:
 
 
 def _next_path(request: HttpRequest) -> str:
-    path = cast(str, request.POST.get("next") or request.GET.get("next") or "")
+    path = request.POST.get("next") or request.GET.get("next") or ""
     is_ours = url_has_allowed_host_and_scheme(
         path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from pytest_django import Settings
+
+from tests.members import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
@@ -66,8 +69,9 @@ def test_outside_debug_pages_move_to_https_and_stay_there(settings: Settings) ->
     assert client.get("/healthz").status_code != 301
 
 
-def test_cookies_are_for_this_site_alone(viewer_client: Client) -> None:
-    cookie = viewer_client.cookies[settings.SESSION_COOKIE_NAME]
+def test_cookies_are_for_this_site_alone(client: Client, viewer: User) -> None:
+    client.post("/login/", {"username": "viewer", "password": PASSWORD})
+    cookie = client.cookies[settings.SESSION_COOKIE_NAME]
     assert cookie["httponly"]
     assert cookie["samesite"] == "Lax"
 

@@ -110,7 +110,7 @@ def test_the_web_part_never_loads_openai(tmp_path: Path) -> None:
 
 def documented_variables() -> set[str]:
     text = (ROOT / ".env.example").read_text()
-    return set(re.findall(r"^#? ?([A-Z][A-Z0-9_]*\*?)=", text, flags=re.MULTILINE))
+    return set(re.findall(r"^# ([A-Z][A-Z0-9_]*\*?)=", text, flags=re.MULTILINE))
 
 
 def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
