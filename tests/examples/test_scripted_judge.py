@@ -63,7 +63,7 @@ class Judge:
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     folder = tmp_path_factory.mktemp("judge")
     ready = folder / "ready"
-    options = ["--port", "0", "--delay", "0", "--ready-file", ready]
+    options = ["--port", "0", "--delay", "0", "--ready-file", str(ready)]
 
     def is_ready() -> bool:
         return ready.exists() and ready.read_text().endswith("\n")
