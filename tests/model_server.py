@@ -200,6 +200,7 @@ class ModelServer:
     requests: list[Request] = field(default_factory=list)
     most_in_flight: int = 0
     models: list[str] | None = field(default_factory=lambda: ["mock", "mock-mini"])
+    _arrived: threading.Condition = field(default_factory=threading.Condition)
     _in_flight: int = 0
     _queue: deque[Behaviour] = field(default_factory=deque)
     _always: Behaviour = field(default_factory=good)
@@ -232,11 +233,18 @@ class ModelServer:
         """Return the chat requests received so far."""
         return [request for request in self.requests if request.path.endswith("/completions")]
 
+    def wait_for_chats(self, count: int, seconds: float = 10) -> None:
+        """Block until so many chat requests have arrived."""
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: len(self.chats) >= count, seconds)
+
     async def answer_chat(self, raw: web.Request) -> web.StreamResponse:
         """Answer one chat request as told."""
         assert self._released is not None
         request = Request(raw.path, raw.headers.copy(), await raw.json(), self._released.wait)
-        self.requests.append(request)
+        with self._arrived:
+            self.requests.append(request)
+            self._arrived.notify_all()
         self._in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:

@@ -66,6 +66,7 @@ class _Gate:
     short_since: float | None = None
     in_flight: int = 0
     waiting: int = 0
+    called: int = 0
     paused_until: float = float("-inf")
     starts: deque[float] = field(default_factory=deque)
     queue: deque[asyncio.Future[None]] = field(default_factory=deque)
@@ -74,7 +75,7 @@ class _Gate:
     @property
     def open_slots(self) -> int:
         leased = self.limit.most if self.leased is None else self.leased
-        return min(self.limit.now, leased) - self.in_flight
+        return min(self.limit.now, leased) - self.in_flight - self.called
 
     @property
     def wanted(self) -> int:
@@ -100,11 +101,12 @@ class _Gate:
             self.starts.append(now)
 
     def wake(self) -> None:
-        """Let as many waiting calls look again as there are open slots, first come first served."""
-        for _ in range(min(self.open_slots, len(self.queue))):
+        """Call as many of the waiting as there are open slots, first come first served."""
+        while self.queue and self.open_slots > 0:
             ticket = self.queue.popleft()
             if not ticket.done():
                 ticket.set_result(None)
+                self.called += 1
 
     async def wait(self, seconds: float | None) -> None:
         """Wait for a turn, at most so long."""
@@ -116,7 +118,9 @@ class _Gate:
         except TimeoutError:
             return
         finally:
-            if ticket in self.queue:
+            if ticket.done() and not ticket.cancelled():
+                self.called -= 1
+            elif ticket in self.queue:
                 self.queue.remove(ticket)
 
 

@@ -274,8 +274,7 @@ def test_a_call_stopped_on_the_way_is_recorded(model_server: ModelServer) -> Non
         task = asyncio.create_task(
             client.chat(make_spec(model_server), call(), Ledger(record=records.append))
         )
-        while not model_server.chats:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(model_server.wait_for_chats, 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
