@@ -1,0 +1,174 @@
+"""Run the scripts where something is missing and read what they say."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = [
+    "awk",
+    "cat",
+    "chmod",
+    "cut",
+    "dirname",
+    "env",
+    "find",
+    "grep",
+    "id",
+    "mkdir",
+    "mktemp",
+    "rm",
+    "sed",
+    "sh",
+    "tail",
+    "tr",
+]
+FAKE_DF = "#!/bin/sh\necho header\necho /dev/disk 1 1 {kilobytes} 1% /\n"
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+  *ensurepip*) exit {has_venv} ;;
+  *version_info*) exit {is_old} ;;
+esac
+exit 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A clone with a PATH of its own that holds nothing but plain tools and what a test adds."""
+
+    clone: Path
+    tools: Path
+
+    def add(self, name: str, script: str) -> None:
+        path = self.tools / name
+        path.unlink(missing_ok=True)
+        path.write_text(script)
+        path.chmod(0o755)
+
+    def prepare_venv(self) -> None:
+        """Make the clone look as if its set-up were done."""
+        folder = self.clone / ".venv" / "bin"
+        folder.mkdir(parents=True)
+        (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (folder / "python").chmod(0o755)
+        parts = ["requirements.lock", "pyproject.toml", "scripts/setup"]
+        content = b"".join((self.clone / part).read_bytes() for part in parts)
+        stamp = self.clone / ".venv" / "evalsite-stamp"
+        stamp.write_text(hashlib.sha256(content).hexdigest() + "\n")
+
+    def run(self, script: str, *arguments: str, **env: str) -> tuple[int, str]:
+        """Run a script as nobody special; return its exit code and what it said."""
+        done = subprocess.run(
+            ["sh", f"scripts/{script}", *arguments],
+            cwd=self.clone,
+            env={"PATH": str(self.tools), "HOME": str(self.clone), **env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    clone, tools = tmp_path / "clone", tmp_path / "tools"
+    shutil.copytree(ROOT / "scripts", clone / "scripts")
+    for name in ("requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, clone / name)
+    tools.mkdir()
+    for name in TOOLS:
+        found = shutil.which(name)
+        assert found, name
+        (tools / name).symlink_to(found)
+    made = Machine(clone, tools)
+    made.add("id", "#!/bin/sh\necho 1000\n")
+    made.add("df", FAKE_DF.format(kilobytes=9_000_000))
+    return made
+
+
+@pytest.mark.parametrize("script", ["demo", "up", "test", "bench"])
+def test_without_python_one_sentence_says_so(machine: Machine, script: str) -> None:
+    code, said = machine.run(script)
+    assert code == 1
+    assert "No Python 3.11 or newer was found." in said
+    assert "apt-get install python3 python3-venv" in said
+
+
+def test_an_old_python_is_none(machine: Machine) -> None:
+    machine.add("python3", FAKE_PYTHON.format(has_venv=0, is_old=1))
+    assert "No Python 3.11 or newer was found." in machine.run("demo")[1]
+
+
+def test_without_the_venv_module_the_package_is_named(machine: Machine) -> None:
+    machine.add("python3", FAKE_PYTHON.format(has_venv=1, is_old=0))
+    code, said = machine.run("demo")
+    assert code == 1
+    assert "has no venv module." in said
+    assert "sudo apt-get install python" in said
+    assert not (machine.clone / ".venv").exists()
+
+
+def test_a_full_disk_is_told_before_anything_is_made(machine: Machine) -> None:
+    machine.add("python3", FAKE_PYTHON.format(has_venv=0, is_old=0))
+    machine.add("df", FAKE_DF.format(kilobytes=204_800))
+    code, said = machine.run("demo")
+    assert code == 1
+    assert "Only 200 MB are free" in said
+    assert not (machine.clone / ".venv").exists()
+
+
+@pytest.mark.parametrize("script", ["demo", "up"])
+def test_a_taken_port_is_told_with_another_to_try(machine: Machine, script: str) -> None:
+    machine.prepare_venv()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        code, said = machine.run(script, PORT=str(port))
+    assert code == 1
+    assert f"Port {port} is taken" in said
+    assert f"PORT={port + 1} scripts/{script}" in said
+
+
+@pytest.mark.parametrize("port", ["http", "80 80", "-1"])
+def test_a_port_is_a_number(machine: Machine, port: str) -> None:
+    code, said = machine.run("demo", PORT=port)
+    assert code == 1
+    assert f'PORT is "{port}", which is no port.' in said
+
+
+@pytest.mark.slow
+def test_without_a_browser_and_without_root_the_package_is_named(machine: Machine) -> None:
+    machine.prepare_venv()
+    shutil.copytree(ROOT / "tests" / "services", machine.clone / "tests" / "services")
+    (machine.clone / "templates").mkdir()
+    for tool in ("ruff", "djade", "lint-imports", "mypy"):
+        machine.add(tool, "#!/bin/sh\nexit 0\n")
+    machine.add("playwright", "#!/bin/sh\necho no network >&2\nexit 1\n")
+    code, said = machine.run("test", "tests/x.py", PLAYWRIGHT_BROWSERS_PATH=str(machine.clone))
+    assert code == 1
+    assert "There is no Chromium, and it could not be installed." in said
+    assert "sudo apt-get install chromium" in said
+
+
+def test_scripts_are_executable_and_clean_shell() -> None:
+    for path in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]:
+        subprocess.run(["sh", "-n", path], check=True)
+        if path.name != "setup":
+            assert os.access(path, os.X_OK), path
+
+
+def test_ci_runs_the_tests_and_nothing_else() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert lines[-1] == "exec bash scripts/test"
+    assert len(lines) == 4
