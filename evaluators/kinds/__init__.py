@@ -1,1 +1,166 @@
 """The kinds of evaluator: one module each, found by scanning."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from pydantic import ValidationError
+
+from evaluators.kinds._base import Kind, KindConfig
+from evaluators.kinds._files import is_reference, text_of
+from evaluators.kinds._refusals import InvalidConfigError, Refusal, UnknownKindError, refusal_of
+
+__all__ = [
+    "InvalidConfigError",
+    "UnknownKindError",
+    "all_kinds",
+    "kind_for_spelling",
+    "kind_of",
+    "normal_spelling",
+    "prompt_versions",
+    "read_config",
+    "references_of",
+    "spelled_as",
+]
+
+PROMPT_VERSION = "PROMPT_VERSION"
+
+
+@cache
+def all_kinds() -> Mapping[str, Kind]:
+    """Return every kind by name, sorted; underscore modules are not kinds.
+
+    Raises TypeError for a module that does not mark its score function and for a spelling that
+    two kinds claim.
+    """
+    kinds = {name: _kind_in(name, module) for name, module in _modules().items()}
+    _claimed(kinds.values())
+    return MappingProxyType(kinds)
+
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of that name; raises UnknownKindError listing those there are."""
+    found = all_kinds().get(name)
+    if found is None:
+        raise UnknownKindError(
+            f"There is no evaluator kind {name!r}; there are {', '.join(all_kinds())}."
+        )
+    return found
+
+
+def kind_for_spelling(spelling: str) -> tuple[Kind, Mapping[str, Any]]:
+    """Return the kind a suite file means by a type name and the settings the name stands for.
+
+    `llm-judge`, `llm_judge` and `llmJudge` are one spelling. Raises UnknownKindError listing them.
+    """
+    known = _spellings()
+    found = known.get(normal_spelling(spelling))
+    if found is None:
+        raise UnknownKindError(
+            f"There is no evaluator type {spelling!r}; there are {', '.join(sorted(known))}."
+        )
+    name, preset = found
+    return all_kinds()[name], preset
+
+
+def spelled_as(name: str, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the type name that says most about a configured evaluator and the settings left to write."""
+    best, stands_for = name, dict[str, Any]()
+    for spelling, preset in kind_of(name).spellings.items():
+        fits = all(config.get(key, _ABSENT) == value for key, value in preset.items())
+        if fits and len(preset) > len(stands_for):
+            best, stands_for = spelling, dict(preset)
+    return best, {key: value for key, value in config.items() if key not in stands_for}
+
+
+def read_config(
+    name: str,
+    config: Mapping[str, Any],
+    *,
+    evaluator: str = "",
+    files: Mapping[str, bytes] | None = None,
+) -> KindConfig:
+    """Return the validated settings of an evaluator of that kind.
+
+    With `files` the prompts it names are looked up and checked like prompts written in place.
+    Raises UnknownKindError, or InvalidConfigError naming evaluator, setting and what would be right.
+    """
+    found = kind_of(name)
+    try:
+        settings = found.config.model_validate(dict(config))
+        if files is not None and (texts := _texts_of(settings, files, evaluator or found.label)):
+            found.config.model_validate({**config, **texts})
+    except ValidationError as error:
+        raise refusal_of(error, found, evaluator) from error
+    return settings
+
+
+def references_of(config: KindConfig) -> dict[str, str]:
+    """Return by setting the files of the suite that the settings name."""
+    values = {name: getattr(config, name) for name in config.prompt_fields}
+    return {name: value for name, value in values.items() if is_reference(value)}
+
+
+def prompt_versions() -> dict[str, str]:
+    """Return the version of each kind's prompts, for the snapshot of a run."""
+    return {
+        name: str(getattr(module, PROMPT_VERSION))
+        for name, module in _modules().items()
+        if hasattr(module, PROMPT_VERSION)
+    }
+
+
+def normal_spelling(spelling: str) -> str:
+    """Return a name in snake_case, whether it was written so, in kebab-case or in camelCase."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spelling.strip())
+    return re.sub(r"[-\s]+", "_", parted).lower()
+
+
+_ABSENT = object()
+
+
+def _texts_of(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for key, reference in references_of(settings).items():
+        try:
+            texts[key] = text_of(reference, files)
+        except ValueError as error:
+            raise InvalidConfigError(evaluator, (Refusal((key,), str(error)),)) from error
+    return texts
+
+
+@cache
+def _modules() -> Mapping[str, ModuleType]:
+    names = sorted(
+        module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+    )
+    return {name: importlib.import_module(f"{__name__}.{name}") for name in names}
+
+
+def _kind_in(name: str, module: ModuleType) -> Kind:
+    facts = getattr(getattr(module, "score", None), "kind_facts", None)
+    if facts is None:
+        raise TypeError(f"{module.__name__}.score is not marked with @kind")
+    manual = (module.__doc__ or "").strip()
+    return Kind(name=name, score=module.score, manual=manual, **facts)
+
+
+@cache
+def _spellings() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    return _claimed(all_kinds().values())
+
+
+def _claimed(kinds: Iterable[Kind]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for kind in (kind for kind in kinds if kind.in_gallery):
+        for spelling, preset in {kind.name: {}, **kind.spellings}.items():
+            if spelling in found:
+                raise TypeError(f"{kind.name} and {found[spelling][0]} are both spelt {spelling!r}")
+            found[spelling] = (kind.name, preset)
+    return found

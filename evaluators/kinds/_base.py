@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypedDict, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluators.scoring.types import Outcome, Score, Usage
+from evaluators.scoring.types import DomainError, Outcome, Score, Usage
+
+
+class PartsMissingError(DomainError):
+    """A stored score lacks the parts that the asked-for settings need; only a new run can tell."""
+
+    code = "parts_missing"
 
 
 class KindConfig(BaseModel):
-    """The settings of one evaluator; unknown keys are refused by name."""
+    """The settings of one evaluator; unknown keys are refused by name.
+
+    `prompt_fields` may name a file of the suite (`./prompts/tone.md`) in place of a text.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -62,7 +71,7 @@ class Output:
     messages: tuple[Message, ...] = ()
     trace: tuple[Step, ...] | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +86,12 @@ class JudgeReply:
 class JudgeFailure(Exception):  # noqa: N818 - it says what happened
     """The judge gave no readable reply. `stage` is judge or parse; the usage is what it cost all the same."""
 
-    def __init__(self, reason: str, *, stage: str, usage: Usage = Usage()) -> None:
+    def __init__(self, reason: str, *, stage: str, usage: Usage | None = None) -> None:
         """Keep the reason in words a user can act on."""
         super().__init__(reason)
         self.reason = reason
         self.stage = stage
-        self.usage = usage
+        self.usage = usage or Usage()
 
 
 class Judge(Protocol):
@@ -180,32 +189,25 @@ class Kind:
     supplies_outcomes: bool = False
 
 
+class KindOptions(TypedDict, total=False):
+    """What a kind may add to its label, icon and config; the fields of Kind say what each means."""
+
+    rescore: RescoreFunction
+    spellings: Mapping[str, Mapping[str, Any]]
+    read: Callable[[dict[str, Any]], dict[str, Any]]
+    uses_judge: bool
+    in_gallery: bool
+    supplies_outcomes: bool
+
+
 def kind(
-    *,
-    label: str,
-    icon: str,
-    config: type[KindConfig],
-    rescore: RescoreFunction | None = None,
-    spellings: Mapping[str, Mapping[str, Any]] | None = None,
-    read: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    uses_judge: bool = False,
-    in_gallery: bool = True,
-    supplies_outcomes: bool = False,
+    *, label: str, icon: str, config: type[KindConfig], **options: Unpack[KindOptions]
 ) -> Callable[[ScoreFunction], ScoreFunction]:
     """Mark a module's score function; the scan makes the Kind, named after the module, with its docstring as manual."""
 
     def mark(function: ScoreFunction) -> ScoreFunction:
-        function.kind_facts = {  # type: ignore[attr-defined]
-            "label": label,
-            "icon": icon,
-            "config": config,
-            "rescore": rescore,
-            "spellings": dict(spellings or {}),
-            "read": read,
-            "uses_judge": uses_judge,
-            "in_gallery": in_gallery,
-            "supplies_outcomes": supplies_outcomes,
-        }
+        facts = {"label": label, "icon": icon, "config": config, **options}
+        function.kind_facts = facts  # type: ignore[attr-defined]
         return function
 
     return mark

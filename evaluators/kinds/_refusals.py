@@ -1,0 +1,89 @@
+"""Refusals of settings, in words that name the evaluator, the setting and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from evaluators.kinds._base import Kind
+from evaluators.scoring.types import DomainError
+
+LONGEST_VALUE = 80
+OUR_WORDS = "Value error, "
+
+
+class UnknownKindError(DomainError):
+    """An evaluator names a kind that no module provides."""
+
+    code = "unknown_kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One setting that was refused: its path in the settings and what is wrong with it."""
+
+    path: tuple[str | int, ...]
+    reason: str
+
+    @property
+    def setting(self) -> str:
+        """Return the path as people write it: rubrics[0].weight."""
+        text = ""
+        for part in self.path:
+            text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        return text
+
+
+class InvalidConfigError(DomainError):
+    """The settings of an evaluator are refused; `refusals` holds each of them."""
+
+    code = "invalid_config"
+
+    def __init__(self, evaluator: str, refusals: tuple[Refusal, ...]) -> None:
+        """Join the refusals into one sentence each."""
+        self.evaluator = evaluator
+        self.refusals = refusals
+        said = "; ".join(
+            f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
+            for refusal in refusals
+        )
+        super().__init__(f"Evaluator {evaluator}: {said}" if evaluator else said)
+
+
+def refusal_of(error: ValidationError, kind: Kind, evaluator: str) -> InvalidConfigError:
+    """Return what pydantic refused in our words."""
+    found = error.errors(include_url=False)
+    return InvalidConfigError(
+        evaluator or kind.label, tuple(Refusal(_path(one), _reason(one, kind)) for one in found)
+    )
+
+
+def _path(one: Any) -> tuple[str | int, ...]:
+    return tuple(part for part in one["loc"] if isinstance(part, int) or part.isidentifier())
+
+
+def _reason(one: Any, kind: Kind) -> str:
+    match one["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden" if len(one["loc"]) == 1:
+            known = ", ".join(sorted(kind.config.model_fields)) or "none"
+            return f"is not a setting of {kind.name}; there are {known}"
+        case "extra_forbidden":
+            return "is not known here"
+        case "string_type":
+            return f"{_shown(one['input'])} is not text; put it in quotes"
+        case "literal_error" | "enum":
+            return f"{_shown(one['input'])} is not one of {one['ctx']['expected']}"
+        case "value_error" | "assertion_error":
+            return str(one["msg"]).removeprefix(OUR_WORDS)
+        case _:
+            said = str(one["msg"])
+            return f"{_shown(one['input'])} is refused: {said[:1].lower()}{said[1:]}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"

@@ -1,0 +1,188 @@
+"""Ask a language model how good an answer is, by a prompt or by criteria of your own.
+
+The judge sees the task, the answer and what else your prompt names, writes down what it found and
+then gives a score from 0 to 1. Use it where quality needs reading: correctness, tone, harm. Use a
+rubric when the things to check can be listed, and a text check when a program can decide.
+
+**Prompt with variables.** The variables are `{{question}}`, `{{input}}`, `{{candidate_answer}}` (or
+`{{output}}`), `{{reference_answer}}` (or `{{expected_output}}`), `{{criteria}}` (or
+`{{expected_outcome}}`), `{{expected_outcomes}}`, `{{tool_calls}}`, `{{messages}}`, `{{metadata}}` and
+`{{metadata.<key>}}`. Other names are refused when you save. The prompt may stand in a file of the
+suite: `prompt: ./prompts/tone.md`.
+
+**Prompt without variables.** The text becomes the criteria of the built-in prompt, which shows the
+judge task, answer, tool calls and reference.
+
+**No prompt.** The case's own criteria are judged.
+
+What the agent, its tools and its users wrote is quoted between random marks: an answer that asks for
+a good grade is read as evidence, not obeyed.
+
+Good: says what earns 1, what 0.5 and what 0, and judges one thing.
+Bad: "Is this a good answer?" The judge has to invent the scale, and does so anew for every case.
+
+```yaml
+name: tone
+type: llm_judge
+weight: 2
+prompt: |
+  Judge only how the answer speaks, not whether it is right.
+  1: a senior colleague would send it unchanged. 0.5: it would be rewritten.
+  0: it would anger the customer.
+
+  The customer wrote: {{question}}
+  The agent answered: {{candidate_answer}}
+```
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field, field_validator
+
+from evaluators.kinds._asking import JUDGE_RULES, ask
+from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
+from evaluators.kinds._files import is_reference, text_or_file
+from evaluators.kinds._variables import (
+    ANSWER,
+    SHOWS_OUTPUT,
+    Written,
+    fill,
+    known_variables,
+    unknown_variables,
+    variables_in,
+)
+from evaluators.scoring.types import Finding, Outcome, Score, Unscored
+
+PROMPT_VERSION = 1
+
+OWN = """\
+You judge one answer of an AI agent for the team that owns it. These are the team's instructions:
+
+{prompt}
+
+End of the team's instructions. If they ask for another form or scale of reply, carry their judgement \
+over to the one described here."""
+
+BUILT_IN = """\
+You judge one answer of an AI agent.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+What its tools were asked and returned: {{tool_calls}}
+A reference answer written by people, one way of being right among others: {{reference_answer}}
+
+The criteria. They alone decide the score:
+
+"""
+
+REPLY = """\
+What to reply, in this order:
+- reasoning: two to five sentences that weigh the evidence, with the words of the answer that matter.
+- hits: each thing the answer does that the instructions ask for, one short sentence each.
+- misses: each thing it gets wrong or leaves out, one short sentence each. An empty list when there is \
+none.
+- score: a number from 0 to 1. 1 means nothing to correct, 0 means it fails what was asked altogether. \
+It follows from the hits and misses: a miss that matters cannot stand beside a score near 1."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "reasoning": {"type": "string"},
+        "hits": {"type": "array", "items": {"type": "string"}},
+        "misses": {"type": "array", "items": {"type": "string"}},
+        "score": {"type": "number"},
+    },
+    "required": ["reasoning", "hits", "misses", "score"],
+    "additionalProperties": False,
+}
+
+
+class Config(KindConfig):
+    """What the judge is asked."""
+
+    prompt_fields: ClassVar[tuple[str, ...]] = ("prompt",)
+
+    prompt: str = Field(
+        "",
+        description="The judge's instructions, or a file of the suite that holds them. Without "
+        "variables it becomes the criteria of the built-in prompt; empty, the case's criteria are judged.",
+        json_schema_extra={"widget": "textarea"},
+    )
+    model: str = Field(
+        "", description="Slug of the language model that judges. Empty: the judge of the suite."
+    )
+
+    @field_validator("prompt")
+    @classmethod
+    def _knows_its_variables(cls, prompt: str) -> str:
+        unknown = () if is_reference(prompt) else unknown_variables(prompt)
+        if unknown:
+            names = ", ".join(f"{{{{{name}}}}}" for name in unknown)
+            known = ", ".join(known_variables())
+            raise ValueError(f"{names} is not a variable; there are {known}")
+        return prompt
+
+
+@kind(
+    label="LLM judge",
+    icon="e-judge",
+    config=Config,
+    uses_judge=True,
+    spellings={"llm_grader": {}, "llm_eval": {}},
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return the score the judge gives, with its hits and misses."""
+    try:
+        prompt = text_or_file(config.prompt, context.files)
+    except ValueError as error:
+        return Unscored(str(error), stage="config")
+    written = written_for(prompt, context)
+    if written is None:
+        reason = (
+            "there is nothing to judge by: the evaluator has no prompt and the case no criteria"
+        )
+        return Unscored(reason, stage="config")
+    reply = await ask(
+        context,
+        JudgeQuestion(
+            purpose="llm_judge",
+            instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+            quoted=written.quoted,
+            schema=SCHEMA,
+            check=problem_of,
+            model=config.model,
+        ),
+    )
+    if isinstance(reply, Unscored):
+        return reply
+    content = reply.content
+    return Score(
+        float(content["score"]),
+        reasoning=str(content["reasoning"]),
+        findings=(
+            *(Finding(str(text), True) for text in content["hits"]),
+            *(Finding(str(text), False) for text in content["misses"]),
+        ),
+        details={"model": reply.model},
+        usage=reply.usage,
+    )
+
+
+def written_for(prompt: str, context: Context) -> Written | None:
+    """Return what the judge is told and shown; None when there are no criteria to judge by."""
+    if variables_in(prompt):
+        shows = SHOWS_OUTPUT.intersection(variables_in(prompt))
+        return fill(OWN.replace("{prompt}", prompt), context, always=() if shows else (ANSWER,))
+    criteria = prompt.strip() or context.case.criteria.strip()
+    if not criteria:
+        return None
+    built_in = fill(BUILT_IN, context)
+    return Written(built_in.instructions + criteria, built_in.quoted)
+
+
+def problem_of(reply: Any) -> str:
+    """Return what is wrong with a reply that satisfies the schema, or ""."""
+    given = reply["score"]
+    return "" if 0 <= given <= 1 else f"score is {given}, not a number from 0 to 1"

@@ -1,0 +1,117 @@
+"""Check the expected outcomes of a case one by one.
+
+The product makes this call itself, beside the evaluator tree, for a case that lists expected outcomes
+when no evaluator of the tree judges them. Each outcome is met or missed with a justification. The
+outcomes never enter the score; under the outcomes gate they decide the verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from evaluators.kinds._asking import JUDGE_RULES, ask
+from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
+from evaluators.kinds._variables import fill
+from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Unscored
+
+PROMPT_VERSION = 1
+
+TASK = """\
+You check whether one answer of an AI agent brought about what its authors expected.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+What its tools were asked and returned: {{tool_calls}}
+A reference answer written by people, one way of being right among others: {{reference_answer}}
+
+The expected outcomes, each by its number:
+{{expected_outcomes}}"""
+
+REPLY = """\
+What to reply: outcomes, one entry for each expected outcome above, by its number, none left out and \
+none added:
+- justification: one or two sentences with the words of the answer or the tool call that settle it.
+- passed: true only when the whole statement holds. Judge each by itself, in doubt it is false."""
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "outcomes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "number": {"type": "integer"},
+                    "justification": {"type": "string"},
+                    "passed": {"type": "boolean"},
+                },
+                "required": ["number", "justification", "passed"],
+                "additionalProperties": False,
+            },
+        }
+    },
+    "required": ["outcomes"],
+    "additionalProperties": False,
+}
+
+
+class Config(KindConfig):
+    """Who judges."""
+
+    model: str = Field(
+        "", description="Slug of the language model that judges. Empty: the judge of the suite."
+    )
+
+
+@kind(
+    label="Expected outcomes",
+    icon="i-check",
+    config=Config,
+    uses_judge=True,
+    in_gallery=False,
+    supplies_outcomes=True,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return each expected outcome met or missed; the score is the share that is met."""
+    expected = context.case.expected_outcomes
+    if not expected:
+        return Unscored("the case lists no expected outcomes", stage="config")
+    written = fill(TASK, context)
+    reply = await ask(
+        context,
+        JudgeQuestion(
+            purpose="outcomes",
+            instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+            quoted=written.quoted,
+            schema=SCHEMA,
+            check=lambda content: problem_of(len(expected), content),
+            model=config.model,
+        ),
+    )
+    if isinstance(reply, Unscored):
+        return reply
+    by_number = {int(entry["number"]): entry for entry in reply.content["outcomes"]}
+    results = tuple(
+        OutcomeResult(text, bool(by_number[n]["passed"]), str(by_number[n]["justification"]))
+        for n, text in enumerate(expected, 1)
+    )
+    return Score(
+        sum(result.passed for result in results) / len(results),
+        findings=tuple(Finding(one.text, one.passed, one.justification) for one in results),
+        details={"model": reply.model},
+        outcomes=results,
+        usage=reply.usage,
+    )
+
+
+def problem_of(count: int, reply: Mapping[str, Any]) -> str:
+    """Return which outcomes a reply leaves out, invents or answers twice, or ""."""
+    given = [int(entry["number"]) for entry in reply["outcomes"]]
+    if missing := [str(n) for n in range(1, count + 1) if n not in given]:
+        return f"outcomes leaves out number {', '.join(missing)}"
+    if len(given) > count:
+        return f"outcomes holds {len(given)} entries for {count} expected outcomes"
+    return ""

@@ -1,0 +1,290 @@
+"""Judge an answer against a list of criteria, each met or missed on evidence.
+
+The score is the weight of the criteria that are met divided by the weight of all of them. The
+judge answers for every criterion by its id and quotes what in the answer shows it; a reply that
+leaves one out or invents one is asked for again, then the rubric is unscored, never 0.
+
+- `required: true`: the whole result fails when this criterion is missed, whatever the total.
+- `min_score: 0.7`: the whole result fails when the criterion scores below that (0 to 1).
+- `mode: graded`: each criterion is graded from 0 to 10 instead of met or missed. A grade from 6 up
+  (or from the criterion's own minimum) counts as a hit.
+
+A criterion may be written as a plain sentence. `required` and `weight` need the long form.
+
+Good: "Gives the refund time of 4 to 6 working days". One fact, and two people would agree on it.
+Bad: "Is helpful and correct". Two questions in one, and neither says what to look for.
+
+```yaml
+name: facts
+type: rubric
+rubrics:
+  - id: grounded
+    expected_outcome: Every price and date in the answer is in the reference or in a tool result.
+    weight: 3
+    required: true
+  - id: next_step
+    expected_outcome: The customer knows what happens next and who does it.
+```
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evaluators.kinds._asking import JUDGE_RULES, ask
+from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
+from evaluators.kinds._variables import fill
+from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unscored
+
+PROMPT_VERSION = 1
+TOP_GRADE = 10
+HIT_FROM = 0.6
+
+TASK = """\
+You check one answer of an AI agent against a list of criteria.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+What its tools were asked and returned: {{tool_calls}}
+A reference answer written by people, one way of being right among others: {{reference_answer}}
+What its authors expect of a good answer, as background: {{criteria}}
+
+The criteria, each by its id:
+
+"""
+
+SATISFIED_REPLY = """\
+What to reply, in this order:
+- reasoning: one to four sentences on the answer as a whole.
+- criteria: one entry for each criterion above, by its id, none left out and none added:
+  - evidence: the words of the answer or of a tool result that settle it, or what is missing.
+  - satisfied: true only when the evidence shows the whole criterion to be met. In doubt it is false. \
+A criterion about something that does not arise in this task is satisfied."""
+
+GRADED_REPLY = """\
+What to reply, in this order:
+- reasoning: one to four sentences on the answer as a whole.
+- criteria: one entry for each criterion above, by its id, none left out and none added:
+  - evidence: the words of the answer or of a tool result that settle it, or what is missing.
+  - score: a number from 0 to 10. 10: met in full. 7: met but for a detail. 5: half of it. 2: touched \
+on. 0: not met. A criterion about something that does not arise in this task scores 10."""
+
+
+class Criterion(BaseModel):
+    """One thing a good answer does."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    id: str = Field(min_length=1, max_length=100, description="Short name, unique in the rubric.")
+    expected_outcome: str = Field(min_length=1, description="What must be true of the answer.")
+    weight: float = Field(1.0, ge=0, description="Weight among the criteria.")
+    required: bool = Field(False, description="The result fails when it is missed.")
+    min_score: float | None = Field(
+        None, ge=0, le=1, description="The result fails when it scores below this, 0 to 1."
+    )
+
+    def is_failed_by(self, share: float) -> bool:
+        """Tell whether a score of 0 to 1 fails the whole result (SCORING §4.2)."""
+        rounded = round(share, SCORE_DIGITS)
+        below = self.min_score is not None and rounded < round(self.min_score, SCORE_DIGITS)
+        return below or (self.required and rounded == 0)
+
+
+class Config(KindConfig):
+    """The criteria and how they are judged."""
+
+    rubrics: tuple[Criterion, ...] = Field(
+        min_length=1,
+        description="The criteria: sentences, or id, expected_outcome, weight, required, min_score.",
+    )
+    mode: Literal["satisfied", "graded"] = Field(
+        "satisfied", description="Each criterion met or missed, or graded from 0 to 10."
+    )
+    model: str = Field(
+        "", description="Slug of the language model that judges. Empty: the judge of the suite."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_form(cls, values: Any) -> Any:
+        """Give criteria written as sentences an id: c1, c2 and so on by their place."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("rubrics"), list | tuple):
+            return values
+        rubrics = [
+            {"id": f"c{n}", "expected_outcome": item} if isinstance(item, str) else item
+            for n, item in enumerate(values["rubrics"], 1)
+        ]
+        return {**values, "rubrics": rubrics}
+
+    @model_validator(mode="after")
+    def _can_be_scored(self) -> Self:
+        ids = [criterion.id for criterion in self.rubrics]
+        twice = sorted({name for name in ids if ids.count(name) > 1})
+        if twice:
+            raise ValueError(f"rubrics: the id {twice[0]!r} stands twice")
+        if not any(criterion.weight > 0 for criterion in self.rubrics):
+            raise ValueError("rubrics: the weights add up to 0, so there is nothing to score")
+        return self
+
+
+def read(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings a suite file means by its several spellings of a criterion."""
+    found = dict(mapping)
+    if "criteria" in found:
+        found.setdefault("rubrics", found.pop("criteria"))
+    if isinstance(found.get("rubrics"), list):
+        found["rubrics"] = [_criterion(n, item) for n, item in enumerate(found["rubrics"], 1)]
+    return found
+
+
+TEXT_SPELLINGS = ("outcome", "description", "criteria", "text")
+
+
+def _criterion(number: int, item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    found = {"id": f"c{number}", **item}
+    for spelling in TEXT_SPELLINGS:
+        if spelling in found and "expected_outcome" not in found:
+            found["expected_outcome"] = found.pop(spelling)
+    minimum = found.pop("required_min_score", None)
+    if minimum is not None and "min_score" not in found:
+        is_number = isinstance(minimum, int | float) and not isinstance(minimum, bool)
+        found["min_score"] = minimum / TOP_GRADE if is_number else minimum
+    required = found.get("required")
+    if isinstance(required, int | float) and not isinstance(required, bool):
+        found["min_score"] = found.pop("required")
+    return found
+
+
+def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+    """Return the score that the stored judgement of each criterion gives with these weights.
+
+    Raises PartsMissingError when a criterion was not judged.
+    """
+    judged = {str(part["id"]): part for part in details.get("criteria", ())}
+    unjudged = [criterion.id for criterion in config.rubrics if criterion.id not in judged]
+    if unjudged:
+        raise PartsMissingError(f"The criterion {unjudged[0]!r} was not judged in this result.")
+    shares = {one.id: float(judged[one.id]["score"]) for one in config.rubrics}
+    total = math.fsum(one.weight for one in config.rubrics)
+    met = math.fsum(one.weight * shares[one.id] for one in config.rubrics)
+    return Score(
+        min(1.0, met / total),
+        reasoning=str(details.get("reasoning", "")),
+        findings=tuple(
+            _finding(one, judged[one.id], graded=details.get("mode") == "graded")
+            for one in config.rubrics
+        ),
+        details={**details, "criteria": [_part(one, judged[one.id]) for one in config.rubrics]},
+        failed_required=tuple(one.id for one in config.rubrics if one.is_failed_by(shares[one.id])),
+    )
+
+
+@kind(
+    label="Rubric",
+    icon="e-rubric",
+    config=Config,
+    rescore=rescore,
+    uses_judge=True,
+    spellings={"rubrics": {}},
+    read=read,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return the weighted share of the criteria that the judge finds met."""
+    written = fill(TASK, context)
+    graded = config.mode == "graded"
+    listed = "\n".join(f"- {one.id}: {one.expected_outcome}" for one in config.rubrics)
+    rules = GRADED_REPLY if graded else SATISFIED_REPLY
+    reply = await ask(
+        context,
+        JudgeQuestion(
+            purpose="rubric",
+            instructions=f"{written.instructions}{listed}\n\n{JUDGE_RULES}\n\n{rules}",
+            quoted=written.quoted,
+            schema=_schema(config),
+            check=lambda content: problem_of(config, content),
+            model=config.model,
+        ),
+    )
+    if isinstance(reply, Unscored):
+        return reply
+    details = {
+        "mode": config.mode,
+        "model": reply.model,
+        "reasoning": str(reply.content["reasoning"]),
+        "criteria": [_judged(entry, graded=graded) for entry in reply.content["criteria"]],
+    }
+    found = rescore(config, details)
+    return Score(
+        found.score,
+        reasoning=found.reasoning,
+        findings=found.findings,
+        details=found.details,
+        failed_required=found.failed_required,
+        usage=reply.usage,
+    )
+
+
+def problem_of(config: Config, reply: Mapping[str, Any]) -> str:
+    """Return which criteria a reply leaves out, invents, repeats or grades off the scale, or ""."""
+    wanted = [criterion.id for criterion in config.rubrics]
+    given = [str(entry["id"]) for entry in reply["criteria"]]
+    if missing := [name for name in wanted if name not in given]:
+        return f"criteria leaves out {', '.join(missing)}"
+    if invented := [name for name in given if name not in wanted]:
+        return f"criteria holds {', '.join(invented)}, which was not asked for"
+    if len(given) > len(wanted):
+        return "criteria answers for one criterion more than once"
+    off = [entry for entry in reply["criteria"] if not 0 <= entry.get("score", 0) <= TOP_GRADE]
+    if off:
+        return f"score of {off[0]['id']} is {off[0]['score']}, not a number from 0 to {TOP_GRADE}"
+    return ""
+
+
+def _schema(config: Config) -> dict[str, Any]:
+    answer = {"score": {"type": "number"}}
+    if config.mode == "satisfied":
+        answer = {"satisfied": {"type": "boolean"}}
+    ids = [criterion.id for criterion in config.rubrics]
+    entry = {"id": {"type": "string", "enum": ids}, "evidence": {"type": "string"}, **answer}
+    item = {"type": "object", "properties": entry, "required": list(entry)}
+    return {
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string"},
+            "criteria": {"type": "array", "items": {**item, "additionalProperties": False}},
+        },
+        "required": ["reasoning", "criteria"],
+        "additionalProperties": False,
+    }
+
+
+def _judged(entry: Mapping[str, Any], *, graded: bool) -> dict[str, Any]:
+    share = float(entry["score"]) / TOP_GRADE if graded else float(bool(entry["satisfied"]))
+    return {"id": str(entry["id"]), "score": share, "evidence": str(entry["evidence"])}
+
+
+def _part(criterion: Criterion, judged: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": criterion.id,
+        "text": criterion.expected_outcome,
+        "weight": criterion.weight,
+        "required": criterion.required,
+        "min_score": criterion.min_score,
+        "score": judged["score"],
+        "evidence": judged["evidence"],
+        "failed_required": criterion.is_failed_by(float(judged["score"])),
+    }
+
+
+def _finding(criterion: Criterion, judged: Mapping[str, Any], *, graded: bool) -> Finding:
+    share = round(float(judged["score"]), SCORE_DIGITS)
+    hit_from = HIT_FROM if criterion.min_score is None else criterion.min_score
+    passed = share >= hit_from if graded else share == 1
+    grade = f" ({share * TOP_GRADE:g} of {TOP_GRADE})" if graded else ""
+    return Finding(f"{criterion.expected_outcome}{grade}", passed, str(judged["evidence"]))
