@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from evaluators.judging.calls import (
-    NO_USAGE,
     CallKey,
     ChatCall,
     ChatReply,
@@ -18,11 +17,10 @@ from evaluators.judging.calls import (
     add_usage,
 )
 from evaluators.judging.quoting import new_mark, quote, rule
-from evaluators.judging.replies import UnreadableReplyError, closed, read_reply
+from evaluators.judging.replies import UnreadableReplyError, closed_schema, read_reply
 from evaluators.judging.requests import sha256_of
 from evaluators.judging.specs import ModelSpec
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply
-from evaluators.scoring.types import Usage
 
 if TYPE_CHECKING:
     from evaluators.judging.client import ModelClient
@@ -38,6 +36,7 @@ REPAIR = (
     "That reply cannot be used: {problem}. Reply again with the whole corrected JSON object and "
     "nothing else. The rules about quoted texts still hold."
 )
+REPLY_NOW = "Reply now with the JSON object."
 MOST_ECHO = 8_000
 
 Messages = tuple[dict[str, str], ...]
@@ -71,11 +70,11 @@ class ModelJudge:
                 reply still cannot be read.
 
         """
-        spec = self._spec(question)
-        messages, digest = _written(question)
-        first = await self._chat(spec, question, messages, digest, repair=0)
+        asked = _Asked(self._spec(question), question, closed_schema(question.schema))
+        messages, digest = asked.written()
+        first = await self._chat(asked, messages, digest, repair=0)
         if not first.problem:
-            return _read(first, question, NO_USAGE)
+            return JudgeReply(asked.content, first.usage, first.model)
         again = (
             *messages,
             {"role": "assistant", "content": first.text[:MOST_ECHO]},
@@ -83,17 +82,15 @@ class ModelJudge:
         )
         repaired = sha256_of([digest, first.text, first.problem])
         try:
-            second = await self._chat(spec, question, again, repaired, repair=1)
+            second = await self._chat(asked, again, repaired, repair=1)
         except JudgeFailure as failure:
             failure.usage = add_usage(first.usage, failure.usage)
             raise
+        usage = add_usage(first.usage, second.usage)
         if second.problem:
-            raise JudgeFailure(
-                f"the judge's reply could not be read, nor the one after asking again: {second.problem}",
-                stage="parse",
-                usage=add_usage(first.usage, second.usage),
-            )
-        return _read(second, question, first.usage)
+            reason = f"the judge's reply could not be read, nor the one after asking again: {second.problem}"
+            raise JudgeFailure(reason, stage="parse", usage=usage)
+        return JudgeReply(asked.content, usage, second.model)
 
     def _spec(self, question: JudgeQuestion) -> ModelSpec:
         slug = question.model or self.default
@@ -104,63 +101,54 @@ class ModelJudge:
         return self.models[slug]
 
     async def _chat(
-        self,
-        spec: ModelSpec,
-        question: JudgeQuestion,
-        messages: Messages,
-        digest: str,
-        *,
-        repair: int,
+        self, asked: _Asked, messages: Messages, digest: str, *, repair: int
     ) -> ChatReply:
-        key = CallKey(EVALUATION, self.path, question.sample, question.round, repair)
-        trace = TraceHeaders(self.target, self.case, self.path)
+        question = asked.question
         call = ChatCall(
             messages,
-            key,
-            schema=closed(question.schema),
-            trace=trace,
+            CallKey(EVALUATION, self.path, question.sample, question.round, repair),
+            schema=asked.schema,
+            trace=TraceHeaders(self.target, self.case, self.path),
             request_hash=digest,
-            problem_of=lambda text: _problem(text, question),
+            problem_of=asked.problem_of,
         )
         try:
-            return await self.client.chat(spec, call, self.ledger)
+            return await self.client.chat(asked.spec, call, self.ledger)
         except ModelCallError as error:
-            reason = f"{spec.name or spec.slug}: {error.reason}"
+            reason = f"{asked.spec.name or asked.spec.slug}: {error.reason}"
             raise JudgeFailure(reason, stage="judge", usage=error.usage) from error
 
 
-def _written(question: JudgeQuestion) -> tuple[Messages, str]:
-    """Return the messages, with a mark of their own, and the hash of the question without it."""
-    texts = [question.instructions, *(text for _, text in question.quoted)]
-    return (
-        _messages(question, new_mark(texts)),
-        sha256_of([question.purpose, _messages(question, CANONICAL_MARK)]),
-    )
+@dataclass(slots=True)
+class _Asked:
+    """One question on its way: as it is written, and what its last readable reply held."""
 
+    spec: ModelSpec
+    question: JudgeQuestion
+    schema: Mapping[str, Any]
+    content: Mapping[str, Any] = field(default_factory=dict)
 
-def _messages(question: JudgeQuestion, mark: str) -> Messages:
-    schema = json.dumps(closed(question.schema), ensure_ascii=False)
-    parts = [question.instructions]
-    if question.quoted:
-        parts.append(rule(mark))
-    system = "\n\n".join([*parts, REPLY_RULE.format(schema=schema)])
-    quoted = "\n\n".join(quote(label, text, mark) for label, text in question.quoted)
-    user = (
-        f"{quoted}\n\nReply now with the JSON object."
-        if quoted
-        else "Reply now with the JSON object."
-    )
-    return ({"role": "system", "content": system}, {"role": "user", "content": user})
+    def written(self) -> tuple[Messages, str]:
+        """Return the messages, with a mark of their own, and the hash of the question without it."""
+        texts = [self.question.instructions, *(text for _, text in self.question.quoted)]
+        canonical = [self.question.purpose, self._messages(CANONICAL_MARK)]
+        return self._messages(new_mark(texts)), sha256_of(canonical)
 
+    def problem_of(self, text: str) -> str:
+        """Read a reply and keep its content; return what is wrong with it, or ""."""
+        try:
+            self.content = read_reply(text, self.schema)
+        except UnreadableReplyError as error:
+            return str(error)
+        return self.question.check(self.content) if self.question.check else ""
 
-def _problem(text: str, question: JudgeQuestion) -> str:
-    try:
-        content = read_reply(text, question.schema)
-    except UnreadableReplyError as error:
-        return str(error)
-    return question.check(content) if question.check else ""
-
-
-def _read(reply: ChatReply, question: JudgeQuestion, before: Usage) -> JudgeReply:
-    content: Mapping[str, Any] = read_reply(reply.text, question.schema)
-    return JudgeReply(content, add_usage(reply.usage, before), reply.model)
+    def _messages(self, mark: str) -> Messages:
+        parts = [self.question.instructions]
+        if self.question.quoted:
+            parts.append(rule(mark))
+        parts.append(REPLY_RULE.format(schema=json.dumps(self.schema, ensure_ascii=False)))
+        quoted = [quote(label, text, mark) for label, text in self.question.quoted]
+        return (
+            {"role": "system", "content": "\n\n".join(parts)},
+            {"role": "user", "content": "\n\n".join([*quoted, REPLY_NOW])},
+        )

@@ -36,29 +36,28 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     reply = _load(_unfenced(text.strip()))
     if not isinstance(reply, dict):
         raise UnreadableReplyError("the reply is not a JSON object")
-    errors = sorted(
-        _validator(canonical_json(schema)).iter_errors(reply), key=lambda e: list(map(str, e.path))
-    )
+    _, validator = _compiled(canonical_json(schema))
+    errors = sorted(validator.iter_errors(reply), key=lambda error: error.json_path)
     if errors:
         said = "; ".join(_words(error.json_path, error.message) for error in errors[:MOST_PROBLEMS])
         raise UnreadableReplyError(f"the reply does not satisfy the schema: {said}")
     return reply
 
 
-def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with every object in it closed against keys it does not name."""
-    found = {name: _closed_value(value) for name, value in schema.items()}
-    if "properties" in found:
+def closed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with every object in it closed against keys it does not name; not to be changed."""
+    return _compiled(canonical_json(schema))[0]
+
+
+def _closed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_closed(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: _closed(part) for name, part in value.items()}
+    if isinstance(found.get("properties"), dict):
         found.setdefault("additionalProperties", False)
     return found
-
-
-def _closed_value(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return closed(value)
-    if isinstance(value, list | tuple):
-        return [_closed_value(part) for part in value]
-    return value
 
 
 def _unfenced(text: str) -> str:
@@ -110,5 +109,6 @@ def _words(path: str, message: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _validator(schema: str) -> Draft202012Validator:
-    return Draft202012Validator(closed(json.loads(schema)))
+def _compiled(schema: str) -> tuple[dict[str, Any], Draft202012Validator]:
+    closed: dict[str, Any] = _closed(json.loads(schema))
+    return closed, Draft202012Validator(closed)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.judging.replies import UnreadableReplyError, closed, read_reply
+from evaluators.judging.replies import UnreadableReplyError, closed_schema, read_reply
 
 SCHEMA = {
     "type": "object",
@@ -104,7 +104,7 @@ def test_closing_reaches_every_object_and_leaves_an_open_one_open() -> None:
         },
     }
 
-    found = closed(schema)
+    found = closed_schema(schema)
 
     assert found["additionalProperties"] is False
     assert found["properties"]["a"]["items"]["additionalProperties"] is False
