@@ -100,11 +100,15 @@ class LanguageModel(models.Model):
 
 
 class SlotLease(models.Model):
-    """A block of one model's concurrency, held by one pair of hands until it expires."""
+    """A block of one model's concurrency, held by one pair of hands until it expires.
+
+    A holder with fewer slots than `wanted` is short: the others give up what exceeds their share.
+    """
 
     model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="slot_leases")
     holder = models.CharField(max_length=64)
     slots = models.PositiveIntegerField()
+    wanted = models.PositiveIntegerField(default=0)
     expires_at = models.DateTimeField()
 
     class Meta:

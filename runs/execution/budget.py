@@ -1,0 +1,62 @@
+"""A run's cap on spending, looked at before each call and never counted as a failure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from evaluators.judging.limits import Limiter
+from evaluators.judging.specs import ModelSpec
+
+
+class BudgetReachedError(Exception):
+    """The run has spent its budget: the call was not made."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What the run may spend and what it has.
+
+    `booked` is the ledger's sum over all hands as last read, `unbooked` what this hand has spent
+    since and not yet written.
+    """
+
+    cap: Decimal | None
+    booked: Decimal = Decimal(0)
+    unbooked: Decimal = Decimal(0)
+    was_reached: bool = False
+
+    def check(self) -> None:
+        """Raise BudgetReachedError when nothing is left."""
+        if self.cap is not None and self.booked + self.unbooked >= self.cap:
+            self.was_reached = True
+            raise BudgetReachedError(f"the budget of ${self.cap.normalize():f} is spent")
+
+
+class BudgetedLimiter(Limiter):
+    """A limiter that gives no slot once the budget is spent, not even to who waited for one.
+
+    `in_use` counts by model the calls in flight.
+    """
+
+    def __init__(self, budget: Budget, in_use: Counter[str], **ports: Any) -> None:
+        """Look at this budget before each call."""
+        super().__init__(**ports)
+        self._budget = budget
+        self._in_use = in_use
+
+    @asynccontextmanager
+    async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
+        """Wait for a slot as the limiter does; raises BudgetReachedError."""
+        self._budget.check()
+        async with super().slot(spec) as started_at:
+            self._budget.check()
+            self._in_use[spec.slug] += 1
+            try:
+                yield started_at
+            finally:
+                self._in_use[spec.slug] -= 1

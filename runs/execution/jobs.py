@@ -1,0 +1,101 @@
+"""Claimed results with everything their execution needs, read in a few queries for many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from evaluators.kinds._base import Output
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError, Outcome
+from runs.engine import Execution
+from runs.execution.claiming import Claim, claim_results
+from runs.execution.loading import (
+    Calls,
+    RunWork,
+    case_facts,
+    earlier_calls,
+    recorded_outputs,
+)
+from runs.execution.stored import kept_outcomes, kept_output
+from runs.models import ResultOutput
+from runs.models import Score as ScoreRow
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One execution to carry out; `problem` says why its case cannot be, with the suite's tree as root."""
+
+    claim: Claim
+    execution: Execution
+    recorded: Mapping[str, Any] | None = None
+    earlier: Calls = field(default_factory=dict)
+    problem: str = ""
+
+
+def claim_jobs(work: RunWork, *, token: str, most: int, now: datetime) -> list[Job]:
+    """Claim up to `most` results and read what they need; none when nothing waits."""
+    claims = claim_results(work.run_id, token=token, most=most, now=now)
+    recorded = recorded_outputs(work, [claim.case for claim in claims])
+    earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
+    outputs = _outputs(claims)
+    scores = _scores(claims)
+    return [
+        _job(work, claim, recorded.get(claim.case.key), earlier.get(claim.result_id, {}), kept)
+        for claim in claims
+        for kept in [_kept(claim, outputs, scores)]
+    ]
+
+
+def _job(
+    work: RunWork,
+    claim: Claim,
+    recorded: Mapping[str, Any] | None,
+    earlier: Calls,
+    kept: tuple[Output | None, Mapping[str, Outcome]],
+) -> Job:
+    root, problem = work.plan.root, ""
+    try:
+        root = work.tree(claim.case)
+    except DomainError as error:
+        problem = f"the case's own evaluators cannot be read: {error}"
+    execution = Execution(
+        case=case_facts(claim.case),
+        root=root,
+        policy=work.plan.policy,
+        files=work.files,
+        output=kept[0],
+        kept=kept[1],
+        judges_outcomes=bool(work.plan.judge),
+    )
+    return Job(claim, execution, recorded, earlier, problem)
+
+
+def _kept(
+    claim: Claim,
+    outputs: Mapping[int, ResultOutput],
+    scores: Mapping[int, Sequence[ScoreRow]],
+) -> tuple[Output | None, Mapping[str, Outcome]]:
+    row = outputs.get(claim.result_id)
+    if row is None:
+        return None, {}
+    if claim.retry_paths is None:
+        return kept_output(row), {}
+    stands = kept_outcomes(scores.get(claim.result_id, ()), row, again=claim.retry_paths)
+    return kept_output(row), stands
+
+
+def _outputs(claims: Sequence[Claim]) -> dict[int, ResultOutput]:
+    keeping = [claim.result_id for claim in claims if claim.keeps_output]
+    return ResultOutput.objects.in_bulk(keeping) if keeping else {}
+
+
+def _scores(claims: Sequence[Claim]) -> dict[int, list[ScoreRow]]:
+    partial = [claim.result_id for claim in claims if claim.keeps_output and claim.retry_paths]
+    scores: dict[int, list[ScoreRow]] = {}
+    if partial:
+        for row in ScoreRow.objects.filter(result_id__in=partial):
+            scores.setdefault(row.result_id, []).append(row)
+    return scores

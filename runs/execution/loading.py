@@ -1,0 +1,143 @@
+"""Read from the database what a pair of hands needs: the run's plan, its models, files and outputs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from evaluators.judging.calls import CallKey, CallRecord, CallStatus
+from evaluators.judging.specs import ModelSpec, spec_of
+from evaluators.kinds import all_kinds
+from evaluators.kinds._base import CaseFacts, Kind, Message
+from evaluators.models import LanguageModel
+from evaluators.scoring.tree import Node
+from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run
+from runs.plan import Plan, read_plan, tree_of_case
+from runs.targets import target_kind_named
+from runs.targets._base import TargetConfig, TargetKind
+
+REUSABLE_STATUSES = (CallStatus.OK, CallStatus.UNREADABLE)
+
+Calls = Mapping[tuple[CallKey, str], CallRecord]
+
+
+@dataclass(slots=True)
+class RunWork:
+    """One run as its hands see it; nothing in it changes while they work, except the trees seen so far."""
+
+    run_id: int
+    plan: Plan
+    target: TargetKind
+    target_config: TargetConfig
+    target_id: int | None
+    has_uploads: bool
+    concurrency: int
+    budget_usd: Decimal | None
+    models: Mapping[str, ModelSpec]
+    model_ids: Mapping[str, int]
+    files: Mapping[str, bytes]
+    kinds: Mapping[str, Kind]
+    trees: dict[int, Node] = field(default_factory=dict)
+
+    def tree(self, case: Case) -> Node:
+        """Return the tree that scores a case; raises DomainError when its own cannot be read."""
+        if not case.evaluators:
+            return self.plan.root
+        if case.id not in self.trees:
+            own = tree_of_case(self.plan.root, case.evaluators, append=case.evaluators_append)
+            self.trees[case.id] = own
+        return self.trees[case.id]
+
+
+def load_work(run: Run) -> RunWork:
+    """Return the run's work; raises DomainError when its snapshot or target cannot be carried out."""
+    plan = read_plan(run.snapshot)
+    target = target_kind_named(plan.target.kind)
+    models = LanguageModel.objects.filter(slug__in=plan.models)
+    uploads = RecordedOutput.objects.filter(target_id=run.target_id)
+    return RunWork(
+        run_id=run.pk,
+        plan=plan,
+        target=target,
+        target_config=target.config.model_validate(plan.target.config),
+        target_id=run.target_id,
+        has_uploads=target.replays and uploads.exists(),
+        concurrency=max(1, run.concurrency),
+        budget_usd=run.budget_usd,
+        models={model.slug: spec_of(model, plan.models[model.slug]) for model in models},
+        model_ids={model.slug: model.pk for model in models},
+        files=_files(plan.files),
+        kinds=all_kinds(),
+    )
+
+
+def _files(paths: Mapping[str, str]) -> dict[str, bytes]:
+    contents = FileContent.objects.in_bulk(set(paths.values()))
+    return {path: bytes(contents[sha].content) for path, sha in paths.items() if sha in contents}
+
+
+def recorded_outputs(work: RunWork, cases: Iterable[Case]) -> dict[str, Mapping[str, Any]]:
+    """Return the stored outputs of the cases by key: the target's uploads, without any the cases' own."""
+    if not work.target.replays:
+        return {}
+    if not work.has_uploads:
+        return {case.key: case.recorded_output for case in cases if case.recorded_output}
+    uploads = RecordedOutput.objects.filter(
+        target_id=work.target_id, case_key__in=[case.key for case in cases]
+    )
+    return dict(uploads.values_list("case_key", "output"))
+
+
+def case_facts(case: Case) -> CaseFacts:
+    """Return what evaluators and targets may know of a case."""
+    return CaseFacts(
+        key=case.key,
+        input=tuple(Message(turn["role"], turn["content"]) for turn in case.input),
+        expected_output=case.expected_output,
+        expected_outcomes=tuple(case.expected_outcomes),
+        criteria=case.criteria,
+        metadata=case.metadata,
+    )
+
+
+def earlier_calls(generations: Mapping[int, int]) -> dict[int, Calls]:
+    """Return, for results by id, the answers the ledger holds of the generation given for each."""
+    calls: dict[int, dict[tuple[CallKey, str], CallRecord]] = defaultdict(dict)
+    rows = ModelCall.objects.filter(
+        result_id__in=generations, status__in=REUSABLE_STATUSES, reply__isnull=False
+    )
+    for row in rows.order_by("id"):
+        if row.generation == generations[row.result_id]:
+            record = _record(row)
+            calls[row.result_id][(record.key, record.request_hash)] = record
+    return dict(calls)
+
+
+def _record(row: ModelCall) -> CallRecord:
+    key = CallKey(row.purpose, row.evaluator_path, row.sample, row.round, row.repair)
+    return CallRecord(
+        key=key,
+        model=row.model_name,
+        status=CallStatus(row.status),
+        request_hash=row.request_hash,
+        request=row.request,
+        created_at=row.created_at,
+        http_status=row.http_status,
+        error=row.error,
+        reply=row.reply,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cached_tokens=row.cached_tokens,
+        cost_usd=row.cost_usd,
+        price_version=row.price_version,
+        latency_ms=row.latency_ms,
+        is_cached=row.is_cached,
+    )
+
+
+def model_ids_of(work: RunWork, slugs: Sequence[str]) -> list[int | None]:
+    """Return the ids of models by slug, None for one that is gone."""
+    return [work.model_ids.get(slug) for slug in slugs]

@@ -1,0 +1,124 @@
+"""The ports of one execution: its target, its judge, and where their calls are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evaluators.judging.calls import (
+    CallKey,
+    CallRecord,
+    CallStatus,
+    ChatCall,
+    Ledger,
+    ModelCallError,
+    TraceHeaders,
+)
+from evaluators.judging.client import ModelClient
+from evaluators.judging.judge import ModelJudge
+from evaluators.kinds._base import (
+    Judge,
+    JudgeQuestion,
+    JudgeReply,
+    Kind,
+    Message,
+    Output,
+    Sandbox,
+)
+from runs.engine import AskTarget
+from runs.execution.budget import BudgetReachedError
+from runs.execution.loading import Calls, RunWork
+from runs.models import CallPurpose
+from runs.targets._base import Cause, ChatAnswer, ChatFailure, TargetContext, TargetFailure
+
+CAUSES: Mapping[CallStatus, Cause] = {
+    CallStatus.TIMEOUT: Cause.TIMEOUT,
+    CallStatus.REFUSED: Cause.REFUSED,
+    CallStatus.RATE_LIMITED: Cause.RATE_LIMITED,
+    CallStatus.SERVER_ERROR: Cause.SERVER_ERROR,
+    CallStatus.CONNECTION: Cause.CONNECTION,
+    CallStatus.UNREADABLE: Cause.BAD_REPLY,
+}
+
+
+@dataclass(slots=True)
+class ExecutionPorts:
+    """What one execution is handed; `is_refused` tells that the budget stopped one of its calls."""
+
+    work: RunWork
+    context: TargetContext
+    client: ModelClient
+    write_down: Callable[[CallRecord], None]
+    earlier: Calls = field(default_factory=dict)
+    sandbox: Sandbox | None = None
+    ask_target: AskTarget | None = None
+    is_refused: bool = False
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Return every kind of evaluator by name."""
+        return self.work.kinds
+
+    async def answer(self) -> Output | TargetFailure:
+        """Return what the target answers to the case."""
+        context = self.context
+        if self.work.target.uses_model:
+            context = replace(context, chat=self._chat)
+        try:
+            return await self.work.target.answer(self.work.target_config, context)
+        except BudgetReachedError as error:
+            self.is_refused = True
+            return TargetFailure(str(error), Cause.REFUSED)
+
+    def judge(self, path: str) -> Judge | None:
+        """Return the judge of the evaluator at that path; it says itself when none is chosen."""
+        judge = ModelJudge(
+            client=self.client,
+            models=self.work.models,
+            default=self.work.plan.judge,
+            ledger=self._ledger(),
+            target=self.work.plan.target.name,
+            case=self.context.case.key,
+            path=path,
+        )
+        return _BudgetedJudge(judge, self)
+
+    def _ledger(self) -> Ledger:
+        return Ledger(recall=self._recall, record=self.write_down)
+
+    def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
+        return self.earlier.get((key, request_hash))
+
+    async def _chat(self, messages: Sequence[Message], parameters: Mapping[str, Any]) -> ChatAnswer:
+        slug = self.work.plan.target.model
+        spec = self.work.models.get(slug)
+        if spec is None:
+            raise ChatFailure(f"there is no language model {slug!r} any more", Cause.FAILED)
+        spec = replace(spec, parameters={**spec.parameters, **parameters})
+        call = ChatCall(
+            tuple({"role": turn.role, "content": turn.content} for turn in messages),
+            CallKey(CallPurpose.TARGET.value),
+            trace=TraceHeaders(self.work.plan.target.name, self.context.case.key),
+        )
+        try:
+            reply = await self.client.chat(spec, call, self._ledger())
+        except ModelCallError as error:
+            raise ChatFailure(error.reason, CAUSES.get(error.status, Cause.FAILED)) from error
+        return ChatAnswer(reply.text, reply.usage, reply.model)
+
+
+@dataclass(frozen=True, slots=True)
+class _BudgetedJudge:
+    """A judge that tells its execution when the budget refuses a call."""
+
+    judge: ModelJudge
+    ports: ExecutionPorts
+
+    async def ask(self, question: JudgeQuestion) -> JudgeReply:
+        """Ask the judge."""
+        try:
+            return await self.judge.ask(question)
+        except BudgetReachedError:
+            self.ports.is_refused = True
+            raise

@@ -1,0 +1,256 @@
+"""Write down how executions ended, many in one short transaction, each only while its lease holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import F
+
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import Score, Unscored, Usage
+from evaluators.scoring.verdict import Decision
+from runs.engine import ExecutionOutcome
+from runs.execution.claiming import Claim, held_results, locked_run
+from runs.execution.ledger import Entry, add_costs, missing_entries, write_calls
+from runs.execution.loading import RunWork
+from runs.execution.rows import insert_rows, update_rows
+from runs.execution.stored import SCORE_COLUMNS, score_rows
+from runs.models import Artifact, FileContent, Result, ResultOutput, ResultStatus, Run
+from runs.models import Score as ScoreRow
+from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
+
+RESULT_COLUMNS = (
+    *("status", "verdict", "score", "metrics_score", "decided_by", "is_forced", "error"),
+    *("error_stage", "outcome_marks", "warnings", "keeps_output", "retry_paths", "lease_token"),
+    *("lease_until", "finished_at", "latency_ms", "input_tokens", "output_tokens"),
+)
+OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
+STATE_FIELDS = (
+    *("status", "execution_count", "done_count", "error_count"),
+    *("run_cost_usd", "evaluation_cost_usd"),
+)
+COUNTERS = ("pass", "borderline", "fail", "error")
+LONGEST_CELL = 300
+MOST_MARKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An execution that ended under a claim, scored by the tree under `root`."""
+
+    claim: Claim
+    root: Node
+    outcome: ExecutionOutcome
+    ended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """How far a run is, as its hands need to know it; `stale` are the results that were refused."""
+
+    status: str
+    execution_count: int
+    done_count: int
+    error_count: int
+    run_cost_usd: Decimal
+    evaluation_cost_usd: Decimal
+    stale: tuple[int, ...] = ()
+
+
+def write_down(
+    work: RunWork,
+    token: str,
+    *,
+    entries: Sequence[Entry],
+    ended: Sequence[Ended],
+    is_repeated: bool = False,
+) -> RunState:
+    """Write calls and results in one transaction, and move the run's counters with them.
+
+    The calls are written whatever became of their results: they are paid. A result whose lease is
+    not the token's any more, or of another attempt, is refused. `is_repeated` tells that the same
+    was tried before without learning whether it was written.
+    """
+    with locked_run(work.run_id) as run:
+        write_calls(work, missing_entries(entries) if is_repeated else entries)
+        accepted = _still_held(work, token, ended)
+        _write_results(accepted)
+        _write_outputs(accepted)
+        _count(work, accepted)
+        run.refresh_from_db(fields=STATE_FIELDS)
+    held = {one.claim.result_id for one in accepted}
+    stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
+    return _state_of(run, stale=stale)
+
+
+def read_state(run_id: int) -> RunState:
+    """Return how far the run is."""
+    return _state_of(Run.objects.only(*STATE_FIELDS).get(id=run_id))
+
+
+def _state_of(run: Run, *, stale: Sequence[int] = ()) -> RunState:
+    return RunState(
+        status=run.status,
+        execution_count=run.execution_count,
+        done_count=run.done_count,
+        error_count=run.error_count,
+        run_cost_usd=run.run_cost_usd,
+        evaluation_cost_usd=run.evaluation_cost_usd,
+        stale=tuple(stale),
+    )
+
+
+def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended]:
+    if not ended:
+        return []
+    held = held_results(work.run_id, token).filter(id__in=[one.claim.result_id for one in ended])
+    facts = set(held.select_for_update(no_key=True).values_list("id", "attempt", "generation"))
+    return [
+        one
+        for one in ended
+        if (one.claim.result_id, one.claim.attempt, one.claim.generation) in facts
+    ]
+
+
+def _write_results(ended: Sequence[Ended]) -> None:
+    update_rows(
+        Result, RESULT_COLUMNS, ((*_result_row(one), one.claim.result_id) for one in ended), key="id"
+    )
+
+
+def _result_row(one: Ended) -> tuple[object, ...]:
+    outcome, decision = one.outcome, one.outcome.decision
+    usage = outcome.output.usage if outcome.output else Usage()
+    if decision is None or decision.status != "scored":
+        error, stage = _error_of(outcome)
+        head: tuple[object, ...] = (ResultStatus.ERROR.value, "", None, None, "", False)
+        head = (*head, error, stage)
+    else:
+        verdict = decision.verdict.value if decision.verdict else ""
+        cell = decision.decided_by[:LONGEST_CELL]
+        metrics = _metrics_score(outcome)
+        head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
+        head = (*head, _is_forced(decision), "", "")
+    return (
+        *(*head, _marks(decision), list(decision.warnings) if decision else []),
+        *(False, None, "", None, one.ended_at),
+        *(usage.latency_ms, usage.input_tokens, usage.output_tokens),
+    )
+
+
+def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
+    """Return what went wrong and where, for a result without a verdict."""
+    if outcome.failure is not None:
+        return str(outcome.failure), "target"
+    decision = outcome.decision
+    reason = (decision.error if decision else "") or "not scored"
+    first = outcome.outcomes.get(decision.evaluator or "") if decision else None
+    return reason, first.stage if isinstance(first, Unscored) else "evaluator"
+
+
+def _metrics_score(outcome: ExecutionOutcome) -> float | None:
+    """Return the score of the evaluator that judged metrics and outcomes in one call, if there is one."""
+    found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
+    return next((one.score for one in found if "metrics" in one.details), None)
+
+
+def _is_forced(decision: Decision) -> bool:
+    return decision.verdict == "fail" and decision.is_forced
+
+
+def _marks(decision: Decision | None) -> str:
+    outcomes = (decision.outcomes if decision else None) or ()
+    return "".join("1" if found.passed else "0" for found in outcomes)[:MOST_MARKS]
+
+
+def _write_outputs(ended: Sequence[Ended]) -> None:
+    """Write what was answered and scored, in place of what an earlier generation left."""
+    again = [one.claim.result_id for one in ended if one.claim.generation > 1]
+    if again:
+        ScoreRow.objects.filter(result_id__in=again).delete()
+        Artifact.objects.filter(result_id__in=again).delete()
+        ResultOutput.objects.filter(result_id__in=again).delete()
+    answered = [one for one in ended if one.outcome.output is not None]
+    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(one) for one in answered))
+    rows = (row for one in answered for row in _score_rows(one))
+    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
+    _write_files(answered)
+
+
+def _output_row(one: Ended) -> tuple[object, ...]:
+    output, decision = one.outcome.output, one.outcome.decision
+    if output is None or decision is None:
+        raise AssertionError("an answered execution has an output and a decision")
+    outcomes = None
+    if decision.outcomes is not None:
+        outcomes = [
+            {"text": found.text, "passed": found.passed, "justification": found.justification}
+            for found in decision.outcomes
+        ]
+    return (
+        *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
+        *(usage_as_json(output.usage), outcomes, decision.as_json()),
+    )
+
+
+def _score_rows(one: Ended) -> list[tuple[object, ...]]:
+    decision = one.outcome.decision
+    if decision is None:
+        return []
+    return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
+
+
+def _write_files(ended: Sequence[Ended]) -> None:
+    contents, artifacts = {}, []
+    for one in ended:
+        for path, content in (one.outcome.output.files if one.outcome.output else {}).items():
+            sha = hashlib.sha256(content).hexdigest()
+            contents[sha] = FileContent(sha256=sha, size=len(content), content=content)
+            artifact = Artifact(result_id=one.claim.result_id, path=path, content_id=sha)
+            artifacts.append(artifact)
+    FileContent.objects.bulk_create(contents.values(), ignore_conflicts=True)
+    Artifact.objects.bulk_create(artifacts)
+
+
+def _count(work: RunWork, ended: Sequence[Ended]) -> None:
+    """Move the run's counters by the results just written."""
+    words: Counter[str] = Counter()
+    score_sum, score_count = 0.0, 0
+    for one in ended:
+        decision = one.outcome.decision
+        if decision is None or decision.status != "scored":
+            words["error"] += 1
+            continue
+        if decision.verdict is not None:
+            words[decision.verdict.value] += 1
+        if decision.score is not None:
+            score_sum, score_count = score_sum + decision.score, score_count + 1
+    if ended:
+        moved: dict[str, Any] = {f"{word}_count": F(f"{word}_count") + words[word] for word in COUNTERS}
+        Run.objects.filter(id=work.run_id).update(
+            done_count=F("done_count") + len(ended),
+            score_sum=F("score_sum") + score_sum,
+            score_count=F("score_count") + score_count,
+            **moved,
+        )
+    _count_reported_costs(work, ended)
+
+
+def _count_reported_costs(work: RunWork, ended: Sequence[Ended]) -> None:
+    """Add what targets say they cost without a call in our ledger; a replayed output costs once."""
+    if work.target.uses_model:
+        return
+    reported = {
+        one.claim.result_id: one.outcome.output.usage.cost_usd
+        for one in ended
+        if one.outcome.output is not None
+        and one.outcome.output.usage.cost_usd is not None
+        and not (one.claim.keeps_output or (work.target.replays and one.claim.generation > 1))
+    }
+    add_costs(work.run_id, "run_cost_usd", reported)

@@ -1,0 +1,154 @@
+"""What a run is going to do: its frozen snapshot, the tree of each case, and the calls to expect."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evaluators.kinds._base import Kind
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.types import DomainError
+
+SNAPSHOT_VERSION = 1
+OUTCOMES_PATH = "@outcomes"
+OUTCOMES_KIND = "outcomes"
+COMPOSITE_KIND = "composite"
+JUDGING_AGGREGATOR = "llm_judge"
+
+
+class UnreadableSnapshotError(DomainError):
+    """A stored snapshot is of a form this version does not know."""
+
+    code = "unreadable_snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlan:
+    """The system under test as it was when the run was created; `model` is a slug or ""."""
+
+    name: str
+    kind: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "config": dict(self.config),
+            "model": self.model,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that decides the verdicts of a run, the cases apart (SCORING §8).
+
+    `models` holds by slug what each language model was, without its key; `judge` is the slug of
+    the suite's judge or "". `files` are paths with the hash of their content.
+    """
+
+    suite: Mapping[str, Any]
+    policy: Policy
+    root: Node
+    target: TargetPlan
+    judge: str = ""
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    cases_hash: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the snapshot that a run stores."""
+        return {
+            "version": SNAPSHOT_VERSION,
+            "suite": dict(self.suite),
+            "policy": self.policy.as_json(),
+            "evaluators": self.root.as_json(),
+            "target": self.target.as_json(),
+            "judge": self.models.get(self.judge),
+            "models": {slug: dict(facts) for slug, facts in self.models.items()},
+            "files": dict(self.files),
+            "prompts": dict(self.prompts),
+            "cases_hash": self.cases_hash,
+        }
+
+
+def read_plan(snapshot: Mapping[str, Any]) -> Plan:
+    """Return the plan a run stored; raises UnreadableSnapshotError for another version."""
+    if snapshot.get("version") != SNAPSHOT_VERSION:
+        found = snapshot.get("version")
+        raise UnreadableSnapshotError(
+            f"The snapshot is of version {found}; this is version {SNAPSHOT_VERSION}."
+        )
+    return Plan(
+        suite=snapshot["suite"],
+        policy=Policy.from_json(snapshot["policy"]),
+        root=Node.from_json(snapshot["evaluators"]),
+        target=TargetPlan(**snapshot["target"]),
+        judge=(snapshot["judge"] or {}).get("slug", ""),
+        models=snapshot["models"],
+        files=snapshot["files"],
+        prompts=snapshot["prompts"],
+        cases_hash=snapshot["cases_hash"],
+    )
+
+
+def tree_of_case(
+    root: Node, evaluators: Mapping[str, Any] | None, *, append: bool = False
+) -> Node:
+    """Return the tree that scores a case: the suite's, the case's own, or the two joined.
+
+    A case's own tree is a root composite; joined, its children follow those of the suite's root.
+    """
+    if not evaluators:
+        return root
+    own = Node.from_json(evaluators)
+    return replace(root, children=(*root.children, *own.children)) if append else own
+
+
+def content_hash(value: Any) -> str:
+    """Return the SHA-256 of plain JSON values, the same for the same values in any order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cases_hash(case_hashes: Sequence[str]) -> str:
+    """Return one hash for the cases of a run, in their order."""
+    return hashlib.sha256("\n".join(case_hashes).encode()).hexdigest()
+
+
+def needs_outcomes_call(root: Node, kinds: Mapping[str, Kind]) -> bool:
+    """Tell whether a case's expected outcomes need a call of their own beside the tree (SCORING §5)."""
+    return not any(
+        node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)
+    )
+
+
+def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
+    """Return how many judge calls one execution makes when no gate fails and nothing is repeated."""
+    calls = sum(_calls_of(node, kinds) for _, node in walk(root))
+    return calls + int(has_outcomes and needs_outcomes_call(root, kinds))
+
+
+def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
+    """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
+    return {
+        str(node.config.get("model") or default)
+        for _, node in walk(root)
+        if _calls_of(node, kinds)
+    }
+
+
+def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:
+    if node.kind == COMPOSITE_KIND:
+        return int(node.aggregator is not None and node.aggregator.type == JUDGING_AGGREGATOR)
+    found = kinds.get(node.kind)
+    if found is None or not found.uses_judge:
+        return 0
+    return int(node.config.get("samples") or 1)

@@ -1,0 +1,123 @@
+"""Outputs as plain JSON: the form of a recorded line and of the stored output of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from evaluators.kinds._base import Message, Output, Step
+from evaluators.scoring.types import Usage
+
+STEP_FIELDS = tuple(field.name for field in fields(Step))
+LARGEST_COUNT = 2**31 - 1
+
+
+def output_from_json(stored: Mapping[str, Any]) -> Output:
+    """Return the output a recorded line holds: output, messages, trace, usage, latency and cost.
+
+    Raises ValueError or TypeError, naming the field, when the line has another form.
+    """
+    text = stored.get("output", "")
+    if not isinstance(text, str):
+        raise TypeError(f"output is {type(text).__name__}, not text")
+    trace = stored.get("trace")
+    return Output(
+        text=text,
+        messages=tuple(_message(turn) for turn in stored.get("messages") or ()),
+        trace=None if trace is None else tuple(_step(step) for step in trace),
+        usage=_usage(stored),
+    )
+
+
+def _message(turn: Mapping[str, Any]) -> Message:
+    try:
+        return Message(str(turn["role"]), str(turn.get("content") or ""))
+    except (KeyError, AttributeError) as error:
+        raise ValueError(f"messages holds {turn!r}, not a role with its content") from error
+
+
+def _step(step: Mapping[str, Any]) -> Step:
+    known = {name: step[name] for name in STEP_FIELDS if name in step}
+    if not (isinstance(known.get("type"), str) and isinstance(known.get("name"), str)):
+        raise ValueError(f"trace holds {step!r}, not a step with type and name")  # noqa: TRY004
+    return Step(**known)
+
+
+def _usage(stored: Mapping[str, Any]) -> Usage:
+    usage = stored.get("usage") or {}
+    cost = stored.get("cost_usd")
+    return Usage(
+        input_tokens=_count(usage, "input_tokens"),
+        output_tokens=_count(usage, "output_tokens"),
+        cost_usd=_money(cost),
+        latency_ms=_count(stored, "latency_ms"),
+    )
+
+
+def _count(holder: Mapping[str, Any], name: str) -> int | None:
+    value = holder.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST_COUNT:
+        raise ValueError(f"{name} is {value!r}, not a number of 0 or more")
+    return int(value)
+
+
+def _money(value: Any) -> Decimal | None:
+    if value is None:
+        return None
+    try:
+        usd = Decimal(str(value))
+    except InvalidOperation as error:
+        raise ValueError(f"cost_usd is {value!r}, not an amount of dollars") from error
+    if not usd.is_finite() or usd < 0:
+        raise ValueError(f"cost_usd is {value!r}, not an amount of dollars")
+    return usd
+
+
+def messages_as_json(output: Output) -> list[dict[str, str]]:
+    """Return the turns of the conversation."""
+    return [{"role": turn.role, "content": turn.content} for turn in output.messages]
+
+
+def trace_as_json(output: Output) -> list[dict[str, Any]] | None:
+    """Return the steps without the fields that say nothing; None when none are reported."""
+    if output.trace is None:
+        return None
+    return [
+        {
+            name: value
+            for name in STEP_FIELDS
+            if (value := getattr(step, name)) not in (None, "") or name in ("type", "name")
+        }
+        for step in output.trace
+    ]
+
+
+def usage_as_json(usage: Usage) -> dict[str, Any]:
+    """Return the figures that were reported; money as text."""
+    figures = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "latency_ms": usage.latency_ms,
+        "cost_usd": None if usage.cost_usd is None else str(usage.cost_usd),
+    }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def output_from_columns(
+    text: str, messages: list[Any], trace: list[Any] | None, usage: Mapping[str, Any]
+) -> Output:
+    """Return the output that a result keeps, from the columns the functions above filled."""
+    return output_from_json(
+        {
+            "output": text,
+            "messages": messages,
+            "trace": trace,
+            "usage": usage,
+            "latency_ms": usage.get("latency_ms"),
+            "cost_usd": usage.get("cost_usd"),
+        }
+    )
