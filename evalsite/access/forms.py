@@ -32,7 +32,7 @@ class MemberForm(RoleForm):
         validators=[UnicodeUsernameValidator()],
         help_text="For logging in and beside what the member did: letters, digits and @ . + - _",
     )
-    email = forms.EmailField(label="E-mail", required=False, help_text="Optional.")
+    email = forms.EmailField(label="E-mail", required=False)
     field_order = ("username", "email", "role")
 
     def clean_username(self) -> str:
