@@ -1,0 +1,85 @@
+"""The one place where numbers are rounded before they are compared, and spelt (SCORING §1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from operator import mul
+
+from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError
+
+
+def rounded(value: float) -> float:
+    """Return the value as every comparison sees it: to 9 decimals."""
+    return round(value, SCORE_DIGITS)
+
+
+def is_at_least(value: float, limit: float) -> bool:
+    """Tell whether the value reaches the limit, both to 9 decimals."""
+    return rounded(value) >= rounded(limit)
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Return the arithmetic mean, the same in any order; None of nothing."""
+    return math.fsum(values) / len(values) if values else None
+
+
+def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | None:
+    """Return Σ value×weight / Σ weight, the same in any order; None when no weight is left.
+
+    The mean lies between the lowest and the highest value, whatever floats make of it.
+    """
+    total = math.fsum(weights)
+    if total <= 0:
+        return None
+    average = math.fsum(map(mul, values, weights)) / total
+    counted = [value for value, weight in zip(values, weights, strict=True) if weight > 0]
+    return min(max(average, min(counted)), max(counted))
+
+
+def weight_of(value: float, owner: str) -> float:
+    """Return the weight; raises ScoreOutOfRangeError naming the owner for NaN, ∞ and negative ones."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ScoreOutOfRangeError(f"{owner}: weight {value!r} is not a number of 0 or more")
+    return value
+
+
+def share_of(value: float, owner: str) -> float:
+    """Return the value; raises ScoreOutOfRangeError naming the owner outside 0 to 1."""
+    if not (math.isfinite(value) and 0.0 <= value <= 1.0):
+        raise ScoreOutOfRangeError(f"{owner} {value!r} is not a number from 0 to 1")
+    return value
+
+
+def on_scale(value: float, scale: float, owner: str) -> float:
+    """Return value ÷ scale; raises ScoreOutOfRangeError naming the owner outside 0 to scale."""
+    if not (math.isfinite(value) and 0.0 <= value <= scale):
+        raise ScoreOutOfRangeError(f"{owner}: {value!r} is not a number from 0 to {scale:g}")
+    return value / scale
+
+
+def spelt(score: float) -> str:
+    """Return a score with two decimals, rounded down, so that it never shows a band it missed."""
+    return f"{math.floor(rounded(score) * 100 + 1e-7) / 100:.2f}"
+
+
+def spelt_up(score: float) -> str:
+    """Return a score with two decimals, rounded up, so that reaching it is enough."""
+    return f"{math.ceil(rounded(score) * 100 - 1e-7) / 100:.2f}"
+
+
+def spelt_limit(limit: float) -> str:
+    """Return a threshold with at least two decimals and all it has up to nine."""
+    short = f"{rounded(limit):.9f}".rstrip("0")
+    whole, _, decimals = short.partition(".")
+    return f"{whole}.{decimals:0<2}"
+
+
+def spelt_weight(weight: float) -> str:
+    """Return a weight without needless zeros."""
+    return f"{weight:g}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in quotes, separated by commas."""
+    return ", ".join(f"“{name}”" for name in names)
