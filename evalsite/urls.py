@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from django.urls import include, path
-from django.views.generic import RedirectView
 
 from evalsite.views import healthz
+from runs.views.suites import suite_list
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
-    path("", RedirectView.as_view(pattern_name="access:account"), name="home"),
+    path("", suite_list, name="home"),
     path("", include("evalsite.access.urls")),
     path("", include("evaluators.urls")),
     path("", include("runs.urls")),
