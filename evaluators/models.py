@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
+from django.utils import timezone
+
+from evaluators.scoring.types import DomainError
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+
+class ModelInUseError(DomainError):
+    """A language model cannot be deleted while something names it."""
+
+    code = "model_in_use"
 
 
 def money_field(**options: Any) -> models.DecimalField[Any, Any]:
@@ -97,6 +109,91 @@ class LanguageModel(models.Model):
     def __str__(self) -> str:
         """Return the name shown to users."""
         return self.name
+
+    def users(self) -> list[str]:
+        """Return what names this model, in words: suites it judges, targets, evaluators."""
+        relations = [
+            relation
+            for relation in self._meta.related_objects
+            if relation.on_delete is models.PROTECT and relation.get_accessor_name()
+        ]
+        found = [
+            f"{row._meta.verbose_name} {row}"
+            for relation in relations
+            for row in getattr(self, str(relation.get_accessor_name())).all()
+        ]
+        evaluators = Evaluator.objects.filter(config__model=self.slug)
+        return found + [f"evaluator {evaluator.name}" for evaluator in evaluators]
+
+    def remove(self, *, actor: User) -> None:
+        """Delete the model and write it down; raises ModelInUseError naming what uses it."""
+        users = self.users()
+        if users:
+            raise ModelInUseError(f"{self.name} is used by {', '.join(users)}.")
+        facts, key = self.facts(), self.pk
+        self.delete()
+        self.pk = key
+        self.write_down("delete", actor=actor, before=facts)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values, without the key: only where it comes from."""
+        columns = (
+            "slug", "name", "base_url", "model_id", "key_variable", "reply_mode", "parameters",
+            "concurrency", "requests_per_minute", "timeout_s", "send_trace_headers",
+        )  # fmt: skip
+        prices = (
+            "input_price_usd_per_mtok",
+            "output_price_usd_per_mtok",
+            "cached_price_usd_per_mtok",
+        )
+        money = {name: getattr(self, name) for name in prices}
+        return {
+            **{name: getattr(self, name) for name in columns},
+            **{name: None if usd is None else str(usd) for name, usd in money.items()},
+            "has_stored_key": bool(self.encrypted_key),
+        }
+
+    def write_down(
+        self,
+        action: str,
+        *,
+        actor: User,
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Write a change of this model into the audit."""
+        AuditEntry.objects.create(
+            actor=actor,
+            actor_name=actor.get_username(),
+            action=action,
+            object_type="language_model",
+            object_id=str(self.pk),
+            object_name=self.name,
+            before=before,
+            after=after,
+        )
+
+    def ask_for_test(self, *, actor: User) -> None:
+        """Note that a test is wanted; the worker that begins it looks for this note."""
+        self.last_test = {
+            "state": "waiting",
+            "asked_at": timezone.now().isoformat(),
+            "asked_by": actor.get_username(),
+        }
+        self.save(update_fields=["last_test"])
+
+    def begin_test(self) -> bool:
+        """Move a wanted test to running; False when none is wanted any more."""
+        wanted = LanguageModel.objects.filter(pk=self.pk, last_test__state="waiting")
+        running = {**(self.last_test or {}), "state": "running"}
+        return bool(wanted.update(last_test=running))
+
+    def finish_test(self, found: dict[str, Any]) -> None:
+        """Keep what a test found, unless the model was changed meanwhile."""
+        now = timezone.now()
+        done = {**(self.last_test or {}), "state": "done", **found}
+        running = LanguageModel.objects.filter(pk=self.pk, last_test__state="running")
+        running.update(last_test=done, last_tested_at=now)
 
 
 class SlotLease(models.Model):
