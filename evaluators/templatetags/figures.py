@@ -73,6 +73,19 @@ def plain(value: Number | None) -> str:
     return text.replace("-", MINUS)
 
 
+def bound(value: Number | None) -> str:
+    """Spell a band of scores exactly, with two digits or as many as it has: `0.80`, `0.855`."""
+    if value is None:
+        return MISSING
+    whole, _, digits = plain(value).partition(".")
+    return f"{whole}.{digits:0<2}"
+
+
+def points(share: Number | None) -> str:
+    """Spell a difference of shares that is a setting, exactly: `5 pts`."""
+    return MISSING if share is None else f"{plain(exact(share) * 100)}{NO_BREAK}pts"
+
+
 def tenth(value: Number | None) -> str:
     """Spell a metric of 0 to 5 or a dimension of 0 to 10: `3.7`."""
     return MISSING if value is None else down(value, 1)
@@ -103,7 +116,7 @@ def delta(value: Number | None, unit: str) -> str:
     if value is None:
         return MISSING
     if unit == "ms":
-        return sign(exact(value), duration(abs(value)))
+        return sign(value, duration(exact(value).copy_abs()))
     scales = {
         "pts": (100, 1, " pts"),
         "pct": (100, 1, "%"),

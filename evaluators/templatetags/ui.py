@@ -21,7 +21,16 @@ from evaluators.templatetags.steps import StepRow, lay_out, one_line, spelled
 register = template.Library()
 
 for figure in (
-    *(figures.score, figures.strip, figures.pct, figures.threshold, figures.plain, figures.tenth),
+    *(
+        figures.score,
+        figures.strip,
+        figures.pct,
+        figures.threshold,
+        figures.plain,
+        figures.bound,
+        figures.points,
+        figures.tenth,
+    ),
     *(figures.metric_label, figures.metric_tone, figures.raw, figures.delta, figures.money),
     *(figures.execution_money, figures.duration, figures.rough, figures.thousands, figures.counted),
     *(markdown, one_line, spelled),

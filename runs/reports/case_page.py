@@ -1,0 +1,120 @@
+"""One case in full: what is asked, what is expected and what the last runs found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from statistics import fmean
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node
+from runs.models import Case, Result, Run, RunStatus
+from runs.reports.case_groups import state_of_rows
+from runs.reports.cases import beyond
+from runs.reports.trees import Branch, branches
+
+RUNS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRun:
+    """What one completed run found of a case: its verdict and mean score (SCORING §8)."""
+
+    number: int
+    state: str
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurns:
+    """The output stored with a case, as a conversation and its steps."""
+
+    turns: Sequence[Mapping[str, Any]]
+    steps: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CasePage:
+    """One revision of a case with its neighbours and what the last completed runs found."""
+
+    case: Case
+    revisions: Sequence[tuple[int, bool]]
+    previous: str | None
+    following: str | None
+    runs: Sequence[CaseRun]
+    evaluators: Branch | None
+    recorded: RecordedTurns | None
+
+    @property
+    def own_note(self) -> str:
+        """Say what the case's own evaluators do to the suite's."""
+        return "beside the suite's" if self.case.evaluators_append else "in place of the suite's"
+
+    @property
+    def runs_text(self) -> str:
+        """Say in words what the marks of the last runs show."""
+        passed = sum(run.state == "pass" for run in self.runs)
+        return f"#{self.runs[0].number} to #{self.runs[-1].number}. Pass in {passed} of {len(self.runs)}."
+
+
+def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
+    """Return the asked revision of a case, the current one when none is named."""
+    cases = Case.objects.filter(suite__slug=slug, key=key).select_related("suite")
+    if revision.isdecimal():
+        return cases.filter(revision=int(revision))
+    return cases.filter(is_current=True)
+
+
+def case_page(case: Case) -> CasePage:
+    """Return everything the page of a case shows."""
+    suite = case.suite
+    current = suite.cases.filter(is_current=True)
+    before = Q(position__lt=case.position) | Q(position=case.position, pk__lt=case.pk)
+    earlier = current.filter(before).order_by("-position", "-id")
+    revisions = suite.cases.filter(key=case.key).order_by("-revision")
+    return CasePage(
+        case=case,
+        revisions=list(revisions.values_list("revision", "is_current")),
+        previous=earlier.values_list("key", flat=True).first(),
+        following=beyond(current, (case.position, case.pk)).values_list("key", flat=True).first(),
+        runs=_case_runs(case),
+        evaluators=branches(Node.from_json(case.evaluators)) if case.evaluators else None,
+        recorded=_recorded(case.recorded_output),
+    )
+
+
+def _recorded(stored: Mapping[str, Any] | None) -> RecordedTurns | None:
+    if stored is None:
+        return None
+    answer = {"role": "assistant", "content": stored.get("output", "")}
+    return RecordedTurns(stored.get("messages") or [answer], stored.get("trace") or ())
+
+
+def _case_runs(case: Case) -> Sequence[CaseRun]:
+    """Return what the last completed runs found of the case, oldest first."""
+    ran = Run.objects.filter(suite=case.suite, status=RunStatus.COMPLETED)
+    with_case = Result.objects.filter(run=OuterRef("pk"), case__key=case.key)
+    newest = ran.filter(Exists(with_case)).order_by("-number")
+    policies = dict(newest.values_list("pk", "snapshot__policy")[:RUNS_SHOWN])
+    results = Result.objects.filter(run__in=policies, case__key=case.key)
+    rows = results.order_by("run__number", "repetition").values(
+        *("run_id", "run__number", "status", "verdict", "score", "is_forced")
+    )
+    return [
+        _case_run(list(group), Policy.from_json(policies[run]))
+        for run, group in groupby(rows, key=itemgetter("run_id"))
+    ]
+
+
+def _case_run(rows: Sequence[Mapping[str, Any]], policy: Policy) -> CaseRun:
+    scores = [row["score"] for row in rows if row["score"] is not None]
+    return CaseRun(
+        number=rows[0]["run__number"],
+        state=state_of_rows(rows, policy),
+        score=fmean(scores) if scores else None,
+    )

@@ -1,0 +1,183 @@
+"""The table of a suite's cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast
+
+from evaluators.templatetags import figures
+from runs.models import Case, Run, RunStatus, Suite
+from runs.reports.case_groups import case_groups
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFilter:
+    """Which cases are asked for; it lives in the address of the page."""
+
+    search: str = ""
+    tag: str = ""
+    after: tuple[int, int] | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> CaseFilter:
+        """Read the parameters of an address; what makes no sense is left out."""
+        position, _, pk = parameters.get("after", "").partition(".")
+        return cls(
+            search=parameters.get("q", "").strip(),
+            tag=parameters.get("tag", ""),
+            after=(int(position), int(pk)) if position.isdecimal() and pk.isdecimal() else None,
+        )
+
+    def address(self, after: tuple[int, int] | None = None) -> str:
+        """Return the query part of the address of another stretch, the first when none is said."""
+        named = {"q": self.search, "tag": self.tag}
+        named["after"] = f"{after[0]}.{after[1]}" if after else ""
+        return "?" + urlencode({name: value for name, value in named.items() if value})
+
+    @property
+    def is_narrow(self) -> bool:
+        """Tell whether anything is left out on purpose."""
+        return bool(self.search or self.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One line of the table; `verdict` is of the latest completed run, "" when it did not run there."""
+
+    key: str
+    title: str
+    question: str
+    outcomes: int
+    has_expected_output: bool
+    tags: Sequence[str]
+    has_own_evaluators: bool
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTable:
+    """One stretch of the table; `next_address` leads to the next one, "" at the end."""
+
+    asked: CaseFilter
+    rows: Sequence[CaseRow]
+    total: int
+    matching: int
+    shown: int
+    next_address: str
+    latest_run: int | None
+
+    @property
+    def here(self) -> str:
+        """Return the query part of this very address."""
+        return self.asked.address(self.asked.after)
+
+    @property
+    def first(self) -> int:
+        """Return the place of the first row among those that match, from 1."""
+        return self.shown - len(self.rows) + 1
+
+    @property
+    def elsewhere(self) -> str:
+        """Say how many cases there are without the filter."""
+        return f"The suite has {figures.counted(self.total, 'case')}."
+
+    @property
+    def nothing(self) -> str:
+        """Say what was looked for in vain."""
+        tagged = f" tagged “{self.asked.tag}”" if self.asked.tag else ""
+        searched = f" matches “{self.asked.search}”" if self.asked.search else ""
+        return f"No case{tagged}{searched}"
+
+
+def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
+    """Return the tags of the current cases with how many carry each, by name."""
+    lists = suite.cases.filter(is_current=True).values_list("tags", flat=True)
+    return sorted(Counter(tag for tags in lists for tag in tags).items())
+
+
+def case_table(suite: Suite, asked: CaseFilter) -> CaseTable:
+    """Return one stretch of the suite's current cases, in the suite's order."""
+    current = suite.cases.filter(is_current=True)
+    matching = _matching(current, asked)
+    found = list(beyond(matching, asked.after).defer("recorded_output")[: PAGE + 1])
+    rows, more = found[:PAGE], found[PAGE:]
+    count = matching.count()
+    run = latest_completed(suite)
+    states = _states(run, [case.key for case in rows])
+    return CaseTable(
+        asked=asked,
+        rows=[_row(case, states.get(case.key, "")) for case in rows],
+        total=current.count() if asked.is_narrow else count,
+        matching=count,
+        shown=count - beyond(matching, asked.after).count() + len(rows),
+        next_address=asked.address((rows[-1].position, rows[-1].pk)) if more else "",
+        latest_run=run.number if run else None,
+    )
+
+
+def beyond(cases: QuerySet[Case], after: tuple[int, int] | None) -> QuerySet[Case]:
+    """Return the cases that follow a place in the suite's order."""
+    ordered = cases.order_by("position", "id")
+    if after is None:
+        return ordered
+    position, pk = after
+    return ordered.filter(Q(position__gt=position) | Q(position=position, pk__gt=pk))
+
+
+def latest_completed(suite: Suite) -> Run | None:
+    """Return the newest completed run, light: without its summary and scores."""
+    runs = suite.runs.filter(status=RunStatus.COMPLETED).order_by("-number")
+    return runs.defer("summary", "leaf_scores").first()
+
+
+def _matching(cases: QuerySet[Case], asked: CaseFilter) -> QuerySet[Case]:
+    if asked.search:
+        texts = cases.annotate(input_text=Cast("input", TextField()))
+        cases = texts.filter(
+            Q(key__icontains=asked.search)
+            | Q(title__icontains=asked.search)
+            | Q(input_text__icontains=asked.search)
+        )
+    if asked.tag:
+        cases = cases.filter(pk__in=_carrying(cases, asked.tag))
+    return cases
+
+
+def _carrying(cases: QuerySet[Case], tag: str) -> Sequence[int]:
+    """Return the ids of the cases with a tag: lists in JSON are compared alike on every database."""
+    return [pk for pk, tags in cases.values_list("pk", "tags") if tag in tags]
+
+
+def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:
+    """Return by key what the run says of each case (SCORING §8)."""
+    if run is None or not keys:
+        return {}
+    groups: Any = case_groups(run).filter(case__key__in=keys)
+    return dict(groups.values_list("case__key", "state"))
+
+
+def _row(case: Case, state: str) -> CaseRow:
+    return CaseRow(
+        key=case.key,
+        title=case.title,
+        question=last_question(case.input),
+        outcomes=len(case.expected_outcomes),
+        has_expected_output=bool(case.expected_output),
+        tags=case.tags,
+        has_own_evaluators=case.evaluators is not None,
+        verdict=state,
+    )
+
+
+def last_question(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the last thing the user said, as text."""
+    said = [message.get("content", "") for message in messages if message.get("role") == "user"]
+    return said[-1] if said and isinstance(said[-1], str) else ""

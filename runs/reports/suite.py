@@ -1,0 +1,113 @@
+"""One suite: its policy in words, its tree with shares, and its last runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node
+from runs.models import CaseGate, FinalScore, OnUnscored, RunStatus, Suite
+from runs.reports.run_list import RunRow, listed, run_row
+from runs.reports.trees import Branch, branches, count_leaves
+
+RUNS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteHead:
+    """What the head of every page of a suite shows."""
+
+    suite: Suite
+    cases: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class GateRule:
+    """A gate of every run: its threshold as a share, and what is measured against it."""
+
+    name: str
+    limit: float
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuitePage:
+    """The overview of a suite. `root` is None when the current version cannot be read."""
+
+    head: SuiteHead
+    policy: Policy
+    gates: Sequence[GateRule]
+    root: Branch | None
+    evaluators: int
+    runs: Sequence[RunRow]
+    trend: Sequence[float]
+    files: Sequence[str]
+    changed_at: datetime | None
+    changed_by: str
+    note: str
+
+    @property
+    def trend_state(self) -> str:
+        """Return the mark at the end of the trend: whether its last run passed the Metrics gate."""
+        states = [row.metrics.state for row in self.runs if row.status == RunStatus.COMPLETED]
+        return "pass" if states and states[0] == "passed" else "fail"
+
+
+def suite_head(suite: Suite) -> SuiteHead:
+    """Return the counts beside the tabs."""
+    return SuiteHead(suite, suite.cases.filter(is_current=True).count(), suite.runs.count())
+
+
+def suite_page(suite: Suite) -> SuitePage:
+    """Return everything the overview shows, in a fixed number of queries."""
+    policy = suite.policy()
+    version = (
+        suite.versions.filter(number=suite.version)
+        .values("content__evaluators", "created_at", "author__username", "note")
+        .first()
+    )
+    tree = version and version["content__evaluators"]
+    root = Node.from_json(tree) if tree else None
+    rows = [run_row(run) for run in listed(suite.runs.all()).order_by("-number")[:RUNS_SHOWN]]
+    return SuitePage(
+        head=suite_head(suite),
+        policy=policy,
+        gates=policy_gates(policy),
+        root=branches(root) if root else None,
+        evaluators=count_leaves(root) if root else 0,
+        runs=rows,
+        trend=_trend(suite),
+        files=list(suite.files.order_by("path").values_list("path", flat=True)),
+        changed_at=version["created_at"] if version else None,
+        changed_by=(version["author__username"] or "") if version else "",
+        note=version["note"] if version else "",
+    )
+
+
+def policy_gates(policy: Policy) -> Sequence[GateRule]:
+    """Return the two gates of a run (SCORING §8)."""
+    cases = "of all executions pass; errored ones count as not passed"
+    return (
+        GateRule("Metrics", policy.metrics_pass_threshold, "mean score, of what has one"),
+        GateRule("Cases", policy.cases_pass_threshold, cases),
+    )
+
+
+def policy_words(policy: Policy) -> Mapping[str, str]:
+    """Return the choices of a policy as pages name them."""
+    return {
+        "case_gate": str(CaseGate(policy.case_gate).label),
+        "final_score": str(FinalScore(policy.final_score).label),
+        "on_unscored": str(OnUnscored(policy.on_unscored).label),
+    }
+
+
+def _trend(suite: Suite) -> Sequence[float]:
+    """Return the metrics scores of the last completed runs, oldest first."""
+    runs: Any = suite.runs.filter(status=RunStatus.COMPLETED, score_count__gt=0)
+    newest = runs.order_by("-number").values_list("score_sum", "score_count")[:RUNS_SHOWN]
+    return [total / count for total, count in reversed(newest)]

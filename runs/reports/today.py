@@ -1,0 +1,79 @@
+"""What is going on right now and what it has cost: the cells at the top of the home page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from django.db.models import Count, Q, Sum
+
+from runs.models import ACTIVE_RUN_STATUSES, CallPurpose, ModelCall, Run
+from runs.reports.suites import SuiteRow
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """The cells above the table. Money comes from the ledger and says what has no price."""
+
+    runs: int
+    done: int
+    executions: int
+    left_ms: float | None
+    failing: int
+    judged: int
+    errored: int
+    errored_suites: int
+    month: datetime
+    run_usd: Decimal
+    evaluation_usd: Decimal
+    unpriced: int
+
+    @property
+    def share(self) -> float:
+        """Return how much of the active runs is done, 0 to 1."""
+        return self.done / self.executions if self.executions else 0.0
+
+    @property
+    def spent_usd(self) -> Decimal:
+        """Return both purses together."""
+        return self.run_usd + self.evaluation_usd
+
+
+def today(rows: Sequence[SuiteRow], *, now: datetime) -> Today:
+    """Return the cells; `now` is in the time zone whose month is meant."""
+    active = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES).values_list(
+        "done_count", "execution_count", "started_at"
+    )
+    latest = [row.latest for row in rows if row.latest]
+    errors = [run.counts["error"] for run in latest if run.counts["error"]]
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    spent = ModelCall.objects.filter(created_at__gte=month).aggregate(
+        run=Sum("cost_usd", filter=Q(purpose=CallPurpose.TARGET)),
+        evaluation=Sum("cost_usd", filter=Q(purpose=CallPurpose.EVALUATION)),
+        unpriced=Count("pk", filter=Q(cost_usd=None)),
+    )
+    return Today(
+        runs=len(active),
+        done=sum(done for done, _, _ in active),
+        executions=sum(total for _, total, _ in active),
+        left_ms=max(
+            (left for row in active if (left := _left(*row, now)) is not None), default=None
+        ),
+        failing=sum(row.is_gate_failed for row in rows),
+        judged=len(latest),
+        errored=sum(errors),
+        errored_suites=len(errors),
+        month=month,
+        run_usd=spent["run"] or Decimal(0),
+        evaluation_usd=spent["evaluation"] or Decimal(0),
+        unpriced=spent["unpriced"],
+    )
+
+
+def _left(done: int, total: int, started_at: datetime | None, now: datetime) -> float | None:
+    """Return how long a run has left at its speed so far, in ms; None before its first result."""
+    if started_at is None or not done:
+        return None
+    return (now - started_at).total_seconds() * 1000 / done * (total - done)
