@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ REPLIES = Path(__file__).parent / "support-agent" / "judge.jsonl"
 PLACES = ("target", "case", "evaluator")
 SHORTEST_DELAY_MS = 60
 LONGEST_DELAY_MS = 250
+SHOWN_OBJECT = re.compile(r'\{"[^{}]*\}')
 
 Key = tuple[str, ...]
 
@@ -67,17 +69,19 @@ def smallest(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
         case "array":
             return [smallest(schema.get("items", {}), root)] * schema.get("minItems", 0)
         case _:
-            return {
-                name: smallest(schema["properties"][name], root)
-                for name in schema.get("required", ())
-            }
+            names = schema.get("required", ())
+            return {name: smallest(schema["properties"][name], root) for name in names}
 
 
 def answer_without_case(body: Mapping[str, Any]) -> str:
-    """Answer a test question: an object of the schema asked for, else {"ok": true}."""
+    """Answer a test question by its schema, else by the object it shows, else with {"ok": true}."""
     form = body.get("response_format") or {}
     schema = (form.get("json_schema") or {}).get("schema")
-    return json.dumps(smallest(schema, schema) if schema else {"ok": True})
+    if schema:
+        return json.dumps(smallest(schema, schema))
+    contents = [str(message.get("content")) for message in body["messages"]]
+    shown = SHOWN_OBJECT.findall("\n".join(contents))
+    return shown[-1] if shown else '{"ok": true}'
 
 
 def delay_seconds(key: Key, longest_ms: int) -> float:
@@ -131,8 +135,9 @@ class ScriptedJudge:
             body = await request.json()
         except ValueError:
             return refusal(400, "invalid_json", "The request body is not JSON.")
-        if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
-            return refusal(400, "invalid_body", "The request needs a list named messages.")
+        messages = body.get("messages") if isinstance(body, dict) else None
+        if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+            return refusal(400, "invalid_body", "The request needs a list of messages.")
         if body.get("stream"):
             return refusal(400, "no_streaming", "The scripted judge does not stream.")
         key = named_key(request)
@@ -178,9 +183,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8790, help="0 takes any free port")
     parser.add_argument("--ready-file", type=Path, help="written with the base URL when ready")
     parser.add_argument("--replies", type=Path, default=REPLIES, help="JSONL file of replies")
-    parser.add_argument(
-        "--delay", type=int, default=LONGEST_DELAY_MS, help="longest wait in ms, 0 for none"
-    )
+    parser.add_argument("--delay", type=int, default=LONGEST_DELAY_MS, help="longest wait in ms")
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

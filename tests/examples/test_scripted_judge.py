@@ -114,10 +114,18 @@ def test_a_test_question_gets_an_object_of_its_schema(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("form", [{}, {"response_format": {"type": "json_object"}}])
-def test_a_test_question_without_schema_gets_a_small_object(
-    judge: Judge, form: Mapping[str, Any]
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("Judge this.", {"ok": True}),
+        ('Reply in the form {"capital": "name of the city"}.', {"capital": "name of the city"}),
+    ],
+)
+def test_a_test_question_without_schema_gets_the_object_it_shows_or_a_small_one(
+    judge: Judge, question: str, reply: Mapping[str, Any], form: Mapping[str, Any]
 ) -> None:
-    assert json.loads(said(judge.ask({**QUESTION, **form}))) == {"ok": True}
+    body = {"messages": [{"role": "user", "content": question}], **form}
+    assert json.loads(said(judge.ask(body))) == reply
 
 
 @pytest.mark.parametrize(
@@ -126,6 +134,7 @@ def test_a_test_question_without_schema_gets_a_small_object(
         (b"{", "invalid_json"),
         (b"[]", "invalid_body"),
         (b'{"messages": "hello"}', "invalid_body"),
+        (b'{"messages": ["hello"]}', "invalid_body"),
         (b'{"messages": [], "stream": true}', "no_streaming"),
     ],
 )
