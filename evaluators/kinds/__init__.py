@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType, ModuleType
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from evaluators.kinds._base import Kind, KindConfig
 from evaluators.kinds._files import is_reference, text_of
 from evaluators.kinds._refusals import InvalidConfigError, Refusal, UnknownKindError, refusal_of
+from evaluators.kinds._spelling import normal_spelling
 
 __all__ = [
     "InvalidConfigError",
@@ -114,12 +114,6 @@ def prompt_versions() -> dict[str, str]:
         for name, module in _modules().items()
         if hasattr(module, PROMPT_VERSION)
     }
-
-
-def normal_spelling(spelling: str) -> str:
-    """Return a name in snake_case, whether it was written so, in kebab-case or in camelCase."""
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spelling.strip())
-    return re.sub(r"[-\s]+", "_", parted).lower()
 
 
 _ABSENT = object()

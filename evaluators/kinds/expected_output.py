@@ -95,7 +95,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 async def score(config: Config, context: Context) -> Outcome:
     """Return 1 (raw 100) when the answer matches the expected output of its case, else 0."""
     expected, text = context.case.expected_output, context.output.text
-    if not expected:
+    if not expected.strip():
         return Unscored("the case has no expected output", stage="config")
     details: dict[str, Any] = {"matches": _compared(expected, text)}
     if config.match == "regex":

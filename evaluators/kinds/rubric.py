@@ -37,6 +37,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._asking import JUDGE_RULES, ask
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
+from evaluators.kinds._spelling import normal_spelling
 from evaluators.kinds._variables import fill
 from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unscored
 
@@ -147,7 +148,7 @@ TEXT_SPELLINGS = ("outcome", "description", "criteria", "text")
 def _criterion(number: int, item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
-    found = {"id": f"c{number}", **item}
+    found = {"id": f"c{number}", **{normal_spelling(str(key)): item[key] for key in item}}
     for spelling in TEXT_SPELLINGS:
         if spelling in found and "expected_outcome" not in found:
             found["expected_outcome"] = found.pop(spelling)

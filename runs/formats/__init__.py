@@ -1,1 +1,8 @@
-"""File formats, read and written: one module each."""
+"""The file formats: one module each. What they read and write are plain values."""
+
+from __future__ import annotations
+
+from runs.formats._content import CaseContent, RecordedLine, SuiteContent
+from runs.formats._problems import Problem, UnreadableFileError
+
+__all__ = ["CaseContent", "Problem", "RecordedLine", "SuiteContent", "UnreadableFileError"]

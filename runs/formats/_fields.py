@@ -1,0 +1,199 @@
+"""Reading a mapping of a file by its known keys, whatever their spelling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluators.kinds import normal_spelling
+from runs.formats._document import Document, Path
+from runs.formats._problems import Problem
+
+Aliases = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class Reading:
+    """One file being read: its document and what was found wrong with it so far."""
+
+    document: Document
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    folder: str = ""
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    used_files: dict[str, bytes] = field(default_factory=dict)
+
+    def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
+        """Return a problem with the place of a value."""
+        key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+        return Problem(message, self.document.file, self.document.line_of(path), case, key)
+
+    def refuse(self, path: Path, message: str, *, case: str = "") -> None:
+        """Note what keeps the file from being used."""
+        self.problems.append(self.problem(path, message, case=case))
+
+    def warn(self, path: Path, message: str, *, case: str = "") -> None:
+        """Note what was kept without being understood."""
+        self.warnings.append(self.problem(path, message, case=case))
+
+
+class Fields:
+    """The keys of one mapping; every `take` removes one, `rest` is what nobody took.
+
+    A key is found under its own name and its aliases, in snake_case, kebab-case or camelCase. A
+    value of the wrong type is noted as a problem and read as missing.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        path: Path,
+        *,
+        aliases: Aliases | None = None,
+        value: Any = None,
+        case: str = "",
+    ) -> None:
+        """Read the mapping at a path; anything else than a mapping is a problem."""
+        self.reading = reading
+        self.path = path
+        self.case = case
+        self._aliases = aliases or {}
+        self._left: dict[str, tuple[str, Any]] = {}
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            self.refuse("", f"{_named(value)} stands where a mapping of keys is expected")
+            return
+        for key, part in value.items():
+            name = normal_spelling(key)
+            if name in self._left:
+                self.refuse(key, f"stands twice, as {self._left[name][0]!r} and {key!r}")
+                continue
+            self._left[name] = (key, part)
+
+    def place(self, key: str) -> Path:
+        """Return the path of a key."""
+        return (*self.path, key) if key else self.path
+
+    def refuse(self, key: str, message: str) -> None:
+        """Note a problem with a key of this mapping, or with the mapping itself."""
+        self.reading.refuse(self.place(key), message, case=self.case)
+
+    def warn(self, key: str, message: str) -> None:
+        """Note something about a key that does not keep the file from being used."""
+        self.reading.warn(self.place(key), message, case=self.case)
+
+    def take(self, name: str) -> tuple[str, Any]:
+        """Return the key as it is spelt and its value; ("", None) when it is missing or null."""
+        found = [
+            self._left.pop(spelling)
+            for spelling in (name, *self._aliases.get(name, ()))
+            if spelling in self._left
+        ]
+        if len(found) > 1:
+            self.refuse(found[1][0], f"says the same as {found[0][0]!r}; keep one of them")
+        return found[0] if found and found[0][1] is not None else ("", None)
+
+    def text(self, name: str) -> str:
+        """Return a text; numbers, which YAML makes of unquoted digits, are written out."""
+        key, value = self.take(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._as_written(self.place(key), value)
+        if value is not None and not isinstance(value, str):
+            self.refuse(key, f"{_named(value)} stands where a text is expected")
+            return ""
+        return value or ""
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts; one text alone is a list of one."""
+        key, value = self.take(name)
+        if value is None:
+            return ()
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list):
+            self.refuse(key, f"{_named(value)} stands where a list of texts is expected")
+            return ()
+        return tuple(self._listed(key, values))
+
+    def _as_written(self, path: Path, value: str | float) -> str:
+        return (
+            value if isinstance(value, str) else self.reading.document.written.get(path, str(value))
+        )
+
+    def _listed(self, key: str, values: list[Any]) -> Iterator[str]:
+        for n, part in enumerate(values):
+            if isinstance(part, str | int | float) and not isinstance(part, bool):
+                yield self._as_written((*self.place(key), n), part)
+                continue
+            message = f"{_named(part)} stands where a text is expected"
+            self.reading.refuse((*self.place(key), n), message, case=self.case)
+
+    def number(self, name: str) -> float | None:
+        """Return a finite number, None when it is missing."""
+        key, value = self.take(name)
+        if value is None:
+            return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            self.refuse(key, f"{value!r} is not a number")
+            return None
+        return float(value)
+
+    def flag(self, name: str) -> bool | None:
+        """Return true or false, None when it is missing."""
+        key, value = self.take(name)
+        if value is None or isinstance(value, bool):
+            return value
+        self.refuse(key, f"{value!r} is not true or false")
+        return None
+
+    def mapping(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return a mapping with its key; empty when it is missing."""
+        key, value = self.take(name)
+        if value is None:
+            return key, {}
+        if not isinstance(value, dict):
+            self.refuse(key, f"{_named(value)} stands where a mapping of keys is expected")
+            return key, {}
+        return key, value
+
+    def items(self, name: str) -> tuple[str, list[Any]]:
+        """Return a list with its key; empty when it is missing."""
+        key, value = self.take(name)
+        if value is None:
+            return key, []
+        if not isinstance(value, list):
+            self.refuse(key, f"{_named(value)} stands where a list is expected")
+            return key, []
+        return key, value
+
+    def rest(self) -> dict[str, Any]:
+        """Return the keys nobody took, as they are spelt."""
+        return dict(self._left.values())
+
+    def keep_rest(self) -> dict[str, Any]:
+        """Return the keys nobody took and say of each that it is kept and not used."""
+        for key in self.rest():
+            self.warn(key, "is not used by Evalsite and is kept with the metadata")
+        return self.rest()
+
+    def refuse_rest(self, known: str) -> None:
+        """Refuse the keys nobody took, naming those that are known."""
+        for key in self.rest():
+            self.refuse(key, f"is not known here; known are {known}")
+
+
+def _named(value: Any) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case Mapping():
+            return "a mapping"
+        case list():
+            return "a list"
+        case None:
+            return "nothing"
+        case _:
+            return f"{value!r}"

@@ -1,0 +1,99 @@
+"""The policy of a suite file: the seeds' names and units there, shares of 0 to 1 here (SCORING §1)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import DomainError
+from runs.formats._fields import Fields, Reading
+
+# File name -> column. In files pass_threshold is the fallback of the metrics system, 0 to 100.
+PERCENTS = {
+    "pass_threshold": "fallback_threshold",
+    "metrics_pass_threshold": "metrics_pass_threshold",
+    "cases_pass_threshold": "cases_pass_threshold",
+    "max_avg_score_drop": "max_avg_score_drop",
+}
+NUMBERS = ("max_pass_rate_drop", "max_latency_increase_pct")
+WORDS = {
+    "case_gate": ("score", "expected_outcomes"),
+    "final_score": ("aggregate", "judge_overall"),
+    "on_unscored": ("error", "exclude", "zero"),
+}
+SCALES = (1, 5, 10, 100)
+BANDS = {"pass": "pass_threshold", "borderline": "borderline_threshold"}
+ALIASES = {"pass_threshold": ("fallback_threshold",)}
+HUNDRED = Decimal(100)
+
+
+def read_policy(reading: Reading, suite: Fields) -> Policy:
+    """Return the policy of the blocks `policy` and `verdicts`; problems are noted."""
+    key, block = suite.mapping("policy")
+    policy = Fields(reading, (key,), aliases=ALIASES, value=block)
+    bands_key, band_block = suite.mapping("verdicts")
+    bands = Fields(reading, (bands_key,), value=band_block)
+    values: dict[str, Any] = {
+        **{column: _share(policy, name) for name, column in PERCENTS.items()},
+        **{name: policy.number(name) for name in NUMBERS},
+        **{name: _word(policy, name, words) for name, words in WORDS.items()},
+        **{column: bands.number(name) for name, column in BANDS.items()},
+        "count_reviews": policy.flag("count_reviews"),
+        "scale": _scale(policy),
+    }
+    if bands.number("fail"):
+        bands.refuse("fail", "fail begins at 0; set pass and borderline")
+    policy.refuse_rest(", ".join([*PERCENTS, *NUMBERS, *WORDS, "count_reviews", "scale"]))
+    bands.refuse_rest("pass and borderline")
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        return Policy(**given)
+    except DomainError as error:
+        at = bands_key if set(BANDS.values()) & set(str(error).split()) else key
+        reading.refuse((at,), str(error))
+        return Policy()
+
+
+def written_policy(policy: Policy) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the blocks `policy` and `verdicts` that read back as this policy; defaults are left out."""
+    usual = Policy()
+    changed = {
+        column.name: getattr(policy, column.name)
+        for column in fields(Policy)
+        if getattr(policy, column.name) != getattr(usual, column.name)
+    }
+    block = {
+        name: _percent(changed[column]) for name, column in PERCENTS.items() if column in changed
+    }
+    named = (*NUMBERS, *WORDS, "count_reviews", "scale")
+    block |= {name: changed[name] for name in named if name in changed}
+    bands = {name: getattr(policy, column) for name, column in BANDS.items()}
+    return block, bands if any(column in changed for column in BANDS.values()) else {}
+
+
+def _share(policy: Fields, name: str) -> float | None:
+    percent = policy.number(name)
+    return None if percent is None else float(Decimal(str(percent)) / HUNDRED)
+
+
+def _percent(share: float) -> float | int:
+    percent = Decimal(str(share)) * HUNDRED
+    return int(percent) if percent == percent.to_integral_value() else float(percent)
+
+
+def _word(policy: Fields, name: str, words: tuple[str, ...]) -> str | None:
+    value = policy.text(name)
+    if value and value not in words:
+        policy.refuse(name, f"{value!r} is not one of {', '.join(words)}")
+        return None
+    return value or None
+
+
+def _scale(policy: Fields) -> int | None:
+    scale = policy.number("scale")
+    if scale is not None and scale not in SCALES:
+        policy.refuse("scale", f"{scale:g} is not one of {', '.join(map(str, SCALES))}")
+        return None
+    return None if scale is None else int(scale)

@@ -1,0 +1,50 @@
+"""What is wrong with a file: every problem with its place, gathered before anything is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluators.scoring.types import DomainError
+
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing in a file that cannot be used, or that was kept without being understood.
+
+    `line` counts from 1 and is 0 where the file as a whole is meant; `case` and `key` are "" where
+    none is.
+    """
+
+    message: str
+    file: str = ""
+    line: int = 0
+    case: str = ""
+    key: str = ""
+
+    def __str__(self) -> str:
+        """Return place and message as one line."""
+        places = (
+            self.file,
+            f"line {self.line}" if self.line else "",
+            f"case {self.case}" if self.case else "",
+            self.key,
+        )
+        place = ", ".join(part for part in places if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class UnreadableFileError(DomainError):
+    """A file was refused; `problems` holds everything found wrong with it, in the order of the file."""
+
+    code = "unreadable_file"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Say the first problems; the rest are in `problems`."""
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        if len(self.problems) > MOST_SHOWN:
+            lines.append(f"and {len(self.problems) - MOST_SHOWN} more problems")
+        super().__init__("\n".join(lines))

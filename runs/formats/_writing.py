@@ -1,0 +1,120 @@
+"""Suites written as suite files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from evaluators.kinds import kind_of, spelled_as
+from evaluators.scoring.tree import Aggregator, Node
+from runs.formats._content import CaseContent, SuiteContent
+from runs.formats._policy import written_policy
+
+WIDTH = 4096
+
+
+def written(content: SuiteContent) -> bytes:
+    """Return the suite as YAML."""
+    policy, verdicts = written_policy(content.policy)
+    suite = {
+        "name": content.slug,
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "judge": content.judge,
+        "metadata": dict(content.metadata),
+        "policy": policy,
+        "verdicts": verdicts,
+        "aggregator": _aggregator(content.root),
+        "evaluators": [_evaluator(child) for child in content.root.children],
+        "tests": [_case(case) for case in content.cases],
+    }
+    stream = io.StringIO()
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = WIDTH
+    yaml.allow_unicode = True
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(_readable(_given(suite)), stream)
+    return stream.getvalue().encode()
+
+
+def _case(case: CaseContent) -> dict[str, Any]:
+    own = case.evaluators
+    listed = [_evaluator(child) for child in own.children] if own else []
+    is_one_question = len(case.input) == 1 and case.input[0]["role"] == "user"
+    written_case = _given(
+        {
+            "id": case.key,
+            "title": case.title,
+            "tags": list(case.tags),
+            "criteria": case.criteria,
+            "expected_output": case.expected_output,
+            "expected_outcomes": list(case.expected_outcomes),
+            "metadata": dict(case.metadata),
+            "assertions": listed if case.evaluators_append else [],
+            "evaluators": [] if case.evaluators_append else listed,
+            "aggregator": _aggregator(own) if own and not case.evaluators_append else {},
+        }
+    )
+    turns = [dict(turn) for turn in case.input]
+    asked = case.input[0]["content"] if is_one_question else turns
+    written_case["input"] = asked or turns
+    if case.recorded_output is not None:
+        written_case["output"] = dict(case.recorded_output)
+    order = ("id", "title", "tags", "input")
+    return {key: written_case[key] for key in (*order, *written_case) if key in written_case}
+
+
+def _evaluator(node: Node) -> dict[str, Any]:
+    spelling, settings = node.kind, dict[str, Any]()
+    if not node.is_composite:
+        config = kind_of(node.kind).config.model_validate(dict(node.config))
+        changed = config.model_dump(mode="json", exclude_defaults=True)
+        spelling, settings = spelled_as(node.kind, changed)
+    facts = {
+        "name": node.name,
+        "type": spelling,
+        "weight": _number(node.weight) if node.weight != 1 else None,
+        "required": True if node.required else None,
+        "min_score": node.required_below,
+        "negate": True if node.negate else None,
+    }
+    common = {key: value for key, value in facts.items() if value is not None}
+    if not node.is_composite:
+        return {**common, **settings}
+    children = [_evaluator(child) for child in node.children]
+    return {**common, **_given({"aggregator": _aggregator(node)}), "evaluators": children}
+
+
+def _aggregator(node: Node) -> dict[str, Any]:
+    if node.aggregator is None or node.aggregator == Aggregator():
+        return {}
+    return node.aggregator.as_json()
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in ("", [], {}, None)}
+
+
+def _number(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+def _readable(value: Any) -> Any:
+    """Return the values with texts of several lines as blocks, where a block reads back the same."""
+    if isinstance(value, Mapping):
+        return {key: _readable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(part) for part in value]
+    return LiteralScalarString(value) if isinstance(value, str) and _fits_block(value) else value
+
+
+def _fits_block(text: str) -> bool:
+    lines = text.split("\n")
+    plain = all(line.isprintable() and line == line.rstrip() for line in lines)
+    starts_plainly = bool(lines[0]) and not lines[0].startswith(" ")
+    return plain and starts_plainly and len(lines) > 1 and not text.endswith("\n\n")

@@ -1,0 +1,124 @@
+"""Suite files in YAML: the AgentEvals family, and the format Evalsite exports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from evaluators.scoring.types import DomainError
+from runs.formats._cases import read_cases
+from runs.formats._content import SuiteContent
+from runs.formats._document import read_document
+from runs.formats._evaluators import (
+    default_children,
+    read_aggregator,
+    read_evaluators,
+    root_of,
+)
+from runs.formats._fields import Fields, Reading
+from runs.formats._policy import read_policy
+from runs.formats._problems import Problem, UnreadableFileError
+from runs.formats._writing import written
+
+LABEL = "YAML suite file"
+SUFFIXES = (".yaml", ".yml")
+MOST_BYTES = 50_000_000
+LONGEST_SLUG = 80
+LONGEST_TITLE = 200
+ALIASES = {
+    "tests": ("cases", "evalcases", "eval_cases"),
+    "evaluators": ("assertions", "assert"),
+}
+
+
+def read(
+    content: bytes, *, file: str = "suite.yaml", files: Mapping[str, bytes] | None = None
+) -> SuiteContent:
+    """Return what a suite file says.
+
+    `file` is the path of the suite file and `files` holds the files around it by path; prompts it
+    names are looked up beside it. Raises UnreadableFileError with every problem found.
+    """
+    document = read_document(_decoded(content, file), file)
+    folder = str(PurePosixPath(file).parent)
+    reading = Reading(document, files or {}, "" if folder == "." else folder)
+    suite = Fields(reading, (), aliases=ALIASES, value=document.value)
+    found = _suite(reading, suite, PurePosixPath(file).stem)
+    if reading.problems:
+        raise UnreadableFileError(sorted(reading.problems, key=lambda problem: problem.line))
+    return found
+
+
+def write(content: SuiteContent) -> bytes:
+    """Return the suite file that reads back as this suite; the files it names go beside it."""
+    return written(content)
+
+
+def slug_of(name: str) -> str:
+    """Return a name as it stands in addresses: small letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
+
+
+def _decoded(content: bytes, file: str) -> str:
+    if len(content) > MOST_BYTES:
+        said = f"the file is larger than {MOST_BYTES // 1_000_000} MB"
+        raise UnreadableFileError([Problem(said, file)])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise UnreadableFileError([Problem("not text in UTF-8", file, line)]) from error
+
+
+def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
+    name = suite.text("name") or stem
+    title = suite.text("title") or name
+    slug = slug_of(name)
+    if not slug:
+        suite.refuse("name", f"{name!r} has no letter or digit an address could be made of")
+    if len(title) > LONGEST_TITLE:
+        suite.refuse("title", f"the title is longer than {LONGEST_TITLE} characters")
+    children, kept = _evaluators(reading, suite)
+    aggregator_key, options = suite.mapping("aggregator")
+    aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None
+    cases_key, items = suite.items("tests")
+    if not items:
+        suite.refuse(cases_key, "the suite has no cases; list them under tests")
+    cases = read_cases(reading, (cases_key,), items)
+    try:
+        root = root_of(children or default_children(), aggregator)
+    except DomainError as error:
+        suite.refuse("evaluators", str(error))
+        root = root_of(default_children())
+    return SuiteContent(
+        slug=slug,
+        title=title,
+        description=suite.text("description"),
+        tags=suite.texts("tags"),
+        judge=suite.text("judge"),
+        policy=read_policy(reading, suite),
+        root=root,
+        cases=cases,
+        files=dict(sorted(reading.used_files.items())),
+        metadata={**suite.mapping("metadata")[1], **kept, **suite.keep_rest()},
+        warnings=tuple(reading.warnings),
+    )
+
+
+def _evaluators(reading: Reading, suite: Fields) -> tuple[Any, dict[str, Any]]:
+    """Return the evaluators of the suite and what else its `execution` block holds."""
+    key, items = suite.items("evaluators")
+    execution_key, block = suite.mapping("execution")
+    aliases = {"evaluators": ALIASES["evaluators"]}
+    execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
+    inner_key, inner = execution.items("evaluators")
+    children = read_evaluators(reading, (key,), items)
+    within = read_evaluators(reading, (execution_key, inner_key), inner)
+    if children and within:
+        suite.refuse(
+            execution_key, "evaluators stand at the top and under execution; keep one list"
+        )
+    rest = execution.keep_rest()
+    return children or within, {"execution": rest} if rest else {}
