@@ -6,11 +6,15 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import django_stubs_ext
 from csp.constants import NONE, SELF
 
 from evalsite.databases import database_settings
 from evalsite.env import Environment
 from evalsite.keys import kept_key, new_encryption_key, new_secret_key
+
+# Lets forms and managers name the model they are of, as strict typing wants it.
+django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENV = Environment()
@@ -92,6 +96,8 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "evalsite.context.site",
+                "runs.context.pinned",
+                "runs.context.pinned",
             ],
         },
     },
