@@ -17,12 +17,14 @@ from tests.services.redis import installed_redis
 
 def missing() -> list[str]:
     """Return the Debian packages of the servers and the browser that are not installed."""
-    wanted = {
+    found = {
         "postgresql": installed_binaries(),
         "redis-server": installed_redis(),
         "chromium": installed_chromium(),
     }
-    return [package for package, found in wanted.items() if found is None]
+    absent = [package for package, path in found.items() if path is None]
+    # Debian's browser only recommends a font, and without one pages have no text to measure.
+    return ["fonts-liberation", *absent] if "chromium" in absent else absent
 
 
 def main(arguments: list[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -13,8 +14,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 def installed_chromium() -> Path | None:
     """Return the system's browser, else the one playwright has downloaded."""
     for name in NAMES:
-        if found := shutil.which(name):
+        found = shutil.which(name)
+        if found and _starts(found):
             return Path(found)
     with sync_playwright() as playwright:
         own = Path(playwright.chromium.executable_path)
     return own if own.exists() else None
+
+
+def _starts(program: str) -> bool:
+    # Ubuntu's package is a stub that only says which other store has the browser.
+    return subprocess.run([program, "--version"], capture_output=True).returncode == 0
