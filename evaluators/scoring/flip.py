@@ -1,0 +1,208 @@
+"""Find the smallest rise of one evaluator's score that reaches the next verdict (SCORING §4.5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from evaluators.scoring.decision import Flip
+from evaluators.scoring.evaluation import Values, is_held, settle
+from evaluators.scoring.frames import LEAF, NO_INDEX, Frame, Layout
+from evaluators.scoring.numbers import listed, spelt, spelt_up
+from evaluators.scoring.ruling import CaseGate, Ruling, forcing, rule_on
+from evaluators.scoring.types import SCORE_DIGITS, Verdict
+
+GRID = 10**SCORE_DIGITS
+# On more digits than verdicts are compared to, so that 0.9 is found and not 0.8999999951, which
+# only rounding would let pass.
+EXACT_DIGITS = 12
+RANKS = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
+BECOMES = {Verdict.BORDERLINE: "be borderline", Verdict.PASS: "pass"}
+TINY = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A decided case: what the ruling was made of."""
+
+    layout: Layout
+    values: Values
+    gate: CaseGate
+    judged: Frame | None
+    ruling: Ruling
+
+
+@dataclass(frozen=True, slots=True)
+class _Rise:
+    frame: Frame
+    start: float
+    end: float
+    verdict: Verdict
+
+
+def smallest_flip(case: Case) -> Flip | None:
+    """Return the smallest change that reaches the next verdict; None for a pass and for an error."""
+    if case.ruling.verdict in (None, Verdict.PASS):
+        return None
+    if case.ruling.rule == "expected_outcomes":
+        return _missed_outcomes(case.gate)
+    for digits in (EXACT_DIGITS, SCORE_DIGITS):
+        rise = _smallest_rise(case, digits)
+        if rise is not None:
+            return _flip_of(rise)
+    return Flip(_none_alone(case))
+
+
+def _missed_outcomes(gate: CaseGate) -> Flip:
+    missed = tuple(outcome.text for outcome in gate.outcomes if not outcome.passed)
+    noun = "outcome were" if len(missed) == 1 else f"{len(missed)} outcomes were"
+    these = "this" if len(missed) == 1 else "these"
+    return Flip(
+        f"would pass if {these} {noun} met: {'; '.join(missed)}",
+        verdict=Verdict.PASS,
+        outcomes=missed,
+    )
+
+
+def _smallest_rise(case: Case, digits: int) -> _Rise | None:
+    best: _Rise | None = None
+    for frame in case.layout.leaves:
+        start = case.values.scores[frame.index]
+        if start is None or is_held(case.layout, frame, case.values):
+            continue
+        highest = GRID
+        if best is not None:
+            # Only a rise below the best so far is of interest; equal ones go to the first in order.
+            highest = min(GRID, math.ceil((start + best.end - best.start) * GRID - 0.5) - 1)
+        found = _Search(case, frame, start, digits).run(highest)
+        if found is not None:
+            best = found
+    return best
+
+
+class _Search:
+    """The search along one evaluator's score, on a grid of 9 decimals."""
+
+    def __init__(self, case: Case, frame: Frame, start: float, digits: int) -> None:
+        self.case = case
+        self.frame = frame
+        self.start = start
+        self.digits = digits
+        self.rank = RANKS[case.ruling.verdict or Verdict.FAIL]
+        self.chain = tuple(_ancestors(case.layout, frame))
+
+    def run(self, highest: int) -> _Rise | None:
+        """Return the smallest rise that ends at or below `highest`, if there is one."""
+        low = math.floor(self.start * GRID)
+        for stop in self._stops(low, highest):
+            ruling = self._ruling(stop)
+            if self._reaches(ruling):
+                end = self._narrow(low, stop, ruling)
+                verdict = self._ruling(end).verdict or Verdict.FAIL
+                return _Rise(self.frame, self.start, end / GRID, verdict)
+            low = stop
+        return None
+
+    def _stops(self, low: int, highest: int) -> list[int]:
+        """Return where to look, in order: the end, as more is better; under a negated node every step.
+
+        There a rise can lift a failed rule and lower the score at once.
+        """
+        if highest <= low:
+            return []
+        if not any(ancestor.negate for ancestor in self.chain):
+            return [highest]
+        limits = {round(frame.limit * GRID) for frame in self.chain}
+        steps = {step * (GRID // 100) for step in range(101)}
+        return [*sorted(stop for stop in limits | steps if low < stop < highest), highest]
+
+    def _narrow(self, low: int, high: int, at_high: Ruling) -> int:
+        """Return the lowest point that reaches the verdict: `high` does, `low` does not."""
+        at_low, tries, has_reached = self._ruling(low), 0, False
+        while high - low > 1:
+            if tries % 3 == 0:
+                point = _on_line(self._target(), (low, at_low.score), (high, at_high.score))
+            elif tries % 3 == 1:
+                point = high - 1 if has_reached else low + 1
+            else:
+                point = (low + high) // 2
+            found, tries = self._ruling(point), tries + 1
+            has_reached = self._reaches(found)
+            if has_reached:
+                high, at_high = point, found
+            else:
+                low, at_low = point, found
+        return high
+
+    def _target(self) -> float:
+        policy = self.case.layout.policy
+        if self.case.gate.rule == "fallback":
+            return policy.fallback_threshold
+        return policy.pass_threshold if self.rank else policy.borderline_threshold
+
+    def _reaches(self, ruling: Ruling) -> bool:
+        return ruling.verdict is not None and RANKS[ruling.verdict] > self.rank
+
+    def _ruling(self, point: int) -> Ruling:
+        known = self.case.values
+        values = Values(known.scores.copy(), known.failures.copy(), known.parts, self.digits)
+        values.scores[self.frame.index] = point / GRID
+        for ancestor in self.chain:
+            settle(self.case.layout, ancestor, values)
+        return rule_on(self.case.layout, values, self.case.gate, self.case.judged)
+
+
+def _on_line(target: float, low: tuple[int, float | None], high: tuple[int, float | None]) -> int:
+    """Return where a straight line through both ends meets the target, else the middle."""
+    (left, below), (right, above) = low, high
+    if below is None or above is None or not below < target <= above:
+        return (left + right) // 2
+    part = (target - below) / (above - below)
+    return min(max(math.ceil(left + part * (right - left) - 1e-3), left + 1), right - 1)
+
+
+def _ancestors(layout: Layout, frame: Frame) -> Iterator[Frame]:
+    while frame.parent != NO_INDEX:
+        frame = layout.frames[frame.parent]
+        if frame.rule == LEAF:
+            return  # what a script or judge made of its children stands
+        yield frame
+
+
+def _flip_of(rise: _Rise) -> Flip:
+    end = spelt_up(rise.end) if rise.end >= TINY else "above 0"
+    return Flip(
+        text=(
+            f"would {BECOMES[rise.verdict]} if {rise.frame.node.name} scored {end} "
+            f"instead of {spelt(rise.start)}"
+        ),
+        path=rise.frame.path,
+        from_score=rise.start,
+        to_score=rise.end,
+        verdict=rise.verdict,
+    )
+
+
+def _none_alone(case: Case) -> str:
+    """Say that no single score can do it, and what stands in the way where one thing does."""
+    frames = case.layout.frames
+    parts = [
+        f"{frame.node.name} {listed(case.values.parts[frame.index])}"
+        for frame in forcing(case.layout, case.values)
+        if frame.index in case.values.parts
+    ]
+    if parts:
+        return f"none alone: required and missed in {'; '.join(parts)}"
+    failed = [
+        frame
+        for frame in case.layout.upward
+        if frame.gates and case.values.failures[frame.index] != NO_INDEX
+    ]
+    if failed:
+        gate = frames[case.values.failures[failed[-1].index]]
+        return (
+            f"none alone: {gate.node.name} must reach {spelt_up(failed[-1].limit)}, "
+            "then the evaluators it held back must run"
+        )
+    return "none alone: no single score reaches the next verdict"

@@ -1,0 +1,125 @@
+"""Decide on a verdict from the scores of a tree: error first, required, then the case gate (SCORING §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evaluators.scoring.evaluation import Values, is_forced, is_held
+from evaluators.scoring.frames import NO_INDEX, Frame, Layout
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import OutcomeResult, Unscored, Verdict
+
+ROOT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CaseGate:
+    """What decides one case: its score, its outcomes, or the score where there are no outcomes.
+
+    `rule` is score, expected_outcomes, fallback, or unjudged when the source of the outcomes
+    could not score. `reason` says why it is fallback or unjudged.
+    """
+
+    rule: str = "score"
+    outcomes: tuple[OutcomeResult, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A verdict and the rule that made it; `index` is the node that decided, −1 when none did."""
+
+    rule: str
+    verdict: Verdict | None = None
+    score: float | None = None
+    index: int = NO_INDEX
+    unscored: tuple[int, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether there is no verdict."""
+        return self.verdict is None
+
+
+def case_gate(
+    policy: Policy,
+    expected: Sequence[str],
+    results: tuple[OutcomeResult, ...] | Unscored | None,
+) -> CaseGate:
+    """Return what decides the case under the policy (SCORING §4.3)."""
+    found = () if results is None or isinstance(results, Unscored) else tuple(results)
+    if policy.case_gate == "score":
+        return CaseGate("score", found)
+    if isinstance(results, Unscored):
+        return CaseGate("unjudged", (), results.reason)
+    if found and expected and len(found) != len(expected):
+        return CaseGate("unjudged", found, f"{len(found)} of {len(expected)} outcomes were judged")
+    if found:
+        return CaseGate("expected_outcomes", found)
+    reason = "no outcomes produced" if expected else "no expected outcomes"
+    return CaseGate("fallback", (), reason)
+
+
+def rule_on(layout: Layout, values: Values, gate: CaseGate, judged: Frame | None = None) -> Ruling:
+    """Return the verdict; an error has none. `judged` is the node whose overall score is the final one."""
+    if None in values.scores:
+        unscored = tuple(frame.index for frame in _spoiling(layout, values, gate))
+        if unscored:
+            return Ruling("unscored", index=unscored[0], unscored=unscored)
+    if gate.rule == "unjudged":
+        return Ruling("unjudged")
+    final = final_score(layout, values, judged)
+    if final is None and gate.rule != "expected_outcomes":
+        is_judged = layout.policy.final_score == "judge_overall"
+        return Ruling("no_judge_overall" if is_judged else "nothing_to_aggregate")
+    forced = next(forcing(layout, values), None)
+    if forced is not None:
+        return Ruling("required", Verdict.FAIL, final, forced.index)
+    if values.failures[ROOT] != NO_INDEX:
+        return Ruling(layout.frames[ROOT].rule, Verdict.FAIL, final, values.failures[ROOT])
+    return Ruling(gate.rule, _by_gate(layout.policy, values, gate, final), final, ROOT)
+
+
+def final_score(layout: Layout, values: Values, judged: Frame | None) -> float | None:
+    """Return the final score, 0 to 1, from the source the policy names (SCORING §4.4)."""
+    if layout.policy.final_score != "judge_overall":
+        return values.scores[ROOT]
+    if judged is None or is_held(layout, judged, values):
+        return None
+    score = values.scores[judged.index]
+    if score is None and layout.policy.on_unscored == "zero":
+        return 0.0
+    return score
+
+
+def forcing(layout: Layout, values: Values) -> Iterator[Frame]:
+    """Yield the nodes that force a fail, in tree order; those a gate held back force nothing."""
+    for frame in layout.frames if values.parts else layout.required:
+        if is_forced(frame, values) and not is_held(layout, frame, values):
+            yield frame
+
+
+def _spoiling(layout: Layout, values: Values, gate: CaseGate) -> Iterator[Frame]:
+    """Yield the evaluators without a score that the verdict cannot do without (SCORING §4.1)."""
+    is_spoilt = layout.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
+    for frame in layout.leaves:
+        if values.scores[frame.index] is not None:
+            continue
+        is_needed = frame.strict or (is_spoilt and frame.needed)
+        if is_needed and not is_held(layout, frame, values):
+            yield frame
+
+
+def _by_gate(policy: Policy, values: Values, gate: CaseGate, final: float | None) -> Verdict:
+    if gate.rule == "expected_outcomes":
+        met = all(outcome.passed for outcome in gate.outcomes)
+        return Verdict.PASS if met else Verdict.FAIL
+    seen = round(0.0 if final is None else final, values.digits)
+    if gate.rule == "fallback":
+        reached = seen >= rounded(policy.fallback_threshold)
+        return Verdict.PASS if reached else Verdict.FAIL
+    if seen >= rounded(policy.pass_threshold):
+        return Verdict.PASS
+    return Verdict.BORDERLINE if seen >= rounded(policy.borderline_threshold) else Verdict.FAIL
