@@ -55,7 +55,7 @@ def holds(check: Entry, answer: str) -> bool:
 
 
 def score(case: Entry, answer: str) -> float:
-    checks = [*SUITE["evaluators"], *case["evaluators"]]
+    checks = [*SUITE["evaluators"], *case["assertions"]]
     weights = [check.get("weight", 1) for check in checks]
     met = sum(weight for check, weight in zip(checks, weights, strict=True) if holds(check, answer))
     return float(met / sum(weights))
@@ -63,7 +63,7 @@ def score(case: Entry, answer: str) -> float:
 
 def test_it_needs_no_judge() -> None:
     kinds = [node["type"] for _, node in walk(SUITE["evaluators"])]
-    kinds += [check["type"] for case in SUITE["tests"] for check in case["evaluators"]]
+    kinds += [check["type"] for case in SUITE["tests"] for check in case["assertions"]]
     assert "judge" not in SUITE
     assert not {*kinds} & {*JUDGED_KINDS}
 

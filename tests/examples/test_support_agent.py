@@ -78,7 +78,7 @@ def test_a_case_says_what_a_good_answer_is(case: Entry) -> None:
 def test_names_of_siblings_differ() -> None:
     assert len(TREE) == sum(1 for _ in walk(SUITE["evaluators"]))
     for case in CASES.values():
-        own = [evaluator["name"] for evaluator in case.get("evaluators", [])]
+        own = [evaluator["name"] for evaluator in case.get("assertions", [])]
         assert len({*own, *TREE}) == len(own) + len(TREE)
 
 

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runs.formats import SuiteContent, agentv, jsonl
+from tests.examples.reading import QUICK_CHECK, SUPPORT_AGENT, VERSIONS, read_outputs
+
+
+def imported(folder: Path) -> SuiteContent:
+    return agentv.read((folder / "suite.yaml").read_bytes())
+
+
+@pytest.mark.parametrize("folder", [SUPPORT_AGENT, QUICK_CHECK], ids=lambda folder: folder.name)
+def test_a_suite_is_imported_without_a_warning_and_survives_export(folder: Path) -> None:
+    suite = imported(folder)
+    assert suite.warnings == ()
+    assert agentv.read(agentv.write(suite)) == suite
+
+
+def test_the_policy_is_the_one_the_readme_tells_of() -> None:
+    policy = imported(SUPPORT_AGENT).policy
+    assert (policy.pass_threshold, policy.borderline_threshold) == (0.8, 0.6)
+    assert (policy.metrics_pass_threshold, policy.cases_pass_threshold) == (0.8, 0.85)
+
+
+def test_checks_of_a_case_join_those_of_the_suite() -> None:
+    own = [case for case in imported(SUPPORT_AGENT).cases if case.evaluators]
+    assert [case.key for case in own] == ["CS-005", "CS-007", "CS-013", "CS-025"]
+    assert all(case.evaluators_append for case in own)
+    assert all(case.evaluators_append for case in imported(QUICK_CHECK).cases)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_outputs_are_read_as_an_upload(version: str) -> None:
+    name = f"outputs-{version}.jsonl"
+    lines = jsonl.read_outputs((SUPPORT_AGENT / name).read_bytes(), file=name)
+    assert [line.key for line in lines] == list(read_outputs(version))
