@@ -1,8 +1,67 @@
-"""Where the pages of runs live."""
+"""Where the pages of suites, runs and results live."""
 
 from __future__ import annotations
 
-from django.urls.resolvers import URLPattern
+from urllib.parse import unquote
+
+from django.urls import path, register_converter
+
+from runs.views import results, runs, search, starting, suites, targets
+
+
+class CaseKeyConverter:
+    """Keep a case's key one part of an address, whatever characters it is made of.
+
+    Slashes and dots alone would be read as steps in the address, by browsers and proxies alike.
+    """
+
+    regex = "[^/]+"
+
+    def to_python(self, value: str) -> str:
+        """Return the key of an address part."""
+        return unquote(value)
+
+    def to_url(self, value: str) -> str:
+        """Return the address part of a key."""
+        escaped = value.replace("%", "%25").replace("/", "%2F")
+        return escaped.replace(".", "%2E") if not escaped.strip(".") else escaped
+
+
+register_converter(CaseKeyConverter, "case_key")
+
+RUN = "suites/<slug:slug>/runs/<int:number>/"
+RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
 
 app_name = "runs"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("import/", suites.suite_import, name="suite-import"),
+    path("today/", suites.today, name="today"),
+    path("suite-rows/", suites.suite_rows, name="suite-rows"),
+    path("suites/<slug:slug>/", suites.suite, name="suite"),
+    path("suites/<slug:slug>/cases/", suites.suite_cases, name="suite-cases"),
+    path("suites/<slug:slug>/case-rows/", suites.case_rows, name="case-rows"),
+    path("suites/<slug:slug>/cases/<case_key:key>/", suites.case, name="case"),
+    path("suites/<slug:slug>/runs/new/", starting.run_new, name="run-new"),
+    path("suites/<slug:slug>/runs/new/estimate/", starting.run_estimate, name="run-estimate"),
+    path("runs/new/", starting.run_start_any, name="run-start-any"),
+    path("runs/", runs.run_list, name="run-list"),
+    path("runs/rows/", runs.run_rows, name="run-rows"),
+    path(RUN, runs.run, name="run"),
+    path(f"{RUN}head/", runs.run_head, name="run-head"),
+    path(f"{RUN}live/", runs.run_live, name="run-live"),
+    path(f"{RUN}results/", runs.run_results, name="run-results"),
+    path(f"{RUN}stop/", runs.run_stop, name="run-stop"),
+    path(f"{RUN}resume/", runs.run_resume, name="run-resume"),
+    path(f"{RUN}retry/", runs.run_retry, name="run-retry"),
+    path(RESULT, results.result, name="result"),
+    path(f"{RESULT}calls/", results.result_calls, name="result-calls"),
+    path(f"{RESULT}calls/<int:pk>/", results.result_call, name="result-call"),
+    path(f"{RESULT}output/", results.result_output, name="result-output"),
+    path(f"{RESULT}progress/", results.result_progress, name="result-progress"),
+    path(f"{RESULT}retry/", results.result_retry, name="result-retry"),
+    path("targets/", targets.target_list, name="target-list"),
+    path("targets/new/", targets.target_new, name="target-new"),
+    path("targets/<int:pk>/", targets.target, name="target"),
+    path("targets/<int:pk>/edit/", targets.target_edit, name="target-edit"),
+    path("search/", search.search, name="search"),
+]

@@ -1,0 +1,180 @@
+"""The form that starts runs of one suite."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from evaluators.models import LanguageModel
+from runs import services
+from runs.models import Campaign, Case, Run, Suite, Target
+from runs.reports.estimate import Estimate, Order, TargetOption, estimate, target_options
+
+MOST_REPETITIONS = 100
+MOST_AT_ONCE = 200
+ALL, BY_TAG = "all", "tag"
+
+
+class MoneyField(forms.DecimalField):
+    """An amount in US dollars, with or without the sign."""
+
+    def to_python(self, value: Any) -> Decimal | None:
+        """Read the amount."""
+        return super().to_python(value.strip().lstrip("$") if isinstance(value, str) else value)
+
+
+class StartRunForm(forms.Form):
+    """One run for each target that is ticked, all of the same cases, judge and limits."""
+
+    target = forms.ModelMultipleChoiceField(
+        Target.objects.filter(archived_at=None),
+        label="Targets",
+        error_messages={"required": "Tick at least one target."},
+    )
+    cases = forms.ChoiceField(required=False, label="Cases")
+    tag = forms.MultipleChoiceField(required=False, label="Tags")
+    repetitions = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_REPETITIONS,
+        initial=1,
+        help_text="Scores are averaged, cost adds up",
+    )
+    concurrency = forms.IntegerField(
+        label="At the same time",
+        min_value=1,
+        max_value=MOST_AT_ONCE,
+        initial=8,
+        help_text="executions of each run",
+    )
+    judge = forms.ModelChoiceField(
+        LanguageModel.objects.all(), required=False, empty_label="None", label="Model"
+    )
+    budget = MoneyField(
+        label="Stop at",
+        required=False,
+        min_value=Decimal("0.000001"),
+        max_digits=18,
+        decimal_places=9,
+        help_text="US dollars a run, both purses; empty for no limit",
+    )
+    note = forms.CharField(required=False, max_length=300, label="Note")
+
+    def __init__(self, suite: Suite, *args: Any, **options: Any) -> None:
+        """Offer the tags of the suite and its own judge."""
+        super().__init__(*args, **options)
+        self.suite = suite
+        choices = [(tag, f"{tag} ({count})") for tag, count in self.tags.items()]
+        total = len(self._cases)
+        self.fields["tag"] = forms.MultipleChoiceField(choices=choices, required=False)
+        self.fields["cases"] = forms.ChoiceField(
+            choices=[(ALL, f"All {total}"), *([(BY_TAG, "By tag")] if choices else ())],
+            required=False,
+        )
+        self.initial.setdefault("judge", suite.judge_id)
+        self.initial.setdefault("cases", BY_TAG if self.initial.get("tag") else ALL)
+
+    @cached_property
+    def options(self) -> tuple[TargetOption, ...]:
+        """Return the targets to choose from."""
+        return target_options(self.suite)
+
+    @cached_property
+    def tags(self) -> dict[str, int]:
+        """Return the tags of the suite's cases with the number of cases, most frequent first."""
+        counts = Counter(tag for tags, _ in self._cases for tag in tags)
+        return dict(counts.most_common())
+
+    @cached_property
+    def chosen_targets(self) -> set[str]:
+        """Return the ids of the targets that are ticked."""
+        ticked = self["target"].value() or []
+        return {
+            str(getattr(value, "pk", value))
+            for value in ([ticked] if isinstance(ticked, str) else ticked)
+        }
+
+    @cached_property
+    def chosen_tags(self) -> set[str]:
+        """Return the tags that are ticked."""
+        ticked = self["tag"].value() or []
+        return {ticked} if isinstance(ticked, str) else set(ticked)
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse an empty choice of cases."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        by_tag = found.get("cases") == BY_TAG
+        if by_tag and not found.get("tag") and "tag" not in self.errors:
+            self.add_error("tag", "Tick at least one tag, or choose all cases.")
+        if not self._cases:
+            self.add_error(None, f"{self.suite.title} has no cases yet. Import some first.")
+        return found
+
+    def start(self, *, started_by: User) -> list[Run]:
+        """Start the runs, all or none; raises DomainError saying what is in the way."""
+        chosen = self.cleaned_data
+        targets = list(chosen["target"])
+        with transaction.atomic():
+            campaign = None
+            if len(targets) > 1:
+                campaign = Campaign.objects.create(
+                    suite=self.suite, name=chosen["note"][:200], created_by=started_by
+                )
+            return [
+                services.start_run(
+                    suite=self.suite,
+                    target=target,
+                    started_by=started_by,
+                    repetitions=chosen["repetitions"],
+                    concurrency=chosen["concurrency"],
+                    budget_usd=chosen["budget"],
+                    note=chosen["note"],
+                    tags=self._wanted_tags(),
+                    judge=chosen["judge"],
+                    campaign=campaign,
+                )
+                for target in targets
+            ]
+
+    def estimate(self) -> Estimate:
+        """Return what the form as it stands would start and cost; wrong fields count as their default."""
+        chosen = self.cleaned_data if self.is_bound and hasattr(self, "cleaned_data") else {}
+        wanted = set(self._wanted_tags() or ())
+        cases = [outcomes for tags, outcomes in self._cases if not wanted or wanted & set(tags)]
+        judge = chosen.get("judge") if self.is_bound else self.suite.judge
+        return estimate(
+            Order(
+                suite=self.suite,
+                targets=self._estimated_targets(),
+                cases=len(cases),
+                with_outcomes=sum(cases),
+                repetitions=chosen.get("repetitions") or 1,
+                concurrency=chosen.get("concurrency") or 8,
+                judge=judge,
+                budget_usd=chosen.get("budget"),
+            )
+        )
+
+    def _estimated_targets(self) -> list[Target]:
+        numbers = [int(pk) for pk in self.chosen_targets if pk.isdecimal()]
+        targets = Target.objects.filter(archived_at=None, pk__in=numbers)
+        return list(targets.select_related("model"))
+
+    def _wanted_tags(self) -> list[str] | None:
+        if self["cases"].value() != BY_TAG:
+            return None
+        return sorted(self.chosen_tags)
+
+    @cached_property
+    def _cases(self) -> list[tuple[list[str], bool]]:
+        """Return of every current case its tags and whether it has expected outcomes."""
+        rows = Case.objects.filter(suite=self.suite, is_current=True)
+        return [
+            (tags, bool(outcomes))
+            for tags, outcomes in rows.values_list("tags", "expected_outcomes")
+        ]

@@ -1,0 +1,1 @@
+"""Turn rows into exactly what one page shows."""

@@ -1,0 +1,326 @@
+"""What a run would start, cost and take, from what past runs used; nothing is made up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
+
+from evaluators.kinds import all_kinds
+from evaluators.models import Evaluator, LanguageModel
+from evaluators.templatetags.figures import duration, money, pct
+from runs.models import Result, Run, RunStatus, Suite, Target
+from runs.plan import judge_calls
+from runs.targets import target_kinds
+
+RUNS_LOOKED_AT = 5
+ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
+NO_RUN = "no finished run of this suite with this target yet"
+NO_JUDGE_RUN = "no finished run of this suite with this judge yet"
+NO_PRICE = "the model has no price"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """A target to choose, with what is known of it from this suite's runs."""
+
+    pk: int
+    name: str
+    kind_label: str
+    model: str
+    description: str
+    last_number: int | None
+    last_share: float | None
+    is_live: bool
+    mean_cost_usd: Decimal | None
+    mean_latency_ms: float | None
+
+    @property
+    def chosen_as(self) -> str:
+        """Return the value a form sends for this target."""
+        return str(self.pk)
+
+    @property
+    def past(self) -> str:
+        """Say how it did in its last run of this suite."""
+        if self.last_number is None:
+            return "never run on this suite"
+        parts = [f"last run #{self.last_number}"]
+        if self.is_live:
+            parts.append("live")
+        elif self.last_share is not None:
+            parts.append(f"{pct(self.last_share)} passed")
+        if self.mean_latency_ms is not None:
+            parts.append(f"{duration(self.mean_latency_ms)} mean")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEstimate:
+    """What one run would cost: each purse None with the reason where past runs do not tell."""
+
+    name: str
+    run_usd: Decimal | None
+    evaluation_usd: Decimal | None
+    total_usd: Decimal | None
+    duration_ms: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the form as it stands would start; sums are None when a part is unknown."""
+
+    runs: int
+    cases: int
+    repetitions: int
+    executions: int
+    judge_calls: int
+    targets: tuple[TargetEstimate, ...]
+    run_usd: Decimal | None
+    evaluation_usd: Decimal | None
+    total_usd: Decimal | None
+    duration_ms: float | None
+    basis: str
+    warnings: tuple[str, ...]
+    button: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the form asks for, as far as it is filled in."""
+
+    suite: Suite
+    targets: Sequence[Target]
+    cases: int
+    with_outcomes: int
+    repetitions: int
+    concurrency: int
+    judge: LanguageModel | None
+    budget_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteChoice:
+    """A suite to start a run of."""
+
+    slug: str
+    title: str
+    description: str
+    cases: int
+    last_number: int | None
+    last_at: datetime | None
+
+
+def suite_choices() -> tuple[SuiteChoice, ...]:
+    """Return the suites that can be run, with their number of cases and their last run."""
+    suites = Suite.objects.filter(archived_at=None)
+    counted = suites.annotate(case_total=Count("cases", filter=Q(cases__is_current=True)))
+    last = {run.suite_id: run for run in _last_runs(Run.objects.all(), "suite")}
+    return tuple(
+        SuiteChoice(
+            suite.slug,
+            suite.title,
+            suite.description,
+            suite.case_total,
+            last[suite.pk].number if suite.pk in last else None,
+            last[suite.pk].created_at if suite.pk in last else None,
+        )
+        for suite in counted
+    )
+
+
+def target_options(suite: Suite) -> tuple[TargetOption, ...]:
+    """Return every target with its last run of this suite; constant in queries."""
+    targets = Target.objects.filter(archived_at=None).select_related("model")
+    last = {run.target_id: run for run in _last_runs(suite.runs.all(), "target")}
+    means = {
+        row["run"]: row
+        for row in Result.objects.filter(run__in=[run.pk for run in last.values()])
+        .order_by()
+        .values("run")
+        .annotate(latency=Avg("latency_ms"), cost=Avg("run_cost_usd"))
+    }
+    return tuple(_option(target, last.get(target.pk), means) for target in targets)
+
+
+def estimate(order: Order) -> Estimate:
+    """Return what the order would start, cost and take, with the runs that this rests on."""
+    executions = order.cases * order.repetitions
+    past = list(_past_runs(order.suite))
+    parts = tuple(_of_target(order, target, past, executions) for target in order.targets)
+    totals = [_sum(part.run_usd for part in parts), _sum(part.evaluation_usd for part in parts)]
+    total = _sum(totals) if parts else None
+    # Runs started together share the judge's and the machine's time; they go on side by side.
+    spans = [part.duration_ms for part in parts]
+    return Estimate(
+        runs=len(parts),
+        cases=order.cases,
+        repetitions=order.repetitions,
+        executions=executions * len(parts),
+        judge_calls=_judge_calls(order) * order.repetitions * len(parts),
+        targets=parts,
+        run_usd=totals[0] if parts else None,
+        evaluation_usd=totals[1] if parts else None,
+        total_usd=total,
+        duration_ms=max(span for span in spans if span) if spans and all(spans) else None,
+        basis=_basis(past, order.targets),
+        warnings=tuple(
+            warning
+            for warning in (
+                family_warning(order.judge, order.targets),
+                _budget_warning(order, parts),
+            )
+            if warning
+        ),
+        button=_button(len(parts), total),
+    )
+
+
+def family_warning(judge: LanguageModel | None, targets: Iterable[Target]) -> str:
+    """Point out targets of the judge's own model family; "" when there are none."""
+    if judge is None:
+        return ""
+    family = model_family(judge.model_id)
+    alike = [t.name for t in targets if t.model and model_family(t.model.model_id) == family]
+    if not alike:
+        return ""
+    return (
+        f"The judge is of the same family as target {', '.join(alike)}. "
+        "Judges tend to favour their own family."
+    )
+
+
+def model_family(model_id: str) -> str:
+    """Return the family a model's id begins with: `gpt` of `openai/gpt-4o-mini`."""
+    name = model_id.rpartition("/")[2].lower()
+    found = re.match(r"[a-z]+", name)
+    return found.group() if found else name
+
+
+def _last_runs(runs: QuerySet[Run], of: str) -> QuerySet[Run]:
+    later = runs.filter(**{of: OuterRef(of)}).filter(pk__gt=OuterRef("pk"))
+    return runs.filter(~Exists(later)).defer("snapshot", "leaf_scores")
+
+
+def _past_runs(suite: Suite) -> QuerySet[Run]:
+    """Return the suite's last ended runs, with whether each purse's price was known."""
+    priced = Result.objects.filter(run=OuterRef("pk"))
+    return (
+        suite.runs.filter(status__in=ENDED, done_count__gt=0)
+        .defer("snapshot", "leaf_scores")
+        .annotate(
+            knows_run_cost=Exists(priced.filter(run_cost_usd__isnull=False)),
+            knows_evaluation_cost=Exists(priced.filter(evaluation_cost_usd__isnull=False)),
+        )
+        .order_by("-number")[: 10 * RUNS_LOOKED_AT]
+    )
+
+
+def _of_target(
+    order: Order, target: Target, past: Sequence[Run], executions: int
+) -> TargetEstimate:
+    own = [run for run in past if run.target_id == target.pk][:RUNS_LOOKED_AT]
+    names = {order.judge.name, order.judge.slug} if order.judge else set()
+    judged = [run for run in past if run.judge_name in names][:RUNS_LOOKED_AT]
+    run_usd, why_run = _mean_cost(own, "run", executions, NO_RUN)
+    evaluation_usd, why_evaluation = _mean_cost(judged, "evaluation", executions, NO_JUDGE_RUN)
+    if not _judge_calls(order):
+        evaluation_usd, why_evaluation = Decimal(0), ""
+    return TargetEstimate(
+        name=target.name,
+        run_usd=run_usd,
+        evaluation_usd=evaluation_usd,
+        total_usd=_sum((run_usd, evaluation_usd)),
+        duration_ms=_duration(own, executions, order.concurrency),
+        reason="; ".join(dict.fromkeys(filter(None, (why_run, why_evaluation)))),
+    )
+
+
+def _mean_cost(
+    runs: Sequence[Run], purse: str, executions: int, no_run: str
+) -> tuple[Decimal | None, str]:
+    if not runs:
+        return None, no_run
+    known = [run for run in runs if getattr(run, f"knows_{purse}_cost")]
+    if not known:
+        return None, NO_PRICE
+    spent = sum((getattr(run, f"{purse}_cost_usd") for run in known), Decimal(0))
+    return spent / sum(run.done_count for run in known) * executions, ""
+
+
+def _duration(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
+    """Return milliseconds: the hands' time an execution took, shared by as many hands as asked for."""
+    timed = [run for run in runs if run.started_at and run.finished_at]
+    if not timed:
+        return None
+    busy = timedelta()
+    for run in timed:
+        if run.started_at and run.finished_at:
+            busy += (run.finished_at - run.started_at) * min(run.concurrency, run.done_count)
+    each = busy / sum(run.done_count for run in timed)
+    hands = max(min(concurrency, executions), 1)
+    return each.total_seconds() * 1000 * executions / hands
+
+
+def _judge_calls(order: Order) -> int:
+    """Return the judge calls of one repetition of all cases when no gate fails (runs.plan)."""
+    root = Evaluator.objects.tree(order.suite.root)
+    registry = all_kinds()
+    with_outcomes = judge_calls(root, registry, has_outcomes=True)
+    without = judge_calls(root, registry, has_outcomes=False)
+    return order.with_outcomes * with_outcomes + (order.cases - order.with_outcomes) * without
+
+
+def _basis(past: Sequence[Run], targets: Sequence[Target]) -> str:
+    chosen = {target.pk for target in targets}
+    runs = [run.number for run in past if run.target_id in chosen][:RUNS_LOOKED_AT]
+    if not runs:
+        return ""
+    if len(runs) == 1:
+        return f"from run #{runs[0]}"
+    return f"from {len(runs)} runs, #{min(runs)} to #{max(runs)}"
+
+
+def _budget_warning(order: Order, parts: Sequence[TargetEstimate]) -> str:
+    known = [part.total_usd for part in parts if part.total_usd is not None]
+    if order.budget_usd is None or not known or max(known) <= order.budget_usd:
+        return ""
+    return (
+        f"The budget is below the estimate of {money(max(known))} a run. The run would stop early."
+    )
+
+
+def _button(runs: int, total: Decimal | None) -> str:
+    start = f"Start {runs} runs" if runs > 1 else "Start run"
+    return start if total is None or not runs else f"{start}, about {money(total)}"
+
+
+def _sum(parts: Iterable[Decimal | None]) -> Decimal | None:
+    known = list(parts)
+    if any(part is None for part in known):
+        return None
+    return sum((part for part in known if part is not None), Decimal(0))
+
+
+def _option(
+    target: Target, run: Run | None, means: Mapping[int, Mapping[str, object]]
+) -> TargetOption:
+    mean = means.get(run.pk, {}) if run else {}
+    kind = target_kinds().get(target.kind)
+    return TargetOption(
+        pk=target.pk,
+        name=target.name,
+        kind_label=kind.label if kind else target.kind,
+        model=target.model.name if target.model else "",
+        description=target.description,
+        last_number=run.number if run else None,
+        last_share=run.pass_count / run.done_count if run and run.done_count else None,
+        is_live=bool(run and run.is_active),
+        mean_cost_usd=mean.get("cost"),
+        mean_latency_ms=mean.get("latency"),
+    )

@@ -1,0 +1,338 @@
+"""One result in full: what was asked and answered, and every step from there to the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, Q, Sum
+from django.urls import reverse
+
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.policy import Policy
+from runs.models import (
+    OPEN_RESULT_STATUSES,
+    Attempt,
+    CallPurpose,
+    CallStatus,
+    Case,
+    Result,
+    ResultOutput,
+    ResultStatus,
+    Run,
+    Score,
+    ScoreState,
+)
+from runs.plan import OUTCOMES_PATH, read_plan, tree_of_case
+from runs.reports.case_history import PastRun, case_history
+from runs.reports.result_rows import STATUS_MARKS
+from runs.reports.result_tree import Remark, TreeNode, remarks, result_tree
+from runs.reports.text_diff import DiffLine, text_diff
+
+LONGEST_SHOWN = 20_000
+MOST_STEPS = 300
+STAGES = {
+    "target": "The target gave no output",
+    "judge": "A judge gave no readable reply",
+    "parse": "A judge gave no readable reply",
+    "script": "A script ended badly",
+    "config": "An evaluator is set up wrongly",
+    "limits": "A limit was reached",
+    "evaluator": "An evaluator could not score",
+    "worker": "The worker was lost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A conversation, with what was cut from it so that the page stays readable."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    cut_characters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """One execution of the same case in the same run."""
+
+    number: int
+    url: str
+    state: str
+    score: float | None
+    outcomes: str
+    latency_ms: int | None
+    is_this: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """The case before or after this one in the run."""
+
+    key: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """The calls paid from one purse, failed ones included; None where nothing was reported."""
+
+    calls: int
+    failed: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: Decimal | None
+
+    @property
+    def tokens(self) -> int | None:
+        """Return the tokens in and out together."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """Everything a result's page shows."""
+
+    run: Run
+    case: Case
+    result: Result
+    policy: Policy
+    state: str
+    is_open: bool
+    stage: str
+    decision: Decision | None
+    turns: Turns
+    output_size: int
+    diff: tuple[DiffLine, ...] | None
+    output_text: str
+    outcomes: tuple[Mapping[str, Any], ...]
+    outcomes_met: int
+    tree: TreeNode
+    outcomes_row: Score | None
+    hits: tuple[Remark, ...]
+    misses: tuple[Remark, ...]
+    steps: tuple[Mapping[str, Any], ...] | None
+    step_count: int
+    tool_calls: int
+    target: Purse
+    judges: Purse
+    total_cost_usd: Decimal | None
+    repetitions: tuple[Repetition, ...]
+    spread: float | None
+    previous: Neighbour | None
+    following: Neighbour | None
+    attempts: tuple[Attempt, ...]
+    history: tuple[PastRun, ...]
+    scored_count: int
+    calls: int
+    failed_calls: int
+
+    @property
+    def has_output(self) -> bool:
+        """Tell whether the target answered anything."""
+        return bool(self.output_size)
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether the output is the expected one, character for character."""
+        return self.case.expected_output == self.output_text
+
+    @property
+    def expected_text(self) -> str:
+        """Return the expected output as far as a page shows it."""
+        return self.case.expected_output[:LONGEST_SHOWN]
+
+    @property
+    def outcomes_words(self) -> str:
+        """Say how many of the expected outcomes were met."""
+        return f"{self.outcomes_met} of {len(self.outcomes)} met"
+
+    @property
+    def history_words(self) -> str:
+        """Say in how many of the last runs the case passed."""
+        if len(self.history) == 1:
+            return "It will be compared with later runs here."
+        passed = sum(past.state == "pass" for past in self.history)
+        ends = f"#{self.history[0].number} to #{self.history[-1].number}"
+        return f"{ends}. Pass in {passed} of {len(self.history)}."
+
+
+def result_page(run: Run, key: str, repetition: int) -> ResultPage:
+    """Return the page of one execution; raises Result.DoesNotExist for one the run does not have."""
+    result = run.results.select_related("case", "output").get(case__key=key, repetition=repetition)
+    rows = {row.path: row for row in result.scores.all()}
+    plan, case = read_plan(run.snapshot), result.case
+    output = _output(result)
+    decision = Decision.from_json(output.decision) if output.decision else None
+    root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    repetitions = _repetitions(run, result)
+    scores = [row.score for row in repetitions if row.score is not None]
+    purses = _purses(result)
+    steps = output.trace
+    outcomes = tuple(output.outcomes or ())
+    return ResultPage(
+        run=run,
+        case=case,
+        result=result,
+        policy=plan.policy,
+        state=mark_of(result),
+        is_open=result.status in OPEN_RESULT_STATUSES,
+        stage=STAGES.get(result.error_stage, "The result is errored") if result.error else "",
+        decision=decision,
+        turns=_turns(case, output),
+        output_size=len(output.text),
+        diff=_diff(case, output),
+        output_text=output.text[:LONGEST_SHOWN],
+        outcomes=outcomes,
+        outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
+        tree=result_tree(root, decision, rows, plan.policy),
+        outcomes_row=rows.get(OUTCOMES_PATH),
+        hits=remarks(tuple(rows.values()), passed=True),
+        misses=remarks(tuple(rows.values()), passed=False),
+        steps=None if steps is None else tuple(_cut_step(step) for step in steps[:MOST_STEPS]),
+        step_count=len(steps or ()),
+        tool_calls=sum(step.get("type") == "tool" for step in steps or ()),
+        target=_target_purse(result, purses),
+        judges=replace(purses[CallPurpose.EVALUATION], cost_usd=result.evaluation_cost_usd),
+        total_cost_usd=_total(result),
+        repetitions=repetitions,
+        spread=max(scores) - min(scores) if len(scores) > 1 else None,
+        previous=_neighbour(run, result, back=True),
+        following=_neighbour(run, result, back=False),
+        attempts=tuple(result.attempts.all()),
+        history=case_history(run, key),
+        scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
+        calls=sum(purse.calls for purse in purses.values()),
+        failed_calls=sum(purse.failed for purse in purses.values()),
+    )
+
+
+def mark_of(result: Result) -> str:
+    """Return the state a result is shown in: its verdict, or how far the work is."""
+    return result.verdict or STATUS_MARKS.get(result.status, result.status)
+
+
+def result_url(run: Run, key: str, repetition: int) -> str:
+    """Return the address of one result."""
+    place = {"slug": run.suite.slug, "number": run.number, "key": key, "repetition": repetition}
+    return reverse("runs:result", kwargs=place)
+
+
+def whole_output(run: Run, key: str, repetition: int) -> str:
+    """Return the whole text that the target answered; raises ResultOutput.DoesNotExist."""
+    outputs = ResultOutput.objects.filter(result__run=run, result__repetition=repetition)
+    return outputs.only("text").get(result__case__key=key).text
+
+
+def _output(result: Result) -> ResultOutput:
+    try:
+        return result.output
+    except ResultOutput.DoesNotExist:
+        return ResultOutput(result=result)
+
+
+def _turns(case: Case, output: ResultOutput) -> Turns:
+    asked, answered = list(case.input), list(output.messages)
+    if answered[: len(asked)] != asked:
+        is_whole = bool(answered) and answered[0].get("role") in ("user", "system")
+        answered = answered if is_whole else [*asked, *answered]
+    if output.text and not any(turn.get("content") == output.text for turn in answered):
+        answered.append({"role": "assistant", "content": output.text})
+    shown, cut = [], 0
+    for turn in answered:
+        content = turn.get("content")
+        if isinstance(content, str) and len(content) > LONGEST_SHOWN:
+            cut += len(content) - LONGEST_SHOWN
+            content = content[:LONGEST_SHOWN]
+        shown.append({"role": turn.get("role", "user"), "content": content or ""})
+    return Turns(tuple(shown), cut)
+
+
+def _diff(case: Case, output: ResultOutput) -> tuple[DiffLine, ...] | None:
+    if not case.expected_output or not output.text:
+        return None
+    return text_diff(case.expected_output, output.text)
+
+
+def _cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _cut(value) for name, value in step.items()}
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
+        return f"{value[:LONGEST_SHOWN]}\n… {len(value) - LONGEST_SHOWN} characters more"
+    return value
+
+
+def _repetitions(run: Run, result: Result) -> tuple[Repetition, ...]:
+    columns = ("repetition", "status", "verdict", "score", "outcome_marks", "latency_ms")
+    rows = run.results.filter(case=result.case).order_by("repetition").only(*columns)
+    return tuple(
+        Repetition(
+            number=row.repetition,
+            url=result_url(run, result.case.key, row.repetition),
+            state=mark_of(row),
+            score=row.score,
+            outcomes=row.outcome_marks,
+            latency_ms=row.latency_ms,
+            is_this=row.repetition == result.repetition,
+        )
+        for row in rows
+    )
+
+
+def _neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:
+    here = {f"position__{'lt' if back else 'gt'}": result.position}
+    rows = run.results.filter(**here).order_by("-position" if back else "position", "repetition")
+    row = rows.values_list("case__key", "repetition").first()
+    return Neighbour(row[0], result_url(run, row[0], 1 if back else row[1])) if row else None
+
+
+def _purses(result: Result) -> Mapping[str, Purse]:
+    rows = (
+        result.model_calls.order_by()
+        .values("purpose")
+        .annotate(
+            calls=Count("id"),
+            failed=Count("id", filter=~Q(status=CallStatus.OK)),
+            tokens_in=Sum("input_tokens"),
+            tokens_out=Sum("output_tokens"),
+            cost=Sum("cost_usd"),
+        )
+    )
+    found = {
+        row["purpose"]: Purse(
+            row["calls"], row["failed"], row["tokens_in"], row["tokens_out"], row["cost"]
+        )
+        for row in rows
+    }
+    return {purpose: found.get(purpose, Purse(0, 0, None, None, None)) for purpose in CallPurpose}
+
+
+def _target_purse(result: Result, purses: Mapping[str, Purse]) -> Purse:
+    """Return the target's purse; its tokens are what it reported, where it is no model of ours."""
+    purse = purses[CallPurpose.TARGET]
+    return replace(
+        purse,
+        input_tokens=result.input_tokens if result.input_tokens is not None else purse.input_tokens,
+        output_tokens=result.output_tokens
+        if result.output_tokens is not None
+        else purse.output_tokens,
+        cost_usd=result.run_cost_usd,
+    )
+
+
+def _total(result: Result) -> Decimal | None:
+    purses: Sequence[Decimal] = [
+        purse for purse in (result.run_cost_usd, result.evaluation_cost_usd) if purse is not None
+    ]
+    return sum(purses, Decimal(0)) if purses else None
+
+
+def is_finished(run: Run, key: str, repetition: int) -> bool:
+    """Tell whether the work on one result is over; raises Result.DoesNotExist."""
+    status = run.results.values_list("status", flat=True).get(case__key=key, repetition=repetition)
+    return ResultStatus(status) not in OPEN_RESULT_STATUSES

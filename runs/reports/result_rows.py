@@ -1,0 +1,315 @@
+"""The results of a run as one table: a row a case, filtered, sorted and paged by key."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import F, Q, QuerySet, TextField
+from django.db.models.functions import Cast
+from django.urls import reverse
+
+from runs.models import Case, Result, Run
+from runs.reports.case_groups import STATES, case_groups, count_states, sort_key, with_figures
+
+PAGE_SIZE = 50
+LONGEST_QUERY = 200
+SORTS = ("attention", "verdict", "case", "score", "metrics", "outcomes", "latency", "cost")
+FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
+STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsQuery:
+    """What of a run's results is asked for; it lives in the address of the page."""
+
+    state: str = ""
+    tag: str = ""
+    text: str = ""
+    sort: str = "attention"
+    is_descending: bool = False
+    after: tuple[float, int, int] | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> ResultsQuery:
+        """Read the parameters of an address; what it does not know, it leaves at its default."""
+        state, sort = parameters.get("verdict", ""), parameters.get("sort", "attention")
+        name = sort.removeprefix("-")
+        return cls(
+            state=state if state in STATES else "",
+            tag=parameters.get("tag", ""),
+            text=parameters.get("q", "").strip()[:LONGEST_QUERY],
+            sort=name if name in SORTS else "attention",
+            is_descending=sort.startswith("-") and name in SORTS,
+            after=_read_place(parameters.get("after", "")),
+        )
+
+    def as_parameters(self) -> dict[str, str]:
+        """Return the parameters, without those at their default."""
+        sort = f"-{self.sort}" if self.is_descending else self.sort
+        after = "~".join(map(repr, self.after)) if self.after else ""
+        named = {"verdict": self.state, "tag": self.tag, "q": self.text}
+        named |= {"sort": "" if sort == "attention" else sort, "after": after}
+        return {name: value for name, value in named.items() if value}
+
+    def address(self, **changes: Any) -> str:
+        """Return the query part of the address with some of it changed, from the first page on."""
+        return "?" + urlencode(replace(self, **{"after": None} | changes).as_parameters())
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One state to filter by, with its count."""
+
+    label: str
+    count: int
+    address: str
+    is_on: bool
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A head cell: where it sorts to, and how the table is sorted now."""
+
+    name: str
+    label: str
+    is_number: bool
+    address: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One case with its repetitions; a figure that is missing is None."""
+
+    id: int
+    key: str
+    title: str
+    tags: tuple[str, ...]
+    state: str
+    url: str
+    score: float | None
+    metrics: float | None
+    outcomes: tuple[float, ...]
+    repetitions: tuple[str, ...]
+    note: str
+    latency_ms: float | None
+    cost_usd: Decimal | None
+    scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsTable:
+    """One page of the table with everything around it."""
+
+    query: ResultsQuery
+    rows: tuple[CaseRow, ...]
+    chips: tuple[Chip, ...]
+    columns: tuple[Column, ...]
+    figures: tuple[Column, ...]
+    tags: tuple[str, ...]
+    total: int
+    matching: int
+    others: int
+    page_url: str
+    url: str
+    here: str
+    next_address: str
+    has_metrics: bool
+    has_outcomes: bool
+
+    @property
+    def nothing(self) -> str:
+        """Say that nothing matches, in the words of the filter."""
+        word = {"": "", "error": "errored", "fail": "failed", "pass": "passed"}
+        state = word.get(self.query.state, self.query.state)
+        tag = f" with tag {self.query.tag}" if self.query.tag else ""
+        text = f" “{self.query.text}”" if self.query.text else " that"
+        return " ".join(f"No {state} case{tag} matches{text}".replace(" that", "").split())
+
+    @property
+    def elsewhere(self) -> str:
+        """Say what the same words find with other verdicts."""
+        noun = "case matches" if self.others == 1 else "cases match"
+        return f"{self.others} {noun} with other verdicts." if self.others else ""
+
+    @property
+    def any_url(self) -> str:
+        """Return where the other verdicts are, "" when there are none."""
+        return self.page_url + self.query.address(state="") if self.others else ""
+
+    @property
+    def clear_url(self) -> str:
+        """Return the address without any filter."""
+        return self.page_url + self.query.address(state="", tag="", text="")
+
+
+def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
+    """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
+    groups = _matching(case_groups(run), query)
+    counts = count_states(groups)
+    page = _page(groups, query)
+    shown, more = page[:PAGE_SIZE], len(page) > PAGE_SIZE
+    rows = _rows(run, shown)
+    any_count = sum(counts.values())
+    matching = counts[query.state] if query.state else any_count
+    has_outcomes = any(row.outcomes for row in rows)
+    has_metrics = any(row.metrics is not None for row in rows)
+    place = {"slug": run.suite.slug, "number": run.number}
+    return ResultsTable(
+        query=query,
+        rows=rows,
+        chips=_chips(query, counts),
+        columns=_columns(query, has_metrics=has_metrics, has_outcomes=has_outcomes),
+        figures=tuple(_column(query, *named) for named in FIGURES),
+        tags=_tags(run),
+        total=run.case_count,
+        matching=matching,
+        others=any_count - matching,
+        page_url=reverse("runs:run", kwargs=place),
+        url=reverse("runs:run-results", kwargs=place),
+        here=query.address(after=query.after),
+        next_address=query.address(after=_place(shown[-1])) if more else "",
+        has_metrics=has_metrics,
+        has_outcomes=has_outcomes,
+    )
+
+
+def _matching(
+    groups: QuerySet[Result, dict[str, Any]], query: ResultsQuery
+) -> QuerySet[Result, dict[str, Any]]:
+    cases: QuerySet[Case] = Case.objects.all()
+    if query.text:
+        cases = cases.filter(Q(key__icontains=query.text) | Q(title__icontains=query.text))
+    if query.tag:
+        cases = with_tag(cases, query.tag)
+    return groups.filter(case__in=cases) if query.text or query.tag else groups
+
+
+def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
+    """Return the cases that carry a tag; both databases keep the list as text that can be searched."""
+    spellings = {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}
+    found = Q()
+    for spelling in spellings:
+        found |= Q(tags_text__contains=spelling)
+    return cases.annotate(tags_text=Cast("tags", TextField())).filter(found)
+
+
+def _page(
+    groups: QuerySet[Result, dict[str, Any]], query: ResultsQuery
+) -> Sequence[Mapping[str, Any]]:
+    rows = with_figures(groups).annotate(sort_value=sort_key(query.sort))
+    if query.state:
+        rows = rows.filter(state=query.state)
+    if query.after:
+        value, place, case = query.after
+        beyond = Q(**{f"sort_value__{'lt' if query.is_descending else 'gt'}": value})
+        later = Q(place__gt=place) | Q(place=place, case_id__gt=case)
+        rows = rows.filter(beyond | Q(sort_value=value) & later)
+    order = F("sort_value").desc() if query.is_descending else F("sort_value").asc()
+    return list(rows.order_by(order, "place", "case_id")[: PAGE_SIZE + 1])
+
+
+def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
+    ids = [group["case_id"] for group in groups]
+    cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
+    columns = ("case_id", "repetition", "status", "verdict", "outcome_marks", "decided_by", "error")
+    results: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
+        results[row["case_id"]].append(row)
+    return tuple(
+        _row(run, group, cases[group["case_id"]], results[group["case_id"]]) for group in groups
+    )
+
+
+def _row(
+    run: Run, group: Mapping[str, Any], case: Case, results: Sequence[Mapping[str, Any]]
+) -> CaseRow:
+    telling = next((row for row in results if _mark(row) == group["state"]), results[0])
+    place = {"slug": run.suite.slug, "number": run.number, "key": case.key}
+    costs = [group[purse] for purse in ("run_cost", "evaluation_cost") if group[purse] is not None]
+    return CaseRow(
+        id=case.pk,
+        key=case.key,
+        title=case.title,
+        tags=tuple(case.tags),
+        state=group["state"],
+        url=reverse("runs:result", kwargs={**place, "repetition": telling["repetition"]}),
+        score=group["mean"],
+        metrics=group["metrics"],
+        outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
+        repetitions=tuple(_mark(row) for row in results),
+        note=telling["error"] or telling["decided_by"],
+        latency_ms=group["latency"],
+        cost_usd=sum(costs, Decimal(0)) if costs else None,
+        scored=group["scored"],
+    )
+
+
+def _mark(row: Mapping[str, Any]) -> str:
+    return str(row["verdict"] or STATUS_MARKS.get(row["status"], row["status"]))
+
+
+def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
+    """Return for each outcome the share of repetitions that met it."""
+    if not marks:
+        return ()
+    return tuple(column.count("1") / len(marks) for column in zip(*marks, strict=False))
+
+
+def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
+    words = {"error": "Errored"}
+    every = Chip("All", sum(counts.values()), query.address(state=""), not query.state, "")
+    shown = [state for state in STATES if counts[state] or state == query.state]
+    return every, *(
+        Chip(
+            words.get(state, state.capitalize()),
+            counts[state],
+            query.address(state=state),
+            query.state == state,
+            state,
+        )
+        for state in shown
+    )
+
+
+def _columns(query: ResultsQuery, *, has_metrics: bool, has_outcomes: bool) -> tuple[Column, ...]:
+    named = [
+        ("verdict", "Verdict", False),
+        ("case", "Case", False),
+        ("score", "Score", True),
+        *([("metrics", "Metrics", True)] if has_metrics else ()),
+        *([("outcomes", "Outcomes", False)] if has_outcomes else ()),
+    ]
+    return tuple(_column(query, *column) for column in named)
+
+
+def _column(query: ResultsQuery, name: str, label: str, is_number: bool) -> Column:
+    is_now = query.sort == name
+    address = query.address(sort=name, is_descending=is_now and not query.is_descending)
+    direction = ("descending" if query.is_descending else "ascending") if is_now else ""
+    return Column(name, label, is_number, address, direction)
+
+
+def _tags(run: Run) -> tuple[str, ...]:
+    """Return the tags of the run's cases; few lists differ, so the database sends little."""
+    lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
+    return tuple(sorted({tag for tags in lists.distinct() for tag in tags}))
+
+
+def _place(group: Mapping[str, Any]) -> tuple[float, int, int]:
+    return float(group["sort_value"]), group["place"], group["case_id"]
+
+
+def _read_place(text: str) -> tuple[float, int, int] | None:
+    try:
+        value, place, case = text.split("~")
+        return float(value), int(place), int(case)
+    except ValueError:
+        return None

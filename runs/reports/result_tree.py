@@ -1,0 +1,168 @@
+"""The evaluators of one result as the tree that led to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.decision import Decision, NodeResult
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, Node
+from runs.models import Score, ScoreState
+from runs.plan import OUTCOMES_PATH
+
+AGGREGATORS = {
+    "weighted_average": "weighted average",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "safety_gate": "safety gate",
+    "all_or_nothing": "all or nothing",
+    "threshold": "share that passes",
+    "code_judge": "script over its children",
+    "llm_judge": "judge over its children",
+}
+DEFAULT_TEMPLATE = "evaluators/kinds/_default.html"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One evaluator with what it said; `row` is its stored score, None when nothing was recorded.
+
+    `state` is scored, unscored, skipped or open. `is_decisive` marks the path to what decided.
+    """
+
+    name: str
+    path: str
+    kind: str
+    label: str
+    icon: str
+    weight: float
+    is_root: bool
+    marks: tuple[str, ...]
+    state: str
+    score: float | None
+    verdict: str
+    note: str
+    arithmetic: str
+    is_decisive: bool
+    is_open: bool
+    config: Mapping[str, Any]
+    row: Score | None
+    details: Mapping[str, Any]
+    templates: tuple[str, ...]
+    children: tuple[TreeNode, ...]
+
+    @property
+    def tone(self) -> str:
+        """Return the tone of what the node decided."""
+        return {"pass": "good", "borderline": "warn", "fail": "bad"}.get(self.verdict, "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A hit or miss with the evaluator that found it."""
+
+    text: str
+    evidence: str
+    evaluator: str
+
+
+def result_tree(
+    root: Node, decision: Decision | None, rows: Mapping[str, Score], policy: Policy
+) -> TreeNode:
+    """Return the tree with the score, verdict and arithmetic of every node (SCORING §3, §4)."""
+    return _node(root, "", decision, rows, policy)
+
+
+def remarks(rows: Sequence[Score], *, passed: bool) -> tuple[Remark, ...]:
+    """Return the hits, or the misses, of all evaluators in tree order (SCORING §2)."""
+    return tuple(
+        Remark(finding["text"], finding.get("evidence", ""), row.path.rpartition("/")[2])
+        for row in rows
+        if row.path != OUTCOMES_PATH
+        for finding in row.findings
+        if bool(finding["passed"]) == passed
+    )
+
+
+def walk(node: TreeNode) -> Iterator[TreeNode]:
+    """Yield a node and everything under it."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+def _node(
+    node: Node, path: str, decision: Decision | None, rows: Mapping[str, Score], policy: Policy
+) -> TreeNode:
+    found = decision.nodes.get(path) if decision else None
+    row = rows.get(path)
+    children = tuple(
+        _node(child, f"{path}/{child.name}".lstrip("/"), decision, rows, policy)
+        for child in node.children
+    )
+    state, score = _state(found, row)
+    is_decisive = bool(found and found.on_deciding_path)
+    kind = all_kinds().get(node.kind)
+    is_composite = node.kind == COMPOSITE
+    return TreeNode(
+        name=node.name,
+        path=path,
+        kind=node.kind,
+        label=_label(node, kind.label if kind else node.kind),
+        icon=kind.icon if kind else "e-composite",
+        weight=found.weight if found else node.weight,
+        is_root=not path,
+        marks=_marks(node),
+        state=state,
+        score=score,
+        verdict=_verdict(found, score, policy),
+        note=_note(found, row),
+        arithmetic=found.arithmetic if found else "",
+        is_decisive=is_decisive,
+        is_open=is_composite or is_decisive or state == ScoreState.UNSCORED,
+        config=node.config,
+        row=row,
+        details=row.details if row else {},
+        templates=(f"evaluators/kinds/{node.kind}.html", DEFAULT_TEMPLATE),
+        children=children,
+    )
+
+
+def _state(found: NodeResult | None, row: Score | None) -> tuple[str, float | None]:
+    if found:
+        return found.state, found.score
+    return (row.state, row.score) if row else ("open", None)
+
+
+def _verdict(found: NodeResult | None, score: float | None, policy: Policy) -> str:
+    if found:
+        return str(found.verdict or "")
+    return "" if score is None else str(policy.verdict_of(score))
+
+
+def _note(found: NodeResult | None, row: Score | None) -> str:
+    if found and found.forced_fail:
+        return found.forced_fail
+    if found and found.note:
+        return found.note
+    return row.reasoning if row and row.state != ScoreState.SCORED else ""
+
+
+def _label(node: Node, kind_label: str) -> str:
+    if node.aggregator is not None:
+        return AGGREGATORS.get(node.aggregator.type, node.aggregator.type)
+    return kind_label
+
+
+def _marks(node: Node) -> tuple[str, ...]:
+    marks = []
+    if node.required_below is not None:
+        marks.append(f"required {node.required_below:g}")
+    elif node.required:
+        marks.append("required")
+    if node.negate:
+        marks.append("negated")
+    return tuple(marks)

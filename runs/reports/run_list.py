@@ -1,0 +1,184 @@
+"""All runs of all suites as one list, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import F, Q, QuerySet
+from django.urls import reverse
+
+from evaluators.scoring.policy import Policy
+from runs.models import ACTIVE_RUN_STATUSES, Run, RunStatus, Suite
+from runs.reports.gates import RunGate, cases_gate, metrics_gate
+
+PAGE_SIZE = 50
+ACTIVE = "active"
+LONGEST_NUMBER = 18
+# Long columns that a list never shows.
+HEAVY = ("snapshot", "leaf_scores", "suite__description", "suite__tags")
+
+
+@dataclass(frozen=True, slots=True)
+class RunsQuery:
+    """Which runs are asked for; it lives in the address of the page."""
+
+    suite: str = ""
+    status: str = ""
+    target: str = ""
+    campaign: int | None = None
+    after: int | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> RunsQuery:
+        """Read the parameters of an address; what it does not know, it leaves out."""
+        status = parameters.get("status", "")
+        return cls(
+            suite=parameters.get("suite", ""),
+            status=status if status in (ACTIVE, *RunStatus.values) else "",
+            target=parameters.get("target", ""),
+            campaign=_number(parameters.get("campaign", "")),
+            after=_number(parameters.get("after", "")),
+        )
+
+    def as_parameters(self) -> dict[str, str]:
+        """Return the parameters, without those at their default."""
+        named = {"suite": self.suite, "status": self.status, "target": self.target}
+        numbers = {"campaign": self.campaign, "after": self.after}
+        named |= {name: str(value) for name, value in numbers.items() if value is not None}
+        return {name: value for name, value in named.items() if value}
+
+    def address(self, **changes: Any) -> str:
+        """Return the query part of the address with some of it changed, from the first page on."""
+        return "?" + urlencode(replace(self, **{"after": None} | changes).as_parameters())
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Tell whether anything is left out."""
+        return bool(self.suite or self.status or self.target or self.campaign)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run as lists show it."""
+
+    number: int
+    url: str
+    suite_title: str
+    suite_url: str
+    target: str
+    judge: str
+    is_scripted: bool
+    note: str
+    status: str
+    is_active: bool
+    reason: str
+    done: int
+    executions: int
+    counts: Mapping[str, int]
+    metrics: RunGate
+    cases: RunGate
+    run_cost_usd: Decimal
+    evaluation_cost_usd: Decimal
+    total_cost_usd: Decimal
+    created_at: datetime
+    started_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    """One page of runs with what it can be narrowed by."""
+
+    query: RunsQuery
+    rows: tuple[RunRow, ...]
+    suites: tuple[tuple[str, str], ...]
+    targets: tuple[str, ...]
+    statuses: tuple[tuple[str, str], ...]
+    has_active: bool
+    next_address: str
+    live_address: str
+
+
+def run_list(query: RunsQuery) -> RunList:
+    """Return 50 runs, newest first, in a fixed number of queries."""
+    found = list(_matching(query)[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    rows = tuple(run_row(run) for run in shown)
+    targets = Run.objects.order_by("target_name").values_list("target_name", flat=True).distinct()
+    return RunList(
+        query=query,
+        rows=rows,
+        suites=tuple(Suite.objects.values_list("slug", "title")),
+        targets=tuple(targets),
+        statuses=((ACTIVE, "Active"), *((str(value), label) for value, label in RunStatus.choices)),
+        has_active=any(row.is_active for row in rows),
+        next_address=query.address(after=shown[-1].pk) if len(found) > PAGE_SIZE else "",
+        live_address=query.address(after=query.after),
+    )
+
+
+def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Return the runs with what a list shows of them and nothing heavy, newest first."""
+    light = runs.select_related("suite", "created_by").defer(*HEAVY)
+    return light.annotate(policy_json=F("snapshot__policy")).order_by("-pk")
+
+
+def _matching(query: RunsQuery) -> QuerySet[Run]:
+    runs = listed(Run.objects.all())
+    narrow = Q()
+    if query.suite:
+        narrow &= Q(suite__slug=query.suite)
+    if query.target:
+        narrow &= Q(target_name=query.target)
+    if query.campaign is not None:
+        narrow &= Q(campaign=query.campaign)
+    if query.status:
+        wanted = ACTIVE_RUN_STATUSES if query.status == ACTIVE else (query.status,)
+        narrow &= Q(status__in=wanted)
+    if query.after is not None:
+        narrow &= Q(pk__lt=query.after)
+    return runs.filter(narrow)
+
+
+def run_row(run: Run) -> RunRow:
+    """Return one run of `listed` as lists show it."""
+    done = run.pass_count + run.borderline_count + run.fail_count + run.error_count
+    rest = "waiting" if run.is_active else "cancelled"
+    policy = Policy.from_json(run.policy_json)
+    return RunRow(
+        number=run.number,
+        url=reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number}),
+        suite_title=run.suite.title,
+        suite_url=reverse("runs:suite", kwargs={"slug": run.suite.slug}),
+        target=run.target_name,
+        judge=run.judge_name,
+        is_scripted=run.is_scripted,
+        note=run.note,
+        status=run.status,
+        is_active=run.is_active,
+        reason=run.status_reason,
+        done=run.done_count,
+        executions=run.execution_count,
+        counts={
+            "pass": run.pass_count,
+            "borderline": run.borderline_count,
+            "fail": run.fail_count,
+            "error": run.error_count,
+            rest: max(run.execution_count - done, 0),
+        },
+        metrics=metrics_gate(run, policy),
+        cases=cases_gate(run, policy),
+        run_cost_usd=run.run_cost_usd,
+        evaluation_cost_usd=run.evaluation_cost_usd,
+        total_cost_usd=run.run_cost_usd + run.evaluation_cost_usd,
+        created_at=run.created_at,
+        started_by=run.created_by.get_username() if run.created_by else "",
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else None

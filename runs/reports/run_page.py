@@ -1,0 +1,287 @@
+"""One run: its head, and what changes while it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, Min, Sum
+from django.urls import reverse
+
+from evaluators.scoring.policy import Policy
+from runs.models import (
+    Case,
+    ResultStatus,
+    Run,
+    RunEvent,
+    RunStatus,
+)
+from runs.reports.case_groups import case_groups, count_states, policy_of
+from runs.reports.gates import RunGate, cases_gate, metrics_gate
+
+MOST_MARKS = 400
+MOST_ERRORS = 5
+MOST_EVENTS = 6
+RATE_WINDOW = timedelta(seconds=60)
+RESUMABLE = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineLine:
+    """One evaluator of the frozen tree, and what is set beside the defaults."""
+
+    depth: int
+    name: str
+    kind: str
+    facts: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunHead:
+    """What the head of the page says and offers; `fold` is what was frozen when the run began."""
+
+    status: str
+    is_active: bool
+    can_resume: bool
+    missing: int
+    errored: int
+    failed: int
+    started_by: str
+    at: datetime
+    finished_at: datetime | None
+    took_ms: float | None
+    policy: Policy
+    judge: Mapping[str, Any] | None
+    models: tuple[Mapping[str, Any], ...]
+    target: Mapping[str, Any]
+    files: tuple[str, ...]
+    snapshot_hash: str
+    evaluators: tuple[OutlineLine, ...]
+    stop_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the run is; the span left is None when nothing tells."""
+
+    done: int
+    executions: int
+    share: float
+    cases_done: int
+    cases: int
+    per_minute: float | None
+    at_once: int
+    elapsed_ms: float | None
+    left_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Both purses so far, what the whole run may come to, and where it stops."""
+
+    run_usd: Decimal
+    evaluation_usd: Decimal
+    total_usd: Decimal
+    forecast_usd: Decimal | None
+    budget_usd: Decimal | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Results that ended in the same error, with the first of them."""
+
+    text: str
+    stage: str
+    count: int
+    like: int
+    key: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunLive:
+    """Everything that changes while a run is on."""
+
+    status: str
+    is_active: bool
+    is_completed: bool
+    reason: str
+    progress: Progress
+    metrics: RunGate
+    cases: RunGate
+    costs: Costs
+    counts: Mapping[str, int]
+    marks: tuple[tuple[str, str, str], ...]
+    errors: tuple[ErrorGroup, ...]
+    errors_left: int
+    events: tuple[RunEvent, ...]
+
+
+def run_head(run: Run) -> RunHead:
+    """Return the head of a run's page."""
+    snapshot = run.snapshot
+    took = run.finished_at - run.started_at if run.finished_at and run.started_at else None
+    return RunHead(
+        status=run.status,
+        is_active=run.is_active,
+        can_resume=run.status in RESUMABLE and run.done_count < run.execution_count,
+        missing=run.execution_count - run.done_count,
+        errored=run.error_count,
+        failed=run.fail_count,
+        started_by=run.created_by.get_username() if run.created_by else "",
+        at=run.started_at or run.created_at,
+        finished_at=run.finished_at,
+        took_ms=_ms(took),
+        policy=policy_of(run),
+        judge=snapshot.get("judge"),
+        models=tuple(snapshot.get("models", {}).values()),
+        target=snapshot["target"],
+        files=tuple(sorted(snapshot.get("files", {}))),
+        snapshot_hash=run.snapshot_hash,
+        evaluators=tuple(_outline(snapshot["evaluators"])),
+        stop_text=_stop_text(run),
+    )
+
+
+def run_live(run: Run, *, now: datetime) -> RunLive:
+    """Return how the run goes at a moment, in a fixed number of queries."""
+    policy = policy_of(run)
+    groups = case_groups(run)
+    has_marks = run.case_count <= MOST_MARKS
+    rows = _states(run) if has_marks else ()
+    counts = _count(rows) if has_marks else count_states(groups)
+    errors = _errors(run)
+    return RunLive(
+        status=run.status,
+        is_active=run.is_active,
+        is_completed=run.status == RunStatus.COMPLETED,
+        reason=run.status_reason,
+        progress=_progress(run, counts, now),
+        metrics=metrics_gate(run, policy),
+        cases=cases_gate(run, policy),
+        costs=_costs(run),
+        counts=counts,
+        marks=tuple(_mark(run, *row) for row in rows),
+        errors=errors,
+        errors_left=run.error_count - sum(group.count for group in errors),
+        events=tuple(run.events.all()[:MOST_EVENTS]),
+    )
+
+
+def _states(run: Run) -> tuple[tuple[str, Case], ...]:
+    groups = list(case_groups(run).order_by("place", "case_id").values_list("case_id", "state"))
+    cases = Case.objects.only("key", "title").in_bulk([case for case, _ in groups])
+    return tuple((state, cases[case]) for case, state in groups)
+
+
+def _count(rows: tuple[tuple[str, Case], ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for state, _ in rows:
+        counts[state] = counts.get(state, 0) + 1
+    return counts
+
+
+def _mark(run: Run, state: str, case: Case) -> tuple[str, str, str]:
+    place = {"slug": run.suite.slug, "number": run.number, "key": case.key, "repetition": 1}
+    words = {"error": "errored"}
+    title = f"{case.key} {case.title}".strip()
+    return state, reverse("runs:result", kwargs=place), f"{title}: {words.get(state, state)}"
+
+
+def _progress(run: Run, counts: Mapping[str, int], now: datetime) -> Progress:
+    ended = run.finished_at if not run.is_active else None
+    elapsed = (ended or now) - run.started_at if run.started_at else None
+    per_minute = _rate(run, elapsed, now)
+    open_cases = counts.get("running", 0) + counts.get("waiting", 0)
+    left = run.execution_count - run.done_count
+    return Progress(
+        done=run.done_count,
+        executions=run.execution_count,
+        share=run.done_count / run.execution_count if run.execution_count else 0.0,
+        cases_done=sum(counts.values()) - open_cases - counts.get("cancelled", 0),
+        cases=run.case_count,
+        per_minute=per_minute,
+        at_once=_in_flight(run) if run.is_active else 0,
+        elapsed_ms=_ms(elapsed),
+        left_ms=left / per_minute * 60_000 if run.is_active and per_minute and left else None,
+    )
+
+
+def _rate(run: Run, elapsed: timedelta | None, now: datetime) -> float | None:
+    """Return executions a minute: of the last minute while the run is on, else of all of it."""
+    if elapsed is None or not run.done_count or elapsed <= timedelta():
+        return None
+    if run.is_active and elapsed > RATE_WINDOW:
+        recent = run.results.filter(finished_at__gt=now - RATE_WINDOW).count()
+        return float(recent) or None
+    return run.done_count / elapsed.total_seconds() * 60
+
+
+def _in_flight(run: Run) -> int:
+    return run.hands.aggregate(total=Sum("in_flight"))["total"] or 0
+
+
+def _costs(run: Run) -> Costs:
+    total = run.run_cost_usd + run.evaluation_cost_usd
+    forecast = total / run.done_count * run.execution_count if run.done_count else None
+    ceiling = run.budget_usd or forecast
+    return Costs(
+        run_usd=run.run_cost_usd,
+        evaluation_usd=run.evaluation_cost_usd,
+        total_usd=total,
+        forecast_usd=forecast if run.is_active else None,
+        budget_usd=run.budget_usd,
+        share=float(total / ceiling) if ceiling else None,
+    )
+
+
+def _errors(run: Run) -> tuple[ErrorGroup, ...]:
+    if not run.error_count:
+        return ()
+    errored = run.results.filter(status=ResultStatus.ERROR).order_by()
+    groups = errored.values("error_stage", "error").annotate(total=Count("id"), first=Min("id"))
+    rows = list(groups.order_by("-total", "first")[:MOST_ERRORS])
+    firsts = run.results.select_related("case").in_bulk([row["first"] for row in rows])
+    return tuple(_group(run, row, firsts) for row in rows)
+
+
+def _group(run: Run, row: Mapping[str, Any], firsts: Mapping[int, Any]) -> ErrorGroup:
+    first = firsts[row["first"]]
+    place = {"slug": run.suite.slug, "number": run.number, "key": first.case.key}
+    return ErrorGroup(
+        text=row["error"],
+        stage=row["error_stage"],
+        count=row["total"],
+        like=row["first"],
+        key=first.case.key,
+        url=reverse("runs:result", kwargs=place | {"repetition": first.repetition}),
+    )
+
+
+def _stop_text(run: Run) -> str:
+    spent = run.run_cost_usd + run.evaluation_cost_usd
+    left = run.execution_count - run.done_count
+    kept = f"{run.done_count} of {run.execution_count} executions are finished and are kept."
+    return f"{kept} What is under way stops now; {left} are left. ${spent:.2f} is already spent."
+
+
+def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
+    facts = [f"×{node.get('weight', 1):g}"] if depth else []
+    if node.get("required_below") is not None:
+        facts.append(f"required {node['required_below']:g}")
+    elif node.get("required"):
+        facts.append("required")
+    aggregator = node.get("config", {}).get("aggregator") or {}
+    kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
+    lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
+    for child in node.get("children", ()):
+        lines += _outline(child, depth + 1)
+    return lines
+
+
+def _ms(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds() * 1000

@@ -1,0 +1,98 @@
+"""One target: what it is set to, and how its runs went."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count
+
+from runs.models import Target
+from runs.reports.run_list import RunRow, listed, run_row
+from runs.targets import UnknownTargetKindError, target_kind_named
+
+RUNS_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as it is shown; long ones in full below their name."""
+
+    name: str
+    value: str
+    is_long: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """One target as the list shows it."""
+
+    pk: int
+    name: str
+    description: str
+    kind_label: str
+    model: str
+    runs: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPage:
+    """Everything a target's page shows."""
+
+    kind_label: str
+    manual: str
+    settings: tuple[Setting, ...]
+    recorded: int
+    examples: tuple[str, ...]
+    runs: tuple[RunRow, ...]
+    total_runs: int
+
+
+def target_list() -> tuple[TargetRow, ...]:
+    """Return all targets by name with the number of their runs; one query."""
+    targets = Target.objects.filter(archived_at=None).select_related("model")
+    return tuple(
+        TargetRow(
+            target.pk,
+            target.name,
+            target.description,
+            _kind(target)[0],
+            target.model.name if target.model else "",
+            target.run_total,
+            target.updated_at,
+        )
+        for target in targets.annotate(run_total=Count("runs"))
+    )
+
+
+def target_page(target: Target) -> TargetPage:
+    """Return the page of one target."""
+    label, manual = _kind(target)
+    recorded = target.recorded_outputs.order_by("pk")
+    runs = listed(target.runs.all())
+    return TargetPage(
+        kind_label=label,
+        manual=manual,
+        settings=tuple(_setting(name, value) for name, value in target.config.items()),
+        recorded=recorded.count(),
+        examples=tuple(recorded.values_list("case_key", flat=True)[:5]),
+        runs=tuple(run_row(run) for run in runs[:RUNS_SHOWN]),
+        total_runs=target.runs.count(),
+    )
+
+
+def _kind(target: Target) -> tuple[str, str]:
+    try:
+        kind = target_kind_named(target.kind)
+    except UnknownTargetKindError:
+        return target.kind, ""
+    return kind.label, kind.manual
+
+
+def _setting(name: str, value: Any) -> Setting:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    label = name.replace("_", " ").capitalize()
+    return Setting(label, text, len(text) > 60 or "\n" in text)

@@ -1,0 +1,35 @@
+"""What the views of this package share: who asks, what may be done, and the run an address names."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.contrib.auth.decorators import permission_required
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+from django_htmx.middleware import HtmxDetails
+
+from runs.models import Run, Suite
+
+may_view = permission_required("runs.view_run", raise_exception=True)
+may_start = permission_required("runs.start_run", raise_exception=True)
+may_change_targets = permission_required("runs.change_target", raise_exception=True)
+STOP_POLLING = 286
+REFUSED = 422
+
+
+class MemberRequest(HttpRequest):
+    """A request of somebody who is logged in."""
+
+    user: User
+    htmx: HtmxDetails
+
+
+suite_of = partial(get_object_or_404, Suite.objects.select_related("judge", "root"))
+
+
+def run_of(slug: str, number: int) -> Run:
+    """Return the run an address names; raises Http404."""
+    runs = Run.objects.select_related("suite", "created_by", "target").defer("leaf_scores")
+    return get_object_or_404(runs, suite__slug=slug, number=number)

@@ -1,0 +1,108 @@
+"""One result: its page, its calls, its whole output, and trying it again."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils.text import get_valid_filename
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from evaluators.scoring.types import DomainError
+from runs.forms import RetryForm
+from runs.models import ModelCall, Result, ResultOutput
+from runs.reports import model_calls
+from runs.reports.result_page import is_finished, result_page, whole_output
+from runs.views._requests import STOP_POLLING, MemberRequest, may_start, may_view, run_of
+
+
+@require_safe
+@may_view
+def result(request: HttpRequest, slug: str, number: int, key: str, repetition: int) -> HttpResponse:
+    """Show one result in full."""
+    try:
+        page = result_page(run_of(slug, number), key, repetition)
+    except Result.DoesNotExist:
+        raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
+    return render(request, "runs/result.html", {"page": page, "run": page.run})
+
+
+@require_safe
+@never_cache
+@may_view
+def result_progress(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Say whether a result is finished yet; once it is, the page loads again."""
+    run = run_of(slug, number)
+    try:
+        is_over = is_finished(run, key, repetition)
+    except Result.DoesNotExist:
+        raise Http404 from None
+    if is_over:
+        return HttpResponse(status=STOP_POLLING, headers={"HX-Refresh": "true"})
+    return HttpResponse(status=204)
+
+
+@require_safe
+@may_view
+def result_calls(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Give every call made for a result, with request and reply."""
+    run = run_of(slug, number)
+    context = {"calls": model_calls.result_calls(run, key, repetition), "run": run}
+    context |= {"key": key, "repetition": repetition}
+    return render(request, "runs/_result_calls.html", context)
+
+
+@require_safe
+@may_view
+def result_call(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int, pk: int
+) -> HttpResponse:
+    """Give one call whole, as a file."""
+    try:
+        call = model_calls.one_call(run_of(slug, number), pk)
+    except ModelCall.DoesNotExist:
+        raise Http404 from None
+    name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-call-{pk}.json")
+    disposition = f'attachment; filename="{name}"'
+    return JsonResponse(
+        call,
+        json_dumps_params={"indent": 2, "ensure_ascii": False},
+        headers={"Content-Disposition": disposition},
+    )
+
+
+@require_safe
+@may_view
+def result_output(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Give the whole text that the target answered, as a file."""
+    try:
+        text = whole_output(run_of(slug, number), key, repetition)
+    except ResultOutput.DoesNotExist:
+        raise Http404 from None
+    name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}.txt")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+@require_POST
+@may_start
+def result_retry(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Try one result again: its scoring alone, or everything."""
+    form = RetryForm(request.POST)
+    try:
+        found = run_of(slug, number)
+        messages.info(request, form.retry_one(found, key, repetition, asked_by=request.user))
+    except Result.DoesNotExist:
+        raise Http404 from None
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("runs:result", slug, number, key, repetition)

@@ -1,0 +1,127 @@
+"""The list of runs, and one run: live, its results, stopping, resuming and retrying."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from evaluators.scoring.types import DomainError
+from runs import services
+from runs.forms import RetryForm
+from runs.reports import run_list as listing
+from runs.reports.result_rows import ResultsQuery, results_table
+from runs.reports.run_page import run_head as head_of
+from runs.reports.run_page import run_live as live_of
+from runs.views._requests import STOP_POLLING, MemberRequest, may_start, may_view, run_of
+
+
+@require_safe
+@may_view
+def run_list(request: HttpRequest) -> HttpResponse:
+    """List all runs, newest first."""
+    report = listing.run_list(listing.RunsQuery.read(request.GET))
+    return render(request, "runs/run_list.html", {"list": report})
+
+
+@require_safe
+@never_cache
+@may_view
+def run_rows(request: HttpRequest) -> HttpResponse:
+    """Give the rows of the list again while runs are on."""
+    report = listing.run_list(listing.RunsQuery.read(request.GET))
+    status = 200 if report.has_active else STOP_POLLING
+    response = render(request, "runs/_run_rows.html", {"list": report}, status=status)
+    response["HX-Replace-Url"] = reverse("runs:run-list") + report.live_address
+    return response
+
+
+@require_safe
+@may_view
+def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Show one run with the first of its results."""
+    found = run_of(slug, number)
+    context = {
+        "run": found,
+        "head": head_of(found),
+        "live": live_of(found, now=timezone.now()),
+        "table": results_table(found, ResultsQuery.read(request.GET)),
+    }
+    return render(request, "runs/run.html", context)
+
+
+@require_safe
+@never_cache
+@may_view
+def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give the head of a run's page, after its status changed."""
+    found = run_of(slug, number)
+    return render(request, "runs/_run_head.html", {"run": found, "head": head_of(found)})
+
+
+@require_safe
+@never_cache
+@may_view
+def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give what changes while a run is on; polling ends with the run."""
+    found = run_of(slug, number)
+    context = {"run": found, "live": live_of(found, now=timezone.now())}
+    status = 200 if found.is_active else STOP_POLLING
+    response = render(request, "runs/_run_live.html", context, status=status)
+    if request.GET.get("was") != found.status:
+        response["HX-Trigger"] = "run-changed"
+    return response
+
+
+@require_safe
+@never_cache
+@may_view
+def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give one page of a run's results."""
+    found = run_of(slug, number)
+    table = results_table(found, ResultsQuery.read(request.GET))
+    response = render(request, "runs/_run_results.html", {"run": found, "table": table})
+    if not table.query.after:
+        response["HX-Replace-Url"] = table.page_url + table.here
+    return response
+
+
+@require_POST
+@may_start
+def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Stop a run; what is finished is kept."""
+    found = run_of(slug, number)
+    try:
+        services.stop_run(found, stopped_by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)
+
+
+@require_POST
+@may_start
+def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Go on with what a stopped run left."""
+    found = run_of(slug, number)
+    try:
+        services.resume_run(found, resumed_by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)
+
+
+@require_POST
+@may_start
+def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Try errored or failed results again, in place."""
+    found = run_of(slug, number)
+    form = RetryForm(request.POST)
+    try:
+        messages.info(request, form.retry(found, asked_by=request.user))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)

@@ -1,0 +1,57 @@
+"""Start a run: choose a suite, fill in the form, see what it will cost."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from evaluators.scoring.types import DomainError
+from runs.forms import StartRunForm
+from runs.models import Run
+from runs.reports.estimate import suite_choices
+from runs.views._requests import REFUSED, MemberRequest, may_start, suite_of
+
+
+@require_safe
+@may_start
+def run_start_any(request: HttpRequest) -> HttpResponse:
+    """Choose the suite to run."""
+    return render(request, "runs/run_start_any.html", {"suites": suite_choices()})
+
+
+@may_start
+def run_new(request: MemberRequest, slug: str) -> HttpResponse:
+    """Start one run a target, or say what is wrong with the form."""
+    suite = suite_of(slug=slug)
+    form = StartRunForm(suite, request.POST or None, initial=request.GET.dict())
+    if form.is_valid():
+        try:
+            return _started(form.start(started_by=request.user))
+        except DomainError as refusal:
+            form.add_error(None, str(refusal))
+    status = REFUSED if form.is_bound else 200
+    context = {"suite": suite, "form": form, "estimate": form.estimate()}
+    return render(request, "runs/run_new.html", context, status=status)
+
+
+@require_safe
+@never_cache
+@may_start
+def run_estimate(request: HttpRequest, slug: str) -> HttpResponse:
+    """Give what the form as it stands would start and cost."""
+    suite = suite_of(slug=slug)
+    form = StartRunForm(suite, request.GET)
+    form.is_valid()
+    context = {"suite": suite, "form": form, "estimate": form.estimate()}
+    return render(request, "runs/_run_estimate.html", context)
+
+
+def _started(runs: list[Run]) -> HttpResponse:
+    first = runs[0]
+    if len(runs) == 1:
+        return redirect("runs:run", first.suite.slug, first.number)
+    response = redirect("runs:run-list")
+    response["Location"] += f"?campaign={first.campaign_id}"
+    return response

@@ -1,0 +1,263 @@
+"""Rows for tests: keyword-only functions, each gives one saved row that is valid as it stands."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+from django.contrib.auth.models import Group, Permission, User
+
+from evalsite.access.roles import Role, permissions_of
+from evaluators.models import Evaluator, LanguageModel
+from runs.models import (
+    Case,
+    ModelCall,
+    Result,
+    ResultOutput,
+    Run,
+    Score,
+    Suite,
+    SuiteVersion,
+    Target,
+)
+
+NUMBERS = count(1)
+STARTED = datetime(2026, 5, 12, 9, 2, 11, tzinfo=UTC)
+TREE: Mapping[str, Any] = {
+    "name": "all",
+    "kind": "composite",
+    "weight": 1.0,
+    "required": False,
+    "required_below": None,
+    "negate": False,
+    "config": {"aggregator": {"type": "weighted_average"}},
+    "children": [
+        {
+            "name": "tone",
+            "kind": "llm_judge",
+            "weight": 2.0,
+            "required": False,
+            "required_below": None,
+            "negate": False,
+            "config": {"prompt": "Is the answer kind?"},
+            "children": [],
+        },
+        {
+            "name": "refund",
+            "kind": "text_check",
+            "weight": 1.0,
+            "required": False,
+            "required_below": None,
+            "negate": False,
+            "config": {"operator": "contains", "value": "refund"},
+            "children": [],
+        },
+    ],
+}
+
+
+def make_user(*, role: str = "editor", name: str = "", password: str = "tent-pole-42") -> User:
+    user = User.objects.create_user(name or f"{role}-{next(NUMBERS)}", password=password)
+    group, _ = Group.objects.get_or_create(name=role)
+    for permission in permissions_of(Role(role)):
+        app, codename = permission.split(".")
+        group.permissions.add(
+            Permission.objects.get(content_type__app_label=app, codename=codename)
+        )
+    user.groups.add(group)
+    return user
+
+
+def make_model(*, slug: str = "", **columns: Any) -> LanguageModel:
+    slug = slug or f"model-{next(NUMBERS)}"
+    return LanguageModel.objects.create(
+        **{"slug": slug, "name": slug, "model_id": slug, "base_url": "http://127.0.0.1:9/v1"}
+        | columns
+    )
+
+
+def make_suite(
+    *, slug: str = "", cases: int = 0, tree: Mapping[str, Any] = TREE, **columns: Any
+) -> Suite:
+    slug = slug or f"suite-{next(NUMBERS)}"
+    root = make_evaluator(node=tree)
+    suite = Suite.objects.create(**{"slug": slug, "title": f"Suite {slug}", "root": root} | columns)
+    content = {
+        "policy": suite.policy().as_json(),
+        "evaluators": dict(tree),
+        "files": {},
+        "cases": [],
+    }
+    SuiteVersion.objects.create(suite=suite, number=1, content_hash=digest(slug), content=content)
+    for number in range(1, cases + 1):
+        make_case(suite=suite, key=f"C-{number:03}", position=number)
+    return suite
+
+
+def make_evaluator(*, node: Mapping[str, Any], parent: Evaluator | None = None) -> Evaluator:
+    columns = ("name", "kind", "weight", "required", "required_below", "negate", "config")
+    row = Evaluator.objects.create(parent=parent, **{name: node[name] for name in columns})
+    for child in node["children"]:
+        make_evaluator(node=child, parent=row)
+    return row
+
+
+def make_case(*, suite: Suite, key: str = "", **columns: Any) -> Case:
+    number = next(NUMBERS)
+    key = key or f"C-{number}"
+    defaults = {
+        "position": number,
+        "title": f"Case {key}",
+        "input": [{"role": "user", "content": "The tent arrived torn. What now?"}],
+        "content_hash": digest(key),
+    }
+    return Case.objects.create(suite=suite, key=key, **defaults | columns)
+
+
+def make_target(*, name: str = "", kind: str = "recorded", **columns: Any) -> Target:
+    return Target.objects.create(name=name or f"agent {next(NUMBERS)}", kind=kind, **columns)
+
+
+def make_snapshot(
+    *, suite: Suite, target: Target, tree: Mapping[str, Any] = TREE
+) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "suite": {"slug": suite.slug, "title": suite.title, "version": suite.version},
+        "policy": suite.policy().as_json(),
+        "evaluators": dict(tree),
+        "target": {
+            "name": target.name,
+            "kind": target.kind,
+            "config": target.config,
+            "model": None,
+        },
+        "judge": None,
+        "models": {},
+        "files": {},
+        "prompts": {"llm_judge": "1"},
+        "cases_hash": digest("cases"),
+    }
+
+
+def make_run(*, suite: Suite | None = None, target: Target | None = None, **columns: Any) -> Run:
+    suite = suite or make_suite()
+    target = target or make_target()
+    last = suite.runs.order_by("-number").first()
+    snapshot = columns.pop("snapshot", None) or make_snapshot(suite=suite, target=target)
+    defaults = {
+        "number": last.number + 1 if last else 1,
+        "status": "completed",
+        "target_name": target.name,
+        "judge_name": "juno-2",
+        "suite_version": suite.version,
+        "snapshot_hash": digest(repr(snapshot)),
+        "started_at": STARTED,
+        "finished_at": STARTED + timedelta(minutes=8, seconds=47),
+    }
+    return Run.objects.create(suite=suite, target=target, snapshot=snapshot, **defaults | columns)
+
+
+def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> Result:
+    """Make one result and move the run's counters as recording it would."""
+    status = columns.pop("status", "scored" if verdict else "pending")
+    defaults = {"position": case.position, "status": status, "verdict": verdict}
+    if status in ("scored", "error"):
+        defaults |= {
+            "latency_ms": 3400,
+            "run_cost_usd": Decimal("0.012"),
+            "evaluation_cost_usd": Decimal("0.004"),
+            "started_at": STARTED,
+            "finished_at": STARTED + timedelta(seconds=4),
+            "attempt": 1,
+        }
+    output = columns.pop("output", None)
+    result = Result.objects.create(run=run, case=case, **defaults | columns)
+    if output is not None:
+        ResultOutput.objects.create(result=result, **output)
+    _count(run, result)
+    return result
+
+
+def make_score(*, result: Result, path: str, score: float | None, **columns: Any) -> Score:
+    defaults = {
+        "kind": "llm_judge",
+        "state": "unscored" if score is None else "scored",
+        "raw_score": score,
+        "position": result.scores.count(),
+    }
+    return Score.objects.create(result=result, path=path, score=score, **defaults | columns)
+
+
+def make_call(*, result: Result, **columns: Any) -> ModelCall:
+    defaults = {
+        "purpose": "evaluation",
+        "evaluator_path": "tone",
+        "model_name": "juno-2",
+        "status": "ok",
+        "http_status": 200,
+        "request_hash": digest(f"call {next(NUMBERS)}"),
+        "input_tokens": 812,
+        "output_tokens": 120,
+        "cost_usd": Decimal("0.004"),
+        "latency_ms": 900,
+        "created_at": STARTED,
+        "request": {"messages": [{"role": "user", "content": "Score this."}]},
+        "reply": {"choices": [{"message": {"content": '{"score": 0.5}'}}]},
+    }
+    return ModelCall.objects.create(run=result.run, result=result, **defaults | columns)
+
+
+def make_scored_run(*, verdicts: Sequence[str], suite: Suite | None = None, **columns: Any) -> Run:
+    """Make a run with one case and one result a verdict; error, running and pending are welcome."""
+    suite = suite or make_suite()
+    run = make_run(suite=suite, **columns)
+    scores = {"pass": 0.92, "borderline": 0.71, "fail": 0.4}
+    for number, verdict in enumerate(verdicts, start=1):
+        key = f"C-{number:03}"
+        case = suite.cases.filter(key=key, is_current=True).first()
+        case = case or make_case(suite=suite, key=key, position=number)
+        if verdict in scores:
+            make_result(
+                run=run,
+                case=case,
+                verdict=verdict,
+                score=scores[verdict],
+                decided_by=f"{scores[verdict]} against the bands",
+            )
+        else:
+            error = "Server error: HTTP 502 after 3 tries" if verdict == "error" else ""
+            make_result(
+                run=run,
+                case=case,
+                status=verdict,
+                error=error,
+                error_stage="target" if error else "",
+            )
+    return run
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _count(run: Run, result: Result) -> None:
+    run.execution_count += 1
+    run.case_count = run.results.values("case").distinct().count()
+    if result.status in ("scored", "error"):
+        run.done_count += 1
+        run.run_cost_usd += result.run_cost_usd or 0
+        run.evaluation_cost_usd += result.evaluation_cost_usd or 0
+    if result.status == "error":
+        run.error_count += 1
+    if result.verdict:
+        name = f"{result.verdict}_count"
+        setattr(run, name, getattr(run, name) + 1)
+    if result.score is not None:
+        run.score_sum += result.score
+        run.score_count += 1
+    run.save()
