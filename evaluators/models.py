@@ -11,6 +11,7 @@ from django.db import models
 from django.utils import timezone
 
 from evaluators.scoring.types import DomainError
+from evaluators.trees import EvaluatorQuerySet
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -41,6 +42,8 @@ class Evaluator(models.Model):
     required_below = models.FloatField(null=True, blank=True)
     negate = models.BooleanField(default=False)
     config = models.JSONField(default=dict, blank=True)
+
+    objects = EvaluatorQuerySet.as_manager()
 
     class Meta:
         """Order siblings as the suite's author placed them."""

@@ -1,0 +1,294 @@
+"""Bring suites and recorded outputs in: each import is one transaction, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import walk
+from evaluators.scoring.types import DomainError
+from runs.formats import CaseContent, SuiteContent
+from runs.formats.jsonl import read_outputs
+from runs.models import Case, FileContent, RecordedOutput, Suite, SuiteFile, SuiteVersion, Target
+from runs.plan import content_hash
+
+RECORDED_KIND = "recorded"
+LONGEST_NOTE = 300
+LONGEST_TARGET_NAME = 120
+BATCH = 1_000
+
+
+class UnknownJudgeError(DomainError):
+    """A suite names a language model that is not set up here."""
+
+    code = "unknown_judge"
+
+
+class TargetKindDiffersError(DomainError):
+    """Outputs were recorded for a target that answers by itself."""
+
+    code = "target_kind_differs"
+
+
+def import_suite(
+    content: SuiteContent,
+    *,
+    imported_by: User | None,
+    slug: str | None = None,
+    judge: str | None = None,
+    note: str = "",
+) -> Suite:
+    """Create the suite, or make the one of that slug the same as the content, and return it.
+
+    A case whose content changed gets a new revision, one that is gone is no longer current, and the
+    suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own.
+    Raises UnknownJudgeError for a language model that is not set up here.
+    """
+    chosen = _judge(content.judge if judge is None else judge)
+    _check_models(content)
+    with transaction.atomic():
+        suite, is_new = _suite(slug or content.slug, content, chosen)
+        before = None if is_new else suite.versions.filter(number=suite.version).first()
+        _store_files(suite, content.files)
+        cases = _store_cases(suite, content.cases)
+        described = _described(suite, content, cases)
+        digest = content_hash(described)
+        if before is None or before.content_hash != digest:
+            suite.version = 1 if before is None else suite.version + 1
+            suite.save(update_fields=["version", "updated_at"])
+            said = note or _note(before.content if before else None, described)
+            SuiteVersion.objects.create(
+                suite=suite,
+                number=suite.version,
+                note=said[:LONGEST_NOTE],
+                author=imported_by,
+                content_hash=digest,
+                content=described,
+            )
+            _audit(imported_by, "import", suite, before, said)
+    return suite
+
+
+def import_recorded_outputs(
+    *,
+    target_name: str,
+    lines: bytes | Iterable[str],
+    imported_by: User | None,
+    file: str = "outputs.jsonl",
+) -> Target:
+    """Create the recorded target, or replace the outputs it has, and return it.
+
+    Raises UnreadableFileError with line and reason, TargetKindDiffersError when a target of that
+    name is of another kind; in either case nothing changes.
+    """
+    content = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
+    outputs = read_outputs(content, file=file)
+    with transaction.atomic():
+        target, is_new = Target.objects.get_or_create(
+            name=target_name.strip()[:LONGEST_TARGET_NAME], defaults={"kind": RECORDED_KIND}
+        )
+        if target.kind != RECORDED_KIND:
+            raise TargetKindDiffersError(
+                f"The target {target.name} is of kind {target.kind} and answers by itself; "
+                "record the outputs under another name."
+            )
+        before = target.recorded_outputs.count()
+        target.recorded_outputs.all().delete()
+        RecordedOutput.objects.bulk_create(
+            (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
+            batch_size=BATCH,
+        )
+        AuditEntry.objects.create(
+            actor=imported_by,
+            actor_name=imported_by.get_username() if imported_by else "",
+            action="import",
+            object_type="target",
+            object_id=str(target.pk),
+            object_name=target.name,
+            before=None if is_new else {"outputs": before},
+            after={"outputs": len(outputs)},
+        )
+    return target
+
+
+def _judge(slug: str) -> LanguageModel | None:
+    if not slug:
+        return None
+    found = LanguageModel.objects.filter(slug=slug).first()
+    if found is None:
+        raise UnknownJudgeError(_missing_model(slug, "judge"))
+    return found
+
+
+def _check_models(content: SuiteContent) -> None:
+    known = set(LanguageModel.objects.values_list("slug", flat=True))
+    trees = [content.root, *(case.evaluators for case in content.cases if case.evaluators)]
+    for tree in trees:
+        for path, node in walk(tree):
+            slug = str(node.config.get("model") or "")
+            if slug and slug not in known:
+                raise UnknownJudgeError(_missing_model(slug, f"evaluator {path}: model"))
+
+
+def _missing_model(slug: str, place: str) -> str:
+    known = ", ".join(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
+    there_are = f"there are {known}" if known else "there is none yet"
+    return (
+        f"{place}: no language model has the slug {slug!r}; {there_are}. "
+        "Add it under Language models, or name another."
+    )
+
+
+def _suite(slug: str, content: SuiteContent, judge: LanguageModel | None) -> tuple[Suite, bool]:
+    """Return the suite with the content's own columns and tree stored, and whether it is new."""
+    policy = {column.name: getattr(content.policy, column.name) for column in fields(Policy)}
+    columns = {
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "judge": judge,
+        "archived_at": None,
+        **policy,
+    }
+    found = Suite.objects.select_for_update(of=("self",)).filter(slug=slug).first()
+    if found is None:
+        root = Evaluator.objects.plant(content.root)
+        return Suite.objects.create(slug=slug, root=root, **columns), True
+    for name, value in columns.items():
+        setattr(found, name, value)
+    found.save()
+    if Evaluator.objects.tree(found.root) != content.root:
+        Evaluator.objects.replant(found.root, content.root)
+    return found, False
+
+
+def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
+    hashes = {path: hashlib.sha256(part).hexdigest() for path, part in files.items()}
+    contents = {
+        hashes[path]: FileContent(sha256=hashes[path], size=len(part), content=part)
+        for path, part in files.items()
+    }
+    FileContent.objects.bulk_create(contents.values(), ignore_conflicts=True)
+    suite.files.exclude(path__in=files).delete()
+    SuiteFile.objects.bulk_create(
+        (SuiteFile(suite=suite, path=path, content_id=digest) for path, digest in hashes.items()),
+        update_conflicts=True,
+        unique_fields=["suite", "path"],
+        update_fields=["content"],
+    )
+
+
+def _store_cases(suite: Suite, cases: tuple[CaseContent, ...]) -> list[dict[str, Any]]:
+    """Store what changed and return key, revision and hash of every case, in order."""
+    current = {case.key: case for case in _light(suite).filter(is_current=True)}
+    latest = _latest_revisions(suite)
+    new: list[Case] = []
+    moved: list[Case] = []
+    stored: list[dict[str, Any]] = []
+    for position, content in enumerate(cases):
+        columns = _columns(content)
+        digest = content_hash(columns)
+        old = current.get(content.key)
+        if old is not None and old.content_hash == digest:
+            if old.position != position:
+                old.position = position
+                moved.append(old)
+            del current[content.key]
+            revision = old.revision
+        else:
+            revision = latest.get(content.key, 0) + 1
+            made = Case(suite=suite, key=content.key, revision=revision, position=position)
+            for name, value in {**columns, "content_hash": digest}.items():
+                setattr(made, name, value)
+            new.append(made)
+        stored.append({"key": content.key, "revision": revision, "hash": digest})
+    _retire(suite, [case.pk for case in current.values()])
+    Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
+    Case.objects.bulk_create(new, batch_size=BATCH)
+    return stored
+
+
+def _light(suite: Suite) -> Any:
+    return suite.cases.only("id", "key", "revision", "position", "content_hash", "is_current")
+
+
+def _latest_revisions(suite: Suite) -> dict[str, int]:
+    return dict(suite.cases.order_by("revision").values_list("key", "revision"))
+
+
+def _retire(suite: Suite, keys: list[int]) -> None:
+    for start in range(0, len(keys), BATCH):
+        suite.cases.filter(pk__in=keys[start : start + BATCH]).update(is_current=False)
+
+
+def _columns(case: CaseContent) -> dict[str, Any]:
+    return {
+        "title": case.title,
+        "tags": list(case.tags),
+        "input": [dict(turn) for turn in case.input],
+        "expected_output": case.expected_output,
+        "expected_outcomes": list(case.expected_outcomes),
+        "criteria": case.criteria,
+        "metadata": dict(case.metadata),
+        "evaluators": case.evaluators.as_json() if case.evaluators else None,
+        "evaluators_append": case.evaluators_append,
+        "recorded_output": None if case.recorded_output is None else dict(case.recorded_output),
+    }
+
+
+def _described(suite: Suite, content: SuiteContent, cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the version keeps: everything but the cases' own texts."""
+    return {
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "judge": suite.judge.slug if suite.judge else "",
+        "metadata": dict(content.metadata),
+        "policy": content.policy.as_json(),
+        "evaluators": content.root.as_json(),
+        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
+        "cases": cases,
+    }
+
+
+def _note(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+    """Say in one line what a new version changes."""
+    if before is None:
+        return f"Imported with {_counted(len(after['cases']))}"
+    old = {case["key"]: case.get("hash") for case in before["cases"]}
+    new = {case["key"]: case["hash"] for case in after["cases"]}
+    counts = {
+        "added": len(new.keys() - old.keys()),
+        "changed": sum(old[key] != new[key] for key in new.keys() & old.keys()),
+        "removed": len(old.keys() - new.keys()),
+    }
+    said = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
+    parts = ("evaluators", "policy", "judge", "files")
+    said += [f"{name} changed" for name in parts if before.get(name) != after[name]]
+    return ", ".join(said) or "Description, tags or order of the cases changed"
+
+
+def _counted(count: int) -> str:
+    return f"{count} {'case' if count == 1 else 'cases'}"
+
+
+def _audit(
+    actor: User | None, action: str, suite: Suite, before: SuiteVersion | None, note: str
+) -> None:
+    AuditEntry.objects.create(
+        actor=actor,
+        actor_name=actor.get_username() if actor else "",
+        action=action,
+        object_type="suite",
+        object_id=str(suite.pk),
+        object_name=suite.slug,
+        before={"version": before.number} if before else None,
+        after={"version": suite.version, "note": note},
+    )
