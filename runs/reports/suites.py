@@ -14,8 +14,8 @@ from django.db.models import Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from evaluators.models import Evaluator
+from evaluators.scoring.tree import COMPOSITE
 from runs.models import Run, RunStatus, Suite
-from runs.plan import COMPOSITE_KIND
 from runs.reports.run_list import RunRow, listed, run_row
 
 TREND = 12
@@ -223,9 +223,13 @@ def suite_rows() -> Sequence[SuiteRow]:
 
 def case_verdicts(run: Run) -> Mapping[str, int]:
     """Return how many cases of a completed run have each verdict, errored ones apart."""
-    counted: Mapping[str, int] = (run.summary or {}).get("distribution", {})
-    names = ("pass", "borderline", "fail", "error")
-    return {name: counted[name] for name in names if name in counted}
+    counted: Mapping[str, int] = (run.summary or {}).get("distribution") or {
+        "pass": run.pass_count,
+        "borderline": run.borderline_count,
+        "fail": run.fail_count,
+        "error": run.error_count,
+    }
+    return {name: counted.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
 
 
 def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
@@ -252,7 +256,7 @@ def _leaf_counts() -> Mapping[int, int]:
     parents: dict[int, int | None] = {pk: parent for pk, parent, _ in rows}
     counts: dict[int, int] = defaultdict(int)
     for pk, _, kind in rows:
-        if kind == COMPOSITE_KIND:
+        if kind == COMPOSITE:
             continue
         root, above = pk, parents[pk]
         while above is not None:
