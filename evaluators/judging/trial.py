@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ from evaluators.judging.calls import (
     add_usage,
 )
 from evaluators.judging.client import ModelClient
+from evaluators.judging.judge import REPLY_RULE
 from evaluators.judging.replies import UnreadableReplyError, read_reply
 from evaluators.judging.requests import refuses_mode
 from evaluators.judging.retries import ONE_TRY
@@ -31,12 +33,10 @@ SCHEMA: Mapping[str, Any] = {
     "required": ["capital"],
     "additionalProperties": False,
 }
+QUESTION = "What is the capital of Portugal?"
 MESSAGES = (
-    {
-        "role": "user",
-        "content": "What is the capital of Portugal? Reply with one JSON object and nothing else, "
-        'in the form {"capital": "name of the city"}.',
-    },
+    {"role": "system", "content": REPLY_RULE.format(schema=json.dumps(SCHEMA))},
+    {"role": "user", "content": QUESTION},
 )
 
 

@@ -1,0 +1,1 @@
+"""The pages of language models and of the evaluator gallery."""

@@ -1,0 +1,69 @@
+"""Models are called at addresses of servers, never where a cloud hands out its secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluators.judging.addresses import address_problem
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.openai.com/v1",
+        "http://localhost:11434/v1",
+        "http://127.0.0.1:8000",
+        "http://10.0.0.7/v1",
+        "http://[::1]:8000/v1",
+        "http://gpu-box:8000/v1",
+        "https://models.example.com:8443/openai/v1",
+    ],
+)
+def test_servers_near_and_far_are_allowed(url: str) -> None:
+    assert address_problem(url) == ""
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "169.254.170.2:80",
+        "2852039166",
+        "0xa9fea9fe",
+        "0251.0376.0251.0376",
+        "169.254.43518",
+        "[fe80::1]",
+        "[fe80::1%25eth0]",
+        "[::ffff:169.254.169.254]",
+        "[2002:a9fe:a9fe::]",
+        "[fd00:ec2::254]",
+        "100.100.100.200",
+        "168.63.129.16",
+        "metadata.google.internal",
+        "METADATA.google.internal.",
+        "metadata",
+    ],
+)
+def test_link_local_and_metadata_addresses_are_refused_in_every_spelling(host: str) -> None:
+    assert "metadata" in address_problem(f"http://{host}/v1")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("", "http://"),
+        ("api.openai.com/v1", "http://"),
+        ("file:///etc/passwd", "http://"),
+        ("https:///v1", "http://"),
+        ("https://user:secret@example.com", "password"),
+        ("https://example.com/v1?key=1", "?"),
+        ("https://example.com/#v1", "#"),
+        ("https://example .com", "blanks"),
+        ("https://example.com:port", "host or port"),
+        ("https://[::1", "host or port"),
+        ("http://0.0.0.0:8000", "one server"),
+        ("http://224.0.0.1", "one server"),
+    ],
+)
+def test_what_is_no_base_url_is_refused_with_what_would_be_right(url: str, words: str) -> None:
+    assert words in address_problem(url)
