@@ -1,0 +1,17 @@
+"""What crosses models or has side effects: each function is one deed, in one transaction."""
+
+from __future__ import annotations
+
+from runs.imports import import_recorded_outputs, import_suite
+from runs.services.going_on import resume_run, retry_results, stop_run
+from runs.services.starting import start_run, suggested_concurrency
+
+__all__ = [
+    "import_recorded_outputs",
+    "import_suite",
+    "resume_run",
+    "retry_results",
+    "start_run",
+    "stop_run",
+    "suggested_concurrency",
+]
