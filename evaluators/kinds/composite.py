@@ -44,7 +44,10 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
-from evaluators.scoring.types import Outcome, Unscored
+from evaluators.scoring.aggregation import aggregate
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
+from evaluators.scoring.types import Outcome
 
 OPTIONS = {
     "safety_gate": {"required", "gate_threshold", "remainder"},
@@ -107,4 +110,7 @@ async def score(config: Config, context: Context) -> Outcome:
 
     In a tree the children's own weights count too; that is left to the rules of the tree.
     """
-    return Unscored("a composite is scored by the tree it stands in", stage="config")
+    aggregator = Aggregator.from_json(config.aggregator.model_dump(mode="json"))
+    children = tuple(Node(name=name, kind="") for name in context.children)
+    node = Node(name=context.path, kind=COMPOSITE, aggregator=aggregator, children=children)
+    return aggregate(node, context.children, Policy())

@@ -33,16 +33,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from evaluators.kinds._asking import JUDGE_RULES, ask
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
-from evaluators.kinds._spelling import normal_spelling
+from evaluators.kinds._criteria import TOP_GRADE, Criterion, read
 from evaluators.kinds._variables import fill
 from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unscored
 
 PROMPT_VERSION = 1
-TOP_GRADE = 10
 HIT_FROM = 0.6
 
 TASK = """\
@@ -73,26 +72,6 @@ What to reply, in this order:
   - evidence: the words of the answer or of a tool result that settle it, or what is missing.
   - score: a number from 0 to 10. 10: met in full. 7: met but for a detail. 5: half of it. 2: touched \
 on. 0: not met. A criterion about something that does not arise in this task scores 10."""
-
-
-class Criterion(BaseModel):
-    """One thing a good answer does."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    id: str = Field(min_length=1, max_length=100, description="Short name, unique in the rubric.")
-    expected_outcome: str = Field(min_length=1, description="What must be true of the answer.")
-    weight: float = Field(1.0, ge=0, description="Weight among the criteria.")
-    required: bool = Field(False, description="The result fails when it is missed.")
-    min_score: float | None = Field(
-        None, ge=0, le=1, description="The result fails when it scores below this, 0 to 1."
-    )
-
-    def is_failed_by(self, share: float) -> bool:
-        """Tell whether a score of 0 to 1 fails the whole result (SCORING §4.2)."""
-        rounded = round(share, SCORE_DIGITS)
-        below = self.min_score is not None and rounded < round(self.min_score, SCORE_DIGITS)
-        return below or (self.required and rounded == 0)
 
 
 class Config(KindConfig):
@@ -132,36 +111,6 @@ class Config(KindConfig):
         return self
 
 
-def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of a criterion."""
-    found = dict(mapping)
-    if "criteria" in found:
-        found.setdefault("rubrics", found.pop("criteria"))
-    if isinstance(found.get("rubrics"), list):
-        found["rubrics"] = [_criterion(n, item) for n, item in enumerate(found["rubrics"], 1)]
-    return found
-
-
-TEXT_SPELLINGS = ("outcome", "description", "criteria", "text")
-
-
-def _criterion(number: int, item: Any) -> Any:
-    if not isinstance(item, Mapping):
-        return item
-    found = {"id": f"c{number}", **{normal_spelling(str(key)): item[key] for key in item}}
-    for spelling in TEXT_SPELLINGS:
-        if spelling in found and "expected_outcome" not in found:
-            found["expected_outcome"] = found.pop(spelling)
-    minimum = found.pop("required_min_score", None)
-    if minimum is not None and "min_score" not in found:
-        is_number = isinstance(minimum, int | float) and not isinstance(minimum, bool)
-        found["min_score"] = minimum / TOP_GRADE if is_number else minimum
-    required = found.get("required")
-    if isinstance(required, int | float) and not isinstance(required, bool):
-        found["min_score"] = found.pop("required")
-    return found
-
-
 def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     """Return the score that the stored judgement of each criterion gives with these weights.
 
@@ -174,15 +123,14 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     shares = {one.id: float(judged[one.id]["score"]) for one in config.rubrics}
     total = math.fsum(one.weight for one in config.rubrics)
     met = math.fsum(one.weight * shares[one.id] for one in config.rubrics)
+    graded = details.get("mode") == "graded"
+    parts = [_part(one, judged[one.id], graded=graded) for one in config.rubrics]
     return Score(
         min(1.0, met / total),
         reasoning=str(details.get("reasoning", "")),
-        findings=tuple(
-            _finding(one, judged[one.id], graded=details.get("mode") == "graded")
-            for one in config.rubrics
-        ),
-        details={**details, "criteria": [_part(one, judged[one.id]) for one in config.rubrics]},
-        failed_required=tuple(one.id for one in config.rubrics if one.is_failed_by(shares[one.id])),
+        findings=tuple(_finding(part, graded=graded) for part in parts),
+        details={**details, "criteria": parts},
+        failed_required=tuple(part["id"] for part in parts if part["failed_required"]),
     )
 
 
@@ -270,7 +218,9 @@ def _judged(entry: Mapping[str, Any], *, graded: bool) -> dict[str, Any]:
     return {"id": str(entry["id"]), "score": share, "evidence": str(entry["evidence"])}
 
 
-def _part(criterion: Criterion, judged: Mapping[str, Any]) -> dict[str, Any]:
+def _part(criterion: Criterion, judged: Mapping[str, Any], *, graded: bool) -> dict[str, Any]:
+    share = round(float(judged["score"]), SCORE_DIGITS)
+    hit_from = HIT_FROM if criterion.min_score is None else criterion.min_score
     return {
         "id": criterion.id,
         "text": criterion.expected_outcome,
@@ -278,14 +228,13 @@ def _part(criterion: Criterion, judged: Mapping[str, Any]) -> dict[str, Any]:
         "required": criterion.required,
         "min_score": criterion.min_score,
         "score": judged["score"],
+        "grade": share * TOP_GRADE,
+        "passed": share >= hit_from if graded else share == 1,
+        "failed_required": criterion.is_failed_by(share),
         "evidence": judged["evidence"],
-        "failed_required": criterion.is_failed_by(float(judged["score"])),
     }
 
 
-def _finding(criterion: Criterion, judged: Mapping[str, Any], *, graded: bool) -> Finding:
-    share = round(float(judged["score"]), SCORE_DIGITS)
-    hit_from = HIT_FROM if criterion.min_score is None else criterion.min_score
-    passed = share >= hit_from if graded else share == 1
-    grade = f" ({share * TOP_GRADE:g} of {TOP_GRADE})" if graded else ""
-    return Finding(f"{criterion.expected_outcome}{grade}", passed, str(judged["evidence"]))
+def _finding(part: Mapping[str, Any], *, graded: bool) -> Finding:
+    grade = f" ({part['grade']:g} of {TOP_GRADE})" if graded else ""
+    return Finding(f"{part['text']}{grade}", part["passed"], part["evidence"])
