@@ -1,4 +1,4 @@
-"""The `evalsite` command: Django's management commands, from any folder."""
+"""The `evalsite` command: workers and everything that manage.py can do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+WORKER_OPTIONS = ("--pool", "threads", "--without-gossip", "--without-mingle")
+
 
 def main() -> None:
-    """Run the command that the arguments name."""
+    """Run a worker for `evalsite worker`, a management command for anything else."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
-    execute_from_command_line(sys.argv)
+    if sys.argv[1:2] == ["worker"]:
+        from evalsite.celery import app
+
+        app.worker_main(["worker", "--loglevel", "INFO", *WORKER_OPTIONS, *sys.argv[2:]])
+    else:
+        execute_from_command_line(sys.argv)

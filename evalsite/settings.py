@@ -112,7 +112,7 @@ except ValueError as error:
     ENV.refuse("DATABASE_URL", f"DATABASE_URL {error}.")
     DATABASES = {"default": database_settings("", data_dir=DATA_DIR)}
 
-CELERY_BROKER_URL = ENV.secret("CELERY_BROKER_URL", "memory://")
+CELERY_BROKER_URL = ENV.secret("CELERY_BROKER_URL", "memory://localhost")
 IS_EMBEDDED = CELERY_BROKER_URL.startswith("memory:")
 if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "rediss"):
     ENV.refuse(

@@ -7,33 +7,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from evaluators.kinds._base import CaseFacts, Context, Judge, Kind, KindConfig, Output, Sandbox
 from evaluators.scoring.aggregation import aggregate, gate_failure, gate_order
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import Node, below, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
-from evaluators.scoring.verdict import Decision, decide
-from runs.plan import COMPOSITE_KIND, OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call
-from runs.targets._base import Cause, TargetFailure
+from evaluators.scoring.verdict import Decision, Rules
+from runs.plan import (
+    OUTCOMES_KIND,
+    OUTCOMES_PATH,
+    Cause,
+    TargetFailure,
+    needs_outcomes_call,
+)
 
 logger = logging.getLogger(__name__)
 
 AskTarget = Callable[[str, str], Awaitable[Output]]
-JUDGING_AGGREGATORS = ("code_judge", "llm_judge")
 
 
 class Ports(Protocol):
     """What an execution needs of the world."""
 
-    kinds: Mapping[str, Kind]
-    sandbox: Sandbox | None
-    ask_target: AskTarget | None
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Return every kind of evaluator by name."""
+        ...
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Return where scripts run, None when they cannot."""
+        ...
+
+    @property
+    def ask_target(self) -> AskTarget | None:
+        """Return how evaluators ask a target, None when they cannot."""
+        ...
 
     async def answer(self) -> Output | TargetFailure:
         """Return what the target answers to the case."""
@@ -46,7 +60,7 @@ class Ports(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One case to be carried out once.
+    """One case to be carried out once, scored by a tree and decided by the rules laid out for it.
 
     With an `output` the target is not asked again. `kept` are outcomes by path that stand from
     before: those evaluators do not run. Expected outcomes are judged only if `judges_outcomes`.
@@ -54,7 +68,7 @@ class Execution:
 
     case: CaseFacts
     root: Node
-    policy: Policy
+    rules: Rules
     files: Mapping[str, bytes] = field(default_factory=dict)
     output: Output | None = None
     kept: Mapping[str, Outcome] = field(default_factory=dict)
@@ -86,10 +100,8 @@ async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
     scoring = _Scoring(execution, ports, output)
     await scoring.run()
     outcomes = scoring.outcomes
-    decision = decide(
-        execution.root,
+    decision = execution.rules.decide(
         {path: outcome for path, outcome in outcomes.items() if path != OUTCOMES_PATH},
-        execution.policy,
         expected_outcomes=execution.case.expected_outcomes,
         outcome_results=_outcome_results(execution, outcomes),
     )
@@ -130,7 +142,7 @@ class _Scoring:
 
     async def run(self) -> None:
         """Run the tree, and beside it the call for the expected outcomes where one is needed."""
-        work = [self._run(self.execution.root, "")]
+        work = [self._run(self.execution.root, "", is_awaited=False)]
         if self._needs_outcomes_call():
             work.append(self._judge_outcomes())
         await _together(work)
@@ -143,60 +155,55 @@ class _Scoring:
             and needs_outcomes_call(self.execution.root, self.ports.kinds)
         )
 
-    async def _judge_outcomes(self) -> None:
+    async def _judge_outcomes(self) -> Outcome:
         kept = self.execution.kept.get(OUTCOMES_PATH)
         node = Node(name=OUTCOMES_PATH, kind=OUTCOMES_KIND, config={})
         outcome = kept if kept is not None else await self._score(node, OUTCOMES_PATH)
         self.outcomes[OUTCOMES_PATH] = outcome
+        return outcome
 
-    async def _run(self, node: Node, path: str) -> Outcome:
-        """Return the outcome of a node once its children have theirs."""
-        if node.kind != COMPOSITE_KIND:
+    async def _run(self, node: Node, path: str, *, is_awaited: bool) -> Outcome | None:
+        """Return the outcome of a node once its children have theirs; of a composite only if awaited."""
+        if not node.is_composite:
             outcome = self.execution.kept.get(path) or await self._score(node, path)
             self.outcomes[path] = outcome
             return outcome
-        children: dict[str, Outcome] = {}
-        first, after = gate_order(node)
-        await self._run_children(node, path, first, children)
-        failure = gate_failure(node, children)
-        if failure is not None:
-            self._skip(node, path, after, children, failure)
-        else:
-            await self._run_children(node, path, after, children)
-        ordered = {child.name: children[child.name] for child in node.children}
-        if node.aggregator is None or node.aggregator.type not in JUDGING_AGGREGATORS:
-            return aggregate(node, ordered, self.execution.policy)
-        outcome = self.execution.kept.get(path) or await self._score(node, path, ordered)
+        children = await self._run_children(node, path)
+        if node.aggregator is None or not node.aggregator.is_judging:
+            policy = self.execution.rules.layout.policy
+            return aggregate(node, children, policy) if is_awaited else None
+        outcome = self.execution.kept.get(path) or await self._score(node, path, children)
         self.outcomes[path] = outcome
         return outcome
 
-    async def _run_children(
-        self, node: Node, path: str, names: Iterable[str], children: dict[str, Outcome]
-    ) -> None:
-        wanted = set(names)
+    async def _run_children(self, node: Node, path: str) -> Mapping[str, Outcome]:
+        """Run the children, gates before the rest; returns the outcomes that gates and judges look at."""
+        first, after = gate_order(node)
+        is_judged = node.aggregator is not None and node.aggregator.is_judging
+        children: dict[str, Outcome] = {}
 
         async def run_child(child: Node) -> None:
-            children[child.name] = await self._run(child, _below(path, child.name))
+            awaited = is_judged or child.name in first
+            outcome = await self._run(child, below(path, child.name), is_awaited=awaited)
+            if outcome is not None:
+                children[child.name] = outcome
 
-        await _together([run_child(child) for child in node.children if child.name in wanted])
+        await _together([run_child(child) for child in node.children if child.name in first])
+        failure = gate_failure(node, children) if first else None
+        rest = [child for child in node.children if child.name in after]
+        if failure is None:
+            await _together([run_child(child) for child in rest])
+        else:
+            self._skip(rest, path, Skipped(failure))
+        return {
+            child.name: children[child.name] for child in node.children if child.name in children
+        }
 
-    def _skip(
-        self,
-        node: Node,
-        path: str,
-        names: Iterable[str],
-        children: dict[str, Outcome],
-        reason: str,
-    ) -> None:
-        wanted, skipped = set(names), Skipped(reason)
-        for child in node.children:
-            if child.name not in wanted:
-                continue
-            children[child.name] = skipped
-            below = _below(path, child.name)
-            for inner, found in walk(child):
-                if found.kind != COMPOSITE_KIND:
-                    self.outcomes[_below(below, inner)] = skipped
+    def _skip(self, nodes: Iterable[Node], path: str, skipped: Skipped) -> None:
+        for node in nodes:
+            for inner, found in walk(node, below(path, node.name)):
+                if not found.is_composite:
+                    self.outcomes[inner] = skipped
 
     async def _score(
         self, node: Node, path: str, children: Mapping[str, Outcome] | None = None
@@ -237,24 +244,16 @@ def _config(kind: Kind, node: Node) -> KindConfig:
     return kind.config.model_validate(node.config)
 
 
-def _below(path: str, name: str) -> str:
-    return "/".join(part for part in (path, name) if part)
-
-
 def _reason(error: BaseException) -> str:
     text = str(error).strip()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-async def _together(work: list[Awaitable[None]]) -> None:
+async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
     """Run all of it at once; one piece alone needs no task of its own."""
     if len(work) == 1:
         await work[0]
-        return
-    async with asyncio.TaskGroup() as group:
-        for piece in work:
-            group.create_task(_awaited(piece))
-
-
-async def _awaited(piece: Awaitable[None]) -> None:
-    await piece
+    elif work:
+        async with asyncio.TaskGroup() as group:
+            for piece in work:
+                group.create_task(piece)

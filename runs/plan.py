@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from evaluators.kinds._base import Kind
@@ -16,8 +17,41 @@ from evaluators.scoring.types import DomainError
 SNAPSHOT_VERSION = 1
 OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
-COMPOSITE_KIND = "composite"
 JUDGING_AGGREGATOR = "llm_judge"
+
+
+class Cause(StrEnum):
+    """Why a target gave no output; its label stands at the head of the error a user reads."""
+
+    TIMEOUT = "timeout", "Timed out"
+    REFUSED = "refused", "Refused"
+    RATE_LIMITED = "rate_limited", "Rate limited"
+    SERVER_ERROR = "server_error", "Server error"
+    CONNECTION = "connection", "No connection"
+    BAD_REPLY = "bad_reply", "Bad reply"
+    MISSING = "missing", "Nothing recorded"
+    FAILED = "failed", "Target failed"
+
+    label: str
+
+    def __new__(cls, value: str, label: str) -> Cause:
+        """Give each word the label shown to users."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.label = label
+        return member
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFailure:
+    """The target gave no output that could be scored; never an output of score 0."""
+
+    reason: str
+    cause: Cause
+
+    def __str__(self) -> str:
+        """Return class and reason as pages show them."""
+        return f"{self.cause.label}: {self.reason}"
 
 
 class UnreadableSnapshotError(DomainError):
@@ -99,9 +133,7 @@ def read_plan(snapshot: Mapping[str, Any]) -> Plan:
     )
 
 
-def tree_of_case(
-    root: Node, evaluators: Mapping[str, Any] | None, *, append: bool = False
-) -> Node:
+def tree_of_case(root: Node, evaluators: Mapping[str, Any] | None, *, append: bool = False) -> Node:
     """Return the tree that scores a case: the suite's, the case's own, or the two joined.
 
     A case's own tree is a root composite; joined, its children follow those of the suite's root.
@@ -139,14 +171,12 @@ def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) ->
 def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
     return {
-        str(node.config.get("model") or default)
-        for _, node in walk(root)
-        if _calls_of(node, kinds)
+        str(node.config.get("model") or default) for _, node in walk(root) if _calls_of(node, kinds)
     }
 
 
 def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:
-    if node.kind == COMPOSITE_KIND:
+    if node.is_composite:
         return int(node.aggregator is not None and node.aggregator.type == JUDGING_AGGREGATOR)
     found = kinds.get(node.kind)
     if found is None or not found.uses_judge:

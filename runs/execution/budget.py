@@ -34,7 +34,13 @@ class Budget:
         """Raise BudgetReachedError when nothing is left."""
         if self.cap is not None and self.booked + self.unbooked >= self.cap:
             self.was_reached = True
-            raise BudgetReachedError(f"the budget of ${self.cap.normalize():f} is spent")
+            raise BudgetReachedError(self.in_words())
+
+    def in_words(self) -> str:
+        """Return cap and spending for a reader."""
+        cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
+        spent = (self.booked + self.unbooked).normalize()
+        return f"${spent:f} of {cap} is spent."
 
 
 class BudgetedLimiter(Limiter):

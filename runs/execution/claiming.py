@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +12,6 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 
 from runs.models import ACTIVE_RUN_STATUSES, Case, Hand, Result, ResultStatus, Run, RunStatus
 
-HEAVY_COLUMNS = ("snapshot", "summary", "leaf_scores")
 # A hand renews its leases every few seconds; one that has not for so long is taken for dead.
 LEASE = timedelta(seconds=30)
 
@@ -40,17 +38,6 @@ RELEASED: dict[str, Any] = {
 CLAIM_COLUMNS = ("id", "case_id", "attempt", "generation", "keeps_output", "retry_paths")
 
 
-@contextmanager
-def locked_run(run_id: int) -> Iterator[Run]:
-    """Hold the row of a run in a transaction.
-
-    Whoever changes several results of a run at once holds it, so that two never wait for each
-    other in a circle. Claiming alone does not: it waits for nobody.
-    """
-    with transaction.atomic():
-        yield Run.objects.select_for_update(no_key=True).defer(*HEAVY_COLUMNS).get(id=run_id)
-
-
 def begin_run(run_id: int, *, now: datetime) -> None:
     """Move a queued run to running; changes nothing when another hand was first."""
     Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
@@ -74,9 +61,7 @@ def _lease_rows(run_id: int, *, token: str, most: int, now: datetime) -> list[di
         .order_by("position", "repetition", "id")
         .values(*CLAIM_COLUMNS)[:most]
     )
-    Result.objects.filter(
-        id__in=[row["id"] for row in rows], status=ResultStatus.PENDING
-    ).update(
+    Result.objects.filter(id__in=[row["id"] for row in rows], status=ResultStatus.PENDING).update(
         status=ResultStatus.RUNNING,
         attempt=F("attempt") + 1,
         lease_token=token,
@@ -108,14 +93,14 @@ def renew_leases(
     run_id: int, token: str, result_ids: Sequence[int], *, in_flight: int, now: datetime
 ) -> None:
     """Push the end of the leases on what the hand knows it holds, and show that the hand is alive."""
-    with locked_run(run_id):
+    with transaction.atomic():
+        Run.objects.hold(run_id)
         held_results(run_id, token).filter(id__in=result_ids).update(lease_until=now + LEASE)
         Hand.objects.filter(token=token).update(heartbeat_at=now, in_flight=in_flight)
 
 
-def release_results(
-    run_id: int, token: str, result_ids: Sequence[int]
-) -> None:
+def release_results(run_id: int, token: str, result_ids: Sequence[int]) -> None:
     """Give back results that were not carried out, for other hands to claim."""
-    with locked_run(run_id):
+    with transaction.atomic():
+        Run.objects.hold(run_id)
         held_results(run_id, token).filter(id__in=result_ids).update(**RELEASED)

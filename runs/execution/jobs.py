@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from evaluators.kinds._base import Output
-from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError, Outcome
+from evaluators.scoring.verdict import Rules
 from runs.engine import Execution
 from runs.execution.claiming import Claim, claim_results
 from runs.execution.loading import (
@@ -56,15 +56,17 @@ def _job(
     earlier: Calls,
     kept: tuple[Output | None, Mapping[str, Outcome]],
 ) -> Job:
-    root, problem = work.plan.root, ""
+    problem = ""
     try:
-        root = work.tree(claim.case)
-    except DomainError as error:
+        root, rules = work.tree(claim.case)
+    except (DomainError, KeyError, TypeError) as error:
+        root = work.plan.root
+        rules = Rules(root, work.plan.policy)
         problem = f"the case's own evaluators cannot be read: {error}"
     execution = Execution(
         case=case_facts(claim.case),
         root=root,
-        policy=work.plan.policy,
+        rules=rules,
         files=work.files,
         output=kept[0],
         kept=kept[1],

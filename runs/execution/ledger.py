@@ -12,8 +12,8 @@ from django.db.models import F
 from evaluators.judging.calls import CallRecord
 from evaluators.models import ZERO_USD
 from runs.execution.loading import RunWork
-from runs.execution.rows import add_to_rows, insert_rows
 from runs.models import CallPurpose, ModelCall, Result, Run
+from runs.models.rows import add_to_rows, insert_rows
 
 COLUMNS = (
     *("run_id", "result_id", "generation", "attempt", "purpose", "evaluator_path", "sample"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Kind, Message
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
+from evaluators.scoring.verdict import Rules
 from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run
 from runs.plan import Plan, read_plan, tree_of_case
 from runs.targets import target_kind_named
@@ -26,7 +27,7 @@ Calls = Mapping[tuple[CallKey, str], CallRecord]
 
 @dataclass(slots=True)
 class RunWork:
-    """One run as its hands see it; nothing in it changes while they work, except the trees seen so far."""
+    """One run as its hands see it; only `trees`, by case, grow while they work."""
 
     run_id: int
     plan: Plan
@@ -40,16 +41,15 @@ class RunWork:
     model_ids: Mapping[str, int]
     files: Mapping[str, bytes]
     kinds: Mapping[str, Kind]
-    trees: dict[int, Node] = field(default_factory=dict)
+    trees: dict[int | None, tuple[Node, Rules]] = field(default_factory=dict)
 
-    def tree(self, case: Case) -> Node:
-        """Return the tree that scores a case; raises DomainError when its own cannot be read."""
-        if not case.evaluators:
-            return self.plan.root
-        if case.id not in self.trees:
-            own = tree_of_case(self.plan.root, case.evaluators, append=case.evaluators_append)
-            self.trees[case.id] = own
-        return self.trees[case.id]
+    def tree(self, case: Case) -> tuple[Node, Rules]:
+        """Return the tree that scores a case, laid out; raises DomainError when it cannot be read."""
+        place = case.pk if case.evaluators else None
+        if place not in self.trees:
+            root = tree_of_case(self.plan.root, case.evaluators, append=case.evaluators_append)
+            self.trees[place] = (root, Rules(root, self.plan.policy))
+        return self.trees[place]
 
 
 def load_work(run: Run) -> RunWork:
@@ -57,7 +57,7 @@ def load_work(run: Run) -> RunWork:
     plan = read_plan(run.snapshot)
     target = target_kind_named(plan.target.kind)
     models = LanguageModel.objects.filter(slug__in=plan.models)
-    uploads = RecordedOutput.objects.filter(target_id=run.target_id)
+    uploads = RecordedOutput.objects.filter(target=run.target)
     return RunWork(
         run_id=run.pk,
         plan=plan,
@@ -86,7 +86,7 @@ def recorded_outputs(work: RunWork, cases: Iterable[Case]) -> dict[str, Mapping[
     if not work.has_uploads:
         return {case.key: case.recorded_output for case in cases if case.recorded_output}
     uploads = RecordedOutput.objects.filter(
-        target_id=work.target_id, case_key__in=[case.key for case in cases]
+        target_id=work.target_id or 0, case_key__in=[case.key for case in cases]
     )
     return dict(uploads.values_list("case_key", "output"))
 
@@ -136,8 +136,3 @@ def _record(row: ModelCall) -> CallRecord:
         latency_ms=row.latency_ms,
         is_cached=row.is_cached,
     )
-
-
-def model_ids_of(work: RunWork, slugs: Sequence[str]) -> list[int | None]:
-    """Return the ids of models by slug, None for one that is gone."""
-    return [work.model_ids.get(slug) for slug in slugs]

@@ -30,7 +30,8 @@ from runs.engine import AskTarget
 from runs.execution.budget import BudgetReachedError
 from runs.execution.loading import Calls, RunWork
 from runs.models import CallPurpose
-from runs.targets._base import Cause, ChatAnswer, ChatFailure, TargetContext, TargetFailure
+from runs.plan import Cause, TargetFailure
+from runs.targets._base import ChatAnswer, ChatFailure, TargetContext
 
 CAUSES: Mapping[CallStatus, Cause] = {
     CallStatus.TIMEOUT: Cause.TIMEOUT,

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.db import transaction
 from django.db.models import F
 
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Score, Unscored, Usage
 from evaluators.scoring.verdict import Decision
 from runs.engine import ExecutionOutcome
-from runs.execution.claiming import Claim, held_results, locked_run
+from runs.execution.claiming import Claim, held_results
 from runs.execution.ledger import Entry, add_costs, missing_entries, write_calls
 from runs.execution.loading import RunWork
-from runs.execution.rows import insert_rows, update_rows
 from runs.execution.stored import SCORE_COLUMNS, score_rows
 from runs.models import Artifact, FileContent, Result, ResultOutput, ResultStatus, Run
 from runs.models import Score as ScoreRow
+from runs.models.rows import insert_rows, update_rows
 from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
 
 RESULT_COLUMNS = (
@@ -36,6 +38,8 @@ STATE_FIELDS = (
     *("run_cost_usd", "evaluation_cost_usd"),
 )
 COUNTERS = ("pass", "borderline", "fail", "error")
+TARGET_STAGE = "target"
+BREAKER = 8
 LONGEST_CELL = 300
 MOST_MARKS = 200
 
@@ -52,7 +56,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run is, as its hands need to know it; `stale` are the results that were refused."""
+    """How far a run is, as its hands need to know it.
+
+    `stale` are the results whose records were refused; `broken_target` is the error in which the
+    first executions all ended.
+    """
 
     status: str
     execution_count: int
@@ -61,6 +69,7 @@ class RunState:
     run_cost_usd: Decimal
     evaluation_cost_usd: Decimal
     stale: tuple[int, ...] = ()
+    broken_target: str = ""
 
 
 def write_down(
@@ -77,16 +86,32 @@ def write_down(
     not the token's any more, or of another attempt, is refused. `is_repeated` tells that the same
     was tried before without learning whether it was written.
     """
-    with locked_run(work.run_id) as run:
+    with transaction.atomic():
+        run = Run.objects.hold(work.run_id)
         write_calls(work, missing_entries(entries) if is_repeated else entries)
         accepted = _still_held(work, token, ended)
         _write_results(accepted)
         _write_outputs(accepted)
         _count(work, accepted)
         run.refresh_from_db(fields=STATE_FIELDS)
+        broken = "" if work.target.replays else broken_target(run)
     held = {one.claim.result_id for one in accepted}
     stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
-    return _state_of(run, stale=stale)
+    return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
+
+
+def broken_target(run: Run) -> str:
+    """Return the error in which the first executions of a run all ended; "" when they did not.
+
+    Numbers in it do not count: they are ports, ids and times.
+    """
+    if run.done_count < BREAKER or run.error_count < run.done_count:
+        return ""
+    done = Result.objects.filter(run=run, status=ResultStatus.ERROR).order_by("finished_at", "id")
+    first = list(done.values_list("error_stage", "error")[:BREAKER])
+    alike = {re.sub(r"\d+", "0", error) for stage, error in first if stage == TARGET_STAGE}
+    is_broken = len(alike) == 1 and all(stage == TARGET_STAGE for stage, _ in first)
+    return first[0][1] if is_broken else ""
 
 
 def read_state(run_id: int) -> RunState:
@@ -94,7 +119,7 @@ def read_state(run_id: int) -> RunState:
     return _state_of(Run.objects.only(*STATE_FIELDS).get(id=run_id))
 
 
-def _state_of(run: Run, *, stale: Sequence[int] = ()) -> RunState:
+def _state_of(run: Run) -> RunState:
     return RunState(
         status=run.status,
         execution_count=run.execution_count,
@@ -102,7 +127,6 @@ def _state_of(run: Run, *, stale: Sequence[int] = ()) -> RunState:
         error_count=run.error_count,
         run_cost_usd=run.run_cost_usd,
         evaluation_cost_usd=run.evaluation_cost_usd,
-        stale=tuple(stale),
     )
 
 
@@ -120,7 +144,10 @@ def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended
 
 def _write_results(ended: Sequence[Ended]) -> None:
     update_rows(
-        Result, RESULT_COLUMNS, ((*_result_row(one), one.claim.result_id) for one in ended), key="id"
+        Result,
+        RESULT_COLUMNS,
+        ((*_result_row(one), one.claim.result_id) for one in ended),
+        key="id",
     )
 
 
@@ -147,7 +174,7 @@ def _result_row(one: Ended) -> tuple[object, ...]:
 def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
     """Return what went wrong and where, for a result without a verdict."""
     if outcome.failure is not None:
-        return str(outcome.failure), "target"
+        return str(outcome.failure), TARGET_STAGE
     decision = outcome.decision
     reason = (decision.error if decision else "") or "not scored"
     first = outcome.outcomes.get(decision.evaluator or "") if decision else None
@@ -165,7 +192,7 @@ def _is_forced(decision: Decision) -> bool:
 
 
 def _marks(decision: Decision | None) -> str:
-    outcomes = (decision.outcomes if decision else None) or ()
+    outcomes = decision.outcomes if decision else ()
     return "".join("1" if found.passed else "0" for found in outcomes)[:MOST_MARKS]
 
 
@@ -187,15 +214,13 @@ def _output_row(one: Ended) -> tuple[object, ...]:
     output, decision = one.outcome.output, one.outcome.decision
     if output is None or decision is None:
         raise AssertionError("an answered execution has an output and a decision")
-    outcomes = None
-    if decision.outcomes is not None:
-        outcomes = [
-            {"text": found.text, "passed": found.passed, "justification": found.justification}
-            for found in decision.outcomes
-        ]
+    outcomes = [
+        {"text": found.text, "passed": found.passed, "justification": found.justification}
+        for found in decision.outcomes
+    ]
     return (
         *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
-        *(usage_as_json(output.usage), outcomes, decision.as_json()),
+        *(usage_as_json(output.usage), outcomes or None, decision.as_json()),
     )
 
 
@@ -232,7 +257,9 @@ def _count(work: RunWork, ended: Sequence[Ended]) -> None:
         if decision.score is not None:
             score_sum, score_count = score_sum + decision.score, score_count + 1
     if ended:
-        moved: dict[str, Any] = {f"{word}_count": F(f"{word}_count") + words[word] for word in COUNTERS}
+        moved: dict[str, Any] = {
+            f"{word}_count": F(f"{word}_count") + words[word] for word in COUNTERS
+        }
         Run.objects.filter(id=work.run_id).update(
             done_count=F("done_count") + len(ended),
             score_sum=F("score_sum") + score_sum,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from evaluators.kinds._base import Output
 from evaluators.scoring.tree import Node, walk
@@ -52,9 +51,7 @@ def score_rows(
         yield _row((result_id, OUTCOMES_PATH, position + 1, OUTCOMES_KIND), beside, 0.0)
 
 
-def _row(
-    place: tuple[int, str, int, str], outcome: Outcome, weight: float
-) -> tuple[object, ...]:
+def _row(place: tuple[int, str, int, str], outcome: Outcome, weight: float) -> tuple[object, ...]:
     if isinstance(outcome, Score):
         usage = outcome.usage
         findings = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.conf import settings
-from django.db import models
+from django.db import models, transaction
 
 from evaluators.models import money_field
 from runs.models.suites import Suite, Target
@@ -20,6 +22,7 @@ class RunStatus(models.TextChoices):
     FAILED = "failed", "Failed"
 
 
+HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")
 ACTIVE_RUN_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING)
 
 
@@ -43,6 +46,34 @@ class Campaign(models.Model):
     def __str__(self) -> str:
         """Return the name."""
         return self.name
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    """Runs, and the changes of one that must happen as one."""
+
+    def hold(self, run_id: int) -> Run:
+        """Return a run whose row stays locked until the transaction ends.
+
+        Whoever changes several results of a run at once holds it, so that two never wait for each
+        other in a circle. Claiming alone does not: it waits for nobody.
+        """
+        return self.select_for_update(no_key=True).defer(*HEAVY_RUN_COLUMNS).get(id=run_id)
+
+    def end(self, run_id: int, *, status: RunStatus, reason: str, now: datetime) -> bool:
+        """Cancel what is open and end an active run early; False when it is over already.
+
+        What is finished is kept. Records that come later are refused, because their results are
+        not running any more.
+        """
+        with transaction.atomic():
+            run = self.hold(run_id)
+            if not run.is_active:
+                return False
+            run.results.filter(status__in=("pending", "running")).update(
+                status="cancelled", lease_token="", lease_until=None
+            )
+            self.filter(id=run_id).update(status=status, status_reason=reason, finished_at=now)
+        return True
 
 
 class Run(models.Model):
@@ -101,6 +132,8 @@ class Run(models.Model):
     summary = models.JSONField(null=True, blank=True)
     snapshot = models.JSONField()
     leaf_scores = models.BinaryField(null=True, blank=True)
+
+    objects = RunQuerySet.as_manager()
 
     class Meta:
         """Newest first."""

@@ -4,53 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from evaluators.kinds._base import CaseFacts, Message, Output
 from evaluators.scoring.types import Usage
+from runs.plan import Cause, TargetFailure
 
 
 class TargetConfig(BaseModel):
     """The settings of one target; unknown keys are refused by name."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Cause(StrEnum):
-    """Why a target gave no output; its label stands at the head of the error a user reads."""
-
-    TIMEOUT = "timeout", "Timed out"
-    REFUSED = "refused", "Refused"
-    RATE_LIMITED = "rate_limited", "Rate limited"
-    SERVER_ERROR = "server_error", "Server error"
-    CONNECTION = "connection", "No connection"
-    BAD_REPLY = "bad_reply", "Bad reply"
-    MISSING = "missing", "Nothing recorded"
-    FAILED = "failed", "Target failed"
-
-    label: str
-
-    def __new__(cls, value: str, label: str) -> Cause:
-        """Give each word the label shown to users."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.label = label
-        return member
-
-
-@dataclass(frozen=True, slots=True)
-class TargetFailure:
-    """The target gave no output that could be scored; never an output of score 0."""
-
-    reason: str
-    cause: Cause
-
-    def __str__(self) -> str:
-        """Return class and reason as pages show them."""
-        return f"{self.cause.label}: {self.reason}"
 
 
 class ChatFailure(Exception):  # noqa: N818 - it says what happened

@@ -41,7 +41,7 @@ def _message(turn: Mapping[str, Any]) -> Message:
 def _step(step: Mapping[str, Any]) -> Step:
     known = {name: step[name] for name in STEP_FIELDS if name in step}
     if not (isinstance(known.get("type"), str) and isinstance(known.get("name"), str)):
-        raise ValueError(f"trace holds {step!r}, not a step with type and name")  # noqa: TRY004
+        raise ValueError(f"trace holds {step!r}, not a step with type and name")
     return Step(**known)
 
 
@@ -60,7 +60,11 @@ def _count(holder: Mapping[str, Any], name: str) -> int | None:
     value = holder.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LARGEST_COUNT:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= LARGEST_COUNT
+    ):
         raise ValueError(f"{name} is {value!r}, not a number of 0 or more")
     return int(value)
 

@@ -11,14 +11,8 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from evaluators.kinds._base import Message, Output, Step
-from runs.targets._base import (
-    Cause,
-    ChatFailure,
-    TargetConfig,
-    TargetContext,
-    TargetFailure,
-    target_kind,
-)
+from runs.plan import Cause, TargetFailure
+from runs.targets._base import ChatFailure, TargetConfig, TargetContext, target_kind
 
 OWN_PARAMETERS = ("model", "messages", "stream", "n", "response_format")
 

@@ -7,7 +7,8 @@ is called, so a run against a recorded target repeats exactly and costs only its
 from __future__ import annotations
 
 from evaluators.kinds._base import Output
-from runs.targets._base import Cause, TargetConfig, TargetContext, TargetFailure, target_kind
+from runs.plan import Cause, TargetFailure
+from runs.targets._base import TargetConfig, TargetContext, target_kind
 from runs.targets._outputs import output_from_json
 
 

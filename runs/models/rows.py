@@ -29,9 +29,7 @@ def update_rows(
     _execute(statement, adapters, rows)
 
 
-def add_to_rows(
-    model: type[models.Model], column: str, rows: Iterable[tuple[Any, int]]
-) -> None:
+def add_to_rows(model: type[models.Model], column: str, rows: Iterable[tuple[Any, int]]) -> None:
     """Add an amount to a column of one row each, by primary key; an empty column counts as zero."""
     table, names, adapters = _columns(model, (column, model._meta.pk.attname), connection.vendor)
     sum_ = f"COALESCE({names[0]}, 0) + %s"

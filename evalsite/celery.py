@@ -1,0 +1,36 @@
+"""The Celery application, and the pulse of its workers: a thread that sweeps from start to end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_ready, worker_shutting_down
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+app = Celery("evalsite")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks(["runs", "evaluators"])
+
+logger = logging.getLogger(__name__)
+
+
+@worker_ready.connect
+def start_pulse(**signal: Any) -> None:
+    """Let a worker process of its own sweep and show itself while it lives."""
+    # Imported when a worker starts: the web process must not load what carries runs out.
+    from evalsite.pulse import PULSE
+
+    PULSE.start()
+
+
+@worker_shutting_down.connect
+def stop_pulse(**signal: Any) -> None:
+    """Give back what the process works on, once it is told to end."""
+    from evalsite.pulse import PULSE
+
+    threading.Thread(target=PULSE.stop, name="let-go").start()

@@ -1,0 +1,56 @@
+"""The worker inside the web process: threads that carry runs out, so that one process is enough."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+
+from celery.worker import WorkController
+
+from evalsite.celery import app
+
+logger = logging.getLogger(__name__)
+
+THREADS = 4
+
+
+class EmbeddedWorker:
+    """A Celery worker in a thread of this process, on a broker in its memory."""
+
+    def __init__(self) -> None:
+        """Do nothing yet."""
+        self._thread: threading.Thread | None = None
+        self._worker: WorkController | None = None
+
+    def start(self) -> None:
+        """Work from now on."""
+        self._thread = threading.Thread(target=self._work, name="embedded-worker", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Give back what is in hand, then end."""
+        # Loaded by the thread; not at the top, or the web process would wait for it at its start.
+        pulse = importlib.import_module("evalsite.pulse").PULSE
+        pulse.stop()
+        if self._worker is not None:
+            self._worker.stop()
+
+    def _work(self) -> None:
+        # Loading the model client takes a second: here it holds up no request.
+        importlib.import_module("evaluators.judging.client")
+        # Signals, gossip and remote control belong to processes of their own.
+        self._worker = WorkController(
+            app=app,
+            pool_cls="threads",
+            concurrency=THREADS,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            loglevel=logging.WARNING,
+            quiet=True,
+        )
+        self._worker.start()
+
+
+WORKER = EmbeddedWorker()

@@ -1,0 +1,38 @@
+"""How gunicorn serves Evalsite: one process, a few threads, and the embedded worker beside them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+bind = f"{settings.LISTEN}:{settings.PORT}"
+# One process holds the embedded worker and its broker; more threads only wait for the interpreter.
+workers = 1
+threads = 4
+worker_class = "gthread"
+timeout = 120
+graceful_timeout = 20
+# The heartbeat file must not lie on a disk that may stall.
+worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112
+loglevel = settings.LOG_LEVEL.lower()
+proc_name = "evalsite"
+
+
+def post_worker_init(worker: Any) -> None:
+    """Start the embedded worker in the process that serves, after it was forked."""
+    if settings.IS_EMBEDDED:
+        from evalsite.embedded import WORKER
+
+        WORKER.start()
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """Give back what the embedded worker has in hand."""
+    if settings.IS_EMBEDDED:
+        from evalsite.embedded import WORKER
+
+        WORKER.stop()

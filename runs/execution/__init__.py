@@ -1,0 +1,1 @@
+"""The shell around the engine: claim, carry out, record, finish, and set right what died."""

@@ -1,0 +1,102 @@
+"""Bring a run to its end once, whoever gets there first, and give it its figures."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Sum
+from django.utils import timezone
+
+from runs.models import (
+    ACTIVE_RUN_STATUSES,
+    OPEN_RESULT_STATUSES,
+    Result,
+    Run,
+    RunEvent,
+    RunStatus,
+    Score,
+)
+
+LEAF_SCORES_VERSION = 1
+
+
+def finish_run(run_id: int) -> bool:
+    """Complete a run whose results are all finished; False when some are open or it is over already."""
+    run = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES).first()
+    if run is None or not _is_done(run_id):
+        return False
+    mark = _fingerprint(run_id)
+    figures = _figures(run, RunStatus.COMPLETED)
+    with transaction.atomic():
+        held = Run.objects.hold(run_id)
+        # A retry that came meanwhile has made the figures old; whoever ends it computes them anew.
+        if not held.is_active or not _is_done(run_id) or _fingerprint(run_id) != mark:
+            return False
+        Run.objects.filter(id=run_id).update(
+            status=RunStatus.COMPLETED, finished_at=timezone.now(), **figures
+        )
+    return True
+
+
+def end_run(run_id: int, status: RunStatus, reason: str) -> bool:
+    """End an active run early with the figures it has so far; False when it is over already."""
+    if not Run.objects.end(run_id, status=status, reason=reason, now=timezone.now()):
+        return False
+    RunEvent.objects.create(run_id=run_id, kind=status.value, text=reason[:500])
+    summarise_ended(run_id)
+    return True
+
+
+def summarise_ended(run_id: int) -> bool:
+    """Give a run that ended its figures if it has none; False when it has, or when it is on again."""
+    ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES)
+    run = ended.filter(id=run_id, summary=None).first()
+    if run is None:
+        return False
+    figures = _figures(run, RunStatus(run.status))
+    still = ended.filter(id=run_id, summary=None, finished_at=run.finished_at)
+    return still.update(**figures) == 1
+
+
+def _is_done(run_id: int) -> bool:
+    return not Result.objects.filter(run_id=run_id, status__in=OPEN_RESULT_STATUSES).exists()
+
+
+def _fingerprint(run_id: int) -> dict[str, int | None]:
+    """Return what grows with every retry and every attempt, so that equal means unchanged."""
+    results = Result.objects.filter(run_id=run_id).order_by()
+    return results.aggregate(Sum("generation"), Sum("attempt"))
+
+
+def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
+    return {"summary": {}, "leaf_scores": pack_leaf_scores(run.pk)}
+
+
+def pack_leaf_scores(run_id: int) -> bytes:
+    """Return what every evaluator of a run said, small enough to be read at once for what-if.
+
+    Compressed JSON: {"version", "paths", "results": [[result, case, repetition, status, outcome
+    marks, error stage, [score of each path]]]}. A score is null where the evaluator was not run,
+    false where it could not score, and [score, required parts missed] where it missed some.
+    """
+    places: dict[str, int] = {}
+    scores: dict[int, dict[int, Any]] = {}
+    rows = Score.objects.filter(result__run_id=run_id).order_by()
+    for result_id, path, state, score, missed in rows.values_list(
+        "result_id", "path", "state", "score", "failed_required"
+    ).iterator(chunk_size=5000):
+        place = places.setdefault(path, len(places))
+        said = score if state == "scored" else False if state == "unscored" else None
+        scores.setdefault(result_id, {})[place] = [said, missed] if missed else said
+    results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
+    packed = [
+        [*row, [scores.get(row[0], {}).get(place) for place in range(len(places))]]
+        for row in results.values_list(
+            "id", "case_id", "repetition", "status", "outcome_marks", "error_stage"
+        ).iterator(chunk_size=5000)
+    ]
+    content = {"version": LEAF_SCORES_VERSION, "paths": list(places), "results": packed}
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)

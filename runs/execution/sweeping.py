@@ -1,0 +1,184 @@
+"""Set right what dead workers left behind; any number of sweepers may do it at the same time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, QuerySet
+
+from runs.execution.claiming import RELEASED
+from runs.execution.finishing import end_run, finish_run, summarise_ended
+from runs.execution.processes import is_dead, process_name
+from runs.models import (
+    ACTIVE_RUN_STATUSES,
+    Attempt,
+    Hand,
+    Result,
+    ResultStatus,
+    Run,
+    RunEvent,
+    RunOwner,
+    RunStatus,
+    WorkerProcess,
+)
+
+logger = logging.getLogger(__name__)
+
+HAND_SILENCE = timedelta(seconds=30)
+WORKER_SILENCE = timedelta(seconds=30)
+COMMAND_LINE_SILENCE = timedelta(seconds=60)
+FORGET_WORKERS_AFTER = timedelta(hours=1)
+MOST_ATTEMPTS = 3
+WORKER_LOST = "worker lost"
+
+
+def sweep(*, now: datetime) -> list[int]:
+    """Free what the dead held and end what is over; returns the runs that could use more hands."""
+    _bury_hands(now=now)
+    for run_id in _runs_with_expired_leases(now=now):
+        _free_expired(run_id, now=now)
+    _stop_abandoned_command_lines(now=now)
+    for run_id in _runs_without_open_results():
+        finish_run(run_id)
+    for run_id in _ended_without_summary():
+        summarise_ended(run_id)
+    return _runs_wanting_hands(now=now)
+
+
+def _bury_hands(*, now: datetime) -> None:
+    """Forget hands that are silent, and end at once the leases of those whose process is surely dead."""
+    for hand in Hand.objects.all():
+        if is_dead(hand.worker):
+            expiring = Result.objects.filter(run_id=hand.run_id, lease_token=hand.token)
+            with transaction.atomic():
+                Run.objects.hold(hand.run_id)
+                expiring.filter(status=ResultStatus.RUNNING).update(lease_until=now)
+            hand.delete()
+        elif hand.heartbeat_at < now - HAND_SILENCE:
+            hand.delete()
+    silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
+    dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
+    silent.delete()
+    WorkerProcess.objects.filter(pk__in=dead).delete()
+
+
+def _expired(*, now: datetime) -> QuerySet[Result]:
+    return Result.objects.filter(status=ResultStatus.RUNNING, lease_until__lte=now)
+
+
+def _runs_with_expired_leases(*, now: datetime) -> list[int]:
+    return list(_expired(now=now).order_by().values_list("run_id", flat=True).distinct())
+
+
+def _free_expired(run_id: int, *, now: datetime) -> None:
+    """Return results of lost workers to waiting, and those lost too often to an error."""
+    with transaction.atomic():
+        run = Run.objects.hold(run_id)
+        expired = _expired(now=now).filter(run_id=run_id)
+        lost = list(expired.select_for_update(no_key=True).only("id", "attempt", "generation"))
+        if not lost:
+            return
+        earlier = _lost_before(lost)
+        given_up = {one.pk for one in lost if earlier[one.pk, one.generation] + 1 >= MOST_ATTEMPTS}
+        Attempt.objects.bulk_create(_attempts(lost, now=now))
+        again = Result.objects.filter(pk__in=[one.pk for one in lost if one.pk not in given_up])
+        again.update(**RELEASED)
+        _give_up(run, given_up, now=now)
+        text = f"A worker was lost with {len(lost)} result{'s' * (len(lost) > 1)} in hand"
+        RunEvent.objects.create(run_id=run_id, kind="worker_lost", text=text)
+    logger.warning("Run %s: %s", run_id, text)
+
+
+def _lost_before(lost: Sequence[Result]) -> Counter[tuple[int, int]]:
+    """Count how often each result, in each generation, was lost with its worker."""
+    attempts = Attempt.objects.filter(result__in=lost, reason=WORKER_LOST)
+    return Counter(attempts.values_list("result_id", "generation"))
+
+
+def _attempts(lost: Iterable[Result], *, now: datetime) -> list[Attempt]:
+    return [
+        Attempt(
+            result=one,
+            attempt=one.attempt,
+            generation=one.generation,
+            status=ResultStatus.ERROR,
+            reason=WORKER_LOST,
+            ended_at=now,
+        )
+        for one in lost
+    ]
+
+
+def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
+    if not result_ids:
+        return
+    Result.objects.filter(pk__in=result_ids).update(
+        status=ResultStatus.ERROR,
+        error=f"{WORKER_LOST}: {MOST_ATTEMPTS} workers ended while they carried this out",
+        error_stage="worker",
+        lease_token="",
+        lease_until=None,
+        finished_at=now,
+    )
+    Run.objects.filter(pk=run.pk).update(
+        done_count=F("done_count") + len(result_ids), error_count=F("error_count") + len(result_ids)
+    )
+
+
+def _stop_abandoned_command_lines(*, now: datetime) -> None:
+    abandoned = Run.objects.filter(
+        owner=RunOwner.COMMAND_LINE,
+        status__in=ACTIVE_RUN_STATUSES,
+        heartbeat_at__lt=now - COMMAND_LINE_SILENCE,
+    )
+    for run_id in abandoned.values_list("id", flat=True):
+        end_run(run_id, RunStatus.STOPPED, "The command line that carried out this run is gone.")
+
+
+def _runs_without_open_results() -> list[int]:
+    done = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, done_count__gte=F("execution_count"))
+    return list(done.values_list("id", flat=True))
+
+
+def _ended_without_summary() -> list[int]:
+    ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES).filter(summary=None)
+    return list(ended.values_list("id", flat=True))
+
+
+def _runs_wanting_hands(*, now: datetime) -> list[int]:
+    """Return active runs with waiting results and fewer live hands than there are live workers."""
+    alive = WorkerProcess.objects.filter(heartbeat_at__gte=now - WORKER_SILENCE).count()
+    waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
+    runs = Run.objects.filter(
+        Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS
+    )
+    hands = Counter(Hand.objects.values_list("run_id", flat=True))
+    wanting = runs.order_by("id").values_list("id", flat=True)
+    return [run_id for run_id in wanting if hands[run_id] < max(1, alive)]
+
+
+def show_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
+    """Show that this worker process is alive."""
+    name = process_name()
+    host, _, pid, _ = name.rsplit("/", 3)
+    WorkerProcess.objects.update_or_create(
+        name=name,
+        defaults={"heartbeat_at": now, "sandbox": sandbox, "version": version},
+        create_defaults={
+            "heartbeat_at": now,
+            "sandbox": sandbox,
+            "version": version,
+            "host": host,
+            "pid": int(pid),
+            "started_at": now,
+        },
+    )
+
+
+def hide_worker() -> None:
+    """Take this process off the list, because it is about to end."""
+    WorkerProcess.objects.filter(name=process_name()).delete()

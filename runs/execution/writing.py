@@ -1,0 +1,153 @@
+"""The desk of a pair of hands: what came in is collected, written in batches, and the run watched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+
+from django.utils import timezone
+
+from evaluators.judging.calls import CallRecord
+from evaluators.models import ZERO_USD
+from runs.execution.budget import Budget
+from runs.execution.claiming import Claim, renew_leases
+from runs.execution.database import DatabaseThread
+from runs.execution.ledger import Entry, spent_usd
+from runs.execution.loading import RunWork
+from runs.execution.recording import Ended, RunState, read_state, write_down
+from runs.models import ACTIVE_RUN_STATUSES
+
+logger = logging.getLogger(__name__)
+
+WRITE_EVERY_S = 0.1
+BATCH = 50
+MOST_UNWRITTEN = 200
+LOOK_EVERY_S = 1.0
+RENEW_EVERY_LOOKS = 5
+
+
+class Desk:
+    """Collects calls and ended executions of one pair of hands, and writes them down.
+
+    `held` are the results under lease, `room` is open while not too much is unwritten, `state` is
+    how the run was last seen. A run that is over makes the hands `drop`, a target that fails
+    every execution alike makes them `halt`.
+    """
+
+    def __init__(
+        self,
+        work: RunWork,
+        token: str,
+        database: DatabaseThread,
+        *,
+        halt: Callable[[], None],
+        drop: Callable[[], None],
+    ) -> None:
+        """Start with an empty desk."""
+        self.held: set[int] = set()
+        self.room = asyncio.Event()
+        self.room.set()
+        self.budget = Budget(work.budget_usd)
+        self.state: RunState | None = None
+        self._work = work
+        self._token = token
+        self._database = database
+        self._halt = halt
+        self._drop = drop
+        self._entries: list[Entry] = []
+        self._ended: list[Ended] = []
+        self._full = asyncio.Event()
+        self._ending = asyncio.Event()
+
+    def caller_of(self, claim: Claim) -> Callable[[CallRecord], None]:
+        """Return what takes the calls made under a claim."""
+
+        def put_call(record: CallRecord) -> None:
+            self.budget.unbooked += record.cost_usd or ZERO_USD
+            entry = Entry(claim.result_id, claim.generation, claim.attempt, record)
+            self._entries.append(entry)
+
+        return put_call
+
+    def put(self, ended: Ended) -> None:
+        """Take an execution that ended."""
+        self._ended.append(ended)
+        if len(self._ended) >= BATCH:
+            self._full.set()
+        if len(self._ended) >= MOST_UNWRITTEN:
+            self.room.clear()
+
+    def end(self) -> None:
+        """Let the regular work come to its end."""
+        self._ending.set()
+        self._full.set()
+
+    async def write_regularly(self) -> None:
+        """Write what came in, every batch and every tenth of a second."""
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_EVERY_S):
+                    await self._full.wait()
+            await self.write_now()
+
+    async def write_now(self) -> None:
+        """Write what came in."""
+        if not self._ending.is_set():
+            self._full.clear()
+        entries, self._entries = self._entries, []
+        ended, self._ended = self._ended, []
+        if not (entries or ended):
+            return
+        state = await self._database.do_knowing(
+            lambda is_repeated: write_down(
+                self._work, self._token, entries=entries, ended=ended, is_repeated=is_repeated
+            )
+        )
+        self.held.difference_update(one.claim.result_id for one in ended)
+        self.room.set()
+        if state.stale:
+            logger.warning(
+                "Run %s: records of results %s came too late and were refused",
+                self._work.run_id,
+                state.stale,
+            )
+        self._take_in(state, spent=spent_usd(entry.record for entry in entries))
+
+    async def look_regularly(self, renew_slots: Callable[[], Awaitable[None]]) -> None:
+        """Look every second whether the run is still on; every few seconds show that we are alive."""
+        looks = 0
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._ending.wait()
+                    return
+            looks += 1
+            self._take_in(await self._database.do(read_state, self._work.run_id))
+            if looks % RENEW_EVERY_LOOKS == 0:
+                await self._renew()
+                await renew_slots()
+
+    async def _renew(self) -> None:
+        await self._database.do(
+            renew_leases,
+            self._work.run_id,
+            self._token,
+            sorted(self.held),
+            in_flight=len(self.held),
+            now=timezone.now(),
+        )
+
+    def _take_in(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
+        """Act on what the database says of the run."""
+        self.state = state
+        self.budget.unbooked -= spent
+        # What a replayed output once cost is not spent now.
+        target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
+        self.budget.booked = state.evaluation_cost_usd + target_usd
+        if state.status not in ACTIVE_RUN_STATUSES:
+            self._drop()
+        elif state.broken_target:
+            self._halt()

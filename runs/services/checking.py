@@ -1,0 +1,115 @@
+"""Refuse to start what cannot be carried out, saying what is in the way and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pydantic import ValidationError
+
+from evaluators.judging.specs import spec_of
+from evaluators.kinds import all_kinds, read_config
+from evaluators.models import LanguageModel
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.types import DomainError
+from runs.models import Case, RecordedOutput, Target
+from runs.plan import judge_models, tree_of_case
+from runs.targets import target_kind_named
+from runs.targets._base import TargetKind
+
+OUTCOMES_GATE = "expected_outcomes"
+
+
+class TargetNotReadyError(DomainError):
+    """The target cannot answer the cases."""
+
+    code = "target_not_ready"
+
+
+class JudgeMissingError(DomainError):
+    """An evaluator needs a judge and there is none."""
+
+    code = "judge_missing"
+
+
+def check_target(target: Target, cases: Sequence[Case]) -> None:
+    """Raise DomainError unless the target can be asked."""
+    kind = target_kind_named(target.kind)
+    if target.archived_at is not None:
+        raise TargetNotReadyError(f"Target {target.name} is archived.")
+    try:
+        kind.config.model_validate(target.config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise TargetNotReadyError(f"Target {target.name}, {place}: {first['msg']}.") from error
+    if kind.uses_model and target.model is None:
+        raise TargetNotReadyError(f"Target {target.name} has no language model. Choose one for it.")
+    if kind.replays:
+        _check_recorded(target, cases)
+
+
+def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
+    uploads = RecordedOutput.objects.filter(target=target)
+    if uploads.exists():
+        recorded = not {case.key for case in cases}.isdisjoint(
+            uploads.values_list("case_key", flat=True)
+        )
+    else:
+        ids = {case.pk for case in cases}
+        with_output = Case.objects.filter(suite_id=_suite_of(cases), recorded_output__isnull=False)
+        recorded = not ids.isdisjoint(with_output.values_list("pk", flat=True))
+    if not recorded:
+        raise TargetNotReadyError(
+            f"Target {target.name} has no recorded output for any of the {len(cases)} cases. "
+            "Upload outputs whose ids are keys of these cases."
+        )
+
+
+def _suite_of(cases: Sequence[Case]) -> int:
+    return Case.objects.values_list("suite_id", flat=True).get(pk=cases[0].pk)
+
+
+def check_trees(root: Node, cases: Sequence[Case]) -> list[Node]:
+    """Return every tree the run scores by; raises DomainError naming the evaluator that cannot."""
+    own = (case for case in cases if case.evaluators)
+    trees = [root, *(tree_of_case(root, c.evaluators, append=c.evaluators_append) for c in own)]
+    for tree in trees:
+        for path, node in walk(tree):
+            read_config(node.kind, node.config, evaluator=path or node.name)
+    return trees
+
+
+def check_models(
+    trees: Iterable[Node],
+    cases: Sequence[Case],
+    target: Target,
+    judge: LanguageModel | None,
+    policy: Policy,
+) -> list[LanguageModel]:
+    """Return the language models the run calls; raises DomainError for one that is missing or has no key."""
+    default = judge.slug if judge else ""
+    slugs = {slug for tree in trees for slug in judge_models(tree, all_kinds(), default=default)}
+    needs_outcomes = any(case.expected_outcomes for case in cases)
+    if "" in slugs or (needs_outcomes and policy.case_gate == OUTCOMES_GATE and judge is None):
+        raise JudgeMissingError(
+            "The suite's evaluators ask a judge and none is chosen. Choose a language model as judge."
+        )
+    if needs_outcomes and judge is not None:
+        slugs.add(judge.slug)
+    if target.model is not None and target_kind(target).uses_model:
+        slugs.add(target.model.slug)
+    models = list(LanguageModel.objects.filter(slug__in=slugs).order_by("slug"))
+    for slug in sorted(slugs - {model.slug for model in models}):
+        raise JudgeMissingError(
+            f"An evaluator asks the language model {slug!r}, which does not exist."
+        )
+    for model in models:
+        if problem := spec_of(model).key_problem:
+            raise JudgeMissingError(f"{model.name}: {problem}")
+    return models
+
+
+def target_kind(target: Target) -> TargetKind:
+    """Return the target's kind."""
+    return target_kind_named(target.kind)

@@ -1,0 +1,206 @@
+"""Start a run: check that it can be carried out, freeze everything that decides it, queue it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max, QuerySet
+
+from evaluators.judging.specs import spec_of
+from evaluators.kinds import prompt_versions
+from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError
+from runs.models import Campaign, Case, Result, Run, Suite, Target
+from runs.models.rows import insert_rows
+from runs.plan import Plan, TargetPlan, cases_hash, content_hash
+from runs.services.checking import check_models, check_target, check_trees
+from runs.services.queueing import queue_hands
+
+DEFAULT_CONCURRENCY = 8
+MOST_CONCURRENCY = 200
+MOST_REPETITIONS = 100
+
+
+class CannotStartError(DomainError):
+    """A run cannot be started as it was asked for."""
+
+    code = "cannot_start"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one run may do: executions of each case, calls in flight, dollars of both purses."""
+
+    repetitions: int = 1
+    concurrency: int = DEFAULT_CONCURRENCY
+    budget_usd: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be carried out, naming field and value."""
+        if not 1 <= self.repetitions <= MOST_REPETITIONS:
+            raise CannotStartError(
+                f"Repetitions is {self.repetitions}; it goes from 1 to {MOST_REPETITIONS}."
+            )
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            raise CannotStartError(
+                f"Concurrency is {self.concurrency}; it goes from 1 to {MOST_CONCURRENCY}."
+            )
+        if self.budget_usd is not None and self.budget_usd <= 0:
+            raise CannotStartError(f"The budget is ${self.budget_usd}; it must be above 0.")
+
+
+def start_run(  # noqa: PLR0913 - every choice of the start form
+    *,
+    suite: Suite,
+    target: Target,
+    started_by: User | None,
+    repetitions: int = 1,
+    concurrency: int | None = None,
+    budget_usd: Decimal | None = None,
+    note: str = "",
+    case_keys: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    judge: LanguageModel | None = None,
+    campaign: Campaign | None = None,
+    policy_changes: Mapping[str, Any] | None = None,
+) -> Run:
+    """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
+
+    Without a judge the suite's is asked. Raises DomainError saying what is in the way.
+    """
+    judge = judge or suite.judge
+    at_once = suggested_concurrency(target, judge) if concurrency is None else concurrency
+    limits = Limits(repetitions, at_once, budget_usd)
+    with transaction.atomic():
+        suite = (
+            Suite.objects.select_for_update(of=("self",)).select_related("root").get(pk=suite.pk)
+        )
+        cases = _chosen_cases(suite, case_keys, tags)
+        plan = _plan(suite, target, judge, cases, policy_changes or {})
+        run = _create_run(suite, target, plan, limits, count=len(cases))
+        run.note, run.campaign, run.created_by = note[:300], campaign, started_by
+        run.save(update_fields=("note", "campaign", "created_by"))
+        _create_results(run, cases)
+        AuditEntry.objects.create(
+            actor=started_by,
+            actor_name=started_by.get_username() if started_by else "",
+            action="start",
+            object_type="run",
+            object_id=str(run.pk),
+            object_name=f"{suite.slug} #{run.number}",
+            after={"target": target.name, "executions": run.execution_count, "note": note},
+        )
+        transaction.on_commit(partial(queue_hands, run))
+    return run
+
+
+def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
+    """Return how many executions at once the models involved allow."""
+    models = [model for model in (target.model, judge) if model is not None]
+    return min((model.concurrency for model in models), default=DEFAULT_CONCURRENCY)
+
+
+def _chosen_cases(
+    suite: Suite, keys: Sequence[str] | None, tags: Sequence[str] | None
+) -> list[Case]:
+    """Return the current cases that were asked for, without their long texts."""
+    if suite.archived_at is not None:
+        raise CannotStartError(f"{suite.title} is archived. Take it out of the archive first.")
+    current = Case.objects.filter(suite=suite, is_current=True).order_by("position", "id")
+    cases = list(_light(current))
+    if not cases:
+        raise CannotStartError(f"{suite.title} has no cases yet. Import some first.")
+    if keys is not None:
+        missing = sorted(set(keys) - {case.key for case in cases})
+        if missing:
+            raise CannotStartError(f"{suite.title} has no case {missing[0]}.")
+        cases = [case for case in cases if case.key in set(keys)]
+    if tags is not None:
+        cases = [case for case in cases if set(tags) & set(case.tags)]
+    if not cases:
+        raise CannotStartError("No case is chosen. Choose at least one tag or case that exists.")
+    return cases
+
+
+def _light(cases: QuerySet[Case]) -> QuerySet[Case]:
+    return cases.only(
+        *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),
+        "expected_outcomes",
+    )
+
+
+def _plan(
+    suite: Suite,
+    target: Target,
+    judge: LanguageModel | None,
+    cases: Sequence[Case],
+    policy_changes: Mapping[str, Any],
+) -> Plan:
+    """Return everything to freeze; raises DomainError for what cannot be carried out."""
+    root = Evaluator.objects.tree(suite.root)
+    policy = replace(suite.policy(), **policy_changes)
+    check_target(target, cases)
+    trees = check_trees(root, cases)
+    models = check_models(trees, cases, target, judge, policy)
+    return Plan(
+        suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
+        policy=policy,
+        root=root,
+        target=TargetPlan(
+            target.name, target.kind, target.config, target.model.slug if target.model else ""
+        ),
+        judge=judge.slug if judge else "",
+        models={model.slug: spec_of(model).as_json() for model in models},
+        files=dict(suite.files.values_list("path", "content_id")),
+        prompts=prompt_versions(),
+        cases_hash=cases_hash([case.content_hash for case in cases]),
+    )
+
+
+def _create_run(suite: Suite, target: Target, plan: Plan, limits: Limits, *, count: int) -> Run:
+    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
+    snapshot = plan.as_json()
+    judge = plan.models.get(plan.judge, {})
+    return Run.objects.create(
+        suite=suite,
+        number=last + 1,
+        target=target,
+        target_name=target.name,
+        judge_name=judge.get("name", ""),
+        is_scripted=any(model["is_scripted"] for model in plan.models.values()),
+        suite_version=suite.version,
+        repetitions=limits.repetitions,
+        concurrency=limits.concurrency,
+        budget_usd=limits.budget_usd,
+        case_count=count,
+        execution_count=count * limits.repetitions,
+        snapshot_hash=content_hash(snapshot),
+        snapshot=snapshot,
+    )
+
+
+def _create_results(run: Run, cases: Sequence[Case]) -> None:
+    fields = [field for field in Result._meta.concrete_fields if not field.primary_key]
+    columns = [field.attname for field in fields]
+    row = [None if field.null else field.get_default() for field in fields]
+    places = [columns.index(name) for name in ("run_id", "case_id", "position", "repetition")]
+
+    def rows() -> Any:
+        for position, case in enumerate(cases):
+            for repetition in range(1, run.repetitions + 1):
+                values = (run.pk, case.pk, position, repetition)
+                for place, value in zip(places, values, strict=True):
+                    row[place] = value
+                yield row
+
+    insert_rows(Result, columns, rows())
+
+
+__all__ = ["CannotStartError", "Node", "start_run", "suggested_concurrency"]
