@@ -90,10 +90,10 @@ def suite_page(suite: Suite) -> SuitePage:
 
 def policy_gates(policy: Policy) -> Sequence[GateRule]:
     """Return the two gates of a run (SCORING §8)."""
-    cases = "of all executions pass; errored ones count as not passed"
+    passed = "the share of all executions that pass; errored ones count as not passed"
     return (
-        GateRule("Metrics", policy.metrics_pass_threshold, "mean score, of what has one"),
-        GateRule("Cases", policy.cases_pass_threshold, cases),
+        GateRule("Metrics", policy.metrics_pass_threshold, "the mean score of what has a score"),
+        GateRule("Cases", policy.cases_pass_threshold, passed),
     )
 
 

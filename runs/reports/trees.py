@@ -40,7 +40,6 @@ class Branch:
     path: str
     icon: str
     label: str
-    is_negated: bool
     combines: str
     marks: tuple[str, ...]
     weight: float | None
@@ -68,7 +67,6 @@ def _branch(
         path=path,
         icon=kind.icon if kind else "e-code",
         label=kind.label if kind else f"{node.kind}, unknown here",
-        is_negated=node.negate,
         combines=COMBINES[node.aggregator.type] if node.aggregator else "",
         marks=_marks(node, above),
         weight=weight,
@@ -132,7 +130,7 @@ def _note(child: Node, above: Aggregator | None) -> str:
 
 
 def _marks(node: Node, above: Aggregator | None) -> tuple[str, ...]:
-    marks = []
+    marks = ["negated"] if node.negate else []
     if node.required_below is not None:
         marks.append(f"required, {figures.bound(node.required_below)} or more")
     elif node.required:
