@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -222,6 +222,8 @@ class _Scoring:
         except Exception as error:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
             return Unscored(_reason(error), stage="evaluator")
+        if isinstance(outcome, Score) and node.negate:
+            return _turned_round(outcome)
         if isinstance(outcome, Score | Unscored | Skipped):
             return outcome
         found = type(outcome).__name__
@@ -242,6 +244,12 @@ class _Scoring:
 
 def _config(kind: Kind, node: Node) -> KindConfig:
     return kind.config.model_validate(node.config)
+
+
+def _turned_round(outcome: Score) -> Score:
+    """Return the outcome of a negated evaluator: what it found to hold is a miss, and the other way."""
+    turned = tuple(replace(found, passed=not found.passed) for found in outcome.findings)
+    return replace(outcome, findings=turned)
 
 
 def _reason(error: BaseException) -> str:
