@@ -1,0 +1,203 @@
+"""Compare two runs: whole runs by tolerances, shared cases one by one (SCORING §9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
+
+CASE_TOLERANCE = 0.05
+UNCHANGED, REGRESSION, IMPROVEMENT = "unchanged", "regression", "improvement"
+ERROR, ADDED, REMOVED = "error", "added", "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerances:
+    """How much worse a run may be: drops as shares from 0 to 1, latency in percent; reaching one is allowed.
+
+    Raises ScoreOutOfRangeError naming the field and the value.
+    """
+
+    max_pass_rate_drop: float = 0.0
+    max_avg_score_drop: float = 0.05
+    max_latency_increase_pct: float = 20.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tolerance."""
+        for name, most in (
+            ("max_pass_rate_drop", 1.0),
+            ("max_avg_score_drop", 1.0),
+            ("max_latency_increase_pct", math.inf),
+        ):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0.0 <= value <= most):
+                bounds = "0 or more" if math.isinf(most) else "a number from 0 to 1"
+                raise ScoreOutOfRangeError(f"{name} {value!r} is not {bounds}")
+
+    @classmethod
+    def of(cls, policy: Policy) -> Tolerances:
+        """Return the tolerances of a policy."""
+        return cls(
+            policy.max_pass_rate_drop, policy.max_avg_score_drop, policy.max_latency_increase_pct
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunSide:
+    """One run's own figures over all its executions; scores are 0 to 1, None where there is none."""
+
+    passed: int
+    total: int
+    mean_score: float | None = None
+    mean_latency_ms: float | None = None
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Return passed ÷ total, errors being not passed; None of nothing."""
+        return self.passed / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A tolerance that was exceeded: `change` beyond `limit`, as shares, or percent for latency."""
+
+    measure: str
+    baseline: float
+    candidate: float
+    change: float
+    limit: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """What changed from baseline to candidate. A change is None where a side has no figure."""
+
+    regression_detected: bool
+    reasons: tuple[Reason, ...]
+    pass_rate_change: float | None
+    score_change: float | None
+    latency_change_pct: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self) | {"reasons": [asdict(reason) for reason in self.reasons]}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSide:
+    """A case as one run left it; without a verdict it is errored."""
+
+    verdict: Verdict | None
+    mean_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """How a case changed: regression, improvement, unchanged, error, added or removed.
+
+    `has_flipped` tells that it went from pass to not-pass or back; `score_change` is candidate
+    minus baseline, −1 to 1.
+    """
+
+    case: str
+    status: str
+    has_flipped: bool = False
+    score_change: float | None = None
+    baseline: CaseSide | None = None
+    candidate: CaseSide | None = None
+
+
+def compare_runs(
+    baseline: RunSide, candidate: RunSide, tolerances: Tolerances = Tolerances()
+) -> RunComparison:
+    """Return the changes of pass rate, mean score and latency, and which tolerances they exceed."""
+    rate = _difference(baseline.pass_rate, candidate.pass_rate)
+    score = _difference(baseline.mean_score, candidate.mean_score)
+    latency = _increase_pct(baseline.mean_latency_ms, candidate.mean_latency_ms)
+    found = (
+        _drop(
+            "pass rate", (baseline.pass_rate, candidate.pass_rate), tolerances.max_pass_rate_drop
+        ),
+        _drop(
+            "mean score", (baseline.mean_score, candidate.mean_score), tolerances.max_avg_score_drop
+        ),
+        _slower(baseline, candidate, latency, tolerances.max_latency_increase_pct),
+    )
+    reasons = tuple(reason for reason in found if reason is not None)
+    return RunComparison(bool(reasons), reasons, rate, score, latency)
+
+
+def compare_case(case: str, baseline: CaseSide | None, candidate: CaseSide | None) -> CaseChange:
+    """Return how one case changed; a side that is None does not have it."""
+    if baseline is None:
+        return CaseChange(case, ADDED, candidate=candidate)
+    if candidate is None:
+        return CaseChange(case, REMOVED, baseline=baseline)
+    change = _difference(baseline.mean_score, candidate.mean_score)
+    if baseline.verdict is None or candidate.verdict is None:
+        return CaseChange(case, ERROR, False, change, baseline, candidate)
+    was, now = baseline.verdict is Verdict.PASS, candidate.verdict is Verdict.PASS
+    status = _status(was, now, change)
+    return CaseChange(case, status, was != now, change, baseline, candidate)
+
+
+def compare_cases(
+    baseline: Mapping[str, CaseSide], candidate: Mapping[str, CaseSide]
+) -> tuple[CaseChange, ...]:
+    """Return every case of both runs, in the candidate's order, removed ones last."""
+    names: Iterable[str] = dict.fromkeys((*candidate, *baseline))
+    return tuple(compare_case(name, baseline.get(name), candidate.get(name)) for name in names)
+
+
+def _status(was: bool, now: bool, change: float | None) -> str:
+    if was != now:
+        return IMPROVEMENT if now else REGRESSION
+    if change is None or abs(change) <= CASE_TOLERANCE:
+        return UNCHANGED
+    return IMPROVEMENT if change > 0 else REGRESSION
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else rounded(after - before)
+
+
+def _increase_pct(before: float | None, after: float | None) -> float | None:
+    """Return by how many percent it grew; None when missing or when there is no base to grow from."""
+    if before is None or after is None or before <= 0:
+        return None
+    return rounded((after / before - 1.0) * 100)
+
+
+def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) -> Reason | None:
+    before, after = sides
+    change = _difference(before, after)
+    if before is None or after is None or change is None or -change <= rounded(limit):
+        return None
+    text = (
+        f"{measure} fell by {_points(-change)} points, from {before:.1%} to {after:.1%}; "
+        f"{_points(limit)} are tolerated"
+    )
+    return Reason(measure, before, after, change, limit, text)
+
+
+def _slower(
+    baseline: RunSide, candidate: RunSide, change: float | None, limit: float
+) -> Reason | None:
+    before, after = baseline.mean_latency_ms, candidate.mean_latency_ms
+    if change is None or before is None or after is None or change <= rounded(limit):
+        return None
+    text = (
+        f"mean latency grew by {change:.1f}%, from {before:,.0f} ms to {after:,.0f} ms; "
+        f"{limit:g}% are tolerated"
+    )
+    return Reason("mean latency", before, after, change, limit, text)
+
+
+def _points(share: float) -> str:
+    return f"{share * 100:.1f}"

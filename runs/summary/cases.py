@@ -1,0 +1,117 @@
+"""Fold the repetitions of a case into one verdict and one set of means (SCORING §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from evaluators.scoring.numbers import mean
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import Verdict
+from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, Means, total_of
+
+OPEN = ("pending", "running")
+WAITING, NOT_RUN = "waiting", "not_run"
+
+
+def summarise_case(case: str, group: Sequence[Execution], policy: Policy) -> CaseSummary:
+    """Return one case over its repetitions (SCORING §8)."""
+    verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
+    passed = sum(verdict is Verdict.PASS for verdict in verdicts)
+    verdict = case_verdict(group, policy)
+    return CaseSummary(
+        case=case,
+        state=_state(group, verdict),
+        verdict=verdict,
+        executions=len(group),
+        scored=len(verdicts),
+        passed=passed,
+        is_flaky=len(set(verdicts)) > 1,
+        all_passed=passed == len(group) > 0,
+        any_passed=passed > 0,
+        means=means_of(group),
+    )
+
+
+def verdict_of(row: Execution, policy: Policy) -> Verdict | None:
+    """Return the verdict that counts: the machine's, or a reviewed one where the policy counts it."""
+    if policy.count_reviews and row.reviewed_verdict is not None and row.is_ended:
+        return row.reviewed_verdict
+    return row.verdict if row.status == SCORED else None
+
+
+def case_verdict(group: Sequence[Execution], policy: Policy) -> Verdict | None:
+    """Return a case's verdict from its scored repetitions; None when none has a verdict.
+
+    Score gate: the band of the mean score, and fail when any repetition's fail was forced.
+    Outcomes gate: pass when all passed, fail when none did, else borderline. Where a reviewed
+    verdict counts, the verdicts decide: all alike that one, else borderline.
+    """
+    scored = [row for row in group if verdict_of(row, policy) is not None]
+    if not scored:
+        return None
+    verdicts = {verdict_of(row, policy) for row in scored}
+    if count_reviews(scored, policy):
+        return verdicts.pop() if len(verdicts) == 1 else Verdict.BORDERLINE
+    if policy.case_gate == "expected_outcomes":
+        if verdicts == {Verdict.PASS}:
+            return Verdict.PASS
+        return Verdict.BORDERLINE if Verdict.PASS in verdicts else Verdict.FAIL
+    score = mean([row.score for row in scored if row.score is not None])
+    if score is None or any(row.is_forced for row in scored):
+        return Verdict.FAIL
+    return policy.verdict_of(score)
+
+
+def distribution_of(states: Iterable[str]) -> dict[str, int]:
+    """Return how many cases there are of each state; the four of an ended run are always there."""
+    counts = dict.fromkeys((*(verdict.value for verdict in Verdict), ERROR), 0)
+    for state in states:
+        counts[state] = counts.get(state, 0) + 1
+    return counts
+
+
+def means_of(rows: Sequence[Execution]) -> Means:
+    """Return means and sums; costs and tokens are summed over all that ran, failed ones included."""
+    scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
+    return Means(
+        score=mean(scores),
+        scored=len(scores),
+        latency_ms=mean([row.latency_ms for row in rows if row.latency_ms is not None]),
+        metrics=mean_by_name([row.metrics for row in rows]),
+        dimensions=mean_by_name([row.dimensions for row in rows]),
+        input_tokens=_sum(row.input_tokens for row in rows),
+        output_tokens=_sum(row.output_tokens for row in rows),
+        run_cost_usd=total_of(row.run_cost_usd for row in rows),
+        evaluation_cost_usd=total_of(row.evaluation_cost_usd for row in rows),
+    )
+
+
+def mean_by_name(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of every name over the rows that have it, in order of first sight."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            found.setdefault(name, []).append(value)
+    return {
+        name: average for name, values in found.items() if (average := mean(values)) is not None
+    }
+
+
+def count_reviews(rows: Iterable[Execution], policy: Policy) -> int:
+    """Return how many reviewed verdicts count in the machine's place."""
+    return sum(
+        policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
+    )
+
+
+def _state(group: Sequence[Execution], verdict: Verdict | None) -> str:
+    if verdict is not None:
+        return verdict.value
+    if any(row.status in OPEN for row in group):
+        return WAITING
+    return ERROR if any(row.status == ERROR for row in group) else NOT_RUN
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,186 @@
+"""The values that summarising takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from decimal import Decimal
+from typing import Any
+
+from evaluators.scoring.types import Verdict
+
+SCORED, ERROR = "scored", "error"
+ENDED = (SCORED, ERROR)
+MONEY = ("run_cost_usd", "evaluation_cost_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One execution as it was recorded. `score` is 0 to 1, `metrics` are 0 to 5, `dimensions` 0 to 10.
+
+    None means not reported, never zero.
+    """
+
+    case: str
+    status: str
+    verdict: Verdict | None = None
+    score: float | None = None
+    is_forced: bool = False
+    reviewed_verdict: Verdict | None = None
+    latency_ms: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    dimensions: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_ended(self) -> bool:
+        """Tell whether it was carried out, well or not."""
+        return self.status in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Means and sums over executions; every mean is over those that have a value, None when none has."""
+
+    score: float | None = None
+    scored: int = 0
+    latency_ms: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    dimensions: Mapping[str, float] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+
+    @property
+    def total_cost_usd(self) -> Decimal | None:
+        """Return both purses together, None when neither is known."""
+        return total_of((self.run_cost_usd, self.evaluation_cost_usd))
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSummary:
+    """A case over its repetitions.
+
+    `state` is a verdict, error (none of them scored), waiting or not_run. `scored` of
+    `executions` repetitions have a verdict, `passed` of them pass. `is_flaky` when their verdicts
+    differ; `all_passed` counts an errored repetition as not passed.
+    """
+
+    case: str
+    state: str
+    verdict: Verdict | None
+    executions: int
+    scored: int
+    passed: int
+    is_flaky: bool
+    all_passed: bool
+    any_passed: bool
+    means: Means
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """One gate: `share` against `threshold`, both 0 to 1; None until the run is completed.
+
+    `so_far` is the figure over what has ended; `counted` of `total` executions went in.
+    """
+
+    share: float | None
+    so_far: float | None
+    threshold: float
+    passed: bool | None
+    counted: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run in numbers. `interval` is the 95% interval of the pass rate, 0 to 1.
+
+    `distribution` counts cases by state; `reviews` is how many reviewed verdicts count.
+    """
+
+    executions: int
+    ended: int
+    passed: int
+    errors: int
+    metrics_gate: GateResult
+    cases_gate: GateResult
+    interval: tuple[float, float] | None
+    distribution: Mapping[str, int]
+    means: Means
+    flaky: int
+    all_passed: int
+    any_passed: int
+    reviews: int
+    cases: tuple[CaseSummary, ...] = ()
+
+    @property
+    def case_count(self) -> int:
+        """Return how many cases the distribution counts."""
+        return sum(self.distribution.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values without the cases, the gates also under their usual names in percent."""
+        written = asdict(self)
+        del written["cases"]
+        written["means"] = _means_as_json(self.means)
+        written["interval"] = None if self.interval is None else list(self.interval)
+        metrics, cases = self.metrics_gate, self.cases_gate
+        return written | {
+            "distribution": {"total": self.case_count, **self.distribution},
+            "shares": shares(self.distribution),
+            "weighted_metrics_score_pct": _percent(metrics.share),
+            "metrics_pass_threshold": metrics.threshold * 100,
+            "metrics_passed": metrics.passed,
+            "cases_pass_rate_pct": _percent(cases.share),
+            "cases_pass_threshold": cases.threshold * 100,
+            "cases_passed": cases.passed,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Summary:
+        """Return what as_json wrote, without the cases."""
+        names = [figure.name for figure in fields(cls)]
+        known = {name: values[name] for name in names if name != "cases"}
+        distribution = {k: v for k, v in values["distribution"].items() if k != "total"}
+        changed = {
+            "metrics_gate": GateResult(**values["metrics_gate"]),
+            "cases_gate": GateResult(**values["cases_gate"]),
+            "interval": None if values["interval"] is None else tuple(values["interval"]),
+            "distribution": distribution,
+            "means": _means_from_json(values["means"]),
+        }
+        return cls(**{**known, **changed})
+
+
+def shares(counts: Mapping[str, int]) -> dict[str, float]:
+    """Return every count as a share of all, 0 to 1; 0 of nothing."""
+    total = sum(counts.values())
+    return {name: count / total if total else 0.0 for name, count in counts.items()}
+
+
+def total_of(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known costs, None when none is known."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if known else None
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else share * 100
+
+
+def _means_as_json(means: Means) -> dict[str, Any]:
+    written = asdict(means)
+    for name in MONEY:
+        written[name] = None if written[name] is None else str(written[name])
+    return written
+
+
+def _means_from_json(values: Mapping[str, Any]) -> Means:
+    money = {name: None if values[name] is None else Decimal(values[name]) for name in MONEY}
+    return Means(**{**values, **money})

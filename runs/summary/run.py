@@ -1,0 +1,81 @@
+"""Summarise a whole run: both gates, the distribution of its cases, the purses (SCORING §8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
+from evaluators.scoring.numbers import is_at_least
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import Verdict
+from runs.summary.cases import (
+    count_reviews,
+    distribution_of,
+    means_of,
+    summarise_case,
+    verdict_of,
+)
+from runs.summary.figures import ERROR, Execution, GateResult, Summary
+
+
+def summarise(
+    executions: Iterable[Execution], policy: Policy, *, is_completed: bool, seed: int
+) -> Summary:
+    """Return the run in numbers; both gates stay open until it is completed.
+
+    A run that is not completed is judged over what has ended. `seed` fixes the bootstrap.
+    """
+    rows = list(executions)
+    by_case: dict[str, list[Execution]] = {}
+    for row in rows:
+        by_case.setdefault(row.case, []).append(row)
+    cases = tuple(summarise_case(case, group, policy) for case, group in by_case.items())
+    # A run that is not completed is judged over what has ended.
+    marks = [
+        [verdict_of(row, policy) is Verdict.PASS for row in group if is_completed or row.is_ended]
+        for group in by_case.values()
+    ]
+    passed, counted = sum(map(sum, marks)), sum(map(len, marks))
+    means = means_of(rows)
+    rate = passed / counted if counted else None
+    return Summary(
+        executions=len(rows),
+        ended=sum(row.is_ended for row in rows),
+        passed=passed,
+        errors=sum(row.status == ERROR and verdict_of(row, policy) is None for row in rows),
+        metrics_gate=_gate(
+            means.score, policy.metrics_pass_threshold, is_completed, (means.scored, len(rows))
+        ),
+        cases_gate=_gate(rate, policy.cases_pass_threshold, is_completed, (counted, len(rows))),
+        interval=_interval(marks, seed),
+        distribution=distribution_of(case.state for case in cases),
+        means=means,
+        flaky=sum(case.is_flaky for case in cases),
+        all_passed=sum(case.all_passed for case in cases),
+        any_passed=sum(case.any_passed for case in cases),
+        reviews=count_reviews(rows, policy),
+        cases=cases,
+    )
+
+
+def _gate(
+    figure: float | None, threshold: float, is_completed: bool, counts: tuple[int, int]
+) -> GateResult:
+    """Return a gate's result: closed once the run is completed and has a figure."""
+    is_closed = is_completed and figure is not None
+    return GateResult(
+        share=figure if is_closed else None,
+        so_far=figure,
+        threshold=threshold,
+        passed=is_at_least(figure, threshold) if is_closed and figure is not None else None,
+        counted=counts[0],
+        total=counts[1],
+    )
+
+
+def _interval(groups: Sequence[Sequence[bool]], seed: int) -> tuple[float, float] | None:
+    """Return the 95% interval of the pass rate: Wilson when every case ran once, else over cases."""
+    counts = [(sum(group), len(group)) for group in groups]
+    if all(total <= 1 for _, total in counts):
+        return wilson_interval(sum(p for p, _ in counts), sum(t for _, t in counts))
+    return bootstrap_interval(counts, seed=seed)
