@@ -232,6 +232,8 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         known = library_prices(model.base_url, model.model_id) if model.model_id else None
         for name in PRICE_LABELS:
             field = self.fields[name]
+            own = getattr(model, name)
+            self.initial[name] = None if own is None else f"{own.normalize():f}"
             field.help_text = "US dollars per million tokens."
             usd = _library_usd(known, name)
             if usd is not None and known is not None:

@@ -16,15 +16,16 @@ from evaluators.judging.specs import model_prices
 from evaluators.models import LanguageModel, ReplyMode
 
 # A living worker takes a test at once; a running one ends by the time-outs of its calls.
+CENT = Decimal("0.01")
 UNTAKEN = timedelta(seconds=10)
 GIVEN_UP = timedelta(minutes=5)
 FAILURES = {
-    CallStatus.RATE_LIMITED: "Rate limited.",
-    CallStatus.TIMEOUT: "No answer in time.",
-    CallStatus.REFUSED: "Refused.",
-    CallStatus.SERVER_ERROR: "Server error.",
-    CallStatus.CONNECTION: "No connection.",
-    CallStatus.UNREADABLE: "Answer not readable.",
+    CallStatus.RATE_LIMITED: "Rate limited",
+    CallStatus.TIMEOUT: "No answer in time",
+    CallStatus.REFUSED: "Refused",
+    CallStatus.SERVER_ERROR: "Server error",
+    CallStatus.CONNECTION: "No connection",
+    CallStatus.UNREADABLE: "Answer not readable",
 }
 NEXT_STEPS = {
     401: "Check the key.",
@@ -117,7 +118,7 @@ def model_facts(model: LanguageModel) -> list[tuple[str, str]]:
         "Input price": _usd(prices.input) if prices else "not known",
         "Cached input price": _usd(prices.cached) if prices and prices.cached else "as input",
         "Output price": _usd(prices.output) if prices else "not known",
-        "Prices from": prices.version if prices else "nowhere: costs read –",
+        "Prices": f"from {prices.version}" if prices else "not known, so costs are not either",
         "Trace headers": "sent" if model.send_trace_headers else "not sent",
     }
     return [(name, words or "none") for name, words in shown.items()]
@@ -185,9 +186,7 @@ def _advice(model: LanguageModel, modes: list[dict[str, Any]]) -> str:
     best = next((mode for mode, state in states.items() if state == "supported"), None)
     if best is None or states.get(model.reply_mode) == "supported":
         return ""
-    return (
-        f"Set the reply mode to {ReplyMode(best).label}: it is the best one this server answers in."
-    )
+    return f"Set the reply mode to {ReplyMode(best).label}, the best one this server answers in."
 
 
 def _price_words(prices: Prices | None) -> tuple[str, str]:
@@ -196,6 +195,10 @@ def _price_words(prices: Prices | None) -> tuple[str, str]:
     return (_usd(prices.input), _usd(prices.output))
 
 
+def _places(usd: Decimal) -> int:
+    return -int(usd.as_tuple().exponent)
+
+
 def _usd(rate: Rate) -> str:
-    words = f"${rate.base.normalize():f}"
+    words = f"${max(rate.base.normalize(), rate.base.quantize(CENT), key=_places):f}"
     return f"{words} and more for long inputs" if rate.tiers else words

@@ -237,9 +237,9 @@ def test_the_price_of_the_library_is_the_default_and_an_own_price_wins(
     form = admin_client.get("/models/m/edit/").content.decode()
     assert 'placeholder="0.15"' in form
     assert "genai-prices" in form
-    assert "$0.6" in admin_client.get("/models/").content.decode()
+    assert "$0.60" in admin_client.get("/models/").content.decode()
     LanguageModel.objects.update(output_price_usd_per_mtok=3)
-    assert "$3" in admin_client.get("/models/").content.decode()
+    assert "$3.00" in admin_client.get("/models/").content.decode()
 
 
 def test_an_unknown_price_is_missing_and_not_zero(admin_client: Client) -> None:
@@ -345,7 +345,7 @@ def test_the_test_button_makes_real_calls_and_tells_all_modes(
     ]
     assert page.count("Supported") == 3
     assert "300 in, 60 out" in page
-    assert "$0.0012" in page
+    assert "$0.001" in page
     assert "mock-mini" in page
     assert "Set the reply mode" not in page
     assert SECRET not in page
