@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from evaluators.scoring.numbers import listed, share_of, weight_of
+from evaluators.scoring.types import DomainError
 
 COMPOSITE = "composite"
 ROOT_PATH = ""
@@ -19,6 +23,12 @@ AGGREGATOR_TYPES = (
     *JUDGING_AGGREGATORS,
 )
 REMAINDERS = ("all", "remaining")
+
+
+class TreeError(DomainError):
+    """A tree of evaluators contradicts itself."""
+
+    code = "invalid_tree"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +166,85 @@ def walk(node: Node, path: str = ROOT_PATH) -> Iterator[tuple[str, Node]]:
 def below(path: str, name: str) -> str:
     """Return the path of a child."""
     return f"{path}/{name}" if path else name
+
+
+def validate(root: Node) -> None:
+    """Raise TreeError or ScoreOutOfRangeError, naming the evaluator, when the tree cannot be scored."""
+    for path, node in walk(root):
+        label = f"evaluator “{path or node.name}”"
+        _check_numbers(node, label)
+        if path != ROOT_PATH:
+            _check_name(node.name, label)
+        if node.aggregator is not None:
+            _check_children(node, label)
+            _check_aggregator(node, node.aggregator, label)
+        elif node.children:
+            raise TreeError(f"{label} is a {node.kind} and cannot hold evaluators")
+
+
+def _check_name(name: str, label: str) -> None:
+    if not name.strip():
+        raise TreeError(f"{label} has no name")
+    if "/" in name or name.startswith("@"):
+        raise TreeError(f"{label}: a name holds no “/” and does not begin with “@”")
+
+
+def _check_numbers(node: Node, label: str) -> None:
+    weight_of(node.weight, label)
+    if node.required_below is not None:
+        share_of(node.required_below, f"{label}: required")
+
+
+def _check_children(node: Node, label: str) -> None:
+    if not node.children:
+        raise TreeError(f"{label} is a composite without evaluators")
+    names = [child.name for child in node.children]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise TreeError(f"{label} names evaluators twice: {listed(doubled)}")
+
+
+def _check_aggregator(node: Node, aggregator: Aggregator, label: str) -> None:
+    _check_words(aggregator, label)
+    names = [child.name for child in node.children]
+    _check_known(aggregator.weights, names, f"{label}: weights")
+    _check_known(aggregator.required, names, f"{label}: required")
+    for name, weight in aggregator.weights.items():
+        weight_of(weight, f"{label}: weights of “{name}”")
+    for setting in ("gate_threshold", "threshold", "share"):
+        share_of(getattr(aggregator, setting), f"{label}: {setting}")
+    if aggregator.type == "safety_gate":
+        _check_gate(node, aggregator, label)
+    if not aggregator.is_judging and math.fsum(_counting(node, aggregator)) <= 0:
+        raise TreeError(f"{label}: the weights of what it aggregates sum to 0")
+
+
+def _check_words(aggregator: Aggregator, label: str) -> None:
+    if aggregator.type not in AGGREGATOR_TYPES:
+        choices = ", ".join(AGGREGATOR_TYPES)
+        raise TreeError(f"{label}: aggregator {aggregator.type!r} is none of {choices}")
+    if aggregator.remainder not in REMAINDERS:
+        choices = ", ".join(REMAINDERS)
+        raise TreeError(f"{label}: remainder {aggregator.remainder!r} is none of {choices}")
+
+
+def _check_known(named: Iterable[str], names: Iterable[str], label: str) -> None:
+    known = tuple(names)
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        raise TreeError(f"{label} names {listed(unknown)}, which are not among {listed(known)}")
+
+
+def _check_gate(node: Node, aggregator: Aggregator, label: str) -> None:
+    if not aggregator.required:
+        raise TreeError(f"{label}: a safety gate names the evaluators that must pass in required")
+    if aggregator.remainder == "remaining" and len(set(aggregator.required)) == len(node.children):
+        raise TreeError(f"{label}: remainder is remaining, but every evaluator is a gate")
+
+
+def _counting(node: Node, aggregator: Aggregator) -> Iterator[float]:
+    """Yield the weights of the children that enter the arithmetic."""
+    leaves_gates_out = aggregator.type == "safety_gate" and aggregator.remainder == "remaining"
+    for child in node.children:
+        if not (leaves_gates_out and child.name in aggregator.required):
+            yield node.weight_of(child)
