@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from django.urls import path
 
+from evaluators.views import gallery
 from evaluators.views import language_models as models
 
 MODEL = "models/<slug:slug>/"
 
 app_name = "evaluators"
 urlpatterns = [
+    path("evaluators/", gallery.gallery, name="gallery"),
+    path("evaluators/<slug:name>/", gallery.kind, name="kind"),
     path("models/", models.language_models, name="language-models"),
     path("models/new/", models.language_model_new, name="language-model-new"),
     path(MODEL, models.language_model, name="language-model"),

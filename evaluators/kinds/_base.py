@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypedDict, TypeVar, Unpack
@@ -159,6 +160,9 @@ class Context:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
+EXAMPLE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# A line break inside a paragraph: neither of its sides is a row of a table, an item or a gap.
+WRAP = re.compile(r"(?<![|\n])\n(?!\n|\||- )[ ]*")
 Config = TypeVar("Config", bound=KindConfig)
 ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
@@ -187,6 +191,23 @@ class Kind:
     uses_judge: bool = False
     in_gallery: bool = True
     supplies_outcomes: bool = False
+
+    @property
+    def summary(self) -> str:
+        """Return the first sentence of the manual."""
+        return " ".join(self.manual.split("\n\n", 1)[0].split())
+
+    @property
+    def explanation(self) -> str:
+        """Return the manual without summary and example, as Markdown."""
+        text = EXAMPLE.sub("", self.manual.partition("\n\n")[2]).strip()
+        return WRAP.sub(" ", text)
+
+    @property
+    def example(self) -> str:
+        """Return the manual's example: one evaluator of a suite file in YAML, "" without one."""
+        found = EXAMPLE.search(self.manual)
+        return found.group(1) if found else ""
 
 
 class KindOptions(TypedDict, total=False):

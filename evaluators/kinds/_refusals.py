@@ -54,9 +54,17 @@ class InvalidConfigError(DomainError):
 
 def refusal_of(error: ValidationError, kind: Kind, evaluator: str) -> InvalidConfigError:
     """Return what pydantic refused in our words."""
-    found = error.errors(include_url=False)
+    found = [one for one in error.errors(include_url=False) if not _follows(one, error)]
     return InvalidConfigError(
         evaluator or kind.label, tuple(Refusal(_path(one), _reason(one, kind)) for one in found)
+    )
+
+
+def _follows(one: Any, error: ValidationError) -> bool:
+    """Tell whether a list is short only because something in it was refused for itself."""
+    depth = len(one["loc"])
+    return one["type"] == "too_short" and any(
+        other["loc"][:depth] == one["loc"] and len(other["loc"]) > depth for other in error.errors()
     )
 
 
@@ -73,6 +81,8 @@ def _reason(one: Any, kind: Kind) -> str:
             return f"is not a setting of {kind.name}; there are {known}"
         case "extra_forbidden":
             return "is not known here"
+        case "too_short":
+            return "holds nothing; it needs at least one"
         case "string_type":
             return f"{_shown(one['input'])} is not text; put it in quotes"
         case "literal_error" | "enum":

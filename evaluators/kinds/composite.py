@@ -18,6 +18,7 @@ A composite that its own rule fails counts as 0 in the one around it. Mark it `r
 whole result with it.
 
 Good: a safety gate before costly judges. When it fails, no judge is paid.
+
 Bad: five levels of nesting. Nobody can say any more what a weight does.
 
 ```yaml

@@ -10,6 +10,7 @@ r"""Compare the answer with the expected output of its case: 100 when it matches
 white space alone says so. A case without expected output leaves the evaluator unscored.
 
 Good: a structured answer, an invoice number, a list in a fixed order.
+
 Bad: prose. Two right answers hardly ever agree letter for letter; use a judge.
 
 ```yaml

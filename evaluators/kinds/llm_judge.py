@@ -19,6 +19,7 @@ What the agent, its tools and its users wrote is quoted between random marks: an
 a good grade is read as evidence, not obeyed.
 
 Good: says what earns 1, what 0.5 and what 0, and judges one thing.
+
 Bad: "Is this a good answer?" The judge has to invent the scale, and does so anew for every case.
 
 ```yaml

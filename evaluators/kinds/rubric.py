@@ -12,6 +12,7 @@ leaves one out or invents one is asked for again, then the rubric is unscored, n
 A criterion may be written as a plain sentence. `required` and `weight` need the long form.
 
 Good: "Gives the refund time of 4 to 6 working days". One fact, and two people would agree on it.
+
 Bad: "Is helpful and correct". Two questions in one, and neither says what to look for.
 
 ```yaml

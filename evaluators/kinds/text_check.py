@@ -17,6 +17,7 @@ The score is 1 when the check holds and 0 when it does not.
 evaluator turns a check round: "must not contain". In suite files the operator is the type.
 
 Good: a fact the answer cannot be right without, such as an order number or a refusal to print one.
+
 Bad: `equals` on an answer in prose. One other word and it fails; ask a judge instead.
 
 ```yaml

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.scalarstring import LiteralScalarString
-
 from evaluators.kinds import kind_of, spelled_as
+from evaluators.kinds._yaml import yaml_of
 from evaluators.scoring.tree import Aggregator, Node
 from runs.formats._content import CaseContent, SuiteContent
 from runs.formats._policy import written_policy
-
-WIDTH = 4096
 
 
 def written(content: SuiteContent) -> bytes:
@@ -33,13 +28,7 @@ def written(content: SuiteContent) -> bytes:
         "evaluators": [_evaluator(child) for child in content.root.children],
         "tests": [_case(case) for case in content.cases],
     }
-    stream = io.StringIO()
-    yaml = YAML(typ="rt", pure=True)
-    yaml.width = WIDTH
-    yaml.allow_unicode = True
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.dump(_readable(_given(suite)), stream)
-    return stream.getvalue().encode()
+    return yaml_of(_given(suite)).encode()
 
 
 def _case(case: CaseContent) -> dict[str, Any]:
@@ -102,19 +91,3 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(value: float) -> float | int:
     return int(value) if value.is_integer() else value
-
-
-def _readable(value: Any) -> Any:
-    """Return the values with texts of several lines as blocks, where a block reads back the same."""
-    if isinstance(value, Mapping):
-        return {key: _readable(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(part) for part in value]
-    return LiteralScalarString(value) if isinstance(value, str) and _fits_block(value) else value
-
-
-def _fits_block(text: str) -> bool:
-    lines = text.split("\n")
-    plain = all(line.isprintable() and line == line.rstrip() for line in lines)
-    starts_plainly = bool(lines[0]) and not lines[0].startswith(" ")
-    return plain and starts_plainly and len(lines) > 1 and not text.endswith("\n\n")

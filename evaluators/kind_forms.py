@@ -1,0 +1,174 @@
+"""A form for the settings of any kind, made from its Config."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+from annotated_types import Ge, Le, MinLen
+from django import forms
+from pydantic.fields import FieldInfo
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.kinds._base import Kind
+from evaluators.kinds._yaml import yaml_of
+
+LONG_ROWS = 6
+LIST_ROWS = 4
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+class LinesField(forms.CharField):
+    """A list of texts, one a line."""
+
+    widget = forms.Textarea(attrs={"rows": LIST_ROWS, "spellcheck": "false"})
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the texts one below the other."""
+        return "\n".join(value) if isinstance(value, list | tuple) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Return the lines that hold something."""
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+
+class StructureField(forms.CharField):
+    """A mapping or list written in YAML, as it stands in a suite file."""
+
+    widget = forms.Textarea(attrs={"rows": LONG_ROWS, "spellcheck": "false"})
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the values as YAML."""
+        return value if isinstance(value, str) or value in EMPTY else yaml_of(value)
+
+    def to_python(self, value: Any) -> Any:
+        """Return the values; raises ValidationError with the line that is not YAML."""
+        try:
+            return YAML(typ="safe", pure=True).load(str(value or ""))
+        except MarkedYAMLError as error:
+            line = error.problem_mark.line + 1 if error.problem_mark else 1
+            raise forms.ValidationError(f"Line {line} is not YAML: {error.problem}.") from error
+        except (YAMLError, ValueError, RecursionError) as error:
+            raise forms.ValidationError(f"This is not YAML: {error}.") from error
+
+
+class KindForm(forms.Form):
+    """The settings of one evaluator; `config` holds them once the form is valid."""
+
+    def __init__(self, kind: Kind, *args: Any, **kwargs: Any) -> None:
+        """Make a field of every setting of the kind."""
+        super().__init__(*args, **kwargs)
+        self.kind = kind
+        self.config: dict[str, Any] = {}
+        for name, setting in kind.config.model_fields.items():
+            self.fields[name] = _field(name, setting)
+
+    def clean(self) -> dict[str, Any]:
+        """Hold the settings to the kind's own rules; every refusal stands at its field."""
+        found: dict[str, Any] = super().clean() or {}
+        if self.errors:
+            return found
+        names = self.kind.config.model_fields
+        given = {name: _sent(found[name]) for name in names if found.get(name) not in EMPTY}
+        given = self.kind.read(given) if self.kind.read else given
+        try:
+            config = read_config(self.kind.name, given)
+        except InvalidConfigError as error:
+            for refusal in error.refusals:
+                at = str(refusal.path[0]) if refusal.path else None
+                inner = refusal.setting.partition("[")[1:]
+                said = f"{''.join(inner)}: {refusal.reason}" if any(inner) else refusal.reason
+                self.add_error(at if at in self.fields else None, said)
+            return found
+        self.config = config.model_dump(mode="json")
+        return found
+
+
+def settings_of(kind: Kind) -> list[dict[str, Any]]:
+    """Return name, type, default and meaning of every setting, as the gallery lists them."""
+    return [
+        {
+            "name": name,
+            "type": _type_words(setting),
+            "default": _default_words(setting),
+            "meaning": setting.description or "",
+        }
+        for name, setting in kind.config.model_fields.items()
+    ]
+
+
+def _sent(value: Any) -> Any:
+    """Return a text with the line ends it had before the browser sent it."""
+    return value.replace("\r\n", "\n") if isinstance(value, str) else value
+
+
+def _field(name: str, setting: FieldInfo) -> forms.Field:
+    options: dict[str, Any] = {
+        "label": setting.title or name.replace("_", " ").capitalize(),
+        "help_text": setting.description or "",
+        "required": setting.is_required(),
+        "initial": None
+        if setting.is_required()
+        else setting.get_default(call_default_factory=True),
+    }
+    annotation = _plain_type(setting.annotation)
+    if annotation is bool:
+        return forms.BooleanField(**{**options, "required": False})
+    if get_origin(annotation) is Literal:
+        choices = [(word, str(word).replace("_", " ")) for word in get_args(annotation)]
+        return forms.ChoiceField(choices=choices, **options)
+    if annotation in (int, float):
+        bounds = {"min_value": _bound(setting, Ge, "ge"), "max_value": _bound(setting, Le, "le")}
+        number = forms.IntegerField if annotation is int else forms.FloatField
+        return number(**bounds, **options)
+    if annotation is str:
+        return forms.CharField(strip=False, widget=_text_widget(setting), **options)
+    if get_origin(annotation) is tuple and get_args(annotation)[0] is str:
+        return LinesField(**options)
+    return StructureField(**{**options, "initial": _structure(options["initial"])})
+
+
+def _structure(initial: Any) -> Any:
+    return initial.model_dump(mode="json") if hasattr(initial, "model_dump") else initial
+
+
+def _text_widget(setting: FieldInfo) -> forms.Widget:
+    extra = setting.json_schema_extra
+    is_long = isinstance(extra, Mapping) and extra.get("widget") == "textarea"
+    return forms.Textarea(attrs={"rows": LONG_ROWS}) if is_long else forms.TextInput()
+
+
+def _bound(setting: FieldInfo, kind: type, name: str) -> Any:
+    return next((getattr(m, name) for m in setting.metadata if isinstance(m, kind)), None)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return a type without the None that makes it optional."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(part for part in get_args(annotation) if part is not type(None))
+    return annotation
+
+
+def _type_words(setting: FieldInfo) -> str:
+    annotation = _plain_type(setting.annotation)
+    words = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+    if annotation in words:
+        return words[annotation]
+    if get_origin(annotation) is Literal:
+        return ", ".join(str(word) for word in get_args(annotation))
+    return "list" if get_origin(annotation) is tuple else "mapping"
+
+
+def _default_words(setting: FieldInfo) -> str:
+    needs_some = any(isinstance(m, MinLen) for m in setting.metadata)
+    if setting.is_required() or needs_some:
+        return "required"
+    default = setting.get_default(call_default_factory=True)
+    if isinstance(default, bool):
+        return str(default).lower()
+    if hasattr(default, "model_dump"):
+        return ", ".join(f"{key}: {value}" for key, value in default.model_dump().items() if value)
+    return "" if default in (*EMPTY, ()) else str(default)

@@ -1,0 +1,40 @@
+"""Plain values as YAML that people like to read and that reads back the same."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+# Wide enough that no line is ever folded.
+WIDTH = 1_000_000
+
+
+def yaml_of(value: Any) -> str:
+    """Return the values as YAML, texts of several lines as blocks."""
+    stream = io.StringIO()
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = WIDTH
+    yaml.allow_unicode = True
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.dump(_readable(value), stream)
+    return stream.getvalue()
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _readable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(part) for part in value]
+    return LiteralScalarString(value) if isinstance(value, str) and _fits_block(value) else value
+
+
+def _fits_block(text: str) -> bool:
+    """Tell whether a block reads back as this very text."""
+    lines = text.split("\n")
+    plain = all(line.isprintable() and line == line.rstrip() for line in lines)
+    starts_plainly = bool(lines[0]) and not lines[0].startswith(" ")
+    return plain and starts_plainly and len(lines) > 1 and not text.endswith("\n\n")
