@@ -13,20 +13,13 @@ from django.db import transaction
 
 from evaluators.models import LanguageModel
 from runs import services
+from runs.forms.money import MoneyField
 from runs.models import Campaign, Case, Run, Suite, Target
 from runs.reports.estimate import Estimate, Order, TargetOption, estimate, target_options
 
 MOST_REPETITIONS = 100
 MOST_AT_ONCE = 200
 ALL, BY_TAG = "all", "tag"
-
-
-class MoneyField(forms.DecimalField):
-    """An amount in US dollars, with or without the sign."""
-
-    def to_python(self, value: Any) -> Decimal | None:
-        """Read the amount."""
-        return super().to_python(value.strip().lstrip("$") if isinstance(value, str) else value)
 
 
 class StartRunForm(forms.Form):
@@ -59,8 +52,6 @@ class StartRunForm(forms.Form):
         label="Stop at",
         required=False,
         min_value=Decimal("0.000001"),
-        max_digits=18,
-        decimal_places=9,
         help_text="US dollars a run, both purses; empty for no limit",
     )
     note = forms.CharField(required=False, max_length=300, label="Note")
@@ -77,6 +68,9 @@ class StartRunForm(forms.Form):
             required=False,
         )
         self.initial.setdefault("judge", suite.judge_id)
+        judges = LanguageModel.objects.all()
+        if suite.judge_id:
+            self.fields["judge"] = forms.ModelChoiceField(judges, empty_label=None, label="Judge")
         self.initial.setdefault("cases", BY_TAG if self.initial.get("tag") else ALL)
 
     @cached_property

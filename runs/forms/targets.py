@@ -105,31 +105,33 @@ class ChatTargetForm(TargetForm):
 class RecordedTargetForm(TargetForm):
     """Outputs that were recorded before, one line of JSON a case."""
 
+    file_name = "outputs.jsonl"
+
     file = forms.FileField(
         label="Recorded outputs",
         help_text='JSONL, one line a case: {"id": "CS-001", "output": "…"}',
         widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
     )
 
-    def clean_file(self) -> list[str]:
-        """Return the lines; refuse a file that is too large or no text."""
-        upload: UploadedFile = self.cleaned_data["file"]
+    def clean_file(self) -> bytes:
+        """Return the content; refuse a file that is too large."""
+        upload: UploadedFile[bytes] = self.cleaned_data["file"]
         if (upload.size or 0) > LARGEST_UPLOAD:
             raise forms.ValidationError(
-                "The file is larger than 200 MB. Split it in several targets."
+                "The file is larger than 200 MB. Split it over several targets."
             )
-        try:
-            return upload.read().decode("utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise forms.ValidationError(
-                f"The file is no UTF-8 text: byte {error.start} cannot be read."
-            ) from None
+        self.file_name = upload.name or self.file_name
+        content: bytes = upload.read()
+        return content
 
     def save(self, *, saved_by: User) -> Target:
         """Store the target with its outputs; raises DomainError naming the line that is wrong."""
         chosen = self.cleaned_data
         target = services.import_recorded_outputs(
-            target_name=chosen["name"], lines=chosen["file"], imported_by=saved_by
+            target_name=chosen["name"],
+            lines=chosen["file"],
+            imported_by=saved_by,
+            file=self.file_name,
         )
         if chosen["description"]:
             target.description = chosen["description"]

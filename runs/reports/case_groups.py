@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,10 +21,14 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Coalesce, Length, Replace, Round
 
+from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.types import SCORE_DIGITS
+from evaluators.scoring.types import SCORE_DIGITS, Verdict
 from runs.models import CaseGate, Result, ResultStatus, Run, VerdictChoice
+from runs.summary import Execution, case_verdict
 
+# One row a case with whatever was annotated; stubs cannot follow annotations of annotations.
+Groups = QuerySet[Any, Any]
 STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
 RANKS = {
     "running": 0,
@@ -45,28 +48,39 @@ def policy_of(run: Run) -> Policy:
     return Policy.from_json(run.snapshot["policy"])
 
 
-def case_groups(run: Run) -> QuerySet[Result, dict[str, Any]]:
+def case_groups(run: Run) -> Groups:
     """Return one row a case: its state as pages name it, its means and what it cost (SCORING §8)."""
+    policy = policy_of(run)
+    rows = Result.objects.filter(run=run).order_by().annotate(counts_as=_verdict(policy))
     counted = {
-        "executions": Count("id"),
-        "scored": Count("id", filter=Q(status=ResultStatus.SCORED)),
+        "scored": Count("id", filter=~Q(counts_as="")),
         "errored": Count("id", filter=Q(status=ResultStatus.ERROR)),
         "running": Count("id", filter=Q(status=ResultStatus.RUNNING)),
         "waiting": Count("id", filter=Q(status=ResultStatus.PENDING)),
-        "passed": Count("id", filter=Q(verdict=VerdictChoice.PASS)),
-        "failed": Count("id", filter=Q(verdict=VerdictChoice.FAIL)),
+        "passed": Count("id", filter=Q(counts_as=VerdictChoice.PASS)),
+        "failed": Count("id", filter=Q(counts_as=VerdictChoice.FAIL)),
         "forced": Count("id", filter=Q(is_forced=True)),
+        "reviewed": Count("id", filter=~Q(reviewed_verdict="")),
     }
     means = {
         "mean": Round(Avg("score", filter=Q(status=ResultStatus.SCORED)), SCORE_DIGITS),
-        "only_verdict": Min("verdict", filter=Q(status=ResultStatus.SCORED)),
         "place": Min("position"),
     }
-    groups = Result.objects.filter(run=run).order_by().values("case_id")
-    return groups.annotate(**counted, **means).annotate(state=_state(policy_of(run)))
+    groups: Groups = rows.values("case_id").annotate(**counted, **means)
+    grouped: Groups = groups.annotate(state=_state(policy))
+    return grouped
 
 
-def with_figures(groups: QuerySet[Result, dict[str, Any]]) -> QuerySet[Result, dict[str, Any]]:
+def _verdict(policy: Policy) -> Case:
+    """Say what a result counts as: its verdict, or where the policy says so the reviewed one."""
+    ended = (ResultStatus.SCORED, ResultStatus.ERROR)
+    reviewed = When(~Q(reviewed_verdict=""), status__in=ended, then=F("reviewed_verdict"))
+    own = When(status=ResultStatus.SCORED, then=F("verdict"))
+    whens = (reviewed, own) if policy.count_reviews else (own,)
+    return Case(*whens, default=Value(""), output_field=CharField())
+
+
+def with_figures(groups: Groups) -> Groups:
     """Add the figures that a table shows beside the state."""
     met = Length("outcome_marks") - Length(Replace("outcome_marks", Value("1"), Value("")))
     share = Case(
@@ -74,16 +88,17 @@ def with_figures(groups: QuerySet[Result, dict[str, Any]]) -> QuerySet[Result, d
         default=Cast(met, FloatField()) / Cast(Length("outcome_marks"), FloatField()),
         output_field=FloatField(),
     )
-    return groups.annotate(
+    rows: Groups = groups.annotate(
         metrics=Avg("metrics_score"),
         latency=Avg("latency_ms"),
         met=Avg(share),
         run_cost=Sum("run_cost_usd"),
         evaluation_cost=Sum("evaluation_cost_usd"),
     )
+    return rows
 
 
-def count_states(groups: QuerySet[Result, dict[str, Any]]) -> Mapping[str, int]:
+def count_states(groups: Groups) -> Mapping[str, int]:
     """Return how many cases are in each state."""
     counts = groups.aggregate(
         **{state: Count("case_id", filter=Q(state=state)) for state in STATES}
@@ -100,7 +115,7 @@ def sort_key(name: str) -> Case | Coalesce | F:
         default = Value(9.0) if name == "verdict" else Coalesce(F("mean"), Value(-1.0))
         whens = [When(state=state, then=Value(float(place))) for state, place in places.items()]
         return Case(*whens, default=default, output_field=FloatField())
-    figure = {"score": F("mean"), "outcomes": F("met")}.get(name, F(name))
+    figure: F | Case = {"score": F("mean"), "outcomes": F("met")}.get(name, F(name))
     if name == "cost":
         none = Value(None, output_field=FloatField())
         run, judges = (Cast(F(purse), FloatField()) for purse in ("run_cost", "evaluation_cost"))
@@ -112,24 +127,27 @@ def sort_key(name: str) -> Case | Coalesce | F:
 def _state(policy: Policy) -> Case:
     """Say the state of a case: open work first, then errors, then the verdict of its repetitions."""
     by_score = [
-        When(forced__gt=0, then=Value("fail")),
-        When(mean__gte=round(policy.pass_threshold, SCORE_DIGITS), then=Value("pass")),
-        When(mean__gte=round(policy.borderline_threshold, SCORE_DIGITS), then=Value("borderline")),
+        When(Q(forced__gt=0) | Q(mean=None), then=Value("fail")),
+        When(mean__gte=rounded(policy.pass_threshold), then=Value("pass")),
+        When(mean__gte=rounded(policy.borderline_threshold), then=Value("borderline")),
         When(mean__isnull=False, then=Value("fail")),
     ]
-    by_outcomes = [
-        When(passed=F("scored"), then=Value("pass")),
-        When(passed=0, then=Value("fail")),
+    by_outcomes = [When(passed=F("scored"), then=Value("pass")), When(passed=0, then=Value("fail"))]
+    reviews = [
+        When(condition & Q(reviewed__gt=0), then=then)
+        for condition, then in (
+            (Q(passed=F("scored")), Value("pass")),
+            (Q(failed=F("scored")), Value("fail")),
+            (Q(), Value("borderline")),
+        )
     ]
-    uses_score = policy.case_gate == CaseGate.SCORE
     return Case(
         When(running__gt=0, then=Value("running")),
         When(waiting__gt=0, then=Value("waiting")),
         When(scored=0, errored__gt=0, then=Value("error")),
         When(scored=0, then=Value("cancelled")),
-        When(scored=1, then=F("only_verdict")),
-        *(by_score if uses_score else ()),
-        *by_outcomes,
+        *(reviews if policy.count_reviews else ()),
+        *(by_score if policy.case_gate == CaseGate.SCORE else by_outcomes),
         default=Value("borderline"),
         output_field=CharField(),
     )
@@ -137,22 +155,23 @@ def _state(policy: Policy) -> Case:
 
 def state_of_rows(rows: Sequence[Mapping[str, Any]], policy: Policy) -> str:
     """Say the state of a case from its repetitions, by the same rules as the database does."""
-    statuses = [row["status"] for row in rows]
-    scored = [row for row in rows if row["status"] == ResultStatus.SCORED]
+    statuses = {row["status"] for row in rows}
     for status, state in ((ResultStatus.RUNNING, "running"), (ResultStatus.PENDING, "waiting")):
         if status in statuses:
             return state
-    if not scored:
+    verdict = case_verdict([_execution(row) for row in rows], policy)
+    if verdict is None:
         return "error" if ResultStatus.ERROR in statuses else "cancelled"
-    return _verdict_of_rows(scored, policy)
+    return verdict.value
 
 
-def _verdict_of_rows(scored: Sequence[Mapping[str, Any]], policy: Policy) -> str:
-    scores = [row["score"] for row in scored if row["score"] is not None]
-    passed = sum(row["verdict"] == VerdictChoice.PASS for row in scored)
-    if len(scored) == 1:
-        return str(scored[0]["verdict"])
-    if policy.case_gate == CaseGate.SCORE and scores:
-        is_forced = any(row["is_forced"] for row in scored)
-        return "fail" if is_forced else str(policy.verdict_of(math.fsum(scores) / len(scores)))
-    return "pass" if passed == len(scored) else "borderline" if passed else "fail"
+def _execution(row: Mapping[str, Any]) -> Execution:
+    reviewed = row["reviewed_verdict"]
+    return Execution(
+        case="",
+        status=row["status"],
+        verdict=Verdict(row["verdict"]) if row["verdict"] else None,
+        score=row["score"],
+        is_forced=row["is_forced"],
+        reviewed_verdict=Verdict(reviewed) if reviewed else None,
+    )

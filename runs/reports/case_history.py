@@ -38,7 +38,7 @@ def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
         .order_by("run__number", "repetition")
         .values(
             *("run__number", "run__target_name", "run__snapshot__policy"),
-            *("repetition", "status", "verdict", "score", "is_forced"),
+            *("repetition", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
         )
     )
     by_run: dict[int, list[Mapping[str, Any]]] = defaultdict(list)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 
@@ -308,7 +309,7 @@ def _sum(parts: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def _option(
-    target: Target, run: Run | None, means: Mapping[int, Mapping[str, object]]
+    target: Target, run: Run | None, means: Mapping[int, Mapping[str, Any]]
 ) -> TargetOption:
     mean = means.get(run.pk, {}) if run else {}
     kind = target_kinds().get(target.kind)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
+from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.types import SCORE_DIGITS
 from runs.models import Run, RunStatus
-
-GATE_WORDS = ("passed", "failed", "on_course", "at_risk", "out_of_reach", "open")
+from runs.summary import Progress, cases_outlook, metrics_outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,66 +23,55 @@ class RunGate:
 
 def metrics_gate(run: Run, policy: Policy) -> RunGate:
     """Return the mean overall score against its threshold, over the executions that have one."""
-    limit, count, left = policy.metrics_pass_threshold, run.score_count, _left(run)
-    share = _round(run.score_sum / count) if count else None
-    basis = f"{count} of {run.execution_count} executions have a score"
-    if not run.is_active:
-        return RunGate("Metrics", share, limit, _ended(run, share, limit), basis)
-    if not left:
-        return RunGate("Metrics", share, limit, _course(share, limit), basis)
-    needed = _round((limit * (count + left) - run.score_sum) / left)
-    if needed > 1:
-        note = f"The remaining {_executions(left)} cannot lift the mean that far"
-        return RunGate("Metrics", share, limit, "out_of_reach", note)
-    if needed <= 0:
-        return RunGate("Metrics", share, limit, "on_course", "Reached whatever the rest scores")
-    note = f"The remaining {_executions(left)} must average {math.ceil(needed * 1000) / 10:.1f}%"
-    return RunGate("Metrics", share, limit, _course(share, limit), note)
+    limit = policy.metrics_pass_threshold
+    if run.is_active:
+        outlook = metrics_outlook(_progress(run), policy)
+        return RunGate("Metrics", outlook.so_far, limit, outlook.state, outlook.text)
+    share = run.score_sum / run.score_count if run.score_count else None
+    share, state = _ended(run, "metrics_gate", share, limit)
+    note = f"{run.score_count} of {_executions(run)} have a score"
+    return RunGate("Metrics", share, limit, state, note)
 
 
 def cases_gate(run: Run, policy: Policy) -> RunGate:
     """Return the share of executions that passed against its threshold; errors have not passed."""
-    limit, left = policy.cases_pass_threshold, _left(run)
-    done = (
-        run.done_count
-        if run.is_active or run.status != RunStatus.COMPLETED
-        else run.execution_count
+    limit = policy.cases_pass_threshold
+    if run.is_active:
+        outlook = cases_outlook(_progress(run), policy)
+        note = f"{run.pass_count} of {run.done_count} passed · {outlook.text}"
+        return RunGate("Cases", outlook.so_far, limit, outlook.state, note)
+    is_completed = run.status == RunStatus.COMPLETED
+    counted = run.execution_count if is_completed else run.done_count
+    share, state = _ended(run, "cases_gate", run.pass_count / counted if counted else None, limit)
+    return RunGate("Cases", share, limit, state, _passed(run, counted))
+
+
+def _passed(run: Run, counted: int) -> str:
+    summary = run.summary or {}
+    passed = summary.get("passed", run.pass_count)
+    reviews = f", with {summary['reviews']} reviews" if summary.get("reviews") else ""
+    return f"{passed} of {counted} executions passed{reviews}"
+
+
+def _progress(run: Run) -> Progress:
+    return Progress(
+        total=run.execution_count,
+        ended=run.done_count,
+        passed=run.pass_count,
+        score_sum=run.score_sum,
+        score_count=run.score_count,
+        repetitions=run.repetitions,
     )
-    share = _round(run.pass_count / done) if done else None
-    basis = f"{run.pass_count} of {done} passed"
-    if not run.is_active:
-        return RunGate("Cases", share, limit, _ended(run, share, limit), basis)
-    needed = math.ceil(_round(limit * run.execution_count)) - run.pass_count
-    if needed > left:
-        return RunGate(
-            "Cases", share, limit, "out_of_reach", f"{basis} · {needed} more needed, {left} left"
-        )
-    if needed <= 0:
-        return RunGate(
-            "Cases", share, limit, "on_course", f"{basis} · enough whatever the rest does"
-        )
-    note = f"{basis} · {needed} of the last {left} must pass"
-    return RunGate("Cases", share, limit, _course(share, limit), note)
 
 
-def _left(run: Run) -> int:
-    return max(run.execution_count - run.done_count, 0)
-
-
-def _executions(count: int) -> str:
-    return "execution" if count == 1 else f"{count} executions"
-
-
-def _ended(run: Run, share: float | None, limit: float) -> str:
-    """Judge a completed run; any other keeps its gates open (SCORING §8)."""
+def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[float | None, str]:
+    """Judge a completed run by its summary; any other keeps its gates open (SCORING §8)."""
+    if run.summary:
+        share = run.summary[gate]["so_far"]
     if run.status != RunStatus.COMPLETED or share is None:
-        return "open"
-    return "passed" if share >= _round(limit) else "failed"
+        return share, "open"
+    return share, "passed" if is_at_least(share, limit) else "failed"
 
 
-def _course(share: float | None, limit: float) -> str:
-    return "on_course" if share is None or share >= _round(limit) else "at_risk"
-
-
-def _round(value: float) -> float:
-    return round(value, SCORE_DIGITS)
+def _executions(run: Run) -> str:
+    return f"{run.execution_count} execution{'' if run.execution_count == 1 else 's'}"

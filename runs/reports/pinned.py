@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from django.db.models import OuterRef, Subquery
 from django.urls import reverse
 
-from evaluators.scoring.policy import Policy
 from runs.models import Run, RunStatus, Suite
 from runs.reports.gates import cases_gate, metrics_gate
-from runs.reports.run_list import listed
+from runs.reports.run_list import listed, listed_policy
 
 MOST_PINNED = 5
 
@@ -52,6 +51,6 @@ def _verdict(run: Run) -> str:
     }
     if run.status in named:
         return named[RunStatus(run.status)]
-    policy = Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated by listed
+    policy = listed_policy(run)
     gates = {metrics_gate(run, policy).state, cases_gate(run, policy).state}
     return "fail" if "failed" in gates else "pass" if gates == {"passed"} else "borderline"

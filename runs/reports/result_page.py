@@ -168,6 +168,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
     output = _output(result)
     decision = Decision.from_json(output.decision) if output.decision else None
     root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    tree = result_tree(root, decision, rows, plan.policy)
     repetitions = _repetitions(run, result)
     scores = [row.score for row in repetitions if row.score is not None]
     purses = _purses(result)
@@ -188,10 +189,10 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         output_text=output.text[:LONGEST_SHOWN],
         outcomes=outcomes,
         outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
-        tree=result_tree(root, decision, rows, plan.policy),
+        tree=tree,
         outcomes_row=rows.get(OUTCOMES_PATH),
-        hits=remarks(tuple(rows.values()), passed=True),
-        misses=remarks(tuple(rows.values()), passed=False),
+        hits=remarks(tree, passed=True),
+        misses=remarks(tree, passed=False),
         steps=None if steps is None else tuple(_cut_step(step) for step in steps[:MOST_STEPS]),
         step_count=len(steps or ()),
         tool_calls=sum(step.get("type") == "tool" for step in steps or ()),

@@ -14,8 +14,15 @@ from django.db.models import F, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.urls import reverse
 
-from runs.models import Case, Result, Run
-from runs.reports.case_groups import STATES, case_groups, count_states, sort_key, with_figures
+from runs.models import Case, Run
+from runs.reports.case_groups import (
+    STATES,
+    Groups,
+    case_groups,
+    count_states,
+    sort_key,
+    with_figures,
+)
 
 PAGE_SIZE = 50
 LONGEST_QUERY = 200
@@ -182,8 +189,8 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
 
 
 def _matching(
-    groups: QuerySet[Result, dict[str, Any]], query: ResultsQuery
-) -> QuerySet[Result, dict[str, Any]]:
+    groups: Groups, query: ResultsQuery
+) -> Groups:
     cases: QuerySet[Case] = Case.objects.all()
     if query.text:
         cases = cases.filter(Q(key__icontains=query.text) | Q(title__icontains=query.text))
@@ -202,7 +209,7 @@ def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
 
 
 def _page(
-    groups: QuerySet[Result, dict[str, Any]], query: ResultsQuery
+    groups: Groups, query: ResultsQuery
 ) -> Sequence[Mapping[str, Any]]:
     rows = with_figures(groups).annotate(sort_value=sort_key(query.sort))
     if query.state:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, Node
 from runs.models import Score, ScoreState
-from runs.plan import OUTCOMES_PATH
 
 AGGREGATORS = {
     "weighted_average": "weighted average",
@@ -40,6 +39,7 @@ class TreeNode:
     icon: str
     weight: float
     is_root: bool
+    is_negated: bool
     marks: tuple[str, ...]
     state: str
     score: float | None
@@ -76,14 +76,17 @@ def result_tree(
     return _node(root, "", decision, rows, policy)
 
 
-def remarks(rows: Sequence[Score], *, passed: bool) -> tuple[Remark, ...]:
-    """Return the hits, or the misses, of all evaluators in tree order (SCORING §2)."""
+def remarks(tree: TreeNode, *, passed: bool) -> tuple[Remark, ...]:
+    """Return the hits, or the misses, of all evaluators in tree order (SCORING §2).
+
+    What a negated evaluator found counts the other way round.
+    """
     return tuple(
-        Remark(finding["text"], finding.get("evidence", ""), row.path.rpartition("/")[2])
-        for row in rows
-        if row.path != OUTCOMES_PATH
-        for finding in row.findings
-        if bool(finding["passed"]) == passed
+        Remark(finding["text"], finding.get("evidence", ""), node.name)
+        for node in walk(tree)
+        if node.row is not None
+        for finding in node.row.findings
+        if (bool(finding["passed"]) != node.is_negated) == passed
     )
 
 
@@ -115,6 +118,7 @@ def _node(
         icon=kind.icon if kind else "e-composite",
         weight=found.weight if found else node.weight,
         is_root=not path,
+        is_negated=node.negate,
         marks=_marks(node),
         state=state,
         score=score,

@@ -127,6 +127,11 @@ def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
     return light.annotate(policy_json=F("snapshot__policy")).order_by("-pk")
 
 
+def listed_policy(run: Run) -> Policy:
+    """Return the frozen policy of a run of `listed`."""
+    return Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
+
+
 def _matching(query: RunsQuery) -> QuerySet[Run]:
     runs = listed(Run.objects.all())
     narrow = Q()
@@ -148,7 +153,7 @@ def run_row(run: Run) -> RunRow:
     """Return one run of `listed` as lists show it."""
     done = run.pass_count + run.borderline_count + run.fail_count + run.error_count
     rest = "waiting" if run.is_active else "cancelled"
-    policy = Policy.from_json(run.policy_json)
+    policy = listed_policy(run)
     return RunRow(
         number=run.number,
         url=reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number}),

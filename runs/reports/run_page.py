@@ -8,22 +8,21 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Sum
 from django.urls import reverse
 
 from evaluators.scoring.policy import Policy
 from runs.models import (
     Case,
-    ResultStatus,
     Run,
     RunEvent,
     RunStatus,
 )
 from runs.reports.case_groups import case_groups, count_states, policy_of
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
+from runs.reports.run_errors import ErrorGroup, run_errors
 
 MOST_MARKS = 400
-MOST_ERRORS = 5
 MOST_EVENTS = 6
 RATE_WINDOW = timedelta(seconds=60)
 RESUMABLE = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)
@@ -60,6 +59,7 @@ class RunHead:
     files: tuple[str, ...]
     snapshot_hash: str
     evaluators: tuple[OutlineLine, ...]
+    stop_title: str
     stop_text: str
 
 
@@ -88,18 +88,6 @@ class Costs:
     forecast_usd: Decimal | None
     budget_usd: Decimal | None
     share: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorGroup:
-    """Results that ended in the same error, with the first of them."""
-
-    text: str
-    stage: str
-    count: int
-    like: int
-    key: str
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +131,7 @@ def run_head(run: Run) -> RunHead:
         files=tuple(sorted(snapshot.get("files", {}))),
         snapshot_hash=run.snapshot_hash,
         evaluators=tuple(_outline(snapshot["evaluators"])),
+        stop_title=f"Cancel run #{run.number}?",
         stop_text=_stop_text(run),
     )
 
@@ -154,7 +143,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
     has_marks = run.case_count <= MOST_MARKS
     rows = _states(run) if has_marks else ()
     counts = _count(rows) if has_marks else count_states(groups)
-    errors = _errors(run)
+    errors = run_errors(run)
     return RunLive(
         status=run.status,
         is_active=run.is_active,
@@ -236,29 +225,6 @@ def _costs(run: Run) -> Costs:
         forecast_usd=forecast if run.is_active else None,
         budget_usd=run.budget_usd,
         share=float(total / ceiling) if ceiling else None,
-    )
-
-
-def _errors(run: Run) -> tuple[ErrorGroup, ...]:
-    if not run.error_count:
-        return ()
-    errored = run.results.filter(status=ResultStatus.ERROR).order_by()
-    groups = errored.values("error_stage", "error").annotate(total=Count("id"), first=Min("id"))
-    rows = list(groups.order_by("-total", "first")[:MOST_ERRORS])
-    firsts = run.results.select_related("case").in_bulk([row["first"] for row in rows])
-    return tuple(_group(run, row, firsts) for row in rows)
-
-
-def _group(run: Run, row: Mapping[str, Any], firsts: Mapping[int, Any]) -> ErrorGroup:
-    first = firsts[row["first"]]
-    place = {"slug": run.suite.slug, "number": run.number, "key": first.case.key}
-    return ErrorGroup(
-        text=row["error"],
-        stage=row["error_stage"],
-        count=row["total"],
-        like=row["first"],
-        key=first.case.key,
-        url=reverse("runs:result", kwargs=place | {"repetition": first.repetition}),
     )
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evaluators.scoring.types import DomainError
 from runs import services
-from runs.forms import RetryForm
+from runs.forms import ResumeForm, RetryForm
 from runs.reports import run_list as listing
 from runs.reports.result_rows import ResultsQuery, results_table
 from runs.reports.run_page import run_head as head_of
@@ -108,7 +108,7 @@ def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     """Go on with what a stopped run left."""
     found = run_of(slug, number)
     try:
-        services.resume_run(found, resumed_by=request.user)
+        messages.info(request, ResumeForm(request.POST).resume(found, resumed_by=request.user))
     except DomainError as refusal:
         messages.error(request, str(refusal))
     return redirect("runs:run", slug, number)
