@@ -103,7 +103,7 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
     policies = dict(newest.values_list("pk", "snapshot__policy")[:RUNS_SHOWN])
     results = Result.objects.filter(run__in=policies, case__key=case.key)
     rows = results.order_by("run__number", "repetition").values(
-        *("run_id", "run__number", "status", "verdict", "score", "is_forced")
+        *("run_id", "run__number", "status", "verdict", "reviewed_verdict", "score", "is_forced")
     )
     return [
         _case_run(list(group), Policy.from_json(policies[run]))
