@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from evaluators.judging.calls import CallStatus
 from evaluators.judging.keys import key_of, key_source
-from evaluators.judging.pricing import Prices, Rate
+from evaluators.judging.pricing import OWN, Prices, Rate
 from evaluators.judging.specs import model_prices
 from evaluators.models import LanguageModel, ReplyMode
 
@@ -118,7 +118,7 @@ def model_facts(model: LanguageModel) -> list[tuple[str, str]]:
         "Input price": _usd(prices.input) if prices else "not known",
         "Cached input price": _usd(prices.cached) if prices and prices.cached else "as input",
         "Output price": _usd(prices.output) if prices else "not known",
-        "Prices": f"from {prices.version}" if prices else "not known, so costs are not either",
+        "Prices": _origin(prices),
         "Trace headers": "sent" if model.send_trace_headers else "not sent",
     }
     return [(name, words or "none") for name, words in shown.items()]
@@ -187,6 +187,12 @@ def _advice(model: LanguageModel, modes: list[dict[str, Any]]) -> str:
     if best is None or states.get(model.reply_mode) == "supported":
         return ""
     return f"Set the reply mode to {ReplyMode(best).label}, the best one this server answers in."
+
+
+def _origin(prices: Prices | None) -> str:
+    if prices is None:
+        return "not known, so costs are not either"
+    return "set here" if prices.version == OWN else f"from {prices.version}"
 
 
 def _price_words(prices: Prices | None) -> tuple[str, str]:

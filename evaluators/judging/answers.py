@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ HTTP_BAD = 400
 HTTP_TOO_MANY = 429
 HTTP_SERVER = 500
 HTTP_PASSING = (408, 409, 425)
+UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+UNSTORABLE_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
 
 
@@ -53,11 +56,37 @@ class UnreadableAnswerError(Exception):
 
 
 def parse_body(text: str) -> Any:
-    """Return the JSON value of a body, else its beginning as text; never raises."""
+    """Return the JSON value of a body, else its beginning as text; never raises.
+
+    Every text in it can be stored (see `storable`).
+    """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        body = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return {"text": text[:MOST_TEXT]}
+        body = {"text": text[:MOST_TEXT]}
+    is_suspect = "\x00" in text or UNSTORABLE_ESCAPE.search(text) is not None
+    return storable(body) if is_suspect or not _is_encodable(text) else body
+
+
+def storable(value: Any) -> Any:
+    """Return a JSON value without the characters no database keeps: NUL and halves of surrogate pairs."""
+    if isinstance(value, str):
+        if "\x00" not in value and _is_encodable(value):
+            return value
+        return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, Mapping):
+        return {storable(name): storable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(part) for part in value]
+    return value
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_answer(body: Any) -> Answer:

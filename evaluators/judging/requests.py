@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from evaluators.judging.answers import storable
 from evaluators.judging.calls import ChatCall
 from evaluators.judging.specs import REPLY_MODES, ModelSpec
 
@@ -41,7 +42,7 @@ def chat_body(spec: ModelSpec, call: ChatCall, mode: str) -> dict[str, Any]:
     own = {
         name: value for name, value in spec.parameters.items() if name not in RESERVED_PARAMETERS
     }
-    body: dict[str, Any] = {"model": spec.model_id, "messages": list(call.messages), **own}
+    body: dict[str, Any] = {"model": spec.model_id, "messages": storable(call.messages), **own}
     if call.schema is not None and mode != "text":
         body["response_format"] = response_format(call.schema, mode)
     return body

@@ -12,7 +12,14 @@ from evaluators.judging.answers import (
     parse_body,
     read_answer,
 )
-from evaluators.judging.calls import NO_USAGE, CallRecord, CallStatus, ChatCall, ChatReply
+from evaluators.judging.calls import (
+    NO_USAGE,
+    CallRecord,
+    CallStatus,
+    ChatCall,
+    ChatReply,
+    ModelCallError,
+)
 from evaluators.judging.specs import ModelSpec
 from evaluators.scoring.types import Usage
 
@@ -39,9 +46,15 @@ class Progress:
     tries: int = 0
     failed: Counter[CallStatus] = field(default_factory=Counter)
 
-    def given_up(self, failure: Failure) -> str:
-        """Return why no more tries are made, in words for a page."""
-        return failure.reason + (f", after {self.tries} tries" if self.tries > 1 else "")
+    def error(self, failure: Failure) -> ModelCallError:
+        """Return why no more tries are made, in words for a page, with what all of them cost."""
+        tries = f", after {self.tries} tries" if self.tries > 1 else ""
+        return ModelCallError(
+            failure.status,
+            f"{failure.reason}{tries}",
+            http_status=failure.http_status,
+            usage=self.usage,
+        )
 
 
 def answered(http_status: int, text: str, draft: CallRecord, spec: ModelSpec) -> Try:

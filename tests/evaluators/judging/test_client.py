@@ -418,3 +418,18 @@ def test_the_models_of_a_server_are_listed_where_it_tells(model_server: ModelSer
     assert run(lambda client: client.model_ids(make_spec(model_server))) == ["mock", "mock-mini"]
     model_server.models = None
     assert run(lambda client: client.model_ids(make_spec(model_server))) == []
+
+
+def test_characters_no_database_keeps_are_replaced_in_request_and_reply(
+    model_server: ModelServer,
+) -> None:
+    model_server.behave(good("nul \x00, half \ud800, whole \U0001f600"))
+
+    reply, records = ask(model_server, call("nul \x00, half \udfff"))
+
+    assert isinstance(reply, ChatReply)
+    assert reply.text == "nul \ufffd, half \ufffd, whole \U0001f600"
+    stored = json.dumps([records[0].request, records[0].reply], ensure_ascii=False)
+    assert "\x00" not in stored
+    stored.encode()
+    assert model_server.chats[0].text == "nul \ufffd, half \ufffd"
