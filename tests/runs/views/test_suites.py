@@ -12,7 +12,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from evaluators.scoring.types import Verdict
 from runs.models import Run, Suite, Target
+from runs.summary import Execution, summarise
 from tests.factories import (
     TREE,
     make_call,
@@ -75,9 +77,19 @@ class TestSuiteList:
         assert 'aria-label="2 pass, 1 fail, 1 errored"' in html
 
     def test_verdicts_are_of_cases_not_of_executions(self, editor: Client) -> None:
-        counts = {"total": 3, "pass": 2, "borderline": 0, "fail": 1, "error": 0}
-        make_scored_run(verdicts=["pass", "fail"], summary={"distribution": counts})
-        assert 'aria-label="2 pass, 1 fail"' in page(editor, "home")
+        suite = make_suite(cases=1)
+        run = make_run(suite=suite, repetitions=2)
+        case = suite.cases.get()
+        make_result(run=run, case=case, verdict="pass", score=0.9, repetition=1)
+        make_result(run=run, case=case, verdict="fail", score=0.5, repetition=2)
+        executions = [
+            Execution(case.key, "scored", Verdict(result.verdict), result.score)
+            for result in run.results.all()
+        ]
+        summary = summarise(executions, suite.policy(), is_completed=True, seed=1)
+        run.summary = summary.as_json()
+        run.save()
+        assert 'aria-label="1 borderline"' in page(editor, "home")
 
     def test_a_suite_that_never_ran_offers_its_first_run(self, editor: Client) -> None:
         suite = make_suite(cases=1)
