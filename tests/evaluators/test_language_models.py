@@ -16,9 +16,11 @@ from django.test import Client
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from evalsite.celery import app
 from evaluators.judging.keys import decrypt, encrypt, key_of
 from evaluators.judging.specs import spec_of
 from evaluators.models import AuditEntry, LanguageModel
+from evaluators.services import TEST_TASK
 from evaluators.tasks import test_language_model as run_test
 from tests.factories import make_model, make_suite, make_target
 from tests.model_server import ModelServer, only_modes, prose, status
@@ -517,3 +519,9 @@ def test_importing_the_pages_loads_no_openai() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_worker_knows_the_task_that_pages_queue() -> None:
+    app.loader.import_default_modules()
+
+    assert TEST_TASK in app.tasks
