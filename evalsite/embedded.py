@@ -50,6 +50,7 @@ class EmbeddedWorker:
             loglevel=logging.WARNING,
             quiet=True,
         )
+        importlib.import_module("evalsite.pulse").PULSE.start()
         self._worker.start()
 
 

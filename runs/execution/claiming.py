@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, QuerySet
 
 from runs.models import ACTIVE_RUN_STATUSES, Case, Hand, Result, ResultStatus, Run, RunStatus
 
@@ -54,11 +54,11 @@ def claim_results(run_id: int, *, token: str, most: int, now: datetime) -> list[
 
 
 def _lease_rows(run_id: int, *, token: str, most: int, now: datetime) -> list[dict[str, Any]]:
-    active = Run.objects.filter(id=OuterRef("run_id"), status__in=ACTIVE_RUN_STATUSES)
+    active = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES)
     rows = list(
         Result.objects.filter(Exists(active), run_id=run_id, status=ResultStatus.PENDING)
         .select_for_update(skip_locked=True)
-        .order_by("position", "repetition", "id")
+        .order_by("position", "id")
         .values(*CLAIM_COLUMNS)[:most]
     )
     Result.objects.filter(id__in=[row["id"] for row in rows], status=ResultStatus.PENDING).update(

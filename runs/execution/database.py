@@ -44,7 +44,7 @@ class DatabaseThread:
 
     def close(self) -> None:
         """Finish what was asked, close the connection and end the thread."""
-        self._executor.submit(lambda: connection.close()).result()  # noqa: PLW0108 - of that thread
+        self._executor.submit(lambda: connection.close()).result()
         self._executor.shutdown()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
+from evaluators.scoring.types import Verdict
 from runs.models import (
     ACTIVE_RUN_STATUSES,
     OPEN_RESULT_STATUSES,
@@ -19,6 +21,8 @@ from runs.models import (
     RunStatus,
     Score,
 )
+from runs.plan import read_plan
+from runs.summary import Execution, summarise
 
 LEAF_SCORES_VERSION = 1
 
@@ -72,7 +76,36 @@ def _fingerprint(run_id: int) -> dict[str, int | None]:
 
 
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
-    return {"summary": {}, "leaf_scores": pack_leaf_scores(run.pk)}
+    """Return the columns that hold what came out of a run."""
+    plan = read_plan(run.snapshot)
+    summary = summarise(
+        _executions(run.pk),
+        plan.policy,
+        is_completed=status == RunStatus.COMPLETED,
+        seed=run.pk,
+    )
+    return {"summary": summary.as_json(), "leaf_scores": pack_leaf_scores(run.pk)}
+
+
+EXECUTION_COLUMNS = (
+    *("case__key", "status", "verdict", "score", "is_forced", "reviewed_verdict", "latency_ms"),
+    *("input_tokens", "output_tokens", "run_cost_usd", "evaluation_cost_usd"),
+)
+
+
+def _executions(run_id: int) -> Iterator[Execution]:
+    results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
+    for row in results.values_list(*EXECUTION_COLUMNS).iterator(chunk_size=5000):
+        key, status, verdict, score, is_forced, reviewed, *figures = row
+        yield Execution(
+            key,
+            status,
+            Verdict(verdict) if verdict else None,
+            score,
+            is_forced,
+            Verdict(reviewed) if reviewed else None,
+            *figures,
+        )
 
 
 def pack_leaf_scores(run_id: int) -> bytes:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
 from django.db import connection, models
+
+Adapt = Callable[[Any], Any]
+
+# Numbers and texts need no adapting on any database; asking each field costs more than the insert.
+PLAIN = (
+    models.CharField,
+    models.TextField,
+    models.FloatField,
+    models.IntegerField,
+    models.BooleanField,
+    models.ForeignKey,
+)
+ENCODE = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def insert_rows(
@@ -37,10 +51,12 @@ def add_to_rows(model: type[models.Model], column: str, rows: Iterable[tuple[Any
     _execute(statement, adapters, rows)
 
 
-def _execute(statement: str, adapters: Sequence[Any], rows: Iterable[Sequence[Any]]) -> None:
+def _execute(
+    statement: str, adapters: Sequence[Adapt | None], rows: Iterable[Sequence[Any]]
+) -> None:
     values = [
         [
-            value if adapt is None or value is None else adapt(value, connection)
+            value if adapt is None or value is None else adapt(value)
             for adapt, value in zip(adapters, row, strict=True)
         ]
         for row in rows
@@ -50,22 +66,10 @@ def _execute(statement: str, adapters: Sequence[Any], rows: Iterable[Sequence[An
             cursor.executemany(statement, values)
 
 
-# Numbers and texts need no adapting on any database; asking each field costs more than the insert.
-PLAIN = (
-    models.CharField,
-    models.TextField,
-    models.FloatField,
-    models.IntegerField,
-    models.BooleanField,
-    models.ForeignKey,
-    models.OneToOneField,
-)
-
-
 @cache
 def _columns(
     model: type[models.Model], names: tuple[str, ...], vendor: str
-) -> tuple[str, tuple[str, ...], tuple[Any, ...]]:
+) -> tuple[str, tuple[str, ...], tuple[Adapt | None, ...]]:
     """Return table, quoted columns and what adapts each value; `vendor` keys the cache."""
     by_name = {field.attname: field for field in model._meta.concrete_fields}
     fields = [by_name[name] for name in names]
@@ -73,5 +77,20 @@ def _columns(
     return (
         quote(model._meta.db_table),
         tuple(quote(str(field.column)) for field in fields),
-        tuple(None if isinstance(field, PLAIN) else field.get_db_prep_save for field in fields),
+        tuple(_adapter(field, vendor) for field in fields),
     )
+
+
+def _adapter(field: models.Field[Any, Any], vendor: str) -> Adapt | None:
+    if isinstance(field, PLAIN):
+        return None
+    if isinstance(field, models.JSONField) and vendor == "sqlite":
+        return _json
+    return lambda value: field.get_db_prep_save(value, connection)
+
+
+def _json(value: Any) -> str:
+    # Most lists and mappings of a row are empty.
+    if value == [] or value == {}:
+        return "[]" if isinstance(value, list) else "{}"
+    return ENCODE(value)

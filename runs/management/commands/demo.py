@@ -1,0 +1,123 @@
+"""Load the examples and start their first runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import Group, User
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs import services
+from runs.formats import agentv
+from runs.models import Run, Suite, Target
+
+EXAMPLES = Path(settings.BASE_DIR) / "examples"
+SUPPORT_AGENT = EXAMPLES / "support-agent"
+QUICK_CHECK = EXAMPLES / "quick-check"
+VERSIONS = ("1.4.0", "1.5.0")
+JUDGE = {
+    "name": "Scripted judge",
+    "model_id": "scripted-judge",
+    "send_trace_headers": True,
+    "is_scripted": True,
+    "concurrency": 8,
+    "timeout_s": 20,
+    "input_price_usd_per_mtok": "0.4",
+    "output_price_usd_per_mtok": "1.6",
+}
+OPENAI_URL = "https://api.openai.com/v1"
+QUICK_MODEL = "gpt-4.1-mini"
+
+
+class Command(BaseCommand):
+    """Fill a site with the examples; safe to repeat, nothing is loaded or run twice."""
+
+    help = "Load the example suites, their recorded targets and judge, and run them once."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take the address of the scripted judge."""
+        parser.add_argument(
+            "--judge-url", required=True, help="Base URL at which the scripted judge answers."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Load what is missing, point the judge at its address and start what has not run yet."""
+        user = demo_admin()
+        try:
+            suite = self._load_support_agent(user, judge_url=options["judge_url"])
+            started = [self._start_once(suite, version, user) for version in VERSIONS]
+            self._load_quick_check(user)
+        except DomainError as error:
+            raise CommandError(f"The examples could not be loaded: {error}") from error
+        count = sum(started)
+        self.stderr.write(
+            f"{suite.title}: {count} runs started."
+            if count
+            else f"{suite.title}: was run before; nothing is started again."
+        )
+
+    def _load_support_agent(self, user: User, *, judge_url: str) -> Suite:
+        # The judge listens on a free port, so its address is a new one at every start.
+        LanguageModel.objects.update_or_create(
+            slug="scripted-judge",
+            defaults={"base_url": judge_url.rstrip("/")},
+            create_defaults={**JUDGE, "base_url": judge_url.rstrip("/")},
+        )
+        suite = _load_suite(SUPPORT_AGENT, user)
+        for version in VERSIONS:
+            if not Target.objects.filter(name=_target_name(version)).exists():
+                services.import_recorded_outputs(
+                    target_name=_target_name(version),
+                    lines=(SUPPORT_AGENT / f"outputs-{version}.jsonl").read_bytes(),
+                    imported_by=user,
+                )
+        return suite
+
+    def _start_once(self, suite: Suite, version: str, user: User) -> bool:
+        target = Target.objects.get(name=_target_name(version))
+        if Run.objects.filter(suite=suite, target=target).exists():
+            return False
+        services.start_run(suite=suite, target=target, started_by=user, note="Demo")
+        return True
+
+    def _load_quick_check(self, user: User) -> None:
+        """Load the suite for real models, with a target when a key for one is at hand."""
+        _load_suite(QUICK_CHECK, user)
+        if "OPENAI_API_KEY" not in settings.MODEL_KEYS:
+            return
+        model, _ = LanguageModel.objects.get_or_create(
+            slug="openai",
+            defaults={
+                "name": QUICK_MODEL,
+                "model_id": QUICK_MODEL,
+                "base_url": settings.OPENAI_BASE_URL or OPENAI_URL,
+                "key_variable": "OPENAI_API_KEY",
+            },
+        )
+        Target.objects.get_or_create(name=QUICK_MODEL, defaults={"kind": "chat", "model": model})
+
+
+def demo_admin() -> User:
+    """Return the member who owns the demo, made as admin on an empty site."""
+    found = User.objects.filter(groups__name="admin", is_active=True).order_by("pk").first()
+    if found is None:
+        found, _ = User.objects.get_or_create(username="admin")
+        found.groups.add(Group.objects.get(name="admin"))
+    return found
+
+
+def _load_suite(folder: Path, user: User) -> Suite:
+    """Return the suite of an example, imported unless it is here already; edits to it stay."""
+    found = Suite.objects.filter(slug=folder.name).first()
+    if found is not None:
+        return found
+    content = agentv.read((folder / "suite.yaml").read_bytes(), file="suite.yaml")
+    return services.import_suite(content, imported_by=user)
+
+
+def _target_name(version: str) -> str:
+    return f"support-agent {version}"

@@ -1,0 +1,1 @@
+"""How fast runs are: `python -m tests.benchmarks` prints the table."""
