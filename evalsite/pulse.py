@@ -40,10 +40,9 @@ class Pulse:
             self._thread.join(timeout=5)
 
     def _beat(self) -> None:
-        version = importlib.metadata.version("evalsite")
         while True:
             try:
-                beat(version)
+                beat()
             except Exception:
                 logger.exception("A sweep failed; the next one is in %s s", SWEEP_EVERY_S)
                 connection.close()
@@ -56,12 +55,20 @@ class Pulse:
         connection.close()
 
 
-def beat(version: str) -> None:
+def beat() -> None:
     """Show this process, sweep, and queue hands for the runs that could use them."""
     close_old_connections()
-    show_worker(now=timezone.now(), version=version)
+    show_worker(now=timezone.now(), version=version())
     for run_id in sweep(now=timezone.now()):
         queue(WORK_ON_RUN, run_id)
+
+
+def version() -> str:
+    """Return the version installed; a checkout that is not installed has none."""
+    try:
+        return importlib.metadata.version("evalsite")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
 
 
 PULSE = Pulse()
