@@ -14,6 +14,8 @@ bind = f"{settings.LISTEN}:{settings.PORT}"
 workers = 1
 threads = 4
 worker_class = "gthread"
+# Nothing uses it, and in the home folder several servers would share it.
+control_socket_disable = True
 timeout = 120
 graceful_timeout = 20
 # The heartbeat file must not lie on a disk that may stall.

@@ -83,6 +83,20 @@ def running(
         _end(process, stop_signal)
 
 
+def wait_until(is_so: Callable[[], bool], *, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Wait until something is so.
+
+    Raises:
+        AssertionError: it was not so in time.
+
+    """
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not so after {timeout_s} s")
+        time.sleep(POLL_S)
+
+
 def _wait(
     process: subprocess.Popen[bytes],
     command: Sequence[str | Path],

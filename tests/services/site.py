@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.services.processes import free_port, running, scratch_folder
@@ -24,6 +24,12 @@ class Site:
     url: str
     data_dir: Path
     env: dict[str, str]
+    pid: int = 0
+
+    def workers(self) -> list[int]:
+        """Return the processes that serve and work, children of the one that watches them."""
+        done = subprocess.run(["pgrep", "-P", str(self.pid)], capture_output=True, text=True)
+        return [int(line) for line in done.stdout.split()]
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on the site's database and return what it printed."""
@@ -66,8 +72,8 @@ def running_site(**env: str) -> Iterator[Site]:
             log=folder / "server.log",
             is_ready=lambda: is_healthy(site.url),
             env=site.env,
-        ):
-            yield site
+        ) as process:
+            yield replace(site, pid=process.pid)
 
 
 def is_healthy(url: str) -> bool:
