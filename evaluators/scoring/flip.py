@@ -47,11 +47,8 @@ def smallest_flip(case: Case) -> Flip | None:
         return None
     if case.ruling.rule == "expected_outcomes":
         return _missed_outcomes(case.gate)
-    for digits in (EXACT_DIGITS, SCORE_DIGITS):
-        rise = _smallest_rise(case, digits)
-        if rise is not None:
-            return _flip_of(rise)
-    return Flip(_none_alone(case))
+    rise = _smallest_rise(case, EXACT_DIGITS) or _smallest_rise(case, SCORE_DIGITS)
+    return Flip(_none_alone(case)) if rise is None else _flip_of(rise)
 
 
 def _missed_outcomes(gate: CaseGate) -> Flip:
@@ -96,11 +93,9 @@ class _Search:
         """Return the smallest rise that ends at or below `highest`, if there is one."""
         low = math.floor(self.start * GRID)
         for stop in self._stops(low, highest):
-            ruling = self._ruling(stop)
-            if self._reaches(ruling):
-                end = self._narrow(low, stop, ruling)
-                verdict = self._ruling(end).verdict or Verdict.FAIL
-                return _Rise(self.frame, self.start, end / GRID, verdict)
+            at_stop = self._ruling(stop)
+            if self._reaches(at_stop):
+                return self._narrow(low, stop, at_stop)
             low = stop
         return None
 
@@ -113,27 +108,38 @@ class _Search:
             return []
         if not any(ancestor.negate for ancestor in self.chain):
             return [highest]
-        limits = {round(frame.limit * GRID) for frame in self.chain}
-        steps = {step * (GRID // 100) for step in range(101)}
-        return [*sorted(stop for stop in limits | steps if low < stop < highest), highest]
+        steps = {*self._limits(), *range(0, GRID, GRID // 100)}
+        return [*sorted(stop for stop in steps if low < stop < highest), highest]
 
-    def _narrow(self, low: int, high: int, at_high: Ruling) -> int:
+    def _limits(self) -> list[int]:
+        """Return the thresholds at which the rules above the evaluator, or its own, may jump."""
+        limits = {frame.limit for frame in self.chain if frame.limit}
+        limits |= {f.required_below for f in (self.frame, *self.chain) if f.required_below}
+        if any(frame.rule == "threshold" for frame in self.chain):
+            limits.add(self.case.layout.policy.pass_threshold)
+        return sorted(round(limit * GRID) for limit in limits)
+
+    def _narrow(self, low: int, high: int, at_high: Ruling) -> _Rise:
         """Return the lowest point that reaches the verdict: `high` does, `low` does not."""
-        at_low, tries, has_reached = self._ruling(low), 0, False
+        at_low, way, has_reached = self._ruling(low), "", False
+        limits = self._limits()
         while high - low > 1:
-            if tries % 3 == 0:
-                point = _on_line(self._target(), (low, at_low.score), (high, at_high.score))
-            elif tries % 3 == 1:
+            limits = [limit for limit in limits if low < limit < high]
+            line = _on_line(self._target(), (low, at_low.score), (high, at_high.score))
+            way = _next_way(way, has_reached, bool(limits), line is not None)
+            if way == "edge":
                 point = high - 1 if has_reached else low + 1
+            elif way == "limit":
+                point = limits[0]
             else:
-                point = (low + high) // 2
-            found, tries = self._ruling(point), tries + 1
+                point = line if way == "line" and line is not None else (low + high) // 2
+            found = self._ruling(point)
             has_reached = self._reaches(found)
             if has_reached:
                 high, at_high = point, found
             else:
                 low, at_low = point, found
-        return high
+        return _Rise(self.frame, self.start, high / GRID, at_high.verdict or Verdict.FAIL)
 
     def _target(self) -> float:
         policy = self.case.layout.policy
@@ -153,11 +159,22 @@ class _Search:
         return rule_on(self.case.layout, values, self.case.gate, self.case.judged)
 
 
-def _on_line(target: float, low: tuple[int, float | None], high: tuple[int, float | None]) -> int:
-    """Return where a straight line through both ends meets the target, else the middle."""
+def _next_way(last: str, has_reached: bool, has_limits: bool, has_line: bool) -> str:
+    """Return where to look next: where rules may jump, on the line, beside the last point, half way."""
+    if last == "line" or (last == "limit" and has_reached):
+        return "edge"
+    if has_limits:
+        return "limit"
+    return "line" if has_line and last != "edge" else "middle"
+
+
+def _on_line(
+    target: float, low: tuple[int, float | None], high: tuple[int, float | None]
+) -> int | None:
+    """Return where a straight line through both ends meets the target; None where it does not."""
     (left, below), (right, above) = low, high
     if below is None or above is None or not below < target <= above:
-        return (left + right) // 2
+        return None
     part = (target - below) / (above - below)
     return min(max(math.ceil(left + part * (right - left) - 1e-3), left + 1), right - 1)
 

@@ -45,6 +45,7 @@ class Rules:
 
     def __init__(self, root: Node, policy: Policy) -> None:
         """Lay the tree out once."""
+        self.root, self.policy = root, policy
         self.layout: Layout = lay_out(root, policy)
 
     def rule(
@@ -111,6 +112,10 @@ class Rules:
         )
 
 
+MOST_READY = 64
+_READY: dict[tuple[int, int], Rules] = {}
+
+
 def decide(
     root: Node,
     outcomes: Mapping[str, Outcome],
@@ -125,7 +130,7 @@ def decide(
     scores. `outcome_results` are those of `expected_outcomes` in their order; Unscored when their
     source could not score, None when nobody judged them.
     """
-    return Rules(root, policy).decide(
+    return rules_of(root, policy).decide(
         outcomes, expected_outcomes=expected_outcomes, outcome_results=outcome_results
     )
 
@@ -134,7 +139,19 @@ def score_tree(
     root: Node, outcomes: Mapping[str, Outcome], policy: Policy
 ) -> Mapping[str, NodeResult]:
     """Return what every node came to, by path in tree order (SCORING §3)."""
-    return Rules(root, policy).nodes(outcomes)
+    return rules_of(root, policy).nodes(outcomes)
+
+
+def rules_of(root: Node, policy: Policy) -> Rules:
+    """Return the rules of a tree and a policy, made ready once for the objects seen most recently."""
+    key = (id(root), id(policy))
+    known = _READY.get(key)
+    if known is None:
+        if len(_READY) >= MOST_READY:
+            _READY.clear()
+        # The rules hold on to both objects, so that no other can get their ids.
+        known = _READY[key] = Rules(root, policy)
+    return known
 
 
 def _evaluator(layout: Layout, ruling: Ruling) -> str | None:
