@@ -12,6 +12,7 @@ from csp.constants import NONE, SELF
 from evalsite.databases import database_settings
 from evalsite.env import Environment
 from evalsite.keys import kept_key, new_encryption_key, new_secret_key
+from evalsite.logs import is_no_probe
 
 # Lets forms and managers name the model they are of, as strict typing wants it.
 django_stubs_ext.monkeypatch()
@@ -222,8 +223,15 @@ LOG_LEVEL = ENV.choice("EVALSITE_LOG_LEVEL", "INFO", LOG_LEVELS)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"no_probe": {"()": "django.utils.log.CallbackFilter", "callback": is_no_probe}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["no_probe"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     "loggers": {
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},

@@ -11,6 +11,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evalsite.health import WORKER_SILENCE
+from evalsite.logs import is_no_probe
 from runs.models import WorkerProcess
 from tests.services.processes import free_port
 
@@ -44,6 +45,15 @@ def test_a_worker_that_fell_silent_is_missing(client: Client) -> None:
     assert response.status_code == 503
     assert response.json()["worker"] == "missing"
     assert response.json()["database"] == "ok"
+
+
+def test_asking_a_site_that_is_down_does_not_fill_its_log(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert client.get("/healthz").status_code == 503
+    client.get("/nothing/here/")
+    written = [record.getMessage() for record in caplog.records if is_no_probe(record)]
+    assert written == ["Not Found: /nothing/here/"]
 
 
 def test_a_broker_that_does_not_answer_is_told_apart(client: Client, settings: Settings) -> None:
