@@ -48,6 +48,8 @@ for tag in (
 # Which entry of the rail a page belongs to, by the start of its view's name; the first that fits.
 SECTIONS = (
     ("runs", ("runs:run", "runs:result")),
+    ("targets", ("runs:target",)),
+    ("search", ("runs:search",)),
     ("suites", ("home", "runs:")),
     ("models", ("evaluators:language-model",)),
     ("evaluators", ("evaluators:",)),

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django import forms
 from django.template import Context, Template
+from django.test import RequestFactory
 from django.utils import timezone
 
 from evaluators.templatetags import figures
@@ -354,3 +357,104 @@ def test_a_trace_places_its_steps_on_one_line_of_time() -> None:
     assert '<span class="quiet">FO-1</span>' in html
     assert '<pre data-tone="bad">timed out</pre>' in html
     assert '<span class="num">–</span>' in html
+
+
+@pytest.mark.parametrize(
+    ("view", "section"),
+    [
+        ("home", "suites"),
+        ("runs:suite-cases", "suites"),
+        ("runs:case", "suites"),
+        ("runs:run", "runs"),
+        ("runs:result", "runs"),
+        ("runs:target-list", "targets"),
+        ("evaluators:language-model", "models"),
+        ("evaluators:gallery", "evaluators"),
+        ("access:members", "members"),
+        ("access:account", "account"),
+        ("runs:search", "search"),
+    ],
+)
+def test_the_rail_marks_the_section_of_the_page(view: str, section: str) -> None:
+    request = RequestFactory().get("/")
+    request.resolver_match = SimpleNamespace(view_name=view)
+    names = ("suites", "runs", "targets", "models", "evaluators", "members", "account", "search")
+    marked = [name for name in names if render("{% current name %}", request=request, name=name)]
+    assert marked == [section]
+
+
+def test_choices_of_the_browser_are_rendered_from_its_cookies() -> None:
+    request = RequestFactory().get("/")
+    request.COOKIES["theme"] = "dark"
+    html = render('{% include "components/theme.html" %}', request=request)
+    assert 'value="dark" autocomplete="off" checked' in html
+    assert html.count("checked") == 1
+    assert 'value="auto" autocomplete="off" checked' in render(
+        '{% include "components/theme.html" %}'
+    )
+
+
+class Sample(forms.Form):
+    name = forms.CharField(help_text="Shown in the rail")
+    note = forms.CharField(required=False)
+    on = forms.BooleanField(required=False, label="Send trace headers")
+    kind = forms.ChoiceField(choices=[("a", "One")], widget=forms.RadioSelect)
+    secret = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+def test_a_field_ties_label_help_and_errors_to_its_input() -> None:
+    form = Sample({"note": "kept"})
+    assert not form.is_valid()
+    name = render("{% field form.name %}", form=form)
+    assert '<label for="id_name">Name</label>' in name
+    assert 'aria-invalid="true"' in name
+    assert 'aria-describedby="id_name_helptext id_name_error"' in name
+    assert 'id="id_name_helptext">Shown in the rail' in name
+    assert 'id="id_name_error"><li>This field is required.' in name
+    assert 'data-tone="bad"' in name
+    note = render("{% field form.note %}", form=form)
+    assert "optional" in note
+    assert 'value="kept"' in note
+    assert 'class="check"' in render("{% field form.on %}", form=form)
+    assert "<legend>Kind</legend>" in render("{% field form.kind %}", form=form)
+    assert "label" not in render("{% field form.secret %}", form=form)
+
+
+def test_the_errors_of_a_form_lead_to_their_fields() -> None:
+    form = Sample({})
+    form.add_error(None, "Somebody saved a newer version.")
+    html = render('{% include "components/form_errors.html" %}', form=form)
+    assert "Somebody saved a newer version." in html
+    assert '<a href="#id_name">Name</a>: This field is required.' in html
+    assert render('{% include "components/form_errors.html" %}', form=Sample()) == ""
+
+
+def test_the_includes_show_what_they_are_given() -> None:
+    html = render(
+        """
+        {% include "components/empty.html" with icon="i-suites" title="None" text="T" url="/a" action="Go" %}
+        {% include "components/banner.html" with tone="bad" icon="v-fail" title="What." text="Detail." %}
+        {% include "components/confirm.html" with id="c" title="Cancel?" text="T" url="/b" action="Yes" keep="No" %}
+        {% include "components/pager.html" with shown="5 of 9" next_url="?after=5" more="Show 4 more" %}
+        {% include "components/facts.html" with facts=facts %}
+        {% include "components/checklist.html" with outcomes=outcomes %}
+        {% include "components/code.html" with id="t" title="Request" text="{}" %}
+        {% include "components/chip.html" with url="?v=fail" label="Fail" count=7 on=True verdict="fail" %}
+        {% panel "Title" note="n" body=True %}inside{% endpanel %}
+        """,
+        facts=[("Spent", "$2.97")],
+        outcomes=[{"text": "Says when", "passed": False, "justification": "Two days"}],
+    )
+    for part in (
+        "<h2>None</h2>",
+        'role="alert"',
+        'commandfor="c" command="close">No</button>',
+        'action="/b" id="c-form"',
+        '<a class="button push" href="?after=5">Show 4 more</a>',
+        "<dt>Spent</dt><dd>$2.97</dd>",
+        "<small>Missed</small><blockquote>Two days</blockquote>",
+        'data-copy="#t"',
+        'aria-current="true" data-verdict="fail"',
+        '<section class="panel" id="title" aria-labelledby="title-title">',
+    ):
+        assert part in html, part
