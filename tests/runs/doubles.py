@@ -1,0 +1,83 @@
+"""Kinds, ports and trees for tests of the engine: no database, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluators.kinds import all_kinds
+from evaluators.kinds._base import CaseFacts, Context, Judge, Kind, KindConfig, Output
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Aggregator, Node
+from evaluators.scoring.types import Outcome
+from evaluators.scoring.verdict import Rules
+from runs.engine import Execution
+from runs.plan import TargetFailure
+
+Behaviour = Callable[[Context], Awaitable[Outcome]]
+
+
+class AnyConfig(KindConfig):
+    """A setting that may be wrong."""
+
+    limit: int = 1
+
+
+def make_kind(name: str, behave: Behaviour, **facts: Any) -> Kind:
+    async def score(config: AnyConfig, context: Context) -> Outcome:
+        return await behave(context)
+
+    shown = {"label": name, "icon": "e-text", "manual": name, **facts}
+    return Kind(name=name, config=AnyConfig, score=score, **shown)
+
+
+@dataclass
+class FakePorts:
+    """Ports that answer at once and note what ran, in order."""
+
+    behaviours: Mapping[str, Behaviour] = field(default_factory=dict)
+    output: Output | TargetFailure | Exception = Output("an answer")
+    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    asked: int = 0
+    sandbox: None = None
+    ask_target: None = None
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        fakes = {
+            name: make_kind(name, self._noting(behave), **self.facts.get(name, {}))
+            for name, behave in self.behaviours.items()
+        }
+        return {"composite": all_kinds()["composite"], **fakes}
+
+    def _noting(self, behave: Behaviour) -> Behaviour:
+        async def noted(context: Context) -> Outcome:
+            self.ran.append(context.path)
+            return await behave(context)
+
+        return noted
+
+    async def answer(self) -> Output | TargetFailure:
+        self.asked += 1
+        if isinstance(self.output, Exception):
+            raise self.output
+        return self.output
+
+    def judge(self, path: str) -> Judge | None:
+        return None
+
+
+def leaf(name: str, kind: str = "", **facts: Any) -> Node:
+    return Node(name=name, kind=kind or name, **facts)
+
+
+def composite(name: str, *children: Node, **aggregator: Any) -> Node:
+    settings = Aggregator(**aggregator)
+    return Node(name=name, kind="composite", aggregator=settings, children=children)
+
+
+def make_execution(root: Node, *, policy: Policy | None = None, **facts: Any) -> Execution:
+    case = CaseFacts(key="C-1", input=(), expected_outcomes=facts.pop("expected_outcomes", ()))
+    return Execution(case=case, root=root, rules=Rules(root, policy or Policy()), **facts)
