@@ -170,9 +170,10 @@ def below(path: str, name: str) -> str:
 
 def validate(root: Node) -> None:
     """Raise TreeError or ScoreOutOfRangeError, naming the evaluator, when the tree cannot be scored."""
-    for path, node in walk(root):
-        label = f"evaluator “{path or node.name}”"
+    labelled = [(path, node, f"evaluator “{path or node.name}”") for path, node in walk(root)]
+    for _, node, label in labelled:
         _check_numbers(node, label)
+    for path, node, label in labelled:
         if path != ROOT_PATH:
             _check_name(node.name, label)
         if node.aggregator is not None:

@@ -210,9 +210,7 @@ def execution_of(number: int, values: Values) -> Execution:
         return Execution(str(number), "error")
     verdict = Verdict.PASS if values["passed"] else Verdict.FAIL
     score = values.get("overall_score")
-    return Execution(
-        str(number), "scored", verdict, score=None if score is None else score / 100
-    )
+    return Execution(str(number), "scored", verdict, score=None if score is None else score / 100)
 
 
 def summary_of(results: Sequence[Values], policy: Policy) -> Summary:

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from evaluators.scoring.tree import Aggregator, Node, TreeError, validate, walk
+from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
+from tests.evaluators.scoring.trees import composite, leaf, root
+
+
+def test_walk_yields_paths_in_tree_order() -> None:
+    tree = root(composite("safety", leaf("no_pii"), leaf("kind")), leaf("tone"))
+    paths = [path for path, _ in walk(tree)]
+    assert paths == ["", "safety", "safety/no_pii", "safety/kind", "tone"]
+
+
+def test_a_tree_survives_json_with_every_setting() -> None:
+    tree = root(
+        composite(
+            "gate",
+            leaf("a", 2.0, required=True, config={"prompt": "?"}),
+            leaf("b", required_below=0.7, negate=True),
+            rule="safety_gate",
+            required=("a",),
+            weights={"b": 0.5},
+            gate_threshold=0.4,
+            remainder="remaining",
+        ),
+        composite("strict", leaf("c"), rule="all_or_nothing", threshold=0.9),
+        composite("most", leaf("d"), rule="threshold", share=0.25),
+        rule="minimum",
+    )
+    read = Node.from_json(json.loads(json.dumps(tree.as_json())))
+    assert read.as_json() == tree.as_json()
+    assert [node.aggregator for _, node in walk(read)] == [
+        node.aggregator for _, node in walk(tree)
+    ]
+
+
+def test_a_composite_reads_its_aggregator_from_its_config_and_keeps_what_else_is_there() -> None:
+    config = {"aggregator": {"type": "llm_judge", "prompt": "Look at the children."}}
+    node = Node("panel", "composite", config=config, children=(leaf("a"),))
+    assert node.aggregator is not None
+    assert node.aggregator.type == "llm_judge"
+    assert node.aggregator.is_judging
+    assert node.as_json()["config"]["aggregator"]["prompt"] == "Look at the children."
+
+
+def test_a_composite_without_an_aggregator_averages_and_a_leaf_has_none() -> None:
+    assert Node("all", "composite").aggregator == Aggregator("weighted_average")
+    assert leaf("a").aggregator is None
+    assert leaf("a").weight_of(leaf("b", 3.0)) == 3.0
+    read = Node.from_json({"name": "a", "kind": "llm_judge"})
+    assert (read.weight, read.required, read.required_below) == (1.0, False, None)
+    assert Node.from_json({"name": "a", "kind": "llm_judge", "weight": 0}).weight == 0
+
+
+def test_the_weights_of_the_aggregator_go_before_those_of_the_children() -> None:
+    parent = root(leaf("a", 5.0), leaf("b", 2.0), weights={"a": 0.0})
+    assert [parent.weight_of(child) for child in parent.children] == [0.0, 2.0]
+
+
+def test_a_sound_tree_is_accepted() -> None:
+    validate(
+        root(
+            composite("safety", leaf("a"), leaf("b"), rule="minimum", required=()),
+            leaf("free", 0.0),
+            rule="safety_gate",
+            required=("safety",),
+        )
+    )
+    validate(leaf("alone"))
+    validate(composite("panel", leaf("a", 0.0), rule="llm_judge"))
+
+
+REFUSED = {
+    "weights of an unknown name": (
+        root(leaf("a"), weights={"b": 1.0}),
+        "“b”, which are not among “a”",
+    ),
+    "required of an unknown name": (
+        root(leaf("a"), rule="safety_gate", required=("safety",)),
+        "required names “safety”",
+    ),
+    "names twice": (root(leaf("a"), leaf("a")), "names evaluators twice: “a”"),
+    "weights that sum to 0": (root(leaf("a", 0.0), leaf("b", 0.0)), "sum to 0"),
+    "no children": (root(), "composite without evaluators"),
+    "children of a leaf": (
+        root(Node("a", "llm_judge", children=(leaf("b"),))),
+        "“a” is a llm_judge and cannot hold",
+    ),
+    "an unknown aggregator": (root(leaf("a"), rule="best_of"), "'best_of' is none of"),
+    "an unknown remainder": (
+        root(leaf("a"), leaf("b"), rule="safety_gate", required=("a",), remainder="some"),
+        "remainder 'some'",
+    ),
+    "a gate without names": (root(leaf("a"), rule="safety_gate"), "in required"),
+    "remaining with none": (
+        root(leaf("a"), rule="safety_gate", required=("a",), remainder="remaining"),
+        "every evaluator is a gate",
+    ),
+    "remaining with weight 0": (
+        root(leaf("a"), leaf("b", 0.0), rule="safety_gate", required=("a",), remainder="remaining"),
+        "sum to 0",
+    ),
+    "a slash in a name": (root(leaf("a/b")), "holds no “/”"),
+    "an at sign": (root(leaf("@outcomes")), "does not begin with “@”"),
+    "a blank name": (root(leaf(" ")), "has no name"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_contradicts_itself_is_refused(name: str) -> None:
+    tree, message = REFUSED[name]
+    with pytest.raises(TreeError, match=message):
+        validate(tree)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_no_weight_is_negative_or_endless_at_any_depth(value: float) -> None:
+    with pytest.raises(ScoreOutOfRangeError, match="“deep/a”: weight"):
+        validate(root(composite("deep", leaf("a", value))))
+    with pytest.raises(ScoreOutOfRangeError, match="“deep”: weights of “a”"):
+        validate(root(composite("deep", leaf("a"), weights={"a": value})))
+
+
+@pytest.mark.parametrize("setting", ["gate_threshold", "threshold", "share"])
+@pytest.mark.parametrize("value", [math.nan, -0.1, 1.1])
+def test_thresholds_lie_between_0_and_1(setting: str, value: float) -> None:
+    with pytest.raises(ScoreOutOfRangeError, match=setting):
+        validate(root(leaf("a"), **{setting: value}))
+
+
+def test_a_minimum_of_an_evaluator_lies_between_0_and_1() -> None:
+    with pytest.raises(DomainError, match="“a”: required"):
+        validate(root(leaf("a", required_below=1.5)))

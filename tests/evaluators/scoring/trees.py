@@ -1,0 +1,39 @@
+"""Trees and outcomes in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluators.scoring.tree import Aggregator, Node
+from evaluators.scoring.types import Outcome, Score, Unscored
+
+
+def leaf(name: str, weight: float = 1.0, **options: Any) -> Node:
+    return Node(name, options.pop("kind", "llm_judge"), weight=weight, **options)
+
+
+def composite(name: str, *children: Node, rule: str = "weighted_average", **options: Any) -> Node:
+    own = ("weight", "required", "required_below", "negate")
+    node = {
+        key: options.pop(key)
+        for key in own
+        if key in options and not isinstance(options[key], tuple)
+    }
+    return Node(
+        name, "composite", aggregator=Aggregator(rule, **options), children=children, **node
+    )
+
+
+def root(*children: Node, rule: str = "weighted_average", **options: Any) -> Node:
+    return composite("root", *children, rule=rule, **options)
+
+
+def scores(
+    values: Mapping[str, float | None] | None = None, **by_name: float | None
+) -> dict[str, Outcome]:
+    """Return a score for every number and Unscored for every None."""
+    return {
+        path: Unscored(f"{path} timed out", "judge") if value is None else Score(value)
+        for path, value in {**(values or {}), **by_name}.items()
+    }
