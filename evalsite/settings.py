@@ -237,5 +237,7 @@ LOGGING = {
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
         # It writes a line for every call of a model, which the ledger already holds.
         "httpx2": {"level": "WARNING"},
+        # It says twice for every task what the runs show better.
+        "celery": {"level": "WARNING"},
     },
 }
