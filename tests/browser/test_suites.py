@@ -1,0 +1,168 @@
+"""Walk the suites: filters, keys, live parts, import, and what assistive technology is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import BrowserContext, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from tests.browser.conftest import Console
+from tests.factories import make_case, make_scored_run, make_suite
+
+LogIn = Callable[[str], User]
+# Live parts ask every 5 seconds.
+POLL_MS = 15_000
+EXAMPLE = Path(__file__).parents[2] / "examples" / "quick-check" / "suite.yaml"
+
+
+@pytest.fixture
+def home(page: Page, live_server: LiveServer, log_in: LogIn) -> Page:
+    suite = make_suite(slug="refunds", title="Refunds", tags=["release"])
+    for number in range(1, 61):
+        make_case(
+            suite=suite,
+            key=f"C-{number:03}",
+            position=number,
+            tags=["late" if number > 50 else "early"],
+            expected_output="The **60-day** cover applies.",
+            expected_outcomes=["States the refund time"],
+            metadata={"channel": "chat"},
+        )
+    make_scored_run(suite=suite, verdicts=["pass", "borderline", "fail", "error"])
+    started = timezone.now() - timedelta(minutes=4)
+    make_scored_run(suite=suite, verdicts=["pass", "pending"], status="running", started_at=started)
+    make_suite(slug="delivery", title="Delivery")
+    log_in("admin")
+    page.goto(f"{live_server.url}/")
+    return page
+
+
+def test_typing_in_the_filter_narrows_the_suites_and_the_address(home: Page) -> None:
+    home.keyboard.press("t")
+    home.keyboard.type("refund")
+    expect(home).to_have_url(re.compile(r"/\?q=refund$"))
+    expect(home.locator("#suite-rows tbody tr")).to_have_count(1)
+    expect(home.get_by_role("link", name="All 1")).to_have_attribute("aria-current", "true")
+    expect(home.get_by_label("Filter suites")).to_be_focused()
+    home.reload()
+    expect(home.locator("#suite-rows tbody tr")).to_have_count(1)
+
+
+def test_keys_move_through_rows_and_between_pages_and_can_be_turned_off(home: Page) -> None:
+    home.keyboard.press("j")
+    home.keyboard.press("j")
+    expect(home.get_by_role("link", name="Refunds", exact=True).last).to_be_focused()
+    home.keyboard.press("g")
+    home.keyboard.press("r")
+    expect(home.get_by_role("heading", level=1)).to_have_text("Runs")
+    home.keyboard.press("g")
+    home.keyboard.press("s")
+    expect(home.get_by_role("heading", level=1)).to_have_text("Suites")
+    home.keyboard.press("?")
+    keys = home.get_by_role("dialog", name="Keyboard shortcuts")
+    keys.get_by_role("switch").uncheck()
+    keys.get_by_role("button", name="Close").click()
+    home.reload()
+    home.keyboard.press("?")
+    expect(keys).to_be_hidden()
+
+
+def test_the_theme_is_kept_on_this_browser(home: Page) -> None:
+    home.get_by_role("radio", name="Dark").check(force=True)
+    dark = "rgb(13, 15, 18)"
+    expect(home.locator("body")).to_have_css("background-color", dark)
+    home.reload()
+    expect(home.get_by_role("radio", name="Dark")).to_be_checked()
+    expect(home.locator("body")).to_have_css("background-color", dark)
+
+
+def test_a_live_part_without_an_answer_says_so_and_recovers(home: Page, console: Console) -> None:
+    console.allow("today")
+    console.allow("suite-rows")
+    banner = home.locator("#lost-contact")
+    expect(banner).to_be_hidden()
+    home.route("**/today/", lambda route: route.abort())
+    home.route("**/suite-rows/**", lambda route: route.abort())
+    expect(banner).to_contain_text("Live updates paused.", timeout=POLL_MS)
+    home.unroute_all()
+    expect(banner).to_be_hidden(timeout=POLL_MS)
+
+
+def test_a_live_part_leads_to_the_login_page_when_the_session_ended(
+    home: Page, context: BrowserContext
+) -> None:
+    context.clear_cookies()
+    expect(home.get_by_role("button", name="Log in")).to_be_visible(timeout=POLL_MS)
+    expect(home).to_have_url(re.compile(r"/login/\?next=/$"))
+
+
+def test_more_cases_are_added_below_and_a_tag_narrows_them(
+    home: Page, live_server: LiveServer
+) -> None:
+    home.get_by_role("link", name="Refunds", exact=True).last.click()
+    home.get_by_role("link", name="Cases 60").click()
+    rows = home.locator("#case-rows tbody tr")
+    expect(rows).to_have_count(50)
+    home.get_by_role("link", name="Show more cases").click()
+    expect(rows).to_have_count(60)
+    expect(home.locator("#case-more")).to_contain_text("60 of 60 cases")
+    expect(home).to_have_url(f"{live_server.url}/suites/refunds/cases/")
+    home.get_by_label("Tag").select_option("late")
+    expect(rows).to_have_count(10)
+    expect(home).to_have_url(f"{live_server.url}/suites/refunds/cases/?tag=late")
+    home.get_by_role("link", name="C-051").click()
+    title = home.get_by_role("heading", level=1)
+    expect(title).to_have_text("Case C-051")
+    home.keyboard.press("j")
+    expect(title).to_have_text("Case C-052")
+
+
+def test_an_example_is_imported(home: Page) -> None:
+    home.get_by_role("link", name="Import a suite").click()
+    home.get_by_label("Suite file", exact=True).set_input_files(EXAMPLE)
+    home.get_by_role("button", name="Import the suite").click()
+    expect(home.get_by_role("heading", level=1)).to_have_text("Quick check of a model")
+    toast = home.locator(".toast")
+    expect(toast).to_contain_text("is at version 1.")
+    toast.get_by_role("button", name="Dismiss").click()
+    expect(toast).to_have_count(0)
+
+
+def test_the_phone_menu_holds_what_the_rail_has_no_room_for(home: Page) -> None:
+    home.set_viewport_size({"width": 390, "height": 844})
+    expect(home.get_by_role("button", name="Log out")).to_be_hidden()
+    home.get_by_role("button", name="Menu").click()
+    expect(home.get_by_role("button", name="Log out")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("theme", "width", "height"),
+    [("light", 1440, 900), ("dark", 1440, 900), ("light", 390, 844), ("dark", 360, 640)],
+)
+def test_the_pages_of_suites_are_accessible_and_never_scroll_sideways(
+    home: Page, live_server: LiveServer, theme: str, width: int, height: int
+) -> None:
+    home.emulate_media(color_scheme=theme)
+    home.set_viewport_size({"width": width, "height": height})
+    addresses = (
+        "/",
+        "/?q=nothing",
+        "/suites/refunds/",
+        "/suites/delivery/",
+        "/import/",
+        "/suites/refunds/cases/",
+        "/suites/refunds/cases/C-002/",
+    )
+    for address in addresses:
+        home.goto(live_server.url + address)
+        found = Axe().run(home)
+        assert found.violations_count == 0, f"{address}: {found.generate_report()}"
+        assert home.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
