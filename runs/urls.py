@@ -49,6 +49,7 @@ urlpatterns = [
     path(RUN, runs.run, name="run"),
     path(f"{RUN}head/", runs.run_head, name="run-head"),
     path(f"{RUN}live/", runs.run_live, name="run-live"),
+    path(f"{RUN}evaluators/", runs.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", runs.run_results, name="run-results"),
     path(f"{RUN}stop/", runs.run_stop, name="run-stop"),
     path(f"{RUN}resume/", runs.run_resume, name="run-resume"),

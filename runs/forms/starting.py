@@ -30,7 +30,7 @@ class StartRunForm(forms.Form):
         label="Targets",
         error_messages={"required": "Tick at least one target."},
     )
-    cases = forms.ChoiceField(required=False, label="Cases")
+    cases = forms.ChoiceField(label="Cases")
     tag = forms.MultipleChoiceField(required=False, label="Tags")
     repetitions = forms.IntegerField(
         min_value=1,
@@ -65,7 +65,6 @@ class StartRunForm(forms.Form):
         self.fields["tag"] = forms.MultipleChoiceField(choices=choices, required=False)
         self.fields["cases"] = forms.ChoiceField(
             choices=[(ALL, f"All {total}"), *([(BY_TAG, "By tag")] if choices else ())],
-            required=False,
         )
         self.initial.setdefault("judge", suite.judge_id)
         judges = LanguageModel.objects.all()

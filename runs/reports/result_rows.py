@@ -188,9 +188,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     )
 
 
-def _matching(
-    groups: Groups, query: ResultsQuery
-) -> Groups:
+def _matching(groups: Groups, query: ResultsQuery) -> Groups:
     cases: QuerySet[Case] = Case.objects.all()
     if query.text:
         cases = cases.filter(Q(key__icontains=query.text) | Q(title__icontains=query.text))
@@ -208,9 +206,7 @@ def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
     return cases.annotate(tags_text=Cast("tags", TextField())).filter(found)
 
 
-def _page(
-    groups: Groups, query: ResultsQuery
-) -> Sequence[Mapping[str, Any]]:
+def _page(groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
     rows = with_figures(groups).annotate(sort_value=sort_key(query.sort))
     if query.state:
         rows = rows.filter(state=query.state)
@@ -226,7 +222,10 @@ def _page(
 def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
     ids = [group["case_id"] for group in groups]
     cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
-    columns = ("case_id", "repetition", "status", "verdict", "outcome_marks", "decided_by", "error")
+    columns = (
+        *("case_id", "repetition", "status", "verdict", "outcome_marks"),
+        *("decided_by", "error", "is_forced"),
+    )
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
@@ -252,11 +251,22 @@ def _row(
         metrics=group["metrics"],
         outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
         repetitions=tuple(_mark(row) for row in results),
-        note=telling["error"] or telling["decided_by"],
+        note=_note(run, group, telling),
         latency_ms=group["latency"],
         cost_usd=sum(costs, Decimal(0)) if costs else None,
         scored=group["scored"],
     )
+
+
+def _note(run: Run, group: Mapping[str, Any], telling: Mapping[str, Any]) -> str:
+    """Say in a few words what decided; of several repetitions, what they came to together."""
+    if group["state"] == "error" or run.repetitions == 1:
+        return str(telling["error"] or telling["decided_by"])
+    if not group["scored"]:
+        return ""
+    if group["forced"] and telling["is_forced"]:
+        return str(telling["decided_by"])
+    return f"{group['passed']} of {group['scored']} passed"
 
 
 def _mark(row: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from runs.models import (
 from runs.reports.case_groups import case_groups, count_states, policy_of
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
 from runs.reports.run_errors import ErrorGroup, run_errors
+from runs.reports.run_evaluators import EvaluatorRow, evaluators_of, reads_evaluators_at_once
 
 MOST_MARKS = 400
 MOST_EVENTS = 6
@@ -107,6 +108,8 @@ class RunLive:
     errors: tuple[ErrorGroup, ...]
     errors_left: int
     events: tuple[RunEvent, ...]
+    policy: Policy
+    evaluators: tuple[EvaluatorRow, ...] | None
 
 
 def run_head(run: Run) -> RunHead:
@@ -158,6 +161,8 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         errors=errors,
         errors_left=run.error_count - sum(group.count for group in errors),
         events=tuple(run.events.all()[:MOST_EVENTS]),
+        policy=policy,
+        evaluators=evaluators_of(run) if reads_evaluators_at_once(run) else None,
     )
 
 

@@ -11,6 +11,7 @@ from itertools import zip_longest
 LONGEST_TEXT = 6_000
 LONGEST_LINE_WORDS = 400
 LEAST_ALIKE = 0.3
+LEAST_ALIKE_TEXTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,10 @@ class DiffLine:
 
 
 def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
-    """Return the lines of both texts, or None when they are too long to read that way."""
-    if len(expected) + len(output) > LONGEST_TEXT:
+    """Return the lines of both texts, or None when they are too long or too unlike to read that way."""
+    if len(expected) + len(output) > LONGEST_TEXT or not _are_alike(expected, output):
         return None
-    old, new = expected.splitlines(), output.splitlines()
+    old, new = _lines(expected), _lines(output)
     lines: list[DiffLine] = []
     for action, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if action == "equal":
@@ -41,6 +42,15 @@ def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
         else:
             lines += _changed(old[i1:i2], new[j1:j2])
     return tuple(lines)
+
+
+def _are_alike(expected: str, output: str) -> bool:
+    """Tell whether the texts share enough words for their differences to be readable."""
+    return SequenceMatcher(None, _words(expected), _words(output)).ratio() >= LEAST_ALIKE_TEXTS
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _changed(old: Sequence[str], new: Sequence[str]) -> list[DiffLine]:

@@ -14,7 +14,9 @@ from evaluators.scoring.types import DomainError
 from runs import services
 from runs.forms import ResumeForm, RetryForm
 from runs.reports import run_list as listing
+from runs.reports.case_groups import policy_of
 from runs.reports.result_rows import ResultsQuery, results_table
+from runs.reports.run_evaluators import evaluators_of
 from runs.reports.run_page import run_head as head_of
 from runs.reports.run_page import run_live as live_of
 from runs.views._requests import STOP_POLLING, MemberRequest, may_start, may_view, run_of
@@ -75,6 +77,15 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     if request.GET.get("was") != found.status:
         response["HX-Trigger"] = "run-changed"
     return response
+
+
+@require_safe
+@may_view
+def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give the mean of every evaluator over a run too large to read them with the page."""
+    found = run_of(slug, number)
+    context = {"run": found, "evaluators": evaluators_of(found), "policy": policy_of(found)}
+    return render(request, "runs/_run_evaluators.html", context | {"is_active": found.is_active})
 
 
 @require_safe
