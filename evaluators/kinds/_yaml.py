@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.scalarstring import LiteralScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 # Wide enough that no line is ever folded.
 WIDTH = 1_000_000
@@ -26,10 +26,17 @@ def yaml_of(value: Any) -> str:
 
 def _readable(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _readable(part) for key, part in value.items()}
+        return {_text(str(key)): _readable(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [_readable(part) for part in value]
-    return LiteralScalarString(value) if isinstance(value, str) and _fits_block(value) else value
+    if not isinstance(value, str):
+        return value
+    return LiteralScalarString(value) if _fits_block(value) else _text(value)
+
+
+def _text(value: str) -> str:
+    """Return a text, in quotes with escapes where anything else might read back as another."""
+    return value if value.isprintable() else DoubleQuotedScalarString(value)
 
 
 def _fits_block(text: str) -> bool:

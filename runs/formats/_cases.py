@@ -9,7 +9,7 @@ from typing import Any
 from evaluators.scoring.tree import Node
 from runs.formats._content import CaseContent
 from runs.formats._document import Path
-from runs.formats._evaluators import read_aggregator, read_evaluators, root_of
+from runs.formats._evaluators import check_composite, read_aggregator, read_evaluators, root_of
 from runs.formats._fields import Fields, Reading
 from runs.targets._outputs import output_from_json
 
@@ -178,7 +178,9 @@ class _Case:
         append = not own and not skips
         if append and options:
             self.fields.refuse(key, "assertions that join the suite's take the suite's aggregator")
-        return root_of((*own, *joined), aggregator if options else None), append
+        root = root_of((*own, *joined), aggregator if options else None)
+        check_composite(self.reading, self.path, root, case=self.fields.case)
+        return root, append
 
     def _listed(self, fields: Fields, name: str) -> tuple[Node, ...]:
         key, items = fields.items(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from evaluators.kinds import (
@@ -14,7 +15,8 @@ from evaluators.kinds import (
 )
 from evaluators.kinds._base import Kind
 from evaluators.kinds._files import is_reference, path_of
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
+from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, validate
+from evaluators.scoring.types import DomainError
 from runs.formats._document import Path
 from runs.formats._fields import Fields, Reading
 
@@ -75,6 +77,18 @@ def read_evaluators(
         if node is not None:
             found.append(node)
     return tuple(found)
+
+
+def check_composite(reading: Reading, path: Path, node: Node, *, case: str = "") -> None:
+    """Note what keeps a composite from being scored; what lies deeper is checked where it stands."""
+    known_bad = any(refused[: len(path)] == path for refused in reading.refused)
+    children = tuple(Node(name=c.name, kind="", weight=c.weight) for c in node.children)
+    if known_bad or not children:
+        return
+    try:
+        validate(replace(node, children=children))
+    except DomainError as error:
+        reading.refuse(path, str(error), case=case)
 
 
 class _Item:
@@ -150,7 +164,9 @@ class _Item:
         )
         self.fields.refuse_rest("name, type, weight, required, min_score, evaluators, aggregator")
         config = {"aggregator": aggregator} if aggregator else {}
-        return Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
+        node = Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
+        check_composite(self.reading, self.path, node, case=self.case)
+        return node
 
     def _config(self, kind: Kind, name: str, preset: Mapping[str, Any]) -> dict[str, Any]:
         left = self.fields.rest()

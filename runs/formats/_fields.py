@@ -24,6 +24,7 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     used_files: dict[str, bytes] = field(default_factory=dict)
+    refused: list[Path] = field(default_factory=list)
 
     def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
         """Return a problem with the place of a value."""
@@ -33,6 +34,7 @@ class Reading:
     def refuse(self, path: Path, message: str, *, case: str = "") -> None:
         """Note what keeps the file from being used."""
         self.problems.append(self.problem(path, message, case=case))
+        self.refused.append(path)
 
     def warn(self, path: Path, message: str, *, case: str = "") -> None:
         """Note what was kept without being understood."""

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from evaluators.scoring.types import DomainError
+from evaluators.scoring.tree import Node
 from runs.formats._cases import read_cases
-from runs.formats._content import SuiteContent
+from runs.formats._content import CaseContent, SuiteContent
 from runs.formats._document import read_document
 from runs.formats._evaluators import (
+    check_composite,
     default_children,
     read_aggregator,
     read_evaluators,
@@ -87,11 +88,9 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
     if not items:
         suite.refuse(cases_key, "the suite has no cases; list them under tests")
     cases = read_cases(reading, (cases_key,), items)
-    try:
-        root = root_of(children or default_children(), aggregator)
-    except DomainError as error:
-        suite.refuse("evaluators", str(error))
-        root = root_of(default_children())
+    root = root_of(children or default_children(), aggregator)
+    check_composite(reading, (aggregator_key or "evaluators",), root)
+    _check_joined(suite, root, cases)
     return SuiteContent(
         slug=slug,
         title=title,
@@ -105,6 +104,16 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
         metadata={**suite.mapping("metadata")[1], **kept, **suite.keep_rest()},
         warnings=tuple(reading.warnings),
     )
+
+
+def _check_joined(suite: Fields, root: Node, cases: tuple[CaseContent, ...]) -> None:
+    """Refuse assertions of a case that share a name with an evaluator of the suite they join."""
+    taken = {child.name for child in root.children}
+    for case in cases:
+        joined = case.evaluators.children if case.evaluators and case.evaluators_append else ()
+        for name in (child.name for child in joined if child.name in taken):
+            said = f"the assertion {name!r} has the name of an evaluator of the suite"
+            suite.refuse("tests", f"case {case.key}: {said}")
 
 
 def _evaluators(reading: Reading, suite: Fields) -> tuple[Any, dict[str, Any]]:

@@ -34,7 +34,7 @@ def output_from_json(stored: Mapping[str, Any]) -> Output:
 def _message(turn: Mapping[str, Any]) -> Message:
     try:
         return Message(str(turn["role"]), str(turn.get("content") or ""))
-    except (KeyError, AttributeError) as error:
+    except (KeyError, AttributeError, TypeError) as error:
         raise ValueError(f"messages holds {turn!r}, not a role with its content") from error
 
 

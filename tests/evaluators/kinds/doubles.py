@@ -1,0 +1,76 @@
+"""A judge that answers from a list, and the contexts kinds are tried in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from evaluators.judging.replies import UnreadableReplyError, read_reply
+from evaluators.kinds import kind_of, read_config
+from evaluators.kinds._base import (
+    CaseFacts,
+    Context,
+    JudgeFailure,
+    JudgeQuestion,
+    JudgeReply,
+    Message,
+    Output,
+)
+from evaluators.scoring.types import Outcome, Score, Unscored, Usage
+
+ASKED = "Where is my order TW-1?"
+ANSWERED = "It is out for delivery today between 14:00 and 17:00."
+
+
+class ListedJudge:
+    """Answers with the texts it was given, read as strictly as a real judge's and repaired once."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = [r if isinstance(r, str) else json.dumps(r) for r in replies]
+        self.questions: list[JudgeQuestion] = []
+        self.problems: list[str] = []
+
+    async def ask(self, question: JudgeQuestion) -> JudgeReply:
+        self.questions.append(question)
+        for calls in (1, 2):
+            usage = Usage(input_tokens=10 * calls, output_tokens=calls, calls=calls)
+            if not self.replies:
+                raise JudgeFailure("the server does not answer", stage="judge", usage=usage)
+            try:
+                content = read_reply(self.replies.pop(0), question.schema)
+                problem = question.check(content) if question.check else ""
+            except UnreadableReplyError as error:
+                problem = str(error)
+                content = {}
+            if not problem:
+                return JudgeReply(content, usage, "listed")
+            self.problems.append(problem)
+        raise JudgeFailure(f"unreadable twice: {problem}", stage="parse", usage=usage)
+
+
+def case_of(**facts: Any) -> CaseFacts:
+    return CaseFacts(**{"key": "C-1", "input": (Message("user", ASKED),)} | facts)
+
+
+def context_of(text: str = ANSWERED, *, judge: ListedJudge | None = None, **facts: Any) -> Context:
+    own = {name: facts.pop(name) for name in ("children", "files") if name in facts}
+    trace = facts.pop("trace", None)
+    return Context("path", case_of(**facts), Output(text, trace=trace), judge=judge, **own)
+
+
+def outcome_of(kind: str, config: Mapping[str, Any], context: Context) -> Outcome:
+    return asyncio.run(kind_of(kind).score(read_config(kind, config), context))
+
+
+def score_of(kind: str, config: Mapping[str, Any], context: Context) -> Score:
+    outcome = outcome_of(kind, config, context)
+    assert isinstance(outcome, Score), outcome
+    return outcome
+
+
+def unscored_of(kind: str, config: Mapping[str, Any], context: Context) -> Unscored:
+    outcome = outcome_of(kind, config, context)
+    assert isinstance(outcome, Unscored), outcome
+    return outcome

@@ -1,0 +1,212 @@
+"""What every kind has: a manual, an example that reads, a template, a test, and spellings of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.template.loader import get_template, render_to_string
+
+from evaluators.kind_forms import KindForm, settings_of
+from evaluators.kinds import (
+    UnknownKindError,
+    all_kinds,
+    kind_for_spelling,
+    kind_of,
+    normal_spelling,
+    prompt_versions,
+    read_config,
+    spelled_as,
+)
+from evaluators.templatetags.marks import icon_names
+from runs.formats import agentv
+from tests.evaluators.kinds import doubles
+
+NAMES = sorted(all_kinds())
+SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
+
+# A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
+PROMPTS = {
+    "llm_judge": ("1", "6f8c2894"),
+    "outcomes": ("1", "18affd22"),
+    "rubric": ("1", "55511a50"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_has_a_template_a_test_and_an_icon(name: str) -> None:
+    get_template(f"evaluators/kinds/{name}.html")
+
+    assert (Path(__file__).parent / f"test_{name}.py").exists()
+    assert all_kinds()[name].icon in icon_names()
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_kind_has_a_manual_with_a_good_and_a_bad_example(name: str) -> None:
+    kind = kind_of(name)
+
+    assert kind.summary.endswith(".")
+    assert "\n\nGood: " in f"\n\n{kind.explanation}"
+    assert "\n\nBad: " in kind.explanation
+    assert "```" not in kind.explanation
+    assert all(setting["meaning"] for setting in settings_of(kind))
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_example_reads_as_one_evaluator_of_a_suite(name: str) -> None:
+    example = kind_of(name).example
+    indented = "\n".join(f"    {line}" for line in example.splitlines())
+    suite = f"name: s\nevaluators:\n  -\n{indented}\ntests:\n  - {{id: a, input: hi}}\n"
+
+    content = agentv.read(suite.encode())
+
+    assert [node.kind for node in content.root.children] == [name]
+    assert content.warnings == ()
+
+
+def test_every_spelling_means_one_kind_in_any_case() -> None:
+    for name in SHOWN:
+        for spelling, preset in {name: {}, **kind_of(name).spellings}.items():
+            kebab = spelling.replace("_", "-")
+            camel = spelling.split("_")[0] + "".join(p.title() for p in spelling.split("_")[1:])
+            for written in (spelling, kebab, camel):
+                kind, found = kind_for_spelling(written)
+                assert (kind.name, dict(found)) == (name, dict(preset))
+            assert normal_spelling(spelling) == spelling
+
+
+def test_kinds_the_product_uses_itself_cannot_be_written() -> None:
+    with pytest.raises(UnknownKindError, match="there are"):
+        kind_for_spelling("outcomes")
+    with pytest.raises(UnknownKindError, match="there are"):
+        kind_of("telepathy")
+
+
+def test_an_evaluator_is_spelt_by_the_name_that_says_most() -> None:
+    config = {"operator": "contains", "value": "x", "ignore_case": True}
+
+    assert spelled_as("text_check", config) == ("icontains", {"value": "x"})
+    assert spelled_as("llm_judge", {"prompt": "x"}) == ("llm_judge", {"prompt": "x"})
+
+
+def test_a_changed_prompt_raises_its_version() -> None:
+    assert {n: (v, prompt_digest(n)) for n, v in prompt_versions().items()} == PROMPTS
+
+
+def prompt_digest(name: str) -> str:
+    asking = import_module("evaluators.kinds._asking")
+    module = import_module(f"evaluators.kinds.{name}")
+    texts = [asking.JUDGE_RULES]
+    texts += [
+        text for key, text in sorted(vars(module).items()) if key.isupper() and type(text) is str
+    ]
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8]
+
+
+ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
+    "text_check": ({"operator": "contains", "value": "window"}, {}, {}),
+    "expected_output": ({}, {}, {"expected_output": "It is out for delivery tomorrow."}),
+    "llm_judge": (
+        {"prompt": "Is it kind?"},
+        {"reasoning": "Dry <b>but</b> kind.", "hits": ["Kind"], "misses": ["Dry"], "score": 0.7},
+        {},
+    ),
+    "rubric": (
+        {"rubrics": [{"id": "window", "expected_outcome": "Names the window", "required": True}]},
+        {
+            "reasoning": "One is missing.",
+            "criteria": [{"id": "window", "evidence": "no time", "satisfied": False}],
+        },
+        {},
+    ),
+    "outcomes": (
+        {},
+        {"outcomes": [{"number": 1, "justification": "says so", "passed": True}]},
+        {"expected_outcomes": ("Names the day",)},
+    ),
+    "composite": ({}, {}, {}),
+}
+SHOWS = {
+    "text_check": ["Does not contain “window”", "contains"],
+    "expected_output": ["raw 0", "<del>", "<ins>tomorrow</ins>"],
+    "llm_judge": ["Kind", "Dry", "Dry &lt;b&gt;but&lt;/b&gt; kind.", "Is it kind?", "listed"],
+    "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
+    "outcomes": ["Names the day", "says so"],
+    "composite": ["÷"],
+}
+
+
+def row_of(name: str) -> tuple[SimpleNamespace, dict[str, Any]]:
+    config, reply, facts = ROWS[name]
+    judge = doubles.ListedJudge(reply) if reply else None
+    if name == "composite":
+        facts = {
+            "children": {"a": doubles.score_of(*_contains()), "b": doubles.score_of(*_contains())}
+        }
+    score = doubles.score_of(name, config, doubles.context_of(judge=judge, **facts))
+    row = SimpleNamespace(
+        state="scored",
+        score=score.score,
+        raw_score=score.raw_score,
+        scale=score.scale,
+        stage="",
+        reasoning=score.reasoning,
+        findings=[
+            {"text": f.text, "passed": f.passed, "evidence": f.evidence} for f in score.findings
+        ],
+        details=score.details,
+    )
+    return row, read_config(name, config).model_dump(mode="json")
+
+
+def _contains() -> tuple[str, dict[str, Any], Any]:
+    return "text_check", {"operator": "contains", "value": "today"}, doubles.context_of()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_template_explains_a_stored_score(name: str) -> None:
+    row, config = row_of(name)
+
+    html = render_to_string(f"evaluators/kinds/{name}.html", {"score": row, "config": config})
+
+    assert [said for said in SHOWS[name] if said not in html] == []
+    assert 'class="why"' in html
+    assert "style=" not in html
+
+
+@pytest.mark.parametrize("name", [*NAMES, "_default"])
+@pytest.mark.parametrize(
+    ("state", "said"), [("unscored", "never as 0"), ("skipped", "Not run: the gate failed")]
+)
+def test_every_template_explains_why_there_is_no_score(name: str, state: str, said: str) -> None:
+    row = SimpleNamespace(
+        state=state,
+        score=None,
+        raw_score=None,
+        scale=1.0,
+        stage="parse",
+        reasoning="the gate failed",
+        findings=[],
+        details={},
+    )
+
+    html = render_to_string(f"evaluators/kinds/{name}.html", {"score": row, "config": {}})
+
+    assert said in html
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_form_keeps_the_settings_of_its_kind(name: str) -> None:
+    config = read_config(name, ROWS[name][0])
+    form = KindForm(kind_of(name), initial=config.model_dump(mode="json"))
+    sent = {bound.html_name: bound.value() for bound in form}
+
+    bound = KindForm(kind_of(name), {k: v for k, v in sent.items() if v not in (None, False)})
+
+    assert bound.is_valid(), bound.errors
+    assert bound.config == config.model_dump(mode="json")

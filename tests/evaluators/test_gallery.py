@@ -1,0 +1,101 @@
+"""The gallery: every kind, what it is called in files, and an evaluator written from its form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from runs.formats import agentv
+from tests.members import make_client, make_member
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def viewer() -> Client:
+    return make_client(make_member("viewer"))
+
+
+def page(client: Client, kind: str, **sent: Any) -> Any:
+    url = reverse("evaluators:kind", args=[kind])
+    return client.post(url, sent) if sent else client.get(url)
+
+
+def test_the_gallery_needs_a_log_in(client: Client) -> None:
+    assert client.get("/evaluators/").status_code == 302
+
+
+def test_the_gallery_shows_every_kind_a_suite_may_use(viewer: Client) -> None:
+    html = viewer.get("/evaluators/").content.decode()
+
+    for label in ("Composite", "Expected output", "LLM judge", "Rubric", "Text check"):
+        assert label in html
+    assert "icontains_any" in html
+    assert "Expected outcomes" not in html
+
+
+def test_a_kind_shows_manual_settings_spellings_and_example(viewer: Client) -> None:
+    html = page(viewer, "text_check").content.decode()
+
+    assert "<th>holds when the answer</th>" in html
+    assert "ignore_case" in html
+    assert "operator: contains_any, ignore_case: true" in html
+    assert "type: contains_any" in html
+
+
+@pytest.mark.parametrize("name", ["telepathy", "outcomes", "_base"])
+def test_a_kind_that_is_not_in_the_gallery_is_not_found(viewer: Client, name: str) -> None:
+    assert page(viewer, name).status_code == 404
+
+
+def test_settings_become_an_evaluator_that_a_suite_reads(viewer: Client) -> None:
+    sent = {"name": "no_leak", "weight": "2", "required": "on", "negate": "on"}
+    sent |= {
+        "operator": "contains_any",
+        "values": "rule 4: goodwill\r\nmy prompt",
+        "ignore_case": "on",
+    }
+
+    answer = page(viewer, "text_check", **sent)
+
+    assert answer.status_code == 200
+    written = answer.context["written"]
+    suite = f"name: s\nevaluators:\n{written}tests: [{{id: A, input: x}}]\n"
+    node = agentv.read(suite.encode()).root.children[0]
+    assert (node.name, node.weight, node.required, node.negate) == ("no_leak", 2, True, True)
+    assert node.config["values"] == ["rule 4: goodwill", "my prompt"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "field", "said"),
+    [
+        ("llm_judge", {"prompt": "{{x}}"}, "prompt", "{{x}} is not a variable"),
+        ("text_check", {"operator": "regex", "value": "("}, None, "not a regular expression"),
+        ("text_check", {"operator": "max_length", "max_length": "-1"}, "max_length", "0"),
+        ("rubric", {"rubrics": "- {id: a}", "mode": "satisfied"}, "rubrics", "expected_outcome"),
+        ("rubric", {"rubrics": "- [", "mode": "satisfied"}, "rubrics", "Line 1 is not YAML"),
+        ("rubric", {"mode": "satisfied"}, "rubrics", "required"),
+        ("expected_output", {"match": "vibes"}, "match", "vibes"),
+        ("expected_output", {"match": "exact", "name": "a/b"}, "name", "no slash"),
+        ("expected_output", {"match": "exact", "weight": "-1"}, "weight", "0"),
+    ],
+)
+def test_settings_that_cannot_be_meant_are_refused_at_their_field(
+    viewer: Client, kind: str, sent: dict[str, str], field: str | None, said: str
+) -> None:
+    answer = page(viewer, kind, **{"name": "x", "weight": "1", **sent})
+
+    assert answer.status_code == 422
+    errors = answer.context["form"].errors
+    assert said in " ".join(errors["__all__" if field is None else field])
+    assert answer.context["written"] == ""
+
+
+def test_a_composite_is_explained_and_not_written_from_a_form(viewer: Client) -> None:
+    html = page(viewer, "composite").content.decode()
+
+    assert "safety_gate" in html
+    assert "Check and write YAML" not in html

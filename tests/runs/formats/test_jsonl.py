@@ -1,0 +1,90 @@
+"""Recorded outputs: one line a case, and the line that is wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs.formats import RecordedLine, UnreadableFileError
+from runs.formats.jsonl import read_outputs, write_outputs
+
+FULL = (
+    '{"id": "CS-1", "output": "Yes", "messages": [{"role": "assistant", "content": "Yes"}], '
+    '"trace": [{"type": "tool", "name": "find", "input": {"a": 1}, "duration_ms": 4}], '
+    '"usage": {"input_tokens": 812, "output_tokens": 120}, "latency_ms": 3400, "cost_usd": 0.0023}'
+)
+
+
+def test_a_line_holds_everything_an_answer_was() -> None:
+    (line,) = read_outputs(FULL.encode())
+
+    assert (line.key, line.line, line.output["latency_ms"]) == ("CS-1", 1, 3400)
+    assert line.output["trace"][0]["name"] == "find"
+
+
+def test_blank_lines_byte_order_marks_and_other_line_ends_are_fine() -> None:
+    content = '\ufeff{"id": "A", "output": "one\u2028two"}\r\n\n{"case_id": 7, "output": ""}\n'
+
+    assert [(line.key, line.line) for line in read_outputs(content.encode())] == [
+        ("A", 1),
+        ("7", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "not readable as JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"output": "x"}', "no id of a case"),
+        ('{"id": "", "output": "x"}', "no id of a case"),
+        ('{"id": true, "output": "x"}', "not a text"),
+        ('{"id": "B"}', "has no output"),
+        ('{"id": "B", "output": 3}', "output is int, not text"),
+        ('{"id": "B", "output": "x", "trace": [{"name": "x"}]}', "not a step with type and name"),
+        ('{"id": "B", "output": "x", "messages": [3]}', "messages holds 3"),
+        ('{"id": "B", "output": "x", "latency_ms": "fast"}', "latency_ms is 'fast'"),
+        ('{"id": "B", "output": "x", "cost_usd": -1}', "cost_usd is -1"),
+        ('{"id": "B", "output": "x", "cost_usd": NaN}', "NaN is not JSON"),
+        ('{"id": "A", "output": "x"}', "case A: the id stands twice, first on line 1"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_bad_line_is_named_with_its_reason(line: str, said: str) -> None:
+    content = f'{{"id": "A", "output": "x"}}\n{line}\n'.encode()
+
+    with pytest.raises(UnreadableFileError) as refused:
+        read_outputs(content, file="v2.jsonl")
+
+    assert [problem.line for problem in refused.value.problems] == [2]
+    assert str(refused.value).startswith("v2.jsonl, line 2")
+    assert said in str(refused.value)
+
+
+def test_every_bad_line_is_named() -> None:
+    with pytest.raises(UnreadableFileError) as refused:
+        read_outputs(b"{\n{}\n\xff")
+
+    assert [problem.line for problem in refused.value.problems] == [1, 2, 3]
+
+
+def test_an_empty_file_is_refused() -> None:
+    with pytest.raises(UnreadableFileError, match="holds no outputs"):
+        read_outputs(b"\n")
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_written_outputs_read_back_the_same(texts: dict[str, str]) -> None:
+    lines = tuple(RecordedLine(key, {"output": text}) for key, text in texts.items())
+
+    read = read_outputs(write_outputs(lines))
+
+    assert [(line.key, line.output) for line in read] == [(line.key, line.output) for line in lines]
