@@ -435,7 +435,6 @@ def test_the_includes_show_what_they_are_given() -> None:
         {% include "components/empty.html" with icon="i-suites" title="None" text="T" url="/a" action="Go" %}
         {% include "components/banner.html" with tone="bad" icon="v-fail" title="What." text="Detail." %}
         {% include "components/confirm.html" with id="c" title="Cancel?" text="T" url="/b" action="Yes" keep="No" %}
-        {% include "components/pager.html" with shown="5 of 9" next_url="?after=5" more="Show 4 more" %}
         {% include "components/facts.html" with facts=facts %}
         {% include "components/checklist.html" with outcomes=outcomes %}
         {% include "components/code.html" with id="t" title="Request" text="{}" %}
@@ -450,7 +449,6 @@ def test_the_includes_show_what_they_are_given() -> None:
         'role="alert"',
         'commandfor="c" command="close">No</button>',
         'action="/b" id="c-form"',
-        '<a class="button push" href="?after=5">Show 4 more</a>',
         "<dt>Spent</dt><dd>$2.97</dd>",
         "<small>Missed</small><blockquote>Two days</blockquote>",
         'data-copy="#t"',
