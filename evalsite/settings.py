@@ -190,12 +190,14 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
         "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-        if IS_COLLECTED or "collectstatic" in sys.argv
+        if IS_COLLECTED or {"collectstatic", "prepare"} & set(sys.argv)
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },
 }
 WHITENOISE_USE_FINDERS = not IS_COLLECTED
 WHITENOISE_AUTOREFRESH = DEBUG
+# Maps are megabytes that only a debugger asks for.
+WHITENOISE_SKIP_COMPRESS_EXTENSIONS = ("map", "png", "jpg", "webp", "gz", "woff", "woff2")
 USE_TZ = True
 TIME_ZONE = ENV.time_zone("EVALSITE_TIME_ZONE", "UTC")
 LANGUAGE_CODE = "en"

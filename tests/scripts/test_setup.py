@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -61,8 +62,11 @@ class Machine:
         folder.mkdir(parents=True)
         (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
         (folder / "python").chmod(0o755)
-        parts = ["requirements.lock", "pyproject.toml", "scripts/setup"]
-        content = b"".join((self.clone / part).read_bytes() for part in parts)
+        version = re.search(r"UV_VERSION=(.+)", (self.clone / "scripts" / "setup").read_text())
+        assert version
+        parts = ["requirements.lock", "pyproject.toml"]
+        content = version[1].encode() + b"\n"
+        content += b"".join((self.clone / part).read_bytes() for part in parts)
         stamp = self.clone / ".venv" / "evalsite-stamp"
         stamp.write_text(hashlib.sha256(content).hexdigest() + "\n")
 
