@@ -76,11 +76,12 @@ def _findings(reply: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 
 def _finding(entry: Any, name: str) -> Finding:
-    passed = entry.get("passed") if isinstance(entry, Mapping) else None
-    text = next((entry[key] for key in TEXT_KEYS if key in entry), None) if entry else None
+    found = entry if isinstance(entry, Mapping) else {}
+    passed = found.get("passed")
+    text = next((found[key] for key in TEXT_KEYS if key in found), None)
     if not isinstance(passed, bool) or not isinstance(text, str):
         raise ScriptReplyError(f"{name}: {entry!r} is not an object of text and passed")
-    evidence = entry.get("evidence", "")
+    evidence = found.get("evidence", "")
     return Finding(text, passed, evidence if isinstance(evidence, str) else json.dumps(evidence))
 
 

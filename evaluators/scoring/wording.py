@@ -12,10 +12,8 @@ from evaluators.scoring.types import Verdict
 
 
 def arithmetic(layout: Layout, frame: Frame, values: Values) -> str:
-    """Return how a node's score came about, such as "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
-    score = values.scores[frame.index]
-    if score is None:
-        return ""
+    """Return how a scored node came by it: "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
+    score = values.scores[frame.index] or 0.0
     failure = own_failure(layout, frame, values)
     if failure:
         return failure if frame.rule == "threshold" else f"{failure}, so 0.00"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
+from runs.comparison import (
+    CaseSide,
+    RunSide,
+    Tolerances,
+    compare_case,
+    compare_cases,
+    compare_runs,
+)
+
+PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
+BASELINE = RunSide(passed=9, total=10, mean_score=0.9, mean_latency_ms=1000)
+
+
+def test_the_same_figures_are_no_regression() -> None:
+    found = compare_runs(BASELINE, BASELINE)
+    assert (found.regression_detected, found.reasons) == (False, ())
+    assert (found.pass_rate_change, found.score_change, found.latency_change_pct) == (0, 0, 0)
+
+
+def test_any_drop_of_the_pass_rate_is_one() -> None:
+    found = compare_runs(BASELINE, RunSide(8, 10, 0.99, 500))
+    assert [(r.measure, r.change, r.limit) for r in found.reasons] == [("pass rate", -0.1, 0.0)]
+    assert found.reasons[0].text == (
+        "pass rate fell by 10.0 points, from 90.0% to 80.0%; 0.0 are tolerated"
+    )
+    assert found.score_change == 0.09
+    assert found.latency_change_pct == -50
+
+
+@pytest.mark.parametrize(
+    ("score", "is_regression"), [(0.85, False), (0.8499999, True), (1.0, False)]
+)
+def test_the_mean_score_may_fall_by_five_points(score: float, is_regression: bool) -> None:
+    found = compare_runs(BASELINE, RunSide(9, 10, score, 1000))
+    assert found.regression_detected == is_regression
+    assert [reason.measure for reason in found.reasons] == ["mean score"] * is_regression
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_regression"),
+    [
+        (1000, 1200, False),
+        (1000, 1200.1, True),
+        (0.7, 0.84, False),
+        (0, 1000, False),
+        (None, 1000, False),
+        (1000, None, False),
+    ],
+)
+def test_the_latency_may_grow_by_a_fifth(
+    before: float | None, after: float | None, is_regression: bool
+) -> None:
+    found = compare_runs(RunSide(1, 1, 0.9, before), RunSide(1, 1, 0.9, after))
+    assert found.regression_detected == is_regression
+
+
+def test_the_latency_reason_names_both_figures() -> None:
+    found = compare_runs(BASELINE, RunSide(9, 10, 0.9, 1500))
+    assert found.reasons[0].text == (
+        "mean latency grew by 50.0%, from 1,000 ms to 1,500 ms; 20% are tolerated"
+    )
+
+
+def test_every_breach_is_named() -> None:
+    found = compare_runs(BASELINE, RunSide(1, 10, 0.1, 9000))
+    assert [reason.measure for reason in found.reasons] == [
+        "pass rate",
+        "mean score",
+        "mean latency",
+    ]
+    assert json.loads(json.dumps(found.as_json()))["reasons"][2]["measure"] == "mean latency"
+
+
+def test_a_run_without_figures_breaches_nothing() -> None:
+    found = compare_runs(BASELINE, RunSide(0, 0))
+    assert (found.regression_detected, found.pass_rate_change, found.score_change) == (
+        False,
+        None,
+        None,
+    )
+
+
+def test_tolerances_may_be_given_or_come_from_the_policy() -> None:
+    wide = Tolerances(max_pass_rate_drop=0.1, max_avg_score_drop=0.1, max_latency_increase_pct=50)
+    assert not compare_runs(BASELINE, RunSide(8, 10, 0.8, 1500), wide).regression_detected
+    policy = Policy(max_pass_rate_drop=0.2, max_avg_score_drop=0.0, max_latency_increase_pct=0.0)
+    assert Tolerances.of(policy) == Tolerances(0.2, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct"]
+)
+@pytest.mark.parametrize("value", [-0.1, math.nan, math.inf])
+def test_a_tolerance_that_is_none_is_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ScoreOutOfRangeError, match=name):
+        Tolerances(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status", "flipped"),
+    [
+        (CaseSide(PASS, 0.9), CaseSide(FAIL, 0.9), "regression", True),
+        (CaseSide(PASS, 0.9), CaseSide(BORDERLINE, 0.99), "regression", True),
+        (CaseSide(BORDERLINE, 0.7), CaseSide(PASS, 0.7), "improvement", True),
+        (CaseSide(BORDERLINE, 0.7), CaseSide(FAIL, 0.7), "unchanged", False),
+        (CaseSide(PASS, 0.8), CaseSide(PASS, 0.75), "unchanged", False),
+        (CaseSide(PASS, 0.8), CaseSide(PASS, 0.7499999), "regression", False),
+        (CaseSide(FAIL, 0.4), CaseSide(FAIL, 0.45), "unchanged", False),
+        (CaseSide(FAIL, 0.4), CaseSide(FAIL, 0.6), "improvement", False),
+        (CaseSide(PASS, None), CaseSide(PASS, 0.9), "unchanged", False),
+        (CaseSide(None), CaseSide(PASS, 0.9), "error", False),
+        (CaseSide(PASS, 0.9), CaseSide(None), "error", False),
+    ],
+)
+def test_a_shared_case_by_verdict_then_by_five_points(
+    before: CaseSide, after: CaseSide, status: str, flipped: bool
+) -> None:
+    found = compare_case("a", before, after)
+    assert (found.status, found.has_flipped) == (status, flipped)
+
+
+def test_cases_of_one_side_are_added_or_removed() -> None:
+    side = CaseSide(PASS, 0.9)
+    found = compare_cases({"gone": side, "both": side}, {"new": side, "both": CaseSide(FAIL, 0.1)})
+    assert [(change.case, change.status) for change in found] == [
+        ("new", "added"),
+        ("both", "regression"),
+        ("gone", "removed"),
+    ]
+    assert found[1].score_change == -0.8
