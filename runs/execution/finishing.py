@@ -11,7 +11,8 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from evaluators.scoring.types import Verdict
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import DomainError, Verdict
 from runs.models import (
     ACTIVE_RUN_STATUSES,
     OPEN_RESULT_STATUSES,
@@ -57,11 +58,11 @@ def end_run(run_id: int, status: RunStatus, reason: str) -> bool:
 def summarise_ended(run_id: int) -> bool:
     """Give a run that ended its figures if it has none; False when it has, or when it is on again."""
     ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES)
-    run = ended.filter(id=run_id, summary=None).first()
+    run = ended.filter(id=run_id, summary__isnull=True).first()
     if run is None:
         return False
     figures = _figures(run, RunStatus(run.status))
-    still = ended.filter(id=run_id, summary=None, finished_at=run.finished_at)
+    still = ended.filter(id=run_id, summary__isnull=True, finished_at=run.finished_at)
     return still.update(**figures) == 1
 
 
@@ -77,14 +78,21 @@ def _fingerprint(run_id: int) -> dict[str, int | None]:
 
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     """Return the columns that hold what came out of a run."""
-    plan = read_plan(run.snapshot)
     summary = summarise(
         _executions(run.pk),
-        plan.policy,
+        _policy(run),
         is_completed=status == RunStatus.COMPLETED,
         seed=run.pk,
     )
     return {"summary": summary.as_json(), "leaf_scores": pack_leaf_scores(run.pk)}
+
+
+def _policy(run: Run) -> Policy:
+    """Return the frozen policy; the suite's where a run ended because its snapshot cannot be read."""
+    try:
+        return read_plan(run.snapshot).policy
+    except (DomainError, KeyError, TypeError):
+        return run.suite.policy()
 
 
 EXECUTION_COLUMNS = (

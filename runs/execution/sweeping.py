@@ -145,7 +145,7 @@ def _runs_without_open_results() -> list[int]:
 
 
 def _ended_without_summary() -> list[int]:
-    ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES).filter(summary=None)
+    ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES).filter(summary__isnull=True)
     return list(ended.values_list("id", flat=True))
 
 

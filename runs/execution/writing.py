@@ -17,7 +17,7 @@ from runs.execution.claiming import Claim, renew_leases
 from runs.execution.database import DatabaseThread
 from runs.execution.ledger import Entry, spent_usd
 from runs.execution.loading import RunWork
-from runs.execution.recording import Ended, RunState, read_state, write_down
+from runs.execution.recording import BREAKER, Ended, RunState, read_state, write_down
 from runs.models import ACTIVE_RUN_STATUSES
 
 logger = logging.getLogger(__name__)
@@ -77,8 +77,19 @@ class Desk:
         self._ended.append(ended)
         if len(self._ended) >= BATCH:
             self._full.set()
-        if len(self._ended) >= MOST_UNWRITTEN:
+        if len(self._ended) >= MOST_UNWRITTEN or self._looks_broken():
+            self._full.set()
             self.room.clear()
+
+    def _looks_broken(self) -> bool:
+        """Tell whether so far nothing but target errors came in, enough of them to end the run."""
+        is_first = self.state is None or self.state.done_count == self.state.error_count
+        return (
+            is_first
+            and not self._work.target.replays
+            and len(self._ended) >= BREAKER
+            and all(one.outcome.failure is not None for one in self._ended)
+        )
 
     def end(self) -> None:
         """Let the regular work come to its end."""

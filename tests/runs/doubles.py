@@ -15,6 +15,7 @@ from evaluators.scoring.verdict import Rules
 from runs.engine import Execution
 from runs.plan import TargetFailure
 
+ANSWER = Output("an answer")
 Behaviour = Callable[[Context], Awaitable[Outcome]]
 
 
@@ -37,7 +38,7 @@ class FakePorts:
     """Ports that answer at once and note what ran, in order."""
 
     behaviours: Mapping[str, Behaviour] = field(default_factory=dict)
-    output: Output | TargetFailure | Exception = Output("an answer")
+    output: Output | TargetFailure | Exception = ANSWER
     facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
     asked: int = 0

@@ -140,9 +140,7 @@ def test_an_unknown_kind_and_a_wrong_config_are_unscored_by_name():
     root = composite("all", leaf("known", config={"limit": "many"}), leaf("x", "unheard_of"))
     done = run(make_execution(root), ports)
 
-    assert done.outcomes["x"] == Unscored(
-        "there is no evaluator kind 'unheard_of'", stage="config"
-    )
+    assert done.outcomes["x"] == Unscored("there is no evaluator kind 'unheard_of'", stage="config")
     assert done.outcomes["known"].stage == "config"
     assert done.outcomes["known"].reason.startswith("limit: ")
 

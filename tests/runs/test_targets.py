@@ -58,9 +58,7 @@ def test_a_recorded_output_is_given_with_trace_usage_and_cost():
     output = answer("recorded", recorded=LINE)
 
     assert output.text == "On its way."
-    assert output.trace[0] == Step(
-        type="tool", name="find_order", input={"id": 7}, output="sent"
-    )
+    assert output.trace[0] == Step(type="tool", name="find_order", input={"id": 7}, output="sent")
     assert output.usage == Usage(812, 120, Decimal("0.0023"), 3400)
 
 
@@ -147,5 +145,5 @@ def test_an_empty_answer_is_a_bad_reply_and_no_output():
 
 @pytest.mark.parametrize("config", [{"parameters": {"stream": True}}, {"prompt": "x"}])
 def test_settings_that_are_ours_or_unknown_are_refused_by_name(config):
-    with pytest.raises(ValidationError, match="stream|prompt"):
+    with pytest.raises(ValidationError, match=r"stream|prompt"):
         target_kind_named("chat").config.model_validate(config)

@@ -21,7 +21,9 @@ CHECK = {
 JUDGED = {**LEAF, "name": "right", "kind": "llm_judge", "config": {"prompt": "Is it right?"}}
 
 
-def tree(*children: Mapping[str, Any], aggregator: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def tree(
+    *children: Mapping[str, Any], aggregator: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return a root composite over the children."""
     config = {"aggregator": aggregator or {"type": "weighted_average"}}
     return {**LEAF, "name": "all", "kind": "composite", "config": config, "children": children}

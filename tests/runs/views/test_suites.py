@@ -319,6 +319,8 @@ class TestSuiteCases:
             ({"q": "kayak"}, ["CS-3"]),
             ({"tag": "refunds"}, ["CS-1", "CS-2"]),
             ({"tag": "refund"}, []),
+            ({"tag": "Refunds"}, []),
+            ({"tag": 'say "hi"'}, ["CS-3"]),
             ({"tag": "zurück"}, ["CS-3"]),
             ({"after": "nonsense"}, ["CS-1", "CS-2", "CS-3"]),
         ],
@@ -330,7 +332,7 @@ class TestSuiteCases:
         make_case(suite=suite, key="CS-1", tags=["refunds"])
         make_case(suite=suite, key="CS-2", title="Gift card", tags=["refunds"])
         kayak = [{"role": "user", "content": "My kayak leaks"}]
-        make_case(suite=suite, key="CS-3", input=kayak, tags=["zurück"])
+        make_case(suite=suite, key="CS-3", input=kayak, tags=["zurück", 'say "hi"'])
         html = page(editor, "runs:suite-cases", suite.slug, **query)
         assert [key for key in ("CS-1", "CS-2", "CS-3") if f"<code>{key}</code>" in html] == keys
 
