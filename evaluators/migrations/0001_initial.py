@@ -7,7 +7,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -16,88 +15,180 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='LanguageModel',
+            name="LanguageModel",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=60, unique=True)),
-                ('name', models.CharField(max_length=100)),
-                ('base_url', models.CharField(default='https://api.openai.com/v1', max_length=300)),
-                ('model_id', models.CharField(max_length=200)),
-                ('encrypted_key', models.TextField(blank=True, default='')),
-                ('key_variable', models.CharField(blank=True, default='', max_length=100)),
-                ('reply_mode', models.CharField(choices=[('json_schema', 'JSON schema'), ('json_object', 'JSON mode'), ('text', 'Text')], default='json_schema', max_length=20)),
-                ('parameters', models.JSONField(blank=True, default=dict)),
-                ('concurrency', models.PositiveIntegerField(default=8, validators=[django.core.validators.MinValueValidator(1)])),
-                ('requests_per_minute', models.PositiveIntegerField(blank=True, null=True)),
-                ('timeout_s', models.PositiveIntegerField(default=60, validators=[django.core.validators.MinValueValidator(1)])),
-                ('input_price_usd_per_mtok', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('output_price_usd_per_mtok', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('cached_price_usd_per_mtok', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('send_trace_headers', models.BooleanField(default=False)),
-                ('is_scripted', models.BooleanField(default=False)),
-                ('limit_now', models.PositiveIntegerField(blank=True, null=True)),
-                ('limit_reason', models.CharField(blank=True, default='', max_length=300)),
-                ('limit_changed_at', models.DateTimeField(blank=True, null=True)),
-                ('last_tested_at', models.DateTimeField(blank=True, null=True)),
-                ('last_test', models.JSONField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("slug", models.SlugField(max_length=60, unique=True)),
+                ("name", models.CharField(max_length=100)),
+                ("base_url", models.CharField(default="https://api.openai.com/v1", max_length=300)),
+                ("model_id", models.CharField(max_length=200)),
+                ("encrypted_key", models.TextField(blank=True, default="")),
+                ("key_variable", models.CharField(blank=True, default="", max_length=100)),
+                (
+                    "reply_mode",
+                    models.CharField(
+                        choices=[
+                            ("json_schema", "JSON schema"),
+                            ("json_object", "JSON mode"),
+                            ("text", "Text"),
+                        ],
+                        default="json_schema",
+                        max_length=20,
+                    ),
+                ),
+                ("parameters", models.JSONField(blank=True, default=dict)),
+                (
+                    "concurrency",
+                    models.PositiveIntegerField(
+                        default=8, validators=[django.core.validators.MinValueValidator(1)]
+                    ),
+                ),
+                ("requests_per_minute", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "timeout_s",
+                    models.PositiveIntegerField(
+                        default=60, validators=[django.core.validators.MinValueValidator(1)]
+                    ),
+                ),
+                (
+                    "input_price_usd_per_mtok",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "output_price_usd_per_mtok",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "cached_price_usd_per_mtok",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                ("send_trace_headers", models.BooleanField(default=False)),
+                ("is_scripted", models.BooleanField(default=False)),
+                ("limit_now", models.PositiveIntegerField(blank=True, null=True)),
+                ("limit_reason", models.CharField(blank=True, default="", max_length=300)),
+                ("limit_changed_at", models.DateTimeField(blank=True, null=True)),
+                ("last_tested_at", models.DateTimeField(blank=True, null=True)),
+                ("last_test", models.JSONField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
             ],
             options={
-                'ordering': ('name', 'id'),
+                "ordering": ("name", "id"),
             },
         ),
         migrations.CreateModel(
-            name='AuditEntry',
+            name="AuditEntry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('actor_name', models.CharField(blank=True, default='', max_length=150)),
-                ('at', models.DateTimeField(auto_now_add=True, db_index=True)),
-                ('action', models.CharField(max_length=60)),
-                ('object_type', models.CharField(max_length=60)),
-                ('object_id', models.CharField(max_length=60)),
-                ('object_name', models.CharField(blank=True, default='', max_length=200)),
-                ('before', models.JSONField(blank=True, null=True)),
-                ('after', models.JSONField(blank=True, null=True)),
-                ('actor', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("actor_name", models.CharField(blank=True, default="", max_length=150)),
+                ("at", models.DateTimeField(auto_now_add=True, db_index=True)),
+                ("action", models.CharField(max_length=60)),
+                ("object_type", models.CharField(max_length=60)),
+                ("object_id", models.CharField(max_length=60)),
+                ("object_name", models.CharField(blank=True, default="", max_length=200)),
+                ("before", models.JSONField(blank=True, null=True)),
+                ("after", models.JSONField(blank=True, null=True)),
+                (
+                    "actor",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'audit entries',
-                'ordering': ('-at', '-id'),
-                'indexes': [models.Index(fields=['object_type', 'object_id'], name='audit_by_object')],
+                "verbose_name_plural": "audit entries",
+                "ordering": ("-at", "-id"),
+                "indexes": [
+                    models.Index(fields=["object_type", "object_id"], name="audit_by_object")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Evaluator',
+            name="Evaluator",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField(default=0)),
-                ('name', models.CharField(max_length=100)),
-                ('kind', models.CharField(max_length=50)),
-                ('weight', models.FloatField(default=1.0, validators=[django.core.validators.MinValueValidator(0.0)])),
-                ('required', models.BooleanField(default=False)),
-                ('required_below', models.FloatField(blank=True, null=True)),
-                ('negate', models.BooleanField(default=False)),
-                ('config', models.JSONField(blank=True, default=dict)),
-                ('parent', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='children', to='evaluators.evaluator')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField(default=0)),
+                ("name", models.CharField(max_length=100)),
+                ("kind", models.CharField(max_length=50)),
+                (
+                    "weight",
+                    models.FloatField(
+                        default=1.0, validators=[django.core.validators.MinValueValidator(0.0)]
+                    ),
+                ),
+                ("required", models.BooleanField(default=False)),
+                ("required_below", models.FloatField(blank=True, null=True)),
+                ("negate", models.BooleanField(default=False)),
+                ("config", models.JSONField(blank=True, default=dict)),
+                (
+                    "parent",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="children",
+                        to="evaluators.evaluator",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('position', 'id'),
-                'constraints': [models.UniqueConstraint(fields=('parent', 'name'), name='evaluator_name_unique_among_siblings'), models.CheckConstraint(condition=models.Q(('weight__gte', 0)), name='evaluator_weight_not_negative')],
+                "ordering": ("position", "id"),
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("parent", "name"), name="evaluator_name_unique_among_siblings"
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("weight__gte", 0)), name="evaluator_weight_not_negative"
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='SlotLease',
+            name="SlotLease",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('holder', models.CharField(max_length=64)),
-                ('slots', models.PositiveIntegerField()),
-                ('wanted', models.PositiveIntegerField(default=0)),
-                ('expires_at', models.DateTimeField()),
-                ('model', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='slot_leases', to='evaluators.languagemodel')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("holder", models.CharField(max_length=64)),
+                ("slots", models.PositiveIntegerField()),
+                ("wanted", models.PositiveIntegerField(default=0)),
+                ("expires_at", models.DateTimeField()),
+                (
+                    "model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="slot_leases",
+                        to="evaluators.languagemodel",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('model', 'holder'), name='slot_lease_one_a_holder')],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("model", "holder"), name="slot_lease_one_a_holder"
+                    )
+                ],
             },
         ),
     ]

@@ -6,523 +6,1054 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('evaluators', '0001_initial'),
+        ("evaluators", "0001_initial"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Case',
+            name="Case",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=200)),
-                ('revision', models.PositiveIntegerField(default=1)),
-                ('is_current', models.BooleanField(default=True)),
-                ('position', models.PositiveIntegerField(default=0)),
-                ('title', models.CharField(blank=True, default='', max_length=300)),
-                ('tags', models.JSONField(blank=True, default=list)),
-                ('content_hash', models.CharField(max_length=64)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('evaluators_append', models.BooleanField(default=False)),
-                ('input', models.JSONField(default=list)),
-                ('expected_output', models.TextField(blank=True, default='')),
-                ('expected_outcomes', models.JSONField(blank=True, default=list)),
-                ('criteria', models.TextField(blank=True, default='')),
-                ('metadata', models.JSONField(blank=True, default=dict)),
-                ('evaluators', models.JSONField(blank=True, null=True)),
-                ('recorded_output', models.JSONField(blank=True, null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=200)),
+                ("revision", models.PositiveIntegerField(default=1)),
+                ("is_current", models.BooleanField(default=True)),
+                ("position", models.PositiveIntegerField(default=0)),
+                ("title", models.CharField(blank=True, default="", max_length=300)),
+                ("tags", models.JSONField(blank=True, default=list)),
+                ("content_hash", models.CharField(max_length=64)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("evaluators_append", models.BooleanField(default=False)),
+                ("input", models.JSONField(default=list)),
+                ("expected_output", models.TextField(blank=True, default="")),
+                ("expected_outcomes", models.JSONField(blank=True, default=list)),
+                ("criteria", models.TextField(blank=True, default="")),
+                ("metadata", models.JSONField(blank=True, default=dict)),
+                ("evaluators", models.JSONField(blank=True, null=True)),
+                ("recorded_output", models.JSONField(blank=True, null=True)),
             ],
             options={
-                'ordering': ('position', 'id'),
+                "ordering": ("position", "id"),
             },
         ),
         migrations.CreateModel(
-            name='FileContent',
+            name="FileContent",
             fields=[
-                ('sha256', models.CharField(max_length=64, primary_key=True, serialize=False)),
-                ('size', models.PositiveBigIntegerField()),
-                ('content', models.BinaryField()),
+                ("sha256", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("size", models.PositiveBigIntegerField()),
+                ("content", models.BinaryField()),
             ],
         ),
         migrations.CreateModel(
-            name='Result',
+            name="Result",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveIntegerField(default=0)),
-                ('repetition', models.PositiveIntegerField(default=1)),
-                ('status', models.CharField(choices=[('pending', 'Waiting'), ('running', 'Running'), ('scored', 'Scored'), ('error', 'Errored'), ('skipped', 'Skipped'), ('cancelled', 'Cancelled')], default='pending', max_length=10)),
-                ('verdict', models.CharField(blank=True, choices=[('pass', 'Pass'), ('borderline', 'Borderline'), ('fail', 'Fail')], default='', max_length=10)),
-                ('reviewed_verdict', models.CharField(blank=True, choices=[('pass', 'Pass'), ('borderline', 'Borderline'), ('fail', 'Fail')], default='', max_length=10)),
-                ('score', models.FloatField(blank=True, null=True)),
-                ('metrics_score', models.FloatField(blank=True, null=True)),
-                ('decided_by', models.CharField(blank=True, default='', max_length=300)),
-                ('is_forced', models.BooleanField(default=False)),
-                ('error', models.TextField(blank=True, default='')),
-                ('error_stage', models.CharField(blank=True, default='', max_length=30)),
-                ('outcome_marks', models.CharField(blank=True, default='', max_length=200)),
-                ('warnings', models.JSONField(blank=True, default=list)),
-                ('attempt', models.PositiveIntegerField(default=0)),
-                ('generation', models.PositiveIntegerField(default=1)),
-                ('keeps_output', models.BooleanField(default=False)),
-                ('retry_paths', models.JSONField(blank=True, null=True)),
-                ('lease_token', models.CharField(blank=True, default='', max_length=64)),
-                ('lease_until', models.DateTimeField(blank=True, null=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('latency_ms', models.PositiveIntegerField(blank=True, null=True)),
-                ('input_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('output_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('run_cost_usd', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('evaluation_cost_usd', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('case', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='results', to='runs.case')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField(default=0)),
+                ("repetition", models.PositiveIntegerField(default=1)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Waiting"),
+                            ("running", "Running"),
+                            ("scored", "Scored"),
+                            ("error", "Errored"),
+                            ("skipped", "Skipped"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="pending",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "verdict",
+                    models.CharField(
+                        blank=True,
+                        choices=[("pass", "Pass"), ("borderline", "Borderline"), ("fail", "Fail")],
+                        default="",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "reviewed_verdict",
+                    models.CharField(
+                        blank=True,
+                        choices=[("pass", "Pass"), ("borderline", "Borderline"), ("fail", "Fail")],
+                        default="",
+                        max_length=10,
+                    ),
+                ),
+                ("score", models.FloatField(blank=True, null=True)),
+                ("metrics_score", models.FloatField(blank=True, null=True)),
+                ("decided_by", models.CharField(blank=True, default="", max_length=300)),
+                ("is_forced", models.BooleanField(default=False)),
+                ("error", models.TextField(blank=True, default="")),
+                ("error_stage", models.CharField(blank=True, default="", max_length=30)),
+                ("outcome_marks", models.CharField(blank=True, default="", max_length=200)),
+                ("warnings", models.JSONField(blank=True, default=list)),
+                ("attempt", models.PositiveIntegerField(default=0)),
+                ("generation", models.PositiveIntegerField(default=1)),
+                ("keeps_output", models.BooleanField(default=False)),
+                ("retry_paths", models.JSONField(blank=True, null=True)),
+                ("lease_token", models.CharField(blank=True, default="", max_length=64)),
+                ("lease_until", models.DateTimeField(blank=True, null=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
+                ("input_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "run_cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "evaluation_cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "case",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="results",
+                        to="runs.case",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('position', 'repetition', 'id'),
-                'permissions': (('review_result', 'Can review results'),),
+                "ordering": ("position", "repetition", "id"),
+                "permissions": (("review_result", "Can review results"),),
             },
         ),
         migrations.CreateModel(
-            name='WorkerProcess',
+            name="WorkerProcess",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
-                ('host', models.CharField(max_length=200)),
-                ('pid', models.PositiveIntegerField()),
-                ('version', models.CharField(max_length=40)),
-                ('sandbox', models.CharField(blank=True, default='', max_length=100)),
-                ('started_at', models.DateTimeField()),
-                ('heartbeat_at', models.DateTimeField(db_index=True)),
-                ('last_error', models.TextField(blank=True, default='')),
-                ('last_error_at', models.DateTimeField(blank=True, null=True)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=200, unique=True)),
+                ("host", models.CharField(max_length=200)),
+                ("pid", models.PositiveIntegerField()),
+                ("version", models.CharField(max_length=40)),
+                ("sandbox", models.CharField(blank=True, default="", max_length=100)),
+                ("started_at", models.DateTimeField()),
+                ("heartbeat_at", models.DateTimeField(db_index=True)),
+                ("last_error", models.TextField(blank=True, default="")),
+                ("last_error_at", models.DateTimeField(blank=True, null=True)),
             ],
         ),
         migrations.CreateModel(
-            name='ApiToken',
+            name="ApiToken",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100)),
-                ('token_hash', models.CharField(max_length=64, unique=True)),
-                ('role', models.CharField(max_length=20)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(blank=True, null=True)),
-                ('owner', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_tokens', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100)),
+                ("token_hash", models.CharField(max_length=64, unique=True)),
+                ("role", models.CharField(max_length=20)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("last_used_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="api_tokens",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-created_at', '-id'),
+                "ordering": ("-created_at", "-id"),
             },
         ),
         migrations.CreateModel(
-            name='Campaign',
+            name="Campaign",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(blank=True, default='', max_length=200)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(blank=True, default="", max_length=200)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ResultOutput',
+            name="ResultOutput",
             fields=[
-                ('result', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='output', serialize=False, to='runs.result')),
-                ('text', models.TextField(blank=True, default='')),
-                ('messages', models.JSONField(blank=True, default=list)),
-                ('trace', models.JSONField(blank=True, null=True)),
-                ('usage', models.JSONField(blank=True, default=dict)),
-                ('outcomes', models.JSONField(blank=True, null=True)),
-                ('decision', models.JSONField(blank=True, null=True)),
+                (
+                    "result",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="output",
+                        serialize=False,
+                        to="runs.result",
+                    ),
+                ),
+                ("text", models.TextField(blank=True, default="")),
+                ("messages", models.JSONField(blank=True, default=list)),
+                ("trace", models.JSONField(blank=True, null=True)),
+                ("usage", models.JSONField(blank=True, default=dict)),
+                ("outcomes", models.JSONField(blank=True, null=True)),
+                ("decision", models.JSONField(blank=True, null=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('attempt', models.PositiveIntegerField()),
-                ('generation', models.PositiveIntegerField()),
-                ('status', models.CharField(max_length=10)),
-                ('verdict', models.CharField(blank=True, default='', max_length=10)),
-                ('score', models.FloatField(blank=True, null=True)),
-                ('reason', models.TextField(blank=True, default='')),
-                ('ended_at', models.DateTimeField()),
-                ('result', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='attempts', to='runs.result')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("attempt", models.PositiveIntegerField()),
+                ("generation", models.PositiveIntegerField()),
+                ("status", models.CharField(max_length=10)),
+                ("verdict", models.CharField(blank=True, default="", max_length=10)),
+                ("score", models.FloatField(blank=True, null=True)),
+                ("reason", models.TextField(blank=True, default="")),
+                ("ended_at", models.DateTimeField()),
+                (
+                    "result",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="attempts",
+                        to="runs.result",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('generation', 'attempt', 'id'),
+                "ordering": ("generation", "attempt", "id"),
             },
         ),
         migrations.CreateModel(
-            name='Review',
+            name="Review",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('verdict', models.CharField(choices=[('pass', 'Pass'), ('borderline', 'Borderline'), ('fail', 'Fail')], max_length=10)),
-                ('note', models.TextField(blank=True, default='')),
-                ('machine_verdict', models.CharField(blank=True, default='', max_length=10)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('withdrawn_at', models.DateTimeField(blank=True, null=True)),
-                ('result', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='reviews', to='runs.result')),
-                ('reviewer', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "verdict",
+                    models.CharField(
+                        choices=[("pass", "Pass"), ("borderline", "Borderline"), ("fail", "Fail")],
+                        max_length=10,
+                    ),
+                ),
+                ("note", models.TextField(blank=True, default="")),
+                ("machine_verdict", models.CharField(blank=True, default="", max_length=10)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("withdrawn_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "result",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="reviews",
+                        to="runs.result",
+                    ),
+                ),
+                (
+                    "reviewer",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-created_at', '-id'),
+                "ordering": ("-created_at", "-id"),
             },
         ),
         migrations.CreateModel(
-            name='ReviewItem',
+            name="ReviewItem",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('reason', models.CharField(choices=[('borderline', 'Borderline'), ('disagree', 'Gate and score disagree'), ('one_missed', 'All but one outcome met'), ('sample', 'Random sample'), ('asked_for', 'Asked for by a person')], max_length=20)),
-                ('sampling_rate', models.FloatField(blank=True, null=True)),
-                ('reserved_until', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('closed_at', models.DateTimeField(blank=True, db_index=True, null=True)),
-                ('reserved_by', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('result', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='review_item', to='runs.result')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(
+                        choices=[
+                            ("borderline", "Borderline"),
+                            ("disagree", "Gate and score disagree"),
+                            ("one_missed", "All but one outcome met"),
+                            ("sample", "Random sample"),
+                            ("asked_for", "Asked for by a person"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                ("sampling_rate", models.FloatField(blank=True, null=True)),
+                ("reserved_until", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("closed_at", models.DateTimeField(blank=True, db_index=True, null=True)),
+                (
+                    "reserved_by",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "result",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="review_item",
+                        to="runs.result",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('created_at', 'id'),
+                "ordering": ("created_at", "id"),
             },
         ),
         migrations.CreateModel(
-            name='Run',
+            name="Run",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('status', models.CharField(choices=[('queued', 'Waiting'), ('running', 'Running'), ('completed', 'Completed'), ('stopped', 'Cancelled'), ('budget_reached', 'Budget reached'), ('failed', 'Failed')], db_index=True, default='queued', max_length=20)),
-                ('status_reason', models.TextField(blank=True, default='')),
-                ('target_name', models.CharField(max_length=120)),
-                ('judge_name', models.CharField(blank=True, default='', max_length=120)),
-                ('is_scripted', models.BooleanField(default=False)),
-                ('suite_version', models.PositiveIntegerField()),
-                ('note', models.CharField(blank=True, default='', max_length=300)),
-                ('repetitions', models.PositiveIntegerField(default=1)),
-                ('concurrency', models.PositiveIntegerField(default=8)),
-                ('budget_usd', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('owner', models.CharField(choices=[('workers', 'The workers'), ('command_line', 'A command line')], default='workers', max_length=20)),
-                ('owner_id', models.CharField(blank=True, default='', max_length=64)),
-                ('heartbeat_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('case_count', models.PositiveIntegerField(default=0)),
-                ('execution_count', models.PositiveIntegerField(default=0)),
-                ('done_count', models.PositiveIntegerField(default=0)),
-                ('pass_count', models.PositiveIntegerField(default=0)),
-                ('borderline_count', models.PositiveIntegerField(default=0)),
-                ('fail_count', models.PositiveIntegerField(default=0)),
-                ('error_count', models.PositiveIntegerField(default=0)),
-                ('score_sum', models.FloatField(default=0.0)),
-                ('score_count', models.PositiveIntegerField(default=0)),
-                ('run_cost_usd', models.DecimalField(decimal_places=9, default=0, max_digits=18)),
-                ('evaluation_cost_usd', models.DecimalField(decimal_places=9, default=0, max_digits=18)),
-                ('snapshot_hash', models.CharField(max_length=64)),
-                ('summary', models.JSONField(blank=True, null=True)),
-                ('snapshot', models.JSONField()),
-                ('leaf_scores', models.BinaryField(blank=True, null=True)),
-                ('campaign', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='runs', to='runs.campaign')),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('source_run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rescored_runs', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Waiting"),
+                            ("running", "Running"),
+                            ("completed", "Completed"),
+                            ("stopped", "Cancelled"),
+                            ("budget_reached", "Budget reached"),
+                            ("failed", "Failed"),
+                        ],
+                        db_index=True,
+                        default="queued",
+                        max_length=20,
+                    ),
+                ),
+                ("status_reason", models.TextField(blank=True, default="")),
+                ("target_name", models.CharField(max_length=120)),
+                ("judge_name", models.CharField(blank=True, default="", max_length=120)),
+                ("is_scripted", models.BooleanField(default=False)),
+                ("suite_version", models.PositiveIntegerField()),
+                ("note", models.CharField(blank=True, default="", max_length=300)),
+                ("repetitions", models.PositiveIntegerField(default=1)),
+                ("concurrency", models.PositiveIntegerField(default=8)),
+                (
+                    "budget_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "owner",
+                    models.CharField(
+                        choices=[("workers", "The workers"), ("command_line", "A command line")],
+                        default="workers",
+                        max_length=20,
+                    ),
+                ),
+                ("owner_id", models.CharField(blank=True, default="", max_length=64)),
+                ("heartbeat_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                ("case_count", models.PositiveIntegerField(default=0)),
+                ("execution_count", models.PositiveIntegerField(default=0)),
+                ("done_count", models.PositiveIntegerField(default=0)),
+                ("pass_count", models.PositiveIntegerField(default=0)),
+                ("borderline_count", models.PositiveIntegerField(default=0)),
+                ("fail_count", models.PositiveIntegerField(default=0)),
+                ("error_count", models.PositiveIntegerField(default=0)),
+                ("score_sum", models.FloatField(default=0.0)),
+                ("score_count", models.PositiveIntegerField(default=0)),
+                ("run_cost_usd", models.DecimalField(decimal_places=9, default=0, max_digits=18)),
+                (
+                    "evaluation_cost_usd",
+                    models.DecimalField(decimal_places=9, default=0, max_digits=18),
+                ),
+                ("snapshot_hash", models.CharField(max_length=64)),
+                ("summary", models.JSONField(blank=True, null=True)),
+                ("snapshot", models.JSONField()),
+                ("leaf_scores", models.BinaryField(blank=True, null=True)),
+                (
+                    "campaign",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="runs",
+                        to="runs.campaign",
+                    ),
+                ),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "source_run",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="rescored_runs",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-created_at', '-id'),
-                'permissions': (('start_run', 'Can start, stop and retry runs'),),
+                "ordering": ("-created_at", "-id"),
+                "permissions": (("start_run", "Can start, stop and retry runs"),),
             },
         ),
         migrations.AddField(
-            model_name='result',
-            name='run',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='results', to='runs.run'),
+            model_name="result",
+            name="run",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="results", to="runs.run"
+            ),
         ),
         migrations.CreateModel(
-            name='ModelCall',
+            name="ModelCall",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('generation', models.PositiveIntegerField(default=1)),
-                ('attempt', models.PositiveIntegerField(default=1)),
-                ('purpose', models.CharField(choices=[('target', 'Target'), ('evaluation', 'Evaluation')], max_length=12)),
-                ('evaluator_path', models.CharField(blank=True, default='', max_length=500)),
-                ('sample', models.PositiveIntegerField(default=0)),
-                ('round', models.PositiveIntegerField(default=0)),
-                ('repair', models.PositiveIntegerField(default=0)),
-                ('model_name', models.CharField(max_length=200)),
-                ('status', models.CharField(choices=[('ok', 'Answered'), ('unreadable', 'Answered, not readable'), ('rate_limited', 'Rate limited'), ('timeout', 'Timed out'), ('refused', 'Refused'), ('server_error', 'Server error'), ('connection', 'No connection')], max_length=20)),
-                ('http_status', models.PositiveSmallIntegerField(blank=True, null=True)),
-                ('error', models.TextField(blank=True, default='')),
-                ('request_hash', models.CharField(max_length=64)),
-                ('input_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('output_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('cached_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('price_version', models.CharField(blank=True, default='', max_length=60)),
-                ('cost_usd', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('latency_ms', models.PositiveIntegerField(blank=True, null=True)),
-                ('is_cached', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField()),
-                ('request', models.JSONField()),
-                ('reply', models.JSONField(blank=True, null=True)),
-                ('model', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='evaluators.languagemodel')),
-                ('result', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='model_calls', to='runs.result')),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='model_calls', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("generation", models.PositiveIntegerField(default=1)),
+                ("attempt", models.PositiveIntegerField(default=1)),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[("target", "Target"), ("evaluation", "Evaluation")], max_length=12
+                    ),
+                ),
+                ("evaluator_path", models.CharField(blank=True, default="", max_length=500)),
+                ("sample", models.PositiveIntegerField(default=0)),
+                ("round", models.PositiveIntegerField(default=0)),
+                ("repair", models.PositiveIntegerField(default=0)),
+                ("model_name", models.CharField(max_length=200)),
+                (
+                    "status",
+                    models.CharField(
+                        choices=[
+                            ("ok", "Answered"),
+                            ("unreadable", "Answered, not readable"),
+                            ("rate_limited", "Rate limited"),
+                            ("timeout", "Timed out"),
+                            ("refused", "Refused"),
+                            ("server_error", "Server error"),
+                            ("connection", "No connection"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                ("http_status", models.PositiveSmallIntegerField(blank=True, null=True)),
+                ("error", models.TextField(blank=True, default="")),
+                ("request_hash", models.CharField(max_length=64)),
+                ("input_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("cached_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("price_version", models.CharField(blank=True, default="", max_length=60)),
+                (
+                    "cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
+                ("is_cached", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField()),
+                ("request", models.JSONField()),
+                ("reply", models.JSONField(blank=True, null=True)),
+                (
+                    "model",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="evaluators.languagemodel",
+                    ),
+                ),
+                (
+                    "result",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="model_calls",
+                        to="runs.result",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="model_calls",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('created_at', 'id'),
+                "ordering": ("created_at", "id"),
             },
         ),
         migrations.CreateModel(
-            name='Hand',
+            name="Hand",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('token', models.CharField(max_length=64, unique=True)),
-                ('worker', models.CharField(max_length=200)),
-                ('started_at', models.DateTimeField()),
-                ('heartbeat_at', models.DateTimeField()),
-                ('in_flight', models.PositiveIntegerField(default=0)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='hands', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("token", models.CharField(max_length=64, unique=True)),
+                ("worker", models.CharField(max_length=200)),
+                ("started_at", models.DateTimeField()),
+                ("heartbeat_at", models.DateTimeField()),
+                ("in_flight", models.PositiveIntegerField(default=0)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="hands",
+                        to="runs.run",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='RunEvent',
+            name="RunEvent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(auto_now_add=True)),
-                ('kind', models.CharField(max_length=40)),
-                ('text', models.CharField(max_length=500)),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='runs.run')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField(auto_now_add=True)),
+                ("kind", models.CharField(max_length=40)),
+                ("text", models.CharField(max_length=500)),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="runs.run",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-at', '-id'),
+                "ordering": ("-at", "-id"),
             },
         ),
         migrations.CreateModel(
-            name='Score',
+            name="Score",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('path', models.CharField(max_length=500)),
-                ('position', models.PositiveIntegerField(default=0)),
-                ('kind', models.CharField(max_length=50)),
-                ('state', models.CharField(choices=[('scored', 'Scored'), ('unscored', 'Unscored'), ('skipped', 'Not run')], default='scored', max_length=10)),
-                ('score', models.FloatField(blank=True, null=True)),
-                ('raw_score', models.FloatField(blank=True, null=True)),
-                ('scale', models.FloatField(default=1.0)),
-                ('weight', models.FloatField(default=1.0)),
-                ('stage', models.CharField(blank=True, default='', max_length=30)),
-                ('input_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('output_tokens', models.PositiveIntegerField(blank=True, null=True)),
-                ('cost_usd', models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True)),
-                ('latency_ms', models.PositiveIntegerField(blank=True, null=True)),
-                ('reasoning', models.TextField(blank=True, default='')),
-                ('findings', models.JSONField(blank=True, default=list)),
-                ('failed_required', models.JSONField(blank=True, default=list)),
-                ('warnings', models.JSONField(blank=True, default=list)),
-                ('details', models.JSONField(blank=True, default=dict)),
-                ('result', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='scores', to='runs.result')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("path", models.CharField(max_length=500)),
+                ("position", models.PositiveIntegerField(default=0)),
+                ("kind", models.CharField(max_length=50)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("scored", "Scored"),
+                            ("unscored", "Unscored"),
+                            ("skipped", "Not run"),
+                        ],
+                        default="scored",
+                        max_length=10,
+                    ),
+                ),
+                ("score", models.FloatField(blank=True, null=True)),
+                ("raw_score", models.FloatField(blank=True, null=True)),
+                ("scale", models.FloatField(default=1.0)),
+                ("weight", models.FloatField(default=1.0)),
+                ("stage", models.CharField(blank=True, default="", max_length=30)),
+                ("input_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                ("output_tokens", models.PositiveIntegerField(blank=True, null=True)),
+                (
+                    "cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                ("latency_ms", models.PositiveIntegerField(blank=True, null=True)),
+                ("reasoning", models.TextField(blank=True, default="")),
+                ("findings", models.JSONField(blank=True, default=list)),
+                ("failed_required", models.JSONField(blank=True, default=list)),
+                ("warnings", models.JSONField(blank=True, default=list)),
+                ("details", models.JSONField(blank=True, default=dict)),
+                (
+                    "result",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="scores",
+                        to="runs.result",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('position', 'id'),
+                "ordering": ("position", "id"),
             },
         ),
         migrations.CreateModel(
-            name='ShareLink',
+            name="ShareLink",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('token_hash', models.CharField(max_length=64, unique=True)),
-                ('kind', models.CharField(max_length=20)),
-                ('title', models.CharField(blank=True, default='', max_length=200)),
-                ('depth', models.CharField(choices=[('figures', 'Figures'), ('case_names', 'Figures and case names'), ('outputs', 'Outputs too'), ('traces', 'Outputs and traces')], default='figures', max_length=12)),
-                ('sources', models.JSONField(default=dict)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('view_count', models.PositiveIntegerField(default=0)),
-                ('last_viewed_at', models.DateTimeField(blank=True, null=True)),
-                ('frozen', models.JSONField()),
-                ('created_by', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("token_hash", models.CharField(max_length=64, unique=True)),
+                ("kind", models.CharField(max_length=20)),
+                ("title", models.CharField(blank=True, default="", max_length=200)),
+                (
+                    "depth",
+                    models.CharField(
+                        choices=[
+                            ("figures", "Figures"),
+                            ("case_names", "Figures and case names"),
+                            ("outputs", "Outputs too"),
+                            ("traces", "Outputs and traces"),
+                        ],
+                        default="figures",
+                        max_length=12,
+                    ),
+                ),
+                ("sources", models.JSONField(default=dict)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("view_count", models.PositiveIntegerField(default=0)),
+                ("last_viewed_at", models.DateTimeField(blank=True, null=True)),
+                ("frozen", models.JSONField()),
+                (
+                    "created_by",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-created_at', '-id'),
+                "ordering": ("-created_at", "-id"),
             },
         ),
         migrations.CreateModel(
-            name='Suite',
+            name="Suite",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('pass_threshold', models.FloatField(default=0.8)),
-                ('borderline_threshold', models.FloatField(default=0.6)),
-                ('case_gate', models.CharField(choices=[('score', 'Score'), ('expected_outcomes', 'Expected outcomes')], default='score', max_length=20)),
-                ('fallback_threshold', models.FloatField(default=0.75)),
-                ('final_score', models.CharField(choices=[('aggregate', 'Aggregate of the evaluators'), ('judge_overall', "The hybrid judge's overall score")], default='aggregate', max_length=20)),
-                ('on_unscored', models.CharField(choices=[('error', 'The result is errored'), ('exclude', 'Leave the evaluator out and reweight the rest'), ('zero', 'Count it as 0')], default='error', max_length=10)),
-                ('metrics_pass_threshold', models.FloatField(default=0.8)),
-                ('cases_pass_threshold', models.FloatField(default=1.0)),
-                ('max_pass_rate_drop', models.FloatField(default=0.0)),
-                ('max_avg_score_drop', models.FloatField(default=0.05)),
-                ('max_latency_increase_pct', models.FloatField(default=20.0)),
-                ('count_reviews', models.BooleanField(default=False)),
-                ('scale', models.PositiveSmallIntegerField(default=1)),
-                ('slug', models.SlugField(max_length=80, unique=True)),
-                ('title', models.CharField(max_length=200)),
-                ('description', models.TextField(blank=True, default='')),
-                ('tags', models.JSONField(blank=True, default=list)),
-                ('version', models.PositiveIntegerField(default=1)),
-                ('archived_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('baseline_run', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='runs.run')),
-                ('judge', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='suites', to='evaluators.languagemodel')),
-                ('root', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='suite', to='evaluators.evaluator')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("pass_threshold", models.FloatField(default=0.8)),
+                ("borderline_threshold", models.FloatField(default=0.6)),
+                (
+                    "case_gate",
+                    models.CharField(
+                        choices=[("score", "Score"), ("expected_outcomes", "Expected outcomes")],
+                        default="score",
+                        max_length=20,
+                    ),
+                ),
+                ("fallback_threshold", models.FloatField(default=0.75)),
+                (
+                    "final_score",
+                    models.CharField(
+                        choices=[
+                            ("aggregate", "Aggregate of the evaluators"),
+                            ("judge_overall", "The hybrid judge's overall score"),
+                        ],
+                        default="aggregate",
+                        max_length=20,
+                    ),
+                ),
+                (
+                    "on_unscored",
+                    models.CharField(
+                        choices=[
+                            ("error", "The result is errored"),
+                            ("exclude", "Leave the evaluator out and reweight the rest"),
+                            ("zero", "Count it as 0"),
+                        ],
+                        default="error",
+                        max_length=10,
+                    ),
+                ),
+                ("metrics_pass_threshold", models.FloatField(default=0.8)),
+                ("cases_pass_threshold", models.FloatField(default=1.0)),
+                ("max_pass_rate_drop", models.FloatField(default=0.0)),
+                ("max_avg_score_drop", models.FloatField(default=0.05)),
+                ("max_latency_increase_pct", models.FloatField(default=20.0)),
+                ("count_reviews", models.BooleanField(default=False)),
+                ("scale", models.PositiveSmallIntegerField(default=1)),
+                ("slug", models.SlugField(max_length=80, unique=True)),
+                ("title", models.CharField(max_length=200)),
+                ("description", models.TextField(blank=True, default="")),
+                ("tags", models.JSONField(blank=True, default=list)),
+                ("version", models.PositiveIntegerField(default=1)),
+                ("archived_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "baseline_run",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="runs.run",
+                    ),
+                ),
+                (
+                    "judge",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="suites",
+                        to="evaluators.languagemodel",
+                    ),
+                ),
+                (
+                    "root",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="suite",
+                        to="evaluators.evaluator",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('title', 'id'),
+                "ordering": ("title", "id"),
             },
         ),
         migrations.AddField(
-            model_name='run',
-            name='suite',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='runs', to='runs.suite'),
+            model_name="run",
+            name="suite",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="runs", to="runs.suite"
+            ),
         ),
         migrations.AddField(
-            model_name='case',
-            name='suite',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='cases', to='runs.suite'),
+            model_name="case",
+            name="suite",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="cases", to="runs.suite"
+            ),
         ),
         migrations.AddField(
-            model_name='campaign',
-            name='suite',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='campaigns', to='runs.suite'),
+            model_name="campaign",
+            name="suite",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="campaigns",
+                to="runs.suite",
+            ),
         ),
         migrations.CreateModel(
-            name='SuiteFile',
+            name="SuiteFile",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('path', models.CharField(max_length=300)),
-                ('content', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='runs.filecontent')),
-                ('suite', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='files', to='runs.suite')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("path", models.CharField(max_length=300)),
+                (
+                    "content",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="runs.filecontent",
+                    ),
+                ),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="files",
+                        to="runs.suite",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='SuiteVersion',
+            name="SuiteVersion",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('note', models.CharField(blank=True, default='', max_length=300)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('content_hash', models.CharField(max_length=64)),
-                ('content', models.JSONField()),
-                ('author', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
-                ('suite', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='runs.suite')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("number", models.PositiveIntegerField()),
+                ("note", models.CharField(blank=True, default="", max_length=300)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("content_hash", models.CharField(max_length=64)),
+                ("content", models.JSONField()),
+                (
+                    "author",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "suite",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="versions",
+                        to="runs.suite",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-number',),
+                "ordering": ("-number",),
             },
         ),
         migrations.CreateModel(
-            name='Target',
+            name="Target",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120, unique=True)),
-                ('description', models.TextField(blank=True, default='')),
-                ('kind', models.CharField(max_length=50)),
-                ('config', models.JSONField(blank=True, default=dict)),
-                ('archived_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('model', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='targets', to='evaluators.languagemodel')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=120, unique=True)),
+                ("description", models.TextField(blank=True, default="")),
+                ("kind", models.CharField(max_length=50)),
+                ("config", models.JSONField(blank=True, default=dict)),
+                ("archived_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                (
+                    "model",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="targets",
+                        to="evaluators.languagemodel",
+                    ),
+                ),
             ],
             options={
-                'ordering': ('name', 'id'),
+                "ordering": ("name", "id"),
             },
         ),
         migrations.AddField(
-            model_name='run',
-            name='target',
-            field=models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='runs', to='runs.target'),
+            model_name="run",
+            name="target",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="runs",
+                to="runs.target",
+            ),
         ),
         migrations.CreateModel(
-            name='RecordedOutput',
+            name="RecordedOutput",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('case_key', models.CharField(max_length=200)),
-                ('output', models.JSONField()),
-                ('target', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='recorded_outputs', to='runs.target')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("case_key", models.CharField(max_length=200)),
+                ("output", models.JSONField()),
+                (
+                    "target",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="recorded_outputs",
+                        to="runs.target",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Artifact',
+            name="Artifact",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('path', models.CharField(max_length=300)),
-                ('content', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='runs.filecontent')),
-                ('result', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='runs.result')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("path", models.CharField(max_length=300)),
+                (
+                    "content",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="runs.filecontent",
+                    ),
+                ),
+                (
+                    "result",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="artifacts",
+                        to="runs.result",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('result', 'path'), name='artifact_one_a_path')],
+                "constraints": [
+                    models.UniqueConstraint(fields=("result", "path"), name="artifact_one_a_path")
+                ],
             },
         ),
         migrations.AddIndex(
-            model_name='result',
-            index=models.Index(fields=['run', 'status', 'position'], name='result_to_claim'),
+            model_name="result",
+            index=models.Index(fields=["run", "status", "position"], name="result_to_claim"),
         ),
         migrations.AddIndex(
-            model_name='result',
-            index=models.Index(fields=['run', 'verdict', 'score'], name='result_by_verdict'),
+            model_name="result",
+            index=models.Index(fields=["run", "verdict", "score"], name="result_by_verdict"),
         ),
         migrations.AddIndex(
-            model_name='result',
-            index=models.Index(fields=['run', 'position', 'repetition'], name='result_in_order'),
+            model_name="result",
+            index=models.Index(fields=["run", "position", "repetition"], name="result_in_order"),
         ),
         migrations.AddIndex(
-            model_name='result',
-            index=models.Index(condition=models.Q(('status', 'running')), fields=['lease_until'], name='result_expiring_leases'),
+            model_name="result",
+            index=models.Index(
+                condition=models.Q(("status", "running")),
+                fields=["lease_until"],
+                name="result_expiring_leases",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='result',
-            constraint=models.UniqueConstraint(fields=('run', 'case', 'repetition'), name='result_one_an_execution'),
+            model_name="result",
+            constraint=models.UniqueConstraint(
+                fields=("run", "case", "repetition"), name="result_one_an_execution"
+            ),
         ),
         migrations.AddIndex(
-            model_name='modelcall',
-            index=models.Index(fields=['result', 'generation', 'purpose', 'evaluator_path'], name='call_by_ledger_key'),
+            model_name="modelcall",
+            index=models.Index(
+                fields=["result", "generation", "purpose", "evaluator_path"],
+                name="call_by_ledger_key",
+            ),
         ),
         migrations.AddIndex(
-            model_name='modelcall',
-            index=models.Index(fields=['created_at'], name='call_by_time'),
+            model_name="modelcall",
+            index=models.Index(fields=["created_at"], name="call_by_time"),
         ),
         migrations.AddConstraint(
-            model_name='score',
-            constraint=models.UniqueConstraint(fields=('result', 'path'), name='score_one_a_path'),
+            model_name="score",
+            constraint=models.UniqueConstraint(fields=("result", "path"), name="score_one_a_path"),
         ),
         migrations.AddIndex(
-            model_name='case',
-            index=models.Index(fields=['suite', 'is_current', 'position'], name='case_current_in_order'),
+            model_name="case",
+            index=models.Index(
+                fields=["suite", "is_current", "position"], name="case_current_in_order"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='case',
-            constraint=models.UniqueConstraint(fields=('suite', 'key', 'revision'), name='case_revision_unique'),
+            model_name="case",
+            constraint=models.UniqueConstraint(
+                fields=("suite", "key", "revision"), name="case_revision_unique"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='case',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_current', True)), fields=('suite', 'key'), name='case_one_current_revision'),
+            model_name="case",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("is_current", True)),
+                fields=("suite", "key"),
+                name="case_one_current_revision",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='suitefile',
-            constraint=models.UniqueConstraint(fields=('suite', 'path'), name='suite_file_one_a_path'),
+            model_name="suitefile",
+            constraint=models.UniqueConstraint(
+                fields=("suite", "path"), name="suite_file_one_a_path"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='suiteversion',
-            constraint=models.UniqueConstraint(fields=('suite', 'number'), name='suite_version_unique'),
+            model_name="suiteversion",
+            constraint=models.UniqueConstraint(
+                fields=("suite", "number"), name="suite_version_unique"
+            ),
         ),
         migrations.AddIndex(
-            model_name='run',
-            index=models.Index(fields=['suite', 'status', '-number'], name='run_of_suite'),
+            model_name="run",
+            index=models.Index(fields=["suite", "status", "-number"], name="run_of_suite"),
         ),
         migrations.AddConstraint(
-            model_name='run',
-            constraint=models.UniqueConstraint(fields=('suite', 'number'), name='run_number_unique'),
+            model_name="run",
+            constraint=models.UniqueConstraint(
+                fields=("suite", "number"), name="run_number_unique"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='recordedoutput',
-            constraint=models.UniqueConstraint(fields=('target', 'case_key'), name='recorded_one_a_case'),
+            model_name="recordedoutput",
+            constraint=models.UniqueConstraint(
+                fields=("target", "case_key"), name="recorded_one_a_case"
+            ),
         ),
     ]

@@ -47,9 +47,7 @@ class Result(models.Model):
     status = models.CharField(
         max_length=10, choices=ResultStatus.choices, default=ResultStatus.PENDING
     )
-    verdict = models.CharField(
-        max_length=10, choices=VerdictChoice.choices, blank=True, default=""
-    )
+    verdict = models.CharField(max_length=10, choices=VerdictChoice.choices, blank=True, default="")
     reviewed_verdict = models.CharField(
         max_length=10, choices=VerdictChoice.choices, blank=True, default=""
     )
@@ -195,9 +193,7 @@ class Score(models.Model):
         """In tree order."""
 
         ordering = ("position", "id")
-        constraints = (
-            models.UniqueConstraint(fields=("result", "path"), name="score_one_a_path"),
-        )
+        constraints = (models.UniqueConstraint(fields=("result", "path"), name="score_one_a_path"),)
 
     def __str__(self) -> str:
         """Return the path in the tree."""
