@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Q, QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import Count, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast, StrIndex
 
 from evaluators.templatetags import figures
 from runs.models import Case, Run, RunStatus, Suite
@@ -99,8 +100,13 @@ class CaseTable:
 
 def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
     """Return the tags of the current cases with how many carry each, by name."""
-    lists = suite.cases.filter(is_current=True).values_list("tags", flat=True)
-    return sorted(Counter(tag for tags in lists for tag in tags).items())
+    lists = (
+        suite.cases.filter(is_current=True).order_by().annotate(listed=Cast("tags", TextField()))
+    )
+    counts: Counter[str] = Counter()
+    for listed, count in lists.values("listed").annotate(n=Count("pk")).values_list("listed", "n"):
+        counts.update(dict.fromkeys(json.loads(listed), count))
+    return sorted(counts.items())
 
 
 def case_table(suite: Suite, asked: CaseFilter) -> CaseTable:
@@ -147,13 +153,13 @@ def _matching(cases: QuerySet[Case], asked: CaseFilter) -> QuerySet[Case]:
             | Q(input_text__icontains=asked.search)
         )
     if asked.tag:
-        cases = cases.filter(pk__in=_carrying(cases, asked.tag))
+        listed = cases.annotate(listed=Cast("tags", TextField()))
+        cases = listed.alias(
+            # One database keeps the letters of other alphabets as they are, the other escapes them.
+            plain=StrIndex("listed", Value(json.dumps(asked.tag, ensure_ascii=False))),
+            escaped=StrIndex("listed", Value(json.dumps(asked.tag))),
+        ).filter(Q(plain__gt=0) | Q(escaped__gt=0))
     return cases
-
-
-def _carrying(cases: QuerySet[Case], tag: str) -> Sequence[int]:
-    """Return the ids of the cases with a tag: lists in JSON are compared alike on every database."""
-    return [pk for pk, tags in cases.values_list("pk", "tags") if tag in tags]
 
 
 def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:

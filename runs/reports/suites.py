@@ -73,8 +73,7 @@ class SuiteRow:
     @property
     def is_gate_failed(self) -> bool:
         """Tell whether the latest completed run failed a gate."""
-        latest = self.latest
-        return latest is not None and "failed" in (latest.metrics.state, latest.cases.state)
+        return self.latest is not None and has_failed_gate(self.latest)
 
     @property
     def is_running(self) -> bool:
@@ -219,6 +218,17 @@ def suite_rows() -> Sequence[SuiteRow]:
         )
         for suite in suites.order_by("title", "pk")
     ]
+
+
+def latest_rows() -> Sequence[RunRow]:
+    """Return the newest completed run of every suite that is not archived."""
+    completed = Run.objects.filter(status=RunStatus.COMPLETED, suite__archived_at=None)
+    return [run_row(run) for run in _newest(completed).values()]
+
+
+def has_failed_gate(run: RunRow) -> bool:
+    """Tell whether a run failed one of its gates."""
+    return "failed" in (run.metrics.state, run.cases.state)
 
 
 def case_verdicts(run: Run) -> Mapping[str, int]:

@@ -10,7 +10,8 @@ from decimal import Decimal
 from django.db.models import Count, Q, Sum
 
 from runs.models import ACTIVE_RUN_STATUSES, CallPurpose, ModelCall, Run
-from runs.reports.suites import SuiteRow
+from runs.reports.run_list import RunRow
+from runs.reports.suites import has_failed_gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +42,14 @@ class Today:
         return self.run_usd + self.evaluation_usd
 
 
-def today(rows: Sequence[SuiteRow], *, now: datetime) -> Today:
-    """Return the cells; `now` is in the time zone whose month is meant."""
+def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
+    """Return the cells, from the latest completed run of each suite.
+
+    `now` is in the time zone whose month is meant.
+    """
     active = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES).values_list(
         "done_count", "execution_count", "started_at"
     )
-    latest = [row.latest for row in rows if row.latest]
     errors = [run.counts["error"] for run in latest if run.counts["error"]]
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     spent = ModelCall.objects.filter(created_at__gte=month).aggregate(
@@ -61,7 +64,7 @@ def today(rows: Sequence[SuiteRow], *, now: datetime) -> Today:
         left_ms=max(
             (left for row in active if (left := _left(*row, now)) is not None), default=None
         ),
-        failing=sum(row.is_gate_failed for row in rows),
+        failing=sum(has_failed_gate(run) for run in latest),
         judged=len(latest),
         errored=sum(errors),
         errored_suites=len(errors),

@@ -29,7 +29,8 @@ from runs.views._requests import (
 def suite_list(request: HttpRequest) -> HttpResponse:
     """Show every suite with its latest completed run."""
     table = suites.suite_table(suites.SuiteFilter.read(request.GET.dict()))
-    today = today_report.today(table.every, now=timezone.localtime())
+    latest = [row.latest for row in table.every if row.latest]
+    today = today_report.today(latest, now=timezone.localtime())
     return render(request, "suites/home.html", {"table": table, "today": today})
 
 
@@ -47,7 +48,7 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
 @require_safe
 def today(request: HttpRequest) -> HttpResponse:
     """Show the cells above the table alone."""
-    cells = today_report.today(suites.suite_rows(), now=timezone.localtime())
+    cells = today_report.today(suites.latest_rows(), now=timezone.localtime())
     return render(request, "suites/_today.html", {"today": cells})
 
 

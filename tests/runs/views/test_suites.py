@@ -311,6 +311,15 @@ class TestSuiteCases:
         assert "Errored" in html
         assert "not run" in html
 
+    def test_several_repetitions_make_one_verdict_of_the_case(self, editor: Client) -> None:
+        suite = make_suite(cases=2)
+        run = make_run(suite=suite, repetitions=2)
+        for case in suite.cases.all():
+            make_result(run=run, case=case, verdict="pass", score=0.9, repetition=1)
+            make_result(run=run, case=case, verdict="fail", score=0.5, repetition=2)
+        html = page(editor, "runs:suite-cases", suite.slug)
+        assert html.count('data-verdict="borderline"') == 2
+
     @pytest.mark.parametrize(
         ("query", "keys"),
         [
