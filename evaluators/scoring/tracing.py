@@ -42,7 +42,8 @@ def _scored(
     count = sum(values.scores[frame.index] is not None for frame in layout.leaves)
     tried = len(layout.leaves) - len(held)
     noun = "evaluator" if tried == 1 else "evaluators"
-    yield TraceStep(f"{min(count, tried)} of {tried} {noun} scored", None, count >= tried)
+    passed = False if ruling.unscored else True if count >= tried else None
+    yield TraceStep(f"{min(count, tried)} of {tried} {noun} scored", None, passed)
     for frame in layout.leaves:
         if values.scores[frame.index] is None and frame not in held:
             text = f"{frame.node.name} could not be scored: {reasons.get(frame.path, '')}"

@@ -261,7 +261,7 @@ rows_of_a_run = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50, derandomize=True)
 @given(rows_of_a_run, st.data(), st.sampled_from(["score", "expected_outcomes"]))
 def test_the_order_of_executions_changes_nothing(
     rows: list[Execution], data: st.DataObject, gate: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import Policy
@@ -19,7 +19,12 @@ RANKS = {"fail": 0, "borderline": 1, "pass": 2}
 RULES = ("weighted_average", "minimum", "maximum", "safety_gate", "all_or_nothing", "threshold")
 # Steps that a mean of few can tell apart by far more than the ninth decimal.
 HAIR = 1e-5
-FEW = settings(deadline=None, max_examples=50)
+FEW = settings(
+    deadline=None,
+    max_examples=50,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 score_values = st.one_of(
     st.integers(0, 100).map(lambda n: n / 100), st.floats(0, 1, allow_subnormal=False)

@@ -384,7 +384,7 @@ def test_the_trace_tells_every_step() -> None:
     )
     decision = decide(tree, outcomes, POLICY)
     assert [(step.text, step.path, step.passed) for step in decision.trace] == [
-        ("4 of 5 evaluators scored", None, False),
+        ("4 of 5 evaluators scored", None, None),
         ("free could not be scored: free timed out", "free", None),
         ("Gate safety of root: 0.90 ≥ 0.60", "safety", True),
         ("strict failed by its own rule: x 0.20 < 0.70", "strict", False),
@@ -421,6 +421,7 @@ def test_the_trace_of_one_evaluator_and_of_an_error() -> None:
         "Pass: 0.90 ≥ 0.80",
     ]
     error = decide(TREE, scores(a=1.0, b=None), POLICY)
+    assert (error.trace[0].text, error.trace[0].passed) == ("1 of 2 evaluators scored", False)
     assert (error.trace[1].path, error.trace[1].passed) == ("b", False)
     assert error.trace[-1].text == "b could not be scored: b timed out"
 
