@@ -68,6 +68,12 @@ def test_an_expected_output_that_is_no_expression_is_unscored() -> None:
     assert (outcome.stage, "regular expression" in outcome.reason) == ("config", True)
 
 
+@pytest.fixture
+def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluators.kinds._patterns.LIMIT_S", 0.05)
+
+
+@pytest.mark.usefixtures("short_limit")
 def test_an_expression_without_end_is_unscored() -> None:
     context = context_of("1," * 40, expected_output=r"(.*?,){20}P")
 

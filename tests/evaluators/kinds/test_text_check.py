@@ -106,6 +106,13 @@ def test_settings_that_cannot_be_meant_are_refused_by_name(
     assert said in str(refused.value)
 
 
+@pytest.fixture
+def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evaluators.kinds._patterns.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaluators.kinds._schemas.LIMIT_S", 0.05)
+
+
+@pytest.mark.usefixtures("short_limit")
 def test_an_expression_without_end_is_unscored_not_0() -> None:
     config = {"operator": "regex", "value": r"(.*?,){20}P"}
 
@@ -115,6 +122,7 @@ def test_an_expression_without_end_is_unscored_not_0() -> None:
     assert "took longer than" in outcome.reason
 
 
+@pytest.mark.usefixtures("short_limit")
 def test_a_pattern_of_a_schema_without_end_is_unscored() -> None:
     schema = {"type": "string", "pattern": r"(.*?,){20}P"}
     config = {"operator": "json_schema", "json_schema": schema}
