@@ -10,12 +10,14 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import Count, Q
 
 from evaluators.models import LanguageModel
 from runs import services
 from runs.forms.money import MoneyField
 from runs.models import Campaign, Case, Run, Suite, Target
-from runs.reports.estimate import Estimate, Order, TargetOption, estimate, target_options
+from runs.reports.estimate import Estimate, Order, estimate
+from runs.reports.start_choices import TargetOption, target_options
 
 MOST_REPETITIONS = 100
 MOST_AT_ONCE = 200
@@ -61,7 +63,7 @@ class StartRunForm(forms.Form):
         super().__init__(*args, **options)
         self.suite = suite
         choices = [(tag, f"{tag} ({count})") for tag, count in self.tags.items()]
-        total = len(self._cases)
+        total = sum(count for _, count, _ in self._cases)
         self.fields["tag"] = forms.MultipleChoiceField(choices=choices, required=False)
         self.fields["cases"] = forms.ChoiceField(
             choices=[(ALL, f"All {total}"), *([(BY_TAG, "By tag")] if choices else ())],
@@ -80,7 +82,9 @@ class StartRunForm(forms.Form):
     @cached_property
     def tags(self) -> dict[str, int]:
         """Return the tags of the suite's cases with the number of cases, most frequent first."""
-        counts = Counter(tag for tags, _ in self._cases for tag in tags)
+        counts: Counter[str] = Counter()
+        for tags, total, _ in self._cases:
+            counts.update(dict.fromkeys(tags, total))
         return dict(counts.most_common())
 
     @cached_property
@@ -138,14 +142,14 @@ class StartRunForm(forms.Form):
         """Return what the form as it stands would start and cost; wrong fields count as their default."""
         chosen = self.cleaned_data if self.is_bound and hasattr(self, "cleaned_data") else {}
         wanted = set(self._wanted_tags() or ())
-        cases = [outcomes for tags, outcomes in self._cases if not wanted or wanted & set(tags)]
+        chosen_cases = [row for row in self._cases if not wanted or wanted & set(row[0])]
         judge = chosen.get("judge") if self.is_bound else self.suite.judge
         return estimate(
             Order(
                 suite=self.suite,
                 targets=self._estimated_targets(),
-                cases=len(cases),
-                with_outcomes=sum(cases),
+                cases=sum(total for _, total, _ in chosen_cases),
+                with_outcomes=sum(outcomes for *_, outcomes in chosen_cases),
                 repetitions=chosen.get("repetitions") or 1,
                 concurrency=chosen.get("concurrency") or 8,
                 judge=judge,
@@ -164,10 +168,10 @@ class StartRunForm(forms.Form):
         return sorted(self.chosen_tags)
 
     @cached_property
-    def _cases(self) -> list[tuple[list[str], bool]]:
-        """Return of every current case its tags and whether it has expected outcomes."""
-        rows = Case.objects.filter(suite=self.suite, is_current=True)
-        return [
-            (tags, bool(outcomes))
-            for tags, outcomes in rows.values_list("tags", "expected_outcomes")
-        ]
+    def _cases(self) -> list[tuple[list[str], int, int]]:
+        """Return of every list of tags how many current cases have it, and how many of them outcomes."""
+        rows = Case.objects.filter(suite=self.suite, is_current=True).order_by().values("tags")
+        counted = rows.annotate(
+            total=Count("id"), with_outcomes=Count("id", filter=~Q(expected_outcomes=[]))
+        )
+        return list(counted.values_list("tags", "total", "with_outcomes"))

@@ -10,6 +10,7 @@ from django.db.models import (
     Case,
     CharField,
     Count,
+    DecimalField,
     F,
     FloatField,
     Min,
@@ -49,9 +50,15 @@ def policy_of(run: Run) -> Policy:
 
 
 def case_groups(run: Run) -> Groups:
-    """Return one row a case: its state as pages name it, its means and what it cost (SCORING §8)."""
+    """Return one row a case: its state as pages name it, its place and its mean score (SCORING §8).
+
+    With one repetition a case is its result, which spares the database the grouping.
+    """
     policy = policy_of(run)
     rows = Result.objects.filter(run=run).order_by().annotate(counts_as=_verdict(policy))
+    if run.repetitions == 1:
+        single: Groups = rows.annotate(place=F("position"), mean=F("score"), state=_state_of_one())
+        return single.values("case_id", "place", "mean", "state")
     counted = {
         "scored": Count("id", filter=~Q(counts_as="")),
         "errored": Count("id", filter=Q(status=ResultStatus.ERROR)),
@@ -71,31 +78,15 @@ def case_groups(run: Run) -> Groups:
     return grouped
 
 
-def _verdict(policy: Policy) -> Case:
-    """Say what a result counts as: its verdict, or where the policy says so the reviewed one."""
-    ended = (ResultStatus.SCORED, ResultStatus.ERROR)
-    reviewed = When(~Q(reviewed_verdict=""), status__in=ended, then=F("reviewed_verdict"))
-    own = When(status=ResultStatus.SCORED, then=F("verdict"))
-    whens = (reviewed, own) if policy.count_reviews else (own,)
-    return Case(*whens, default=Value(""), output_field=CharField())
-
-
-def with_figures(groups: Groups) -> Groups:
-    """Add the figures that a table shows beside the state."""
-    met = Length("outcome_marks") - Length(Replace("outcome_marks", Value("1"), Value("")))
-    share = Case(
-        When(outcome_marks="", then=None),
-        default=Cast(met, FloatField()) / Cast(Length("outcome_marks"), FloatField()),
-        output_field=FloatField(),
-    )
-    rows: Groups = groups.annotate(
-        metrics=Avg("metrics_score"),
-        latency=Avg("latency_ms"),
-        met=Avg(share),
-        run_cost=Sum("run_cost_usd"),
-        evaluation_cost=Sum("evaluation_cost_usd"),
-    )
-    return rows
+def sorted_groups(groups: Groups, run: Run, name: str) -> Groups:
+    """Add `sort_value`, what a column sorts by; a missing figure stands below every other."""
+    figure = _figure(run, name)
+    if figure is None:
+        annotated: Groups = groups.annotate(sort_value=_place_of(name))
+    else:
+        known = Round(Cast(figure, FloatField()), SCORE_DIGITS)
+        annotated = groups.annotate(sort_value=Coalesce(known, Value(-1.0)))
+    return annotated
 
 
 def count_states(groups: Groups) -> Mapping[str, int]:
@@ -106,22 +97,55 @@ def count_states(groups: Groups) -> Mapping[str, int]:
     return {state: int(count or 0) for state, count in counts.items()}
 
 
-def sort_key(name: str) -> Case | Coalesce | F:
-    """Return the expression a column sorts by; a missing figure stands below every other."""
+def _place_of(name: str) -> Case | Cast:
     if name == "case":
-        return F("place")
-    if name in ("verdict", "attention"):
-        places = RANKS if name == "verdict" else UNSCORED_PLACES
-        default = Value(9.0) if name == "verdict" else Coalesce(F("mean"), Value(-1.0))
-        whens = [When(state=state, then=Value(float(place))) for state, place in places.items()]
-        return Case(*whens, default=default, output_field=FloatField())
-    figure: F | Case = {"score": F("mean"), "outcomes": F("met")}.get(name, F(name))
+        return Cast(F("place"), FloatField())
+    places = RANKS if name == "verdict" else UNSCORED_PLACES
+    default = Value(9.0) if name == "verdict" else Coalesce(F("mean"), Value(-1.0))
+    whens = [When(state=state, then=Value(float(place))) for state, place in places.items()]
+    return Case(*whens, default=default, output_field=FloatField())
+
+
+def _figure(run: Run, name: str) -> Any:
+    """Return the figure of a case that a column sorts by, None for columns that are no figure."""
+    zero = Value(0, output_field=DecimalField(max_digits=18, decimal_places=9))
+    spent = Case(
+        When(run_cost_usd=None, evaluation_cost_usd=None, then=None),
+        default=Coalesce(F("run_cost_usd"), zero) + Coalesce(F("evaluation_cost_usd"), zero),
+    )
+    met = Length("outcome_marks") - Length(Replace("outcome_marks", Value("1"), Value("")))
+    share = Case(
+        When(outcome_marks="", then=None),
+        default=Cast(met, FloatField()) / Cast(Length("outcome_marks"), FloatField()),
+        output_field=FloatField(),
+    )
+    figures = {"latency": F("latency_ms"), "metrics": F("metrics_score"), "outcomes": share}
+    if name == "score":
+        return F("mean")
     if name == "cost":
-        none = Value(None, output_field=FloatField())
-        run, judges = (Cast(F(purse), FloatField()) for purse in ("run_cost", "evaluation_cost"))
-        known = Coalesce(run, Value(0.0)) + Coalesce(judges, Value(0.0))
-        figure = Case(When(run_cost=None, evaluation_cost=None, then=none), default=known)
-    return Coalesce(Round(Cast(figure, FloatField()), SCORE_DIGITS), Value(-1.0))
+        return spent if run.repetitions == 1 else Sum(spent)
+    figure = figures.get(name)
+    return figure if figure is None or run.repetitions == 1 else Avg(figure)
+
+
+def _state_of_one() -> Case:
+    return Case(
+        When(status=ResultStatus.RUNNING, then=Value("running")),
+        When(status=ResultStatus.PENDING, then=Value("waiting")),
+        When(~Q(counts_as=""), then=F("counts_as")),
+        When(status=ResultStatus.ERROR, then=Value("error")),
+        default=Value("cancelled"),
+        output_field=CharField(),
+    )
+
+
+def _verdict(policy: Policy) -> Case:
+    """Say what a result counts as: its verdict, or where the policy says so the reviewed one."""
+    ended = (ResultStatus.SCORED, ResultStatus.ERROR)
+    reviewed = When(~Q(reviewed_verdict=""), status__in=ended, then=F("reviewed_verdict"))
+    own = When(status=ResultStatus.SCORED, then=F("verdict"))
+    whens = (reviewed, own) if policy.count_reviews else (own,)
+    return Case(*whens, default=Value(""), output_field=CharField())
 
 
 def _state(policy: Policy) -> Case:

@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from typing import Any
 
-from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from evaluators.kinds import all_kinds
 from evaluators.models import Evaluator, LanguageModel
-from evaluators.templatetags.figures import duration, money, pct
+from evaluators.templatetags.figures import money
 from runs.models import Result, Run, RunStatus, Suite, Target
 from runs.plan import judge_calls
-from runs.targets import target_kinds
 
 RUNS_LOOKED_AT = 5
 ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
 NO_RUN = "no finished run of this suite with this target yet"
 NO_JUDGE_RUN = "no finished run of this suite with this judge yet"
 NO_PRICE = "the model has no price"
-
-
-@dataclass(frozen=True, slots=True)
-class TargetOption:
-    """A target to choose, with what is known of it from this suite's runs."""
-
-    pk: int
-    name: str
-    kind_label: str
-    model: str
-    description: str
-    last_number: int | None
-    last_share: float | None
-    is_live: bool
-    mean_cost_usd: Decimal | None
-    mean_latency_ms: float | None
-
-    @property
-    def chosen_as(self) -> str:
-        """Return the value a form sends for this target."""
-        return str(self.pk)
-
-    @property
-    def past(self) -> str:
-        """Say how it did in its last run of this suite."""
-        if self.last_number is None:
-            return "never run on this suite"
-        parts = [f"last run #{self.last_number}"]
-        if self.is_live:
-            parts.append("live")
-        elif self.last_share is not None:
-            parts.append(f"{pct(self.last_share)} passed")
-        if self.mean_latency_ms is not None:
-            parts.append(f"{duration(self.mean_latency_ms)} mean")
-        return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,50 +66,6 @@ class Order:
     concurrency: int
     judge: LanguageModel | None
     budget_usd: Decimal | None
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteChoice:
-    """A suite to start a run of."""
-
-    slug: str
-    title: str
-    description: str
-    cases: int
-    last_number: int | None
-    last_at: datetime | None
-
-
-def suite_choices() -> tuple[SuiteChoice, ...]:
-    """Return the suites that can be run, with their number of cases and their last run."""
-    suites = Suite.objects.filter(archived_at=None)
-    counted = suites.annotate(case_total=Count("cases", filter=Q(cases__is_current=True)))
-    last = {run.suite_id: run for run in _last_runs(Run.objects.all(), "suite")}
-    return tuple(
-        SuiteChoice(
-            suite.slug,
-            suite.title,
-            suite.description,
-            suite.case_total,
-            last[suite.pk].number if suite.pk in last else None,
-            last[suite.pk].created_at if suite.pk in last else None,
-        )
-        for suite in counted
-    )
-
-
-def target_options(suite: Suite) -> tuple[TargetOption, ...]:
-    """Return every target with its last run of this suite; constant in queries."""
-    targets = Target.objects.filter(archived_at=None).select_related("model")
-    last = {run.target_id: run for run in _last_runs(suite.runs.all(), "target")}
-    means = {
-        row["run"]: row
-        for row in Result.objects.filter(run__in=[run.pk for run in last.values()])
-        .order_by()
-        .values("run")
-        .annotate(latency=Avg("latency_ms"), cost=Avg("run_cost_usd"))
-    }
-    return tuple(_option(target, last.get(target.pk), means) for target in targets)
 
 
 def estimate(order: Order) -> Estimate:
@@ -201,11 +120,6 @@ def model_family(model_id: str) -> str:
     name = model_id.rpartition("/")[2].lower()
     found = re.match(r"[a-z]+", name)
     return found.group() if found else name
-
-
-def _last_runs(runs: QuerySet[Run], of: str) -> QuerySet[Run]:
-    later = runs.filter(**{of: OuterRef(of)}).filter(pk__gt=OuterRef("pk"))
-    return runs.filter(~Exists(later)).defer("snapshot", "leaf_scores")
 
 
 def _past_runs(suite: Suite) -> QuerySet[Run]:
@@ -306,22 +220,3 @@ def _sum(parts: Iterable[Decimal | None]) -> Decimal | None:
     if any(part is None for part in known):
         return None
     return sum((part for part in known if part is not None), Decimal(0))
-
-
-def _option(
-    target: Target, run: Run | None, means: Mapping[int, Mapping[str, Any]]
-) -> TargetOption:
-    mean = means.get(run.pk, {}) if run else {}
-    kind = target_kinds().get(target.kind)
-    return TargetOption(
-        pk=target.pk,
-        name=target.name,
-        kind_label=kind.label if kind else target.kind,
-        model=target.model.name if target.model else "",
-        description=target.description,
-        last_number=run.number if run else None,
-        last_share=run.pass_count / run.done_count if run and run.done_count else None,
-        is_live=bool(run and run.is_active),
-        mean_cost_usd=mean.get("cost"),
-        mean_latency_ms=mean.get("latency"),
-    )

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from django.db.models import Count, Q, Sum
-from django.urls import reverse
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
@@ -27,11 +26,11 @@ from runs.models import (
 )
 from runs.plan import OUTCOMES_PATH, read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
-from runs.reports.result_rows import STATUS_MARKS
+from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
+from runs.reports.result_neighbours import Neighbour, Repetition, mark_of, neighbour, repetitions_of
 from runs.reports.result_tree import Remark, TreeNode, remarks, result_tree
 from runs.reports.text_diff import DiffLine, text_diff
 
-LONGEST_SHOWN = 20_000
 MOST_STEPS = 300
 STAGES = {
     "target": "The target gave no output",
@@ -43,35 +42,6 @@ STAGES = {
     "evaluator": "An evaluator could not score",
     "worker": "The worker was lost",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """A conversation, with what was cut from it so that the page stays readable."""
-
-    messages: tuple[Mapping[str, Any], ...]
-    cut_characters: int
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """One execution of the same case in the same run."""
-
-    number: int
-    url: str
-    state: str
-    score: float | None
-    outcomes: str
-    latency_ms: int | None
-    is_this: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """The case before or after this one in the run."""
-
-    key: str
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +139,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
     decision = Decision.from_json(output.decision) if output.decision else None
     root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
     tree = result_tree(root, decision, rows, plan.policy)
-    repetitions = _repetitions(run, result)
+    repetitions = repetitions_of(run, result)
     scores = [row.score for row in repetitions if row.score is not None]
     purses = _purses(result)
     steps = output.trace
@@ -183,7 +153,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         is_open=result.status in OPEN_RESULT_STATUSES,
         stage=STAGES.get(result.error_stage, "The result is errored") if result.error else "",
         decision=decision,
-        turns=_turns(case, output),
+        turns=conversation(case, output),
         output_size=len(output.text),
         diff=_diff(case, output),
         output_text=output.text[:LONGEST_SHOWN],
@@ -193,7 +163,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         outcomes_row=rows.get(OUTCOMES_PATH),
         hits=remarks(tree, passed=True),
         misses=remarks(tree, passed=False),
-        steps=None if steps is None else tuple(_cut_step(step) for step in steps[:MOST_STEPS]),
+        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
         step_count=len(steps or ()),
         tool_calls=sum(step.get("type") == "tool" for step in steps or ()),
         target=_target_purse(result, purses),
@@ -201,25 +171,14 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         total_cost_usd=_total(result),
         repetitions=repetitions,
         spread=max(scores) - min(scores) if len(scores) > 1 else None,
-        previous=_neighbour(run, result, back=True),
-        following=_neighbour(run, result, back=False),
+        previous=neighbour(run, result, back=True),
+        following=neighbour(run, result, back=False),
         attempts=tuple(result.attempts.all()),
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
         calls=sum(purse.calls for purse in purses.values()),
         failed_calls=sum(purse.failed for purse in purses.values()),
     )
-
-
-def mark_of(result: Result) -> str:
-    """Return the state a result is shown in: its verdict, or how far the work is."""
-    return result.verdict or STATUS_MARKS.get(result.status, result.status)
-
-
-def result_url(run: Run, key: str, repetition: int) -> str:
-    """Return the address of one result."""
-    place = {"slug": run.suite.slug, "number": run.number, "key": key, "repetition": repetition}
-    return reverse("runs:result", kwargs=place)
 
 
 def whole_output(run: Run, key: str, repetition: int) -> str:
@@ -235,61 +194,10 @@ def _output(result: Result) -> ResultOutput:
         return ResultOutput(result=result)
 
 
-def _turns(case: Case, output: ResultOutput) -> Turns:
-    asked, answered = list(case.input), list(output.messages)
-    if answered[: len(asked)] != asked:
-        is_whole = bool(answered) and answered[0].get("role") in ("user", "system")
-        answered = answered if is_whole else [*asked, *answered]
-    if output.text and not any(turn.get("content") == output.text for turn in answered):
-        answered.append({"role": "assistant", "content": output.text})
-    shown, cut = [], 0
-    for turn in answered:
-        content = turn.get("content")
-        if isinstance(content, str) and len(content) > LONGEST_SHOWN:
-            cut += len(content) - LONGEST_SHOWN
-            content = content[:LONGEST_SHOWN]
-        shown.append({"role": turn.get("role", "user"), "content": content or ""})
-    return Turns(tuple(shown), cut)
-
-
 def _diff(case: Case, output: ResultOutput) -> tuple[DiffLine, ...] | None:
     if not case.expected_output or not output.text:
         return None
     return text_diff(case.expected_output, output.text)
-
-
-def _cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _cut(value) for name, value in step.items()}
-
-
-def _cut(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
-        return f"{value[:LONGEST_SHOWN]}\n… {len(value) - LONGEST_SHOWN} characters more"
-    return value
-
-
-def _repetitions(run: Run, result: Result) -> tuple[Repetition, ...]:
-    columns = ("repetition", "status", "verdict", "score", "outcome_marks", "latency_ms")
-    rows = run.results.filter(case=result.case).order_by("repetition").only(*columns)
-    return tuple(
-        Repetition(
-            number=row.repetition,
-            url=result_url(run, result.case.key, row.repetition),
-            state=mark_of(row),
-            score=row.score,
-            outcomes=row.outcome_marks,
-            latency_ms=row.latency_ms,
-            is_this=row.repetition == result.repetition,
-        )
-        for row in rows
-    )
-
-
-def _neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:
-    here = {f"position__{'lt' if back else 'gt'}": result.position}
-    rows = run.results.filter(**here).order_by("-position" if back else "position", "repetition")
-    row = rows.values_list("case__key", "repetition").first()
-    return Neighbour(row[0], result_url(run, row[0], 1 if back else row[1])) if row else None
 
 
 def _purses(result: Result) -> Mapping[str, Purse]:

@@ -4,69 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import F, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.urls import reverse
 
-from runs.models import Case, Run
-from runs.reports.case_groups import (
-    STATES,
-    Groups,
-    case_groups,
-    count_states,
-    sort_key,
-    with_figures,
-)
+from evaluators.scoring.numbers import mean
+from runs.models import Case, ResultStatus, Run, VerdictChoice
+from runs.reports.case_groups import STATES, Groups, case_groups, count_states, sorted_groups
+from runs.reports.results_query import ResultsQuery
+from runs.summary import total_of
 
 PAGE_SIZE = 50
-LONGEST_QUERY = 200
-SORTS = ("attention", "verdict", "case", "score", "metrics", "outcomes", "latency", "cost")
 FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
+PURSES = ("run_cost_usd", "evaluation_cost_usd")
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
-
-
-@dataclass(frozen=True, slots=True)
-class ResultsQuery:
-    """What of a run's results is asked for; it lives in the address of the page."""
-
-    state: str = ""
-    tag: str = ""
-    text: str = ""
-    sort: str = "attention"
-    is_descending: bool = False
-    after: tuple[float, int, int] | None = None
-
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> ResultsQuery:
-        """Read the parameters of an address; what it does not know, it leaves at its default."""
-        state, sort = parameters.get("verdict", ""), parameters.get("sort", "attention")
-        name = sort.removeprefix("-")
-        return cls(
-            state=state if state in STATES else "",
-            tag=parameters.get("tag", ""),
-            text=parameters.get("q", "").strip()[:LONGEST_QUERY],
-            sort=name if name in SORTS else "attention",
-            is_descending=sort.startswith("-") and name in SORTS,
-            after=_read_place(parameters.get("after", "")),
-        )
-
-    def as_parameters(self) -> dict[str, str]:
-        """Return the parameters, without those at their default."""
-        sort = f"-{self.sort}" if self.is_descending else self.sort
-        after = "~".join(map(repr, self.after)) if self.after else ""
-        named = {"verdict": self.state, "tag": self.tag, "q": self.text}
-        named |= {"sort": "" if sort == "attention" else sort, "after": after}
-        return {name: value for name, value in named.items() if value}
-
-    def address(self, **changes: Any) -> str:
-        """Return the query part of the address with some of it changed, from the first page on."""
-        return "?" + urlencode(replace(self, **{"after": None} | changes).as_parameters())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +64,6 @@ class CaseRow:
     note: str
     latency_ms: float | None
     cost_usd: Decimal | None
-    scored: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +116,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
     groups = _matching(case_groups(run), query)
     counts = count_states(groups)
-    page = _page(groups, query)
+    page = _page(run, groups, query)
     shown, more = page[:PAGE_SIZE], len(page) > PAGE_SIZE
     rows = _rows(run, shown)
     any_count = sum(counts.values())
@@ -206,8 +161,8 @@ def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
     return cases.annotate(tags_text=Cast("tags", TextField())).filter(found)
 
 
-def _page(groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
-    rows = with_figures(groups).annotate(sort_value=sort_key(query.sort))
+def _page(run: Run, groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
+    rows = sorted_groups(groups, run, query.sort)
     if query.state:
         rows = rows.filter(state=query.state)
     if query.after:
@@ -216,7 +171,8 @@ def _page(groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
         later = Q(place__gt=place) | Q(place=place, case_id__gt=case)
         rows = rows.filter(beyond | Q(sort_value=value) & later)
     order = F("sort_value").desc() if query.is_descending else F("sort_value").asc()
-    return list(rows.order_by(order, "place", "case_id")[: PAGE_SIZE + 1])
+    columns = ("case_id", "place", "state", "sort_value")
+    return list(rows.order_by(order, "place", "case_id").values(*columns)[: PAGE_SIZE + 1])
 
 
 def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
@@ -224,7 +180,8 @@ def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
     cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
     columns = (
         *("case_id", "repetition", "status", "verdict", "outcome_marks"),
-        *("decided_by", "error", "is_forced"),
+        *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
+        *("run_cost_usd", "evaluation_cost_usd"),
     )
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
@@ -237,9 +194,10 @@ def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
 def _row(
     run: Run, group: Mapping[str, Any], case: Case, results: Sequence[Mapping[str, Any]]
 ) -> CaseRow:
-    telling = next((row for row in results if _mark(row) == group["state"]), results[0])
+    telling = next((row for row in results if row["is_forced"]), None) or next(
+        (row for row in results if _mark(row) == group["state"]), results[0]
+    )
     place = {"slug": run.suite.slug, "number": run.number, "key": case.key}
-    costs = [group[purse] for purse in ("run_cost", "evaluation_cost") if group[purse] is not None]
     return CaseRow(
         id=case.pk,
         key=case.key,
@@ -247,26 +205,27 @@ def _row(
         tags=tuple(case.tags),
         state=group["state"],
         url=reverse("runs:result", kwargs={**place, "repetition": telling["repetition"]}),
-        score=group["mean"],
-        metrics=group["metrics"],
+        score=_mean(row["score"] for row in results if row["status"] == ResultStatus.SCORED),
+        metrics=_mean(row["metrics_score"] for row in results),
         outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
         repetitions=tuple(_mark(row) for row in results),
-        note=_note(run, group, telling),
-        latency_ms=group["latency"],
-        cost_usd=sum(costs, Decimal(0)) if costs else None,
-        scored=group["scored"],
+        note=_note(results, group["state"], telling),
+        latency_ms=_mean(row["latency_ms"] for row in results),
+        cost_usd=total_of(row[purse] for row in results for purse in PURSES),
     )
 
 
-def _note(run: Run, group: Mapping[str, Any], telling: Mapping[str, Any]) -> str:
+def _note(results: Sequence[Mapping[str, Any]], state: str, telling: Mapping[str, Any]) -> str:
     """Say in a few words what decided; of several repetitions, what they came to together."""
-    if group["state"] == "error" or run.repetitions == 1:
+    if len(results) == 1 or state == "error" or telling["is_forced"]:
         return str(telling["error"] or telling["decided_by"])
-    if not group["scored"]:
-        return ""
-    if group["forced"] and telling["is_forced"]:
-        return str(telling["decided_by"])
-    return f"{group['passed']} of {group['scored']} passed"
+    scored = [row for row in results if row["status"] == ResultStatus.SCORED]
+    passed = sum(row["verdict"] == VerdictChoice.PASS for row in scored)
+    return f"{passed} of {len(scored)} passed" if scored else ""
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    return mean([value for value in values if value is not None])
 
 
 def _mark(row: Mapping[str, Any]) -> str:
@@ -322,11 +281,3 @@ def _tags(run: Run) -> tuple[str, ...]:
 
 def _place(group: Mapping[str, Any]) -> tuple[float, int, int]:
     return float(group["sort_value"]), group["place"], group["case_id"]
-
-
-def _read_place(text: str) -> tuple[float, int, int] | None:
-    try:
-        value, place, case = text.split("~")
-        return float(value), int(place), int(case)
-    except ValueError:
-        return None

@@ -142,10 +142,9 @@ def run_head(run: Run) -> RunHead:
 def run_live(run: Run, *, now: datetime) -> RunLive:
     """Return how the run goes at a moment, in a fixed number of queries."""
     policy = policy_of(run)
-    groups = case_groups(run)
     has_marks = run.case_count <= MOST_MARKS
     rows = _states(run) if has_marks else ()
-    counts = _count(rows) if has_marks else count_states(groups)
+    counts = _count(rows) if has_marks else _distribution(run)
     errors = run_errors(run)
     return RunLive(
         status=run.status,
@@ -170,6 +169,15 @@ def _states(run: Run) -> tuple[tuple[str, Case], ...]:
     groups = list(case_groups(run).order_by("place", "case_id").values_list("case_id", "state"))
     cases = Case.objects.only("key", "title").in_bulk([case for case, _ in groups])
     return tuple((state, cases[case]) for case, state in groups)
+
+
+def _distribution(run: Run) -> Mapping[str, int]:
+    """Return how many cases are in each state; an ended run has counted them already."""
+    if run.is_active or not run.summary:
+        return count_states(case_groups(run))
+    words = {"not_run": "cancelled", "waiting": "cancelled"}
+    found = run.summary["distribution"].items()
+    return {words.get(state, state): count for state, count in found if state != "total"}
 
 
 def _count(rows: tuple[tuple[str, Case], ...]) -> dict[str, int]:

@@ -15,7 +15,8 @@ from runs import services
 from runs.forms import ResumeForm, RetryForm
 from runs.reports import run_list as listing
 from runs.reports.case_groups import policy_of
-from runs.reports.result_rows import ResultsQuery, results_table
+from runs.reports.result_rows import results_table
+from runs.reports.results_query import ResultsQuery
 from runs.reports.run_evaluators import evaluators_of
 from runs.reports.run_page import run_head as head_of
 from runs.reports.run_page import run_live as live_of

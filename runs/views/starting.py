@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from evaluators.scoring.types import DomainError
 from runs.forms import StartRunForm
 from runs.models import Run
-from runs.reports.estimate import suite_choices
+from runs.reports.start_choices import suite_choices
 from runs.views._requests import REFUSED, MemberRequest, may_start, suite_of
 
 

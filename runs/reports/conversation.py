@@ -1,0 +1,48 @@
+"""What was asked and answered, cut where it is too long to read on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs.models import Case, ResultOutput
+
+LONGEST_SHOWN = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A conversation, with what was cut from it so that the page stays readable."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    cut_characters: int
+
+
+def conversation(case: Case, output: ResultOutput) -> Turns:
+    """Return the case's input and the target's answer as one conversation."""
+    asked, answered = list(case.input), list(output.messages)
+    if answered[: len(asked)] != asked:
+        is_whole = bool(answered) and answered[0].get("role") in ("user", "system")
+        answered = answered if is_whole else [*asked, *answered]
+    if output.text and not any(turn.get("content") == output.text for turn in answered):
+        answered.append({"role": "assistant", "content": output.text})
+    shown, cut = [], 0
+    for turn in answered:
+        content = turn.get("content")
+        if isinstance(content, str) and len(content) > LONGEST_SHOWN:
+            cut += len(content) - LONGEST_SHOWN
+            content = content[:LONGEST_SHOWN]
+        shown.append({"role": turn.get("role", "user"), "content": content or ""})
+    return Turns(tuple(shown), cut)
+
+
+def cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a step of a trace with its long texts cut."""
+    return {name: _cut(value) for name, value in step.items()}
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
+        return f"{value[:LONGEST_SHOWN]}\n… {len(value) - LONGEST_SHOWN} characters more"
+    return value

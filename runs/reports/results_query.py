@@ -1,0 +1,59 @@
+"""What of a run's results a page asks for, as its address says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from runs.reports.case_groups import STATES
+
+LONGEST_QUERY = 200
+SORTS = ("attention", "verdict", "case", "score", "metrics", "outcomes", "latency", "cost")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsQuery:
+    """What of a run's results is asked for; it lives in the address of the page."""
+
+    state: str = ""
+    tag: str = ""
+    text: str = ""
+    sort: str = "attention"
+    is_descending: bool = False
+    after: tuple[float, int, int] | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> ResultsQuery:
+        """Read the parameters of an address; what it does not know, it leaves at its default."""
+        state, sort = parameters.get("verdict", ""), parameters.get("sort", "attention")
+        name = sort.removeprefix("-")
+        return cls(
+            state=state if state in STATES else "",
+            tag=parameters.get("tag", ""),
+            text=parameters.get("q", "").strip()[:LONGEST_QUERY],
+            sort=name if name in SORTS else "attention",
+            is_descending=sort.startswith("-") and name in SORTS,
+            after=_read_place(parameters.get("after", "")),
+        )
+
+    def as_parameters(self) -> dict[str, str]:
+        """Return the parameters, without those at their default."""
+        sort = f"-{self.sort}" if self.is_descending else self.sort
+        after = "~".join(map(repr, self.after)) if self.after else ""
+        named = {"verdict": self.state, "tag": self.tag, "q": self.text}
+        named |= {"sort": "" if sort == "attention" else sort, "after": after}
+        return {name: value for name, value in named.items() if value}
+
+    def address(self, **changes: Any) -> str:
+        """Return the query part of the address with some of it changed, from the first page on."""
+        return "?" + urlencode(replace(self, **{"after": None} | changes).as_parameters())
+
+
+def _read_place(text: str) -> tuple[float, int, int] | None:
+    try:
+        value, place, case = text.split("~")
+        return float(value), int(place), int(case)
+    except ValueError:
+        return None

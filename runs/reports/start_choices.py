@@ -1,0 +1,118 @@
+"""What a run can be started of: the suites, and the targets with how they did before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
+
+from evaluators.templatetags.figures import duration, pct
+from runs.models import Result, Run, Suite, Target
+from runs.targets import target_kinds
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """A target to choose, with what is known of it from this suite's runs."""
+
+    pk: int
+    name: str
+    kind_label: str
+    model: str
+    description: str
+    last_number: int | None
+    last_share: float | None
+    is_live: bool
+    mean_cost_usd: Decimal | None
+    mean_latency_ms: float | None
+
+    @property
+    def chosen_as(self) -> str:
+        """Return the value a form sends for this target."""
+        return str(self.pk)
+
+    @property
+    def past(self) -> str:
+        """Say how it did in its last run of this suite."""
+        if self.last_number is None:
+            return "never run on this suite"
+        parts = [f"last run #{self.last_number}"]
+        if self.is_live:
+            parts.append("live")
+        elif self.last_share is not None:
+            parts.append(f"{pct(self.last_share)} passed")
+        if self.mean_latency_ms is not None:
+            parts.append(f"{duration(self.mean_latency_ms)} mean")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteChoice:
+    """A suite to start a run of."""
+
+    slug: str
+    title: str
+    description: str
+    cases: int
+    last_number: int | None
+    last_at: datetime | None
+
+
+def suite_choices() -> tuple[SuiteChoice, ...]:
+    """Return the suites that can be run, with their number of cases and their last run."""
+    suites = Suite.objects.filter(archived_at=None)
+    counted = suites.annotate(case_total=Count("cases", filter=Q(cases__is_current=True)))
+    last = {run.suite_id: run for run in _last_runs(Run.objects.all(), "suite")}
+    return tuple(
+        SuiteChoice(
+            suite.slug,
+            suite.title,
+            suite.description,
+            suite.case_total,
+            last[suite.pk].number if suite.pk in last else None,
+            last[suite.pk].created_at if suite.pk in last else None,
+        )
+        for suite in counted
+    )
+
+
+def target_options(suite: Suite) -> tuple[TargetOption, ...]:
+    """Return every target with its last run of this suite; constant in queries."""
+    targets = Target.objects.filter(archived_at=None).select_related("model")
+    last = {run.target_id: run for run in _last_runs(suite.runs.all(), "target")}
+    means = {
+        row["run"]: row
+        for row in Result.objects.filter(run__in=[run.pk for run in last.values()])
+        .order_by()
+        .values("run")
+        .annotate(latency=Avg("latency_ms"), cost=Avg("run_cost_usd"))
+    }
+    return tuple(_option(target, last.get(target.pk), means) for target in targets)
+
+
+def _last_runs(runs: QuerySet[Run], of: str) -> QuerySet[Run]:
+    later = runs.filter(**{of: OuterRef(of)}).filter(pk__gt=OuterRef("pk"))
+    return runs.filter(~Exists(later)).defer("snapshot", "leaf_scores")
+
+
+def _option(
+    target: Target, run: Run | None, means: Mapping[int, Mapping[str, Any]]
+) -> TargetOption:
+    mean = means.get(run.pk, {}) if run else {}
+    kind = target_kinds().get(target.kind)
+    return TargetOption(
+        pk=target.pk,
+        name=target.name,
+        kind_label=kind.label if kind else target.kind,
+        model=target.model.name if target.model else "",
+        description=target.description,
+        last_number=run.number if run else None,
+        last_share=run.pass_count / run.done_count if run and run.done_count else None,
+        is_live=bool(run and run.is_active),
+        mean_cost_usd=mean.get("cost"),
+        mean_latency_ms=mean.get("latency"),
+    )
