@@ -37,7 +37,9 @@ class ModelCall(models.Model):
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="model_calls")
-    result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="model_calls")
+    result = models.ForeignKey(
+        Result, on_delete=models.CASCADE, related_name="model_calls", db_index=False
+    )
     generation = models.PositiveIntegerField(default=1)
     attempt = models.PositiveIntegerField(default=1)
     purpose = models.CharField(max_length=12, choices=CallPurpose.choices)

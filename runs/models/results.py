@@ -40,7 +40,8 @@ class Result(models.Model):
     a gate, all or nothing); it fails the case too (SCORING §8).
     """
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results")
+    # Every index below begins with the run; one of its own would only slow writing down.
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results", db_index=False)
     case = models.ForeignKey(Case, on_delete=models.PROTECT, related_name="results")
     position = models.PositiveIntegerField(default=0)
     repetition = models.PositiveIntegerField(default=1)
@@ -169,7 +170,9 @@ class ScoreState(models.TextChoices):
 class Score(models.Model):
     """What one evaluator said of one result. Leaves are facts; composites can be recomputed."""
 
-    result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="scores")
+    result = models.ForeignKey(
+        Result, on_delete=models.CASCADE, related_name="scores", db_index=False
+    )
     path = models.CharField(max_length=500)
     position = models.PositiveIntegerField(default=0)
     kind = models.CharField(max_length=50)
