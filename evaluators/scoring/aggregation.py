@@ -72,10 +72,13 @@ def aggregate(node: Node, children: Mapping[str, Outcome], policy: Policy) -> Ou
 
 def _values(layout: Layout, children: Mapping[str, Outcome]) -> Values:
     count = len(layout.frames)
-    values = Values([None] * count, [NO_INDEX] * count)
+    parts: dict[int, tuple[str, ...]] = {}
+    values = Values([None] * count, [NO_INDEX] * count, parts)
     for frame in layout.leaves:
         outcome = children.get(frame.path)
         values.scores[frame.index] = _effective(frame.node, outcome)
+        if isinstance(outcome, Score) and outcome.failed_required:
+            parts[frame.index] = outcome.failed_required
         if _failed_by_own_rule(frame.node, outcome):
             values.failures[frame.index] = frame.index
     return values

@@ -236,6 +236,15 @@ def test_aggregate_follows_the_policy_for_children_without_a_score(
     assert aggregate(tree, scores(a=0.4, b=None), Policy(on_unscored=on_unscored)) == expected
 
 
+def test_aggregate_counts_a_child_that_missed_a_required_part_as_not_passing() -> None:
+    tree = root(leaf("a"), leaf("b"), rule="threshold", share=0.5)
+    outcomes: dict[str, Outcome] = {"a": Score(0.9, failed_required=("no-pii",)), "b": Score(0.9)}
+    outcome = aggregate(tree, outcomes, POLICY)
+    assert isinstance(outcome, Score)
+    assert outcome.score == 0.5
+    assert decide(tree, outcomes, POLICY).score == 0.5
+
+
 def test_aggregate_of_nothing_is_unscored() -> None:
     outcome = aggregate(root(leaf("a", 0.0)), scores(a=0.4), POLICY)
     assert outcome == Unscored("nothing to aggregate")
