@@ -232,7 +232,8 @@ def test_every_example_reads_and_reads_back_the_same(path: Path) -> None:
 EVALUATOR = f"{HEAD}{CASES}evaluators:\n  - "
 REFUSED = [
     ("", "shop.yaml: the file is empty"),
-    ("a: [1", "shop.yaml, line 1: not readable as YAML"),
+    ("a: [1", "not readable as YAML: did not find expected ',' or ']' in what begins on line 1"),
+    ("a: 1\nb: x\x00", "shop.yaml, line 2: not readable as YAML"),
     ("just text", "shop.yaml, line 1: 'just text' stands where a mapping of keys is expected"),
     ("a: 1\na: 2\n", "line 2: the key 'a' stands twice"),
     ("a: !!python/object:os.system x", "is not known; write a plain value"),
