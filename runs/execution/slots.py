@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
@@ -15,6 +15,7 @@ from runs.execution.loading import RunWork
 from runs.models import RunEvent
 
 SLOT_LEASE = timedelta(seconds=15)
+LIMIT_MEMORY = timedelta(minutes=2)
 
 
 class SlotKeeper:
@@ -62,7 +63,7 @@ def lease_slots(model_id: int, holder: str, wanted: int, *, in_use: int = 0) -> 
         model = LanguageModel.objects.select_for_update(no_key=True).get(id=model_id)
         SlotLease.objects.filter(model=model, expires_at__lt=now).delete()
         others = list(SlotLease.objects.filter(model=model).exclude(holder=holder))
-        limit = min(model.concurrency, model.limit_now or model.concurrency)
+        limit = limit_in_force(model, now=now)
         free = limit - sum(lease.slots for lease in others)
         share = limit
         if any(lease.slots < lease.wanted for lease in others):
@@ -76,11 +77,23 @@ def lease_slots(model_id: int, holder: str, wanted: int, *, in_use: int = 0) -> 
     return slots
 
 
+def limit_in_force(model: LanguageModel, *, now: datetime) -> int:
+    """Return how many calls all workers together may have in flight.
+
+    A lowered limit is forgotten after a while: the server that set it may have long recovered, and
+    the workers that would raise it again may be gone.
+    """
+    changed = model.limit_changed_at
+    if model.limit_now is None or changed is None or changed < now - LIMIT_MEMORY:
+        return model.concurrency
+    return min(model.concurrency, model.limit_now)
+
+
 def report_limit(run_id: int, model_id: int, limit: int, reason: str) -> None:
     """Store the limit in force and, when it fell, an event on the run."""
     now = timezone.now()
     model = LanguageModel.objects.get(id=model_id)
-    before = model.limit_now or model.concurrency
+    before = limit_in_force(model, now=now)
     LanguageModel.objects.filter(id=model_id).update(
         limit_now=None if limit >= model.concurrency else limit,
         limit_reason=reason[:300],

@@ -15,7 +15,6 @@ from django.db.models import Max, QuerySet
 from evaluators.judging.specs import spec_of
 from evaluators.kinds import prompt_versions
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
 from runs.models import Campaign, Case, Result, Run, Suite, Target
 from runs.models.rows import insert_rows
@@ -88,17 +87,21 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
         _create_results(run, cases)
-        AuditEntry.objects.create(
-            actor=started_by,
-            actor_name=started_by.get_username() if started_by else "",
-            action="start",
-            object_type="run",
-            object_id=str(run.pk),
-            object_name=f"{suite.slug} #{run.number}",
-            after={"target": target.name, "executions": run.execution_count, "note": note},
-        )
+        _audit(run, suite, started_by)
         transaction.on_commit(partial(queue_hands, run))
     return run
+
+
+def _audit(run: Run, suite: Suite, started_by: User | None) -> None:
+    AuditEntry.objects.create(
+        actor=started_by,
+        actor_name=started_by.get_username() if started_by else "",
+        action="start",
+        object_type="run",
+        object_id=str(run.pk),
+        object_name=f"{suite.slug} #{run.number}",
+        after={"target": run.target_name, "executions": run.execution_count, "note": run.note},
+    )
 
 
 def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
@@ -201,6 +204,3 @@ def _create_results(run: Run, cases: Sequence[Case]) -> None:
                 yield row
 
     insert_rows(Result, columns, rows())
-
-
-__all__ = ["CannotStartError", "Node", "start_run", "suggested_concurrency"]

@@ -1,0 +1,212 @@
+"""Starting runs: the form, what it refuses, and the estimate with its basis."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from runs.models import Campaign, Run, Suite, Target
+from tests.factories import (
+    STARTED,
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+    make_target,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def suite() -> Suite:
+    """Make a suite of two cases with recorded outputs and a judge."""
+    made = make_suite(judge=make_model(slug="juno-2", key_variable="", base_url="http://127.0.0.1:9/v1"))
+    make_case(suite=made, key="A", tags=["refunds"], recorded_output={"output": "hi"})
+    make_case(suite=made, key="B", tags=["delivery"], recorded_output={"output": "ho"})
+    return made
+
+
+@pytest.fixture
+def target() -> Target:
+    """Make a recorded target."""
+    return make_target(name="agent 1")
+
+
+def at(suite: Suite, name: str = "run-new") -> str:
+    return reverse(f"runs:{name}", kwargs={"slug": suite.slug})
+
+
+def filled(suite: Suite, *targets: Target, **changes: object) -> dict[str, object]:
+    return {
+        "target": [target.pk for target in targets],
+        "cases": "all",
+        "repetitions": 1,
+        "concurrency": 4,
+        "judge": suite.judge_id,
+        "budget": "",
+        "note": "",
+        **changes,
+    }
+
+
+def test_one_target_is_one_run(editor_client: Client, suite: Suite, target: Target) -> None:
+    sent = filled(suite, target, repetitions=3, budget="$2.50", note="first try")
+    response = editor_client.post(at(suite), sent)
+    run = Run.objects.get()
+    assert response["Location"] == reverse("runs:run", args=[suite.slug, run.number])
+    assert (run.execution_count, run.budget_usd, run.note) == (6, Decimal("2.50"), "first try")
+    assert run.created_by is not None
+
+
+def test_several_targets_are_several_runs_of_one_campaign(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    response = editor_client.post(at(suite), filled(suite, target, make_target()), follow=True)
+    assert Run.objects.filter(campaign=Campaign.objects.get()).count() == 2
+    assert "Started together" in response.content.decode()
+
+
+def test_a_tag_chooses_the_cases(editor_client: Client, suite: Suite, target: Target) -> None:
+    editor_client.post(at(suite), filled(suite, target, cases="tag", tag=["refunds"]))
+    assert [r.case.key for r in Run.objects.get().results.all()] == ["A"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": []}, "Tick at least one target."),
+        ({"repetitions": 0}, "greater than or equal to 1"),
+        ({"concurrency": 999}, "less than or equal to 200"),
+        ({"budget": "much"}, "Enter a number."),
+        ({"budget": "0"}, "greater than or equal to"),
+        ({"cases": "tag", "tag": []}, "Tick at least one tag"),
+        ({"cases": "tag", "tag": ["nowhere"]}, "nowhere"),
+    ],
+)
+def test_what_cannot_be_started_is_refused_in_place(
+    editor_client: Client, suite: Suite, target: Target, changes: dict[str, object], message: str
+) -> None:
+    response = editor_client.post(at(suite), filled(suite, target, note="kept", **changes))
+    page = response.content.decode()
+    assert response.status_code == 422
+    assert message in page
+    assert "kept" in page
+    assert not Run.objects.exists()
+
+
+def test_a_target_without_outputs_starts_nothing_at_all(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    bare = make_suite(judge=suite.judge)
+    make_case(suite=bare, key="C")
+    response = editor_client.post(at(bare), filled(bare, target))
+    assert response.status_code == 422
+    assert "has no recorded output for any of the 1 cases" in response.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_of_two_targets_one_that_cannot_run_stops_both(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    broken = make_target(name="no model", kind="chat")
+    response = editor_client.post(at(suite), filled(suite, target, broken))
+    assert response.status_code == 422
+    assert "no model" in response.content.decode()
+    assert not Run.objects.exists()
+    assert not Campaign.objects.exists()
+
+
+def past_run(suite: Suite, target: Target, *, priced: bool = True) -> Run:
+    run = make_run(
+        suite=suite, target=target, judge_name="juno-2", concurrency=1,
+        started_at=STARTED, finished_at=STARTED + timedelta(seconds=20),
+    )
+    cost = Decimal("0.10") if priced else None
+    for case in suite.cases.all():
+        make_result(run=run, case=case, verdict="pass", score=1.0,
+                    run_cost_usd=cost, evaluation_cost_usd=Decimal("0.05"))
+    return run
+
+
+def estimate(client: Client, suite: Suite, **sent: object) -> str:
+    return client.get(at(suite, "run-estimate"), sent).content.decode()
+
+
+def test_the_estimate_rests_on_past_runs_and_names_them(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    past_run(suite, target)
+    page = estimate(editor_client, suite, **filled(suite, target, repetitions=2, concurrency=2))
+    assert "from run #1" in page
+    assert "$0.60" in page  # 4 executions of $0.10 + $0.05
+    assert "Start run, about $0.60" in page
+    assert "20\u00a0s" in page  # 4 executions of 10 s by two hands
+    assert "1 × 2 × 2 = <b>4</b>" in page
+
+
+def test_without_a_past_run_nothing_is_made_up(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    page = estimate(editor_client, suite, **filled(suite, target))
+    assert "no finished run of this suite with this target yet" in page
+    assert "cost not known" in page
+    assert "Start run <kbd>" in page
+    assert "$0" not in page
+
+
+def test_a_model_without_a_price_is_no_cost_of_zero(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    past_run(suite, target, priced=False)
+    page = estimate(editor_client, suite, **filled(suite, target))
+    assert "the model has no price" in page
+    assert "cost not known" in page
+
+
+def test_a_budget_below_the_estimate_is_pointed_out(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    past_run(suite, target)
+    page = estimate(editor_client, suite, **filled(suite, target, budget="0.10"))
+    assert "The budget is below the estimate of $0.30 a run." in page
+
+
+def test_a_judge_of_the_targets_own_family_is_pointed_out(
+    editor_client: Client, suite: Suite
+) -> None:
+    model = make_model(slug="juno-2-flash")
+    target = make_target(name="flash", kind="chat", model=model)
+    page = estimate(editor_client, suite, **filled(suite, target))
+    assert "same family as target flash" in page
+
+
+def test_judge_calls_follow_from_the_tree(editor_client: Client, suite: Suite, target: Target) -> None:
+    suite.cases.filter(key="A").update(expected_outcomes=["It is kind"])
+    page = estimate(editor_client, suite, **filled(suite, target))
+    assert "up to 3" in page  # tone for both cases, and the outcomes of one
+
+
+@pytest.mark.parametrize("name", ["run-new", "run-estimate"])
+def test_a_viewer_may_not_start(viewer_client: Client, suite: Suite, name: str) -> None:
+    response = viewer_client.get(at(suite, name))
+    assert response.status_code == 403
+    assert "You cannot do this" in response.content.decode()
+
+
+def test_the_suite_is_chosen_first(editor_client: Client, suite: Suite) -> None:
+    empty = make_suite(title="Nothing in it")
+    page = editor_client.get(reverse("runs:run-start-any")).content.decode()
+    assert at(suite) in page
+    assert empty.title in page
+    assert at(empty) not in page
+
+
+def test_a_target_in_the_address_is_ticked(editor_client: Client, suite: Suite, target: Target) -> None:
+    page = editor_client.get(at(suite) + f"?target={target.pk}").content.decode()
+    assert f'value="{target.pk}" checked' in page

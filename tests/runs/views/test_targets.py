@@ -1,0 +1,121 @@
+"""Targets: the list, one target, adding and changing."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from evaluators.models import AuditEntry
+from runs.models import Target
+from tests.factories import make_model, make_scored_run, make_target
+
+pytestmark = pytest.mark.django_db
+NEW = reverse("runs:target-new")
+
+
+def upload(content: bytes) -> SimpleUploadedFile:
+    return SimpleUploadedFile("outputs.jsonl", content, content_type="application/jsonl")
+
+
+def test_recorded_outputs_become_a_target(editor_client: Client) -> None:
+    lines = b'{"id": "A", "output": "hi"}\n{"id": "B", "output": "ho"}\n'
+    sent = {"name": "agent 1", "description": "old", "file": upload(lines)}
+    response = editor_client.post(f"{NEW}?kind=recorded", sent, follow=True)
+    page = response.content.decode()
+    assert "2, for A, B" in page
+    assert Target.objects.get().description == "old"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"id": "A", "output": "hi"}\nnonsense\n', "2"),
+        (b'{"output": "hi"}\n', "id"),
+        (b"", "empty"),
+        (b"\xff\xfe\x00", "1"),
+    ],
+)
+def test_a_broken_file_is_refused_by_line_and_nothing_is_kept(
+    editor_client: Client, content: bytes, message: str
+) -> None:
+    response = editor_client.post(f"{NEW}?kind=recorded", {"name": "x", "file": upload(content)})
+    assert response.status_code == 422
+    assert message in response.content.decode()
+    assert not Target.objects.exists()
+
+
+def test_a_chat_model_with_its_prompt_becomes_a_target(editor_client: Client) -> None:
+    model = make_model(slug="juno-2")
+    sent = {"name": "juno", "model": model.pk, "system_prompt": "Be kind.",
+            "parameters": '{"temperature": 0}', "description": ""}
+    response = editor_client.post(f"{NEW}?kind=chat", sent, follow=True)
+    assert "Be kind." in response.content.decode()
+    target = Target.objects.get()
+    assert target.config == {"system_prompt": "Be kind.", "parameters": {"temperature": 0}}
+    assert AuditEntry.objects.get(action="add").object_name == "juno"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": ""}, "This field is required."),
+        ({"name": "taken"}, "There is a target “taken” already."),
+        ({"model": ""}, "This field is required."),
+        ({"parameters": "{"}, "Enter a valid JSON."),
+        ({"parameters": '{"messages": []}'}, "messages is set by Evalsite"),
+    ],
+)
+def test_wrong_settings_are_refused_at_their_field(
+    editor_client: Client, changes: dict[str, str], message: str
+) -> None:
+    make_target(name="taken")
+    sent = {"name": "juno", "model": make_model().pk, "system_prompt": "kept", "parameters": "{}"}
+    response = editor_client.post(f"{NEW}?kind=chat", sent | changes)
+    page = response.content.decode()
+    assert response.status_code == 422
+    assert message in page
+    assert "kept" in page
+    assert Target.objects.count() == 1
+
+
+def test_an_unknown_kind_is_not_found(editor_client: Client) -> None:
+    assert editor_client.get(f"{NEW}?kind=telepathy").status_code == 404
+
+
+def test_a_change_keeps_what_runs_froze(editor_client: Client) -> None:
+    model = make_model()
+    target = make_target(name="juno", kind="chat", model=model, config={"system_prompt": "Old."})
+    run = make_scored_run(verdicts=["pass"], target=target)
+    sent = {"name": "juno 2", "model": model.pk, "system_prompt": "New.", "parameters": "{}"}
+    editor_client.post(reverse("runs:target-edit", args=[target.pk]), sent)
+    target.refresh_from_db()
+    run.refresh_from_db()
+    assert (target.name, target.config["system_prompt"]) == ("juno 2", "New.")
+    assert run.target_name == "juno"
+
+
+def test_the_list_and_the_page_show_its_runs(viewer_client: Client) -> None:
+    run = make_scored_run(verdicts=["pass"], target=make_target(name="agent 1"))
+    assert "agent 1" in viewer_client.get(reverse("runs:target-list")).content.decode()
+    page = viewer_client.get(reverse("runs:target", args=[run.target_id])).content.decode()
+    assert f"#{run.number}" in page
+    assert "Change</a>" not in page
+
+
+def test_a_target_never_run_says_so(viewer_client: Client) -> None:
+    page = viewer_client.get(reverse("runs:target", args=[make_target().pk])).content.decode()
+    assert "Never run" in page
+
+
+def test_no_target_yet(viewer_client: Client, editor_client: Client) -> None:
+    address = reverse("runs:target-list")
+    assert "An editor or admin can add one." in viewer_client.get(address).content.decode()
+    assert "Add a target" in editor_client.get(address).content.decode()
+
+
+def test_a_viewer_may_not_change_targets(viewer_client: Client) -> None:
+    assert viewer_client.get(NEW).status_code == 403
+    edit = reverse("runs:target-edit", args=[make_target().pk])
+    assert viewer_client.get(edit).status_code == 403
