@@ -40,7 +40,7 @@ class RetryForm(forms.Form):
         """Queue one result and say what is repeated; raises Result.DoesNotExist and DomainError."""
         self.full_clean()
         keeps = self.cleaned_data.get("keep_output", False)
-        result = run.results.only("pk").get(case__key=key, repetition=repetition)
+        result = run.results.only("pk", "run").get(case__key=key, repetition=repetition)
         services.retry_results(run, asked_by=asked_by, result_ids=[result.pk], keep_output=keeps)
         return "The output is scored again." if keeps else "The result is tried again."
 

@@ -44,7 +44,7 @@ def result_url(run: Run, key: str, repetition: int) -> str:
 
 def repetitions_of(run: Run, result: Result) -> tuple[Repetition, ...]:
     """Return every repetition of the same case in the run."""
-    columns = ("repetition", "status", "verdict", "score", "outcome_marks", "latency_ms")
+    columns = ("run", "repetition", "status", "verdict", "score", "outcome_marks", "latency_ms")
     rows = run.results.filter(case=result.case).order_by("repetition").only(*columns)
     return tuple(
         Repetition(
