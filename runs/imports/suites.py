@@ -1,9 +1,9 @@
-"""Bring suites and recorded outputs in: each import is one transaction, whole or not at all."""
+"""A suite file becomes a suite, or the next version of one."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -15,13 +15,11 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.formats import CaseContent, SuiteContent
-from runs.formats.jsonl import read_outputs
-from runs.models import Case, FileContent, RecordedOutput, Suite, SuiteFile, SuiteVersion, Target
+from runs.imports._versions import described, note_of
+from runs.models import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.plan import content_hash
 
-RECORDED_KIND = "recorded"
 LONGEST_NOTE = 300
-LONGEST_TARGET_NAME = 120
 BATCH = 1_000
 
 
@@ -29,12 +27,6 @@ class UnknownJudgeError(DomainError):
     """A suite names a language model that is not set up here."""
 
     code = "unknown_judge"
-
-
-class TargetKindDiffersError(DomainError):
-    """Outputs were recorded for a target that answers by itself."""
-
-    code = "target_kind_differs"
 
 
 def import_suite(
@@ -58,64 +50,22 @@ def import_suite(
         before = None if is_new else suite.versions.filter(number=suite.version).first()
         _store_files(suite, content.files)
         cases = _store_cases(suite, content.cases)
-        described = _described(suite, content, cases)
-        digest = content_hash(described)
+        kept = described(suite, content, cases)
+        digest = content_hash(kept)
         if before is None or before.content_hash != digest:
             suite.version = 1 if before is None else suite.version + 1
             suite.save(update_fields=["version", "updated_at"])
-            said = note or _note(before.content if before else None, described)
+            said = note or note_of(before.content if before else None, kept)
             SuiteVersion.objects.create(
                 suite=suite,
                 number=suite.version,
                 note=said[:LONGEST_NOTE],
                 author=imported_by,
                 content_hash=digest,
-                content=described,
+                content=kept,
             )
             _audit(imported_by, "import", suite, before, said)
     return suite
-
-
-def import_recorded_outputs(
-    *,
-    target_name: str,
-    lines: bytes | Iterable[str],
-    imported_by: User | None,
-    file: str = "outputs.jsonl",
-) -> Target:
-    """Create the recorded target, or replace the outputs it has, and return it.
-
-    Raises UnreadableFileError with line and reason, TargetKindDiffersError when a target of that
-    name is of another kind; in either case nothing changes.
-    """
-    content = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
-    outputs = read_outputs(content, file=file)
-    with transaction.atomic():
-        target, is_new = Target.objects.get_or_create(
-            name=target_name.strip()[:LONGEST_TARGET_NAME], defaults={"kind": RECORDED_KIND}
-        )
-        if target.kind != RECORDED_KIND:
-            raise TargetKindDiffersError(
-                f"The target {target.name} is of kind {target.kind} and answers by itself; "
-                "record the outputs under another name."
-            )
-        before = target.recorded_outputs.count()
-        target.recorded_outputs.all().delete()
-        RecordedOutput.objects.bulk_create(
-            (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
-            batch_size=BATCH,
-        )
-        AuditEntry.objects.create(
-            actor=imported_by,
-            actor_name=imported_by.get_username() if imported_by else "",
-            action="import",
-            object_type="target",
-            object_id=str(target.pk),
-            object_name=target.name,
-            before=None if is_new else {"outputs": before},
-            after={"outputs": len(outputs)},
-        )
-    return target
 
 
 def _judge(slug: str) -> LanguageModel | None:
@@ -241,42 +191,6 @@ def _columns(case: CaseContent) -> dict[str, Any]:
         "evaluators_append": case.evaluators_append,
         "recorded_output": None if case.recorded_output is None else dict(case.recorded_output),
     }
-
-
-def _described(suite: Suite, content: SuiteContent, cases: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the version keeps: everything but the cases' own texts."""
-    return {
-        "title": content.title,
-        "description": content.description,
-        "tags": list(content.tags),
-        "judge": suite.judge.slug if suite.judge else "",
-        "metadata": dict(content.metadata),
-        "policy": content.policy.as_json(),
-        "evaluators": content.root.as_json(),
-        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
-        "cases": cases,
-    }
-
-
-def _note(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
-    """Say in one line what a new version changes."""
-    if before is None:
-        return f"Imported with {_counted(len(after['cases']))}"
-    old = {case["key"]: case.get("hash") for case in before["cases"]}
-    new = {case["key"]: case["hash"] for case in after["cases"]}
-    counts = {
-        "added": len(new.keys() - old.keys()),
-        "changed": sum(old[key] != new[key] for key in new.keys() & old.keys()),
-        "removed": len(old.keys() - new.keys()),
-    }
-    said = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
-    parts = ("evaluators", "policy", "judge", "files")
-    said += [f"{name} changed" for name in parts if before.get(name) != after[name]]
-    return ", ".join(said) or "Description, tags or order of the cases changed"
-
-
-def _counted(count: int) -> str:
-    return f"{count} {'case' if count == 1 else 'cases'}"
 
 
 def _audit(
