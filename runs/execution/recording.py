@@ -25,6 +25,7 @@ from runs.execution.stored import SCORE_COLUMNS, score_rows
 from runs.models import Artifact, FileContent, Result, ResultOutput, ResultStatus, Run
 from runs.models import Score as ScoreRow
 from runs.models.rows import insert_rows, update_rows
+from runs.plan import OUTCOMES_PATH
 from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
 
 RESULT_COLUMNS = (
@@ -177,8 +178,10 @@ def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
         return str(outcome.failure), TARGET_STAGE
     decision = outcome.decision
     reason = (decision.error if decision else "") or "not scored"
-    first = outcome.outcomes.get(decision.evaluator or "") if decision else None
-    return reason, first.stage if isinstance(first, Unscored) else "evaluator"
+    places = (decision.evaluator or OUTCOMES_PATH,) if decision else ()
+    found = [outcome.outcomes.get(place) for place in places]
+    stages = [one.stage for one in found if isinstance(one, Unscored)]
+    return reason, stages[0] if stages else "evaluator"
 
 
 def _metrics_score(outcome: ExecutionOutcome) -> float | None:
@@ -271,13 +274,17 @@ def _count(work: RunWork, ended: Sequence[Ended]) -> None:
 
 def _count_reported_costs(work: RunWork, ended: Sequence[Ended]) -> None:
     """Add what targets say they cost without a call in our ledger; a replayed output costs once."""
-    if work.target.uses_model:
-        return
     reported = {
         one.claim.result_id: one.outcome.output.usage.cost_usd
         for one in ended
         if one.outcome.output is not None
         and one.outcome.output.usage.cost_usd is not None
-        and not (one.claim.keeps_output or (work.target.replays and one.claim.generation > 1))
+        and not one.claim.keeps_output
     }
+    if work.target.uses_model or not reported:
+        return
+    if work.target.replays:
+        paid = Result.objects.filter(id__in=reported, run_cost_usd__isnull=False)
+        for result_id in paid.values_list("id", flat=True):
+            del reported[result_id]
     add_costs(work.run_id, "run_cost_usd", reported)
