@@ -103,7 +103,7 @@ async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
     decision = execution.rules.decide(
         {path: outcome for path, outcome in outcomes.items() if path != OUTCOMES_PATH},
         expected_outcomes=execution.case.expected_outcomes,
-        outcome_results=_outcome_results(execution, outcomes),
+        outcome_results=_outcome_results(execution, outcomes, ports.kinds),
     )
     return ExecutionOutcome(output=output, outcomes=outcomes, decision=decision)
 
@@ -117,7 +117,7 @@ async def _ask_target(ports: Ports) -> Output | TargetFailure:
 
 
 def _outcome_results(
-    execution: Execution, outcomes: Mapping[str, Outcome]
+    execution: Execution, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
 ) -> tuple[OutcomeResult, ...] | Unscored | None:
     """Return what was found of the expected outcomes, by the call beside the tree or by an evaluator."""
     if not execution.case.expected_outcomes:
@@ -128,7 +128,20 @@ def _outcome_results(
     if isinstance(beside, Score):
         return beside.outcomes
     found = (o.outcomes for o in outcomes.values() if isinstance(o, Score))
-    return next((results for results in found if results is not None), None)
+    judged = next((results for results in found if results is not None), None)
+    return judged if judged is not None else _unscored_source(execution.root, outcomes, kinds)
+
+
+def _unscored_source(
+    root: Node, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
+) -> Unscored | None:
+    """Return why the evaluator of the tree that judges the expected outcomes could not (SCORING §4.1)."""
+    for path, node in walk(root):
+        outcome = outcomes.get(path)
+        if node.kind in kinds and kinds[node.kind].supplies_outcomes:
+            if isinstance(outcome, Unscored):
+                return outcome
+    return None
 
 
 class _Scoring:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -192,6 +193,20 @@ def test_outcomes_that_could_not_be_judged_are_an_error_under_their_gate():
     execution = make_execution(
         composite("all", leaf("good")), policy=BY_OUTCOMES, expected_outcomes=("a",)
     )
+    assert run(execution, ports).decision.status == "error"
+
+
+def test_a_metrics_evaluator_of_weight_0_that_could_not_score_leaves_no_outcomes_to_fall_back_on():
+    async def unreadable(context):
+        return Unscored("no readable reply", stage="parse")
+
+    ports = FakePorts(
+        {"metrics": unreadable, "good": says(1.0)},
+        facts={"metrics": {"supplies_outcomes": True}},
+    )
+    tree = composite("all", replace(leaf("metrics"), weight=0.0), leaf("good"))
+    execution = make_execution(tree, policy=BY_OUTCOMES, expected_outcomes=("a",))
+
     assert run(execution, ports).decision.status == "error"
 
 
