@@ -138,9 +138,9 @@ def _unscored_source(
     """Return why the evaluator of the tree that judges the expected outcomes could not (SCORING §4.1)."""
     for path, node in walk(root):
         outcome = outcomes.get(path)
-        if node.kind in kinds and kinds[node.kind].supplies_outcomes:
-            if isinstance(outcome, Unscored):
-                return outcome
+        supplies = node.kind in kinds and kinds[node.kind].supplies_outcomes
+        if supplies and isinstance(outcome, Unscored):
+            return outcome
     return None
 
 
