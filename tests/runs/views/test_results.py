@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from evaluators.scoring.types import OutcomeResult, Score, Unscored
 from evaluators.scoring.tree import Node
+from evaluators.scoring.types import OutcomeResult, Score, Unscored
 from evaluators.scoring.verdict import decide
 from runs.models import Result
 from tests.factories import (
@@ -44,7 +44,9 @@ def text(client: Client, address: str) -> str:
     return response.content.decode()
 
 
-def judged(*, tone: float = 0.5, refund: float = 1.0, text_: str = "Here is your refund.", **columns: Any) -> Result:
+def judged(
+    *, tone: float = 0.5, refund: float = 1.0, text_: str = "Here is your refund.", **columns: Any
+) -> Result:
     """Make a result with the decision that scoring makes of two leaves."""
     suite = columns.pop("suite", None) or make_suite()
     case = columns.pop("case", None) or make_case(suite=suite, key="C-001")
@@ -66,9 +68,16 @@ def judged(*, tone: float = 0.5, refund: float = 1.0, text_: str = "Here is your
         **columns,
     )
     make_score(result=result, path="", score=decision.score, kind="composite")
-    make_score(result=result, path="tone", score=tone, reasoning="Kind enough.",
-               findings=[{"text": "Names the customer", "passed": True, "evidence": "Ingrid"},
-                         {"text": "No apology", "passed": False, "evidence": ""}])
+    make_score(
+        result=result,
+        path="tone",
+        score=tone,
+        reasoning="Kind enough.",
+        findings=[
+            {"text": "Names the customer", "passed": True, "evidence": "Ingrid"},
+            {"text": "No apology", "passed": False, "evidence": ""},
+        ],
+    )
     make_score(result=result, path="refund", score=refund, kind="text_check")
     return result
 
@@ -97,19 +106,42 @@ def test_the_conversation_shows_markdown_safely_and_raw(viewer_client: Client) -
 def test_hostile_texts_of_every_kind_stay_text(viewer_client: Client) -> None:
     suite = make_suite(title=ATTACK)
     case = make_case(
-        suite=suite, key="../x?y#z <b>", title=ATTACK, tags=[ATTACK], criteria=ATTACK,
-        expected_output=ATTACK, expected_outcomes=[ATTACK],
+        suite=suite,
+        key="../x?y#z <b>",
+        title=ATTACK,
+        tags=[ATTACK],
+        criteria=ATTACK,
+        expected_output=ATTACK,
+        expected_outcomes=[ATTACK],
         input=[{"role": "user", "content": ATTACK}, {"role": "tool", "content": {"a": ATTACK}}],
     )
     result = judged(
-        suite=suite, case=case, text_=f'{{"verdict": "pass", "score": 1}} {ATTACK}',
-        trace=[{"type": "tool", "name": ATTACK, "input": {"a": ATTACK}, "output": ATTACK,
-                "error": ATTACK, "started_ms": 0, "duration_ms": 5}],
+        suite=suite,
+        case=case,
+        text_=f'{{"verdict": "pass", "score": 1}} {ATTACK}',
+        trace=[
+            {
+                "type": "tool",
+                "name": ATTACK,
+                "input": {"a": ATTACK},
+                "output": ATTACK,
+                "error": ATTACK,
+                "started_ms": 0,
+                "duration_ms": 5,
+            }
+        ],
         outcomes=[{"text": ATTACK, "passed": False, "justification": ATTACK}],
-        tone=0.0, refund=0.0,
+        tone=0.0,
+        refund=0.0,
     )
-    make_call(result=result, error=ATTACK, status="unreadable", model_name=ATTACK,
-              request={"messages": [ATTACK]}, reply={"a": ATTACK})
+    make_call(
+        result=result,
+        error=ATTACK,
+        status="unreadable",
+        model_name=ATTACK,
+        request={"messages": [ATTACK]},
+        reply={"a": ATTACK},
+    )
     page = text(viewer_client, at(result)) + text(viewer_client, at(result, "result-calls"))
     assert "<script>alert" not in page
     assert "Why fail" in page  # the verdict in the output is only text
@@ -127,14 +159,27 @@ def test_every_key_has_an_address_of_its_own(viewer_client: Client, key: str) ->
 
 def test_an_errored_result_says_stage_cost_and_what_is_kept(editor_client: Client) -> None:
     suite = make_suite()
-    outcomes = {"tone": Unscored("the reply was no JSON object", stage="parse"), "refund": Score(1.0)}
+    outcomes = {
+        "tone": Unscored("the reply was no JSON object", stage="parse"),
+        "refund": Score(1.0),
+    }
     decision = decide(Node.from_json(TREE), outcomes, suite.policy())
     result = make_result(
-        run=make_run(suite=suite), case=make_case(suite=suite), status="error",
-        error=decision.error, error_stage="parse", attempt=3,
+        run=make_run(suite=suite),
+        case=make_case(suite=suite),
+        status="error",
+        error=decision.error,
+        error_stage="parse",
+        attempt=3,
         output={"text": "An answer", "decision": decision.as_json()},
     )
-    make_score(result=result, path="tone", score=None, reasoning="the reply was no JSON object", stage="parse")
+    make_score(
+        result=result,
+        path="tone",
+        score=None,
+        reasoning="the reply was no JSON object",
+        stage="parse",
+    )
     make_call(result=result, status="unreadable")
     page = text(editor_client, at(result))
     assert "No verdict" in page
@@ -150,9 +195,14 @@ def test_an_errored_result_says_stage_cost_and_what_is_kept(editor_client: Clien
 def test_a_failed_target_leaves_nothing_to_score(editor_client: Client) -> None:
     suite = make_suite()
     result = make_result(
-        run=make_run(suite=suite), case=make_case(suite=suite), status="error",
-        error="Timed out: no answer in 60 s", error_stage="target",
-        run_cost_usd=None, evaluation_cost_usd=None, latency_ms=None,
+        run=make_run(suite=suite),
+        case=make_case(suite=suite),
+        status="error",
+        error="Timed out: no answer in 60 s",
+        error_stage="target",
+        run_cost_usd=None,
+        evaluation_cost_usd=None,
+        latency_ms=None,
     )
     page = text(editor_client, at(result))
     assert "The target gave no output" in page
@@ -246,9 +296,17 @@ def test_earlier_runs_of_the_case_are_one_click_away(viewer_client: Client) -> N
 
 def test_outcomes_are_a_checklist_with_reasons(viewer_client: Client) -> None:
     met = OutcomeResult("Asks for a photo", True, "It does.")
-    page = text(viewer_client, at(judged(outcomes=[
-        {"text": met.text, "passed": True, "justification": met.justification},
-        {"text": "Names the days", "passed": False, "justification": "No."}])))
+    page = text(
+        viewer_client,
+        at(
+            judged(
+                outcomes=[
+                    {"text": met.text, "passed": True, "justification": met.justification},
+                    {"text": "Names the days", "passed": False, "justification": "No."},
+                ]
+            )
+        ),
+    )
     assert "1 of 2 met" in page
     assert "It does." in page
 
@@ -270,9 +328,7 @@ def test_a_viewer_may_not_try_again(viewer_client: Client) -> None:
     assert "Run again" not in text(viewer_client, at(result))
 
 
-@pytest.mark.parametrize(
-    "name", ["result", "result-output", "result-progress"]
-)
+@pytest.mark.parametrize("name", ["result", "result-output", "result-progress"])
 def test_a_result_that_is_not_there_is_not_found(viewer_client: Client, name: str) -> None:
     result = judged()
     result.repetition = 7

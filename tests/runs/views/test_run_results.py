@@ -105,8 +105,9 @@ def test_repetitions_are_one_row_with_the_verdict_of_their_mean(viewer_client: C
     run = make_run(suite=suite, repetitions=3)
     for repetition, score in enumerate((0.9, 0.9, 0.3), start=1):
         verdict = "pass" if score > 0.8 else "fail"
-        make_result(run=run, case=suite.cases.get(), repetition=repetition, score=score,
-                    verdict=verdict)
+        make_result(
+            run=run, case=suite.cases.get(), repetition=repetition, score=score, verdict=verdict
+        )
     page = table(viewer_client, run)
     assert "Borderline</span>" in page  # the mean is 0.70
     assert "2 of 3 passed" in page
@@ -117,8 +118,15 @@ def test_a_forced_fail_of_one_repetition_fails_the_case(viewer_client: Client) -
     suite = make_suite(cases=1)
     run = make_run(suite=suite, repetitions=2)
     make_result(run=run, case=suite.cases.get(), repetition=1, score=0.95, verdict="pass")
-    make_result(run=run, case=suite.cases.get(), repetition=2, score=0.9, verdict="fail",
-                is_forced=True, decided_by="required: safety = 0")
+    make_result(
+        run=run,
+        case=suite.cases.get(),
+        repetition=2,
+        score=0.9,
+        verdict="fail",
+        is_forced=True,
+        decided_by="required: safety = 0",
+    )
     page = table(viewer_client, run, "?verdict=fail")
     assert "required: safety = 0" in page
 

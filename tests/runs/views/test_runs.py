@@ -111,9 +111,7 @@ def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
 
 
 def test_a_queued_run_waits_for_a_worker(viewer_client: Client) -> None:
-    run = make_scored_run(
-        verdicts=["pending"], status="queued", started_at=None, finished_at=None
-    )
+    run = make_scored_run(verdicts=["pending"], status="queued", started_at=None, finished_at=None)
     page = text(viewer_client, at(run))
     assert "Waiting for a worker" in page
     assert "about" not in page.partition('id="run-live"')[2].partition("Metrics gate")[0]
@@ -131,7 +129,9 @@ def test_a_stopped_run_keeps_its_figures_and_its_gates_open(viewer_client: Clien
 
 def test_a_failed_run_says_why_and_what_is_kept(viewer_client: Client) -> None:
     run = make_scored_run(
-        verdicts=["error"], status="failed", status_reason="The target refused all first calls: 401."
+        verdicts=["error"],
+        status="failed",
+        status_reason="The target refused all first calls: 401.",
     )
     page = text(viewer_client, at(run))
     assert "The target refused all first calls: 401." in page

@@ -55,7 +55,9 @@ def test_no_words_ask_for_some(viewer_client: Client, words: str) -> None:
     assert "What are you looking for?" in found(viewer_client, words)
 
 
-@pytest.mark.parametrize("words", ["zzz", "%", "_", "<script>alert(1)</script>", "'", "#99999999999"])
+@pytest.mark.parametrize(
+    "words", ["zzz", "%", "_", "<script>alert(1)</script>", "'", "#99999999999"]
+)
 def test_nothing_found_is_said_in_the_users_words(viewer_client: Client, words: str) -> None:
     make_case(suite=make_suite(), key="A1")
     page = found(viewer_client, words)

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def suite() -> Suite:
     """Make a suite of two cases with recorded outputs and a judge."""
-    made = make_suite(judge=make_model(slug="juno-2", key_variable="", base_url="http://127.0.0.1:9/v1"))
+    made = make_suite(
+        judge=make_model(slug="juno-2", key_variable="", base_url="http://127.0.0.1:9/v1")
+    )
     make_case(suite=made, key="A", tags=["refunds"], recorded_output={"output": "hi"})
     make_case(suite=made, key="B", tags=["delivery"], recorded_output={"output": "ho"})
     return made
@@ -124,13 +126,23 @@ def test_of_two_targets_one_that_cannot_run_stops_both(
 
 def past_run(suite: Suite, target: Target, *, priced: bool = True) -> Run:
     run = make_run(
-        suite=suite, target=target, judge_name="juno-2", concurrency=1,
-        started_at=STARTED, finished_at=STARTED + timedelta(seconds=20),
+        suite=suite,
+        target=target,
+        judge_name="juno-2",
+        concurrency=1,
+        started_at=STARTED,
+        finished_at=STARTED + timedelta(seconds=20),
     )
     cost = Decimal("0.10") if priced else None
     for case in suite.cases.all():
-        make_result(run=run, case=case, verdict="pass", score=1.0,
-                    run_cost_usd=cost, evaluation_cost_usd=Decimal("0.05"))
+        make_result(
+            run=run,
+            case=case,
+            verdict="pass",
+            score=1.0,
+            run_cost_usd=cost,
+            evaluation_cost_usd=Decimal("0.05"),
+        )
     return run
 
 
@@ -186,7 +198,9 @@ def test_a_judge_of_the_targets_own_family_is_pointed_out(
     assert "same family as target flash" in page
 
 
-def test_judge_calls_follow_from_the_tree(editor_client: Client, suite: Suite, target: Target) -> None:
+def test_judge_calls_follow_from_the_tree(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
     suite.cases.filter(key="A").update(expected_outcomes=["It is kind"])
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "up to 3" in page  # tone for both cases, and the outcomes of one
@@ -207,6 +221,8 @@ def test_the_suite_is_chosen_first(editor_client: Client, suite: Suite) -> None:
     assert at(empty) not in page
 
 
-def test_a_target_in_the_address_is_ticked(editor_client: Client, suite: Suite, target: Target) -> None:
+def test_a_target_in_the_address_is_ticked(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
     page = editor_client.get(at(suite) + f"?target={target.pk}").content.decode()
     assert f'value="{target.pk}" checked' in page

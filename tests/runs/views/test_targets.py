@@ -48,8 +48,13 @@ def test_a_broken_file_is_refused_by_line_and_nothing_is_kept(
 
 def test_a_chat_model_with_its_prompt_becomes_a_target(editor_client: Client) -> None:
     model = make_model(slug="juno-2")
-    sent = {"name": "juno", "model": model.pk, "system_prompt": "Be kind.",
-            "parameters": '{"temperature": 0}', "description": ""}
+    sent = {
+        "name": "juno",
+        "model": model.pk,
+        "system_prompt": "Be kind.",
+        "parameters": '{"temperature": 0}',
+        "description": "",
+    }
     response = editor_client.post(f"{NEW}?kind=chat", sent, follow=True)
     assert "Be kind." in response.content.decode()
     target = Target.objects.get()

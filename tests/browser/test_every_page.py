@@ -1,0 +1,148 @@
+"""Every page of runs and results, wide and narrow, light and dark: silent, whole and accessible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from tests.factories import (
+    make_call,
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_scored_run,
+    make_suite,
+    make_target,
+)
+from tests.runs.views.test_results import judged
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+EVERY_RULE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+# What the other theme or width can change.
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+PAGES = (
+    "/runs/",
+    "/runs/?target=nobody",
+    "/runs/new/",
+    "/suites/support/runs/new/",
+    "/suites/support/runs/1/",
+    "/suites/support/runs/1/?verdict=borderline",
+    "/suites/support/runs/1/?q=nothing",
+    "/suites/support/runs/2/",
+    "/suites/support/runs/3/",
+    "/suites/support/runs/4/",
+    "/suites/support/runs/5/",
+    "/suites/support/runs/5/C-001/1/",
+    "/suites/support/runs/1/C-004/1/",
+    "/suites/support/runs/2/C-003/1/",
+    "/suites/support/runs/3/C-002/1/",
+    "/targets/",
+    "/targets/1/",
+    "/targets/new/",
+    "/targets/new/?kind=chat",
+    "/targets/1/edit/",
+    "/search/",
+    "/search/?q=C-0",
+    "/search/?q=zzz",
+)
+
+
+@pytest.fixture
+def site_with_runs(transactional_db: None) -> None:
+    """Make runs in every state, with results in every state."""
+    suite = make_suite(slug="support", title="Customer support", judge=make_model(slug="juno-2"))
+    target = make_target(name="agent 1", pk=1)
+    common = {"suite": suite, "target": target}
+    make_scored_run(verdicts=["pass", "borderline", "fail", "error"], **common)
+    make_scored_run(verdicts=["pass", "error", "running", "pending"], status="running", **common)
+    make_scored_run(verdicts=["pass", "cancelled"], status="stopped", **common)
+    make_scored_run(
+        verdicts=["error"], status="failed", status_reason="The target refused: 401.", **common
+    )
+    case = suite.cases.get(key="C-001")
+    case.expected_output, case.expected_outcomes = "Here is your money.", ["Names the days"]
+    case.tags = ["refunds"]
+    case.save()
+    run = make_run(suite=suite, target=target, repetitions=2, status="budget_reached", budget_usd=1)
+    result = judged(
+        suite=suite,
+        case=case,
+        run=run,
+        text_="**Here** is your refund.\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+        trace=[
+            {
+                "type": "tool",
+                "name": "find_order",
+                "input": {"order": "1"},
+                "output": "found",
+                "started_ms": 0,
+                "duration_ms": 400,
+            }
+        ],
+        outcomes=[{"text": "Names the days", "passed": False, "justification": "It does not."}],
+    )
+    make_result(run=run, case=case, repetition=2, verdict="pass", score=0.9)
+    make_call(result=result)
+    make_case(suite=suite, key="C-099")
+
+
+@pytest.mark.parametrize(
+    ("width", "theme", "rules"),
+    [
+        (1440, "light", EVERY_RULE),
+        (390, "dark", EVERY_RULE),
+        (1440, "dark", CONTRAST),
+        (390, "light", CONTRAST),
+    ],
+)
+def test_no_page_has_a_barrier_or_scrolls_sideways(
+    page: Page,
+    live_server: LiveServer,
+    log_in: LogIn,
+    site_with_runs: None,
+    width: int,
+    theme: str,
+    rules: dict[str, object],
+) -> None:
+    log_in("editor")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    found = []
+    for path in PAGES:
+        answer = page.goto(f"{live_server.url}{path}")
+        assert answer is not None
+        assert answer.status == 200, path
+        for fold in page.locator("main details:not([open]) > summary").all():
+            if fold.is_visible():
+                fold.click()
+        broad = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        violations = Axe().run(page, options=rules).response["violations"]
+        found += [(path, one["id"], one["nodes"][0]["html"][:160]) for one in violations]
+        found += [(path, "sideways", str(broad))] if broad > 0 else []
+    assert found == []
+
+
+def test_a_viewer_walks_from_the_list_to_a_result_and_back(
+    page: Page, live_server: LiveServer, log_in: LogIn, site_with_runs: None
+) -> None:
+    log_in("viewer")
+    page.goto(live_server.url)
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.get_by_role("link", name="#1 Customer support").click()
+    page.get_by_role("link", name="C-002").first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("C-002")
+    page.get_by_role("link", name="Run #1").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Run #1")
+    page.get_by_role("link", name="agent 1").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("agent 1")
+    page.get_by_role("link", name="Targets").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Targets")
+    for forbidden in ("Cancel run", "Run again", "Start run", "Add a target"):
+        expect(page.get_by_text(forbidden)).to_have_count(0)

@@ -1,0 +1,69 @@
+"""Drive one result: its calls on demand, folds, and a page that fills in by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import reverse
+from playwright.sync_api import Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.models import Result
+from tests.factories import make_call, make_case, make_result, make_run, make_suite
+from tests.runs.views.test_results import ATTACK, at, judged
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+POLL_MS = 15_000
+
+
+def test_requests_and_replies_come_on_demand(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    result = judged(text_=f"**Yes.** {ATTACK}")
+    make_call(result=result, status="server_error", http_status=500, reply=None)
+    make_call(result=result)
+    page.goto(live_server.url + at(result))
+    page.get_by_role("link", name="Show requests and replies").click()
+    calls = page.locator("#result-calls li")
+    expect(calls).to_have_count(2)
+    expect(calls.first).to_contain_text("Server error 500")
+    calls.last.locator("summary").click()
+    expect(calls.last).to_contain_text("Score this.")
+
+
+def test_the_tree_opens_to_what_each_evaluator_said(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    page.goto(live_server.url + at(judged()))
+    tone = page.locator(".tree details", has=page.locator("code", has_text="tone")).last
+    expect(tone).to_contain_text("Kind enough.")
+
+
+def test_an_open_result_fills_in_when_it_is_finished(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    suite = make_suite()
+    run = make_run(suite=suite, status="running")
+    result = make_result(run=run, case=make_case(suite=suite), status="running")
+    page.goto(live_server.url + at(result))
+    expect(page.locator("#result-progress")).to_contain_text("Running.")
+    Result.objects.update(status="scored", verdict="pass", score=0.9, decided_by="0.90 ≥ 0.80")
+    expect(page.get_by_role("heading", name="Why pass")).to_be_visible(timeout=POLL_MS)
+
+
+def test_search_from_the_rail_opens_a_case_by_its_key(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    make_case(suite=make_suite(slug="support"), key="CS-042", title="A torn tent")
+    page.goto(live_server.url + reverse("runs:run-list"))
+    page.keyboard.press("/")
+    page.keyboard.type("cs-042")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("A torn tent")

@@ -1,0 +1,159 @@
+"""Drive the run pages: live figures, filters, keys, stopping, and starting by the form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.models import Run
+from tests.browser.conftest import Console
+from tests.factories import make_case, make_model, make_result, make_run, make_suite, make_target
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+# The live part asks every 2 seconds.
+POLL_MS = 15_000
+
+
+@pytest.fixture
+def live_run(transactional_db: None) -> Run:
+    """Make a run of 60 cases, half of them finished, as if a worker were at it."""
+    suite = make_suite(slug="support", title="Customer support")
+    started = timezone.now() - timedelta(minutes=4)
+    run = make_run(suite=suite, status="running", started_at=started, finished_at=None)
+    for number in range(1, 61):
+        tags = ["refunds"] if number % 2 else ["delivery"]
+        case = make_case(suite=suite, key=f"CS-{number:03}", position=number, tags=tags)
+        verdict = ["pass", "pass", "borderline", "fail"][number % 4] if number <= 30 else ""
+        make_result(run=run, case=case, verdict=verdict, score=0.9 if verdict else None)
+    return run
+
+
+@pytest.fixture
+def run_page(page: Page, live_server: LiveServer, log_in: LogIn, live_run: Run) -> Page:
+    log_in("editor")
+    page.goto(f"{live_server.url}/suites/support/runs/1/")
+    return page
+
+
+def test_figures_move_while_the_run_is_on_and_stand_still_at_its_end(
+    run_page: Page, live_run: Run
+) -> None:
+    expect(run_page.locator("#run-live")).to_contain_text("30 of 60 executions")
+    Run.objects.update(done_count=45)
+    expect(run_page.locator("#run-live")).to_contain_text("45 of 60 executions", timeout=POLL_MS)
+    Run.objects.update(done_count=60, status="completed", finished_at=timezone.now())
+    expect(run_page.locator("#run-head")).to_contain_text("Completed", timeout=POLL_MS)
+    expect(run_page.locator("#run-live")).not_to_have_attribute("hx-trigger", "every 2s")
+    expect(run_page.get_by_role("link", name="Run again")).to_be_visible()
+
+
+def test_filters_change_rows_and_address_and_survive_a_reload(run_page: Page) -> None:
+    run_page.get_by_role("link", name=re.compile(r"^Fail \d+")).click()
+    expect(run_page).to_have_url(re.compile(r"\?verdict=fail$"))
+    expect(run_page.locator("#rows tr")).to_have_count(7)
+    run_page.keyboard.press("t")
+    run_page.keyboard.type("CS-01")
+    expect(run_page).to_have_url(re.compile(r"verdict=fail.*q=CS-01"))
+    expect(run_page.get_by_label("Filter cases")).to_be_focused()
+    expect(run_page.locator("#rows tr")).to_have_count(3)
+    run_page.reload()
+    expect(run_page.locator("#rows tr")).to_have_count(3)
+    expect(run_page.get_by_label("Filter cases")).to_have_value("CS-01")
+
+
+def test_show_more_appends_and_keeps_what_was_there(run_page: Page) -> None:
+    expect(run_page.locator("#rows tr")).to_have_count(50)
+    run_page.get_by_role("link", name="Show more").click()
+    expect(run_page.locator("#rows tr")).to_have_count(60)
+    expect(run_page.get_by_role("link", name="Show more")).to_have_count(0)
+
+
+def test_a_head_cell_sorts_both_ways(run_page: Page) -> None:
+    run_page.locator("#sort-case").click()
+    expect(run_page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "ascending")
+    expect(run_page.locator("#rows tr th code").first).to_have_text("CS-001")
+    run_page.locator("#sort-case").click()
+    expect(run_page.locator("#rows tr th code").first).to_have_text("CS-060")
+    expect(run_page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "descending")
+
+
+def test_keys_open_a_result_and_go_on_from_it(run_page: Page) -> None:
+    run_page.goto(run_page.url + "?sort=case")
+    run_page.keyboard.press("j")
+    run_page.keyboard.press("j")
+    run_page.keyboard.press("Enter")
+    expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-002")
+    run_page.keyboard.press("j")
+    expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-003")
+    run_page.keyboard.press("k")
+    expect(run_page.get_by_role("heading", level=1)).to_contain_text("CS-002")
+
+
+def test_cancelling_asks_first_and_keeps_what_is_finished(run_page: Page, live_run: Run) -> None:
+    run_page.get_by_role("button", name="Cancel run").click()
+    dialog = run_page.get_by_role("dialog")
+    expect(dialog).to_contain_text("30 of 60 executions are finished and are kept.")
+    dialog.get_by_role("button", name="Keep running").click()
+    expect(dialog).to_be_hidden()
+    run_page.get_by_role("button", name="Cancel run").click()
+    dialog.get_by_role("button", name="Cancel run").click()
+    expect(run_page.locator("#run-live")).to_contain_text("Cancelled.")
+    expect(run_page.get_by_role("button", name="Run the 30 left")).to_be_visible()
+    live_run.refresh_from_db()
+    assert live_run.status == "stopped"
+
+
+def test_lost_contact_is_said_and_taken_back(
+    run_page: Page, console: Console, live_run: Run
+) -> None:
+    console.allow("ERR_FAILED")
+    console.allow("htmx:sendError")
+    console.allow("afterRequest")
+    run_page.route("**/live/**", lambda route: route.abort())
+    expect(run_page.get_by_text("Live updates paused.")).to_be_visible(timeout=POLL_MS)
+    run_page.unroute("**/live/**")
+    expect(run_page.get_by_text("Live updates paused.")).to_be_hidden(timeout=POLL_MS)
+
+
+def test_the_estimate_follows_the_form_and_the_button_says_what_happens(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    suite = make_suite(slug="support", judge=make_model(slug="juno-2"))
+    for number in range(4):
+        make_case(suite=suite, key=f"A{number}", recorded_output={"output": "hi"})
+    make_target(name="agent 1")
+    make_target(name="agent 2")
+    page.goto(f"{live_server.url}/runs/new/")
+    page.get_by_role("link", name=suite.title).click()
+    page.get_by_label("agent 1").check()
+    expect(page.locator("#run-estimate")).to_contain_text("1 × 4 × 1 = 4")
+    page.get_by_label("agent 2").check()
+    page.get_by_role("spinbutton", name="Repetitions").fill("3")
+    expect(page.locator("#run-estimate")).to_contain_text("2 × 4 × 3 = 24")
+    page.get_by_role("button", name="Start 2 runs").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    expect(page.locator("#run-rows tbody tr")).to_have_count(2)
+    assert Run.objects.count() == 2
+
+
+def test_a_refused_form_keeps_what_was_entered(
+    page: Page, live_server: LiveServer, log_in: LogIn, console: Console
+) -> None:
+    console.allow("422")
+    log_in("editor")
+    suite = make_suite(slug="support")
+    make_case(suite=suite)
+    page.goto(f"{live_server.url}/suites/support/runs/new/")
+    page.get_by_role("textbox", name="Note").fill("kept")
+    page.get_by_role("button", name="Start run").click()
+    expect(page.get_by_role("alert")).to_contain_text("Tick at least one target.")
+    expect(page.get_by_role("textbox", name="Note")).to_have_value("kept")
