@@ -127,7 +127,8 @@ def _outcome_results(
         return beside
     if isinstance(beside, Score):
         return beside.outcomes
-    found = (o.outcomes for o in outcomes.values() if isinstance(o, Score))
+    in_order = (outcomes.get(path) for path, _ in walk(execution.root))
+    found = (outcome.outcomes for outcome in in_order if isinstance(outcome, Score))
     judged = next((results for results in found if results is not None), None)
     return judged if judged is not None else _unscored_source(execution.root, outcomes, kinds)
 
@@ -181,23 +182,35 @@ class _Scoring:
             outcome = self.execution.kept.get(path) or await self._score(node, path)
             self.outcomes[path] = outcome
             return outcome
-        children = await self._run_children(node, path)
+        children = await self._run_children(node, path, is_awaited=is_awaited)
         if node.aggregator is None or not node.aggregator.is_judging:
-            policy = self.execution.rules.layout.policy
-            return aggregate(node, children, policy) if is_awaited else None
+            return self._aggregated(node, path, children) if is_awaited else None
         outcome = self.execution.kept.get(path) or await self._score(node, path, children)
         self.outcomes[path] = outcome
         return outcome
 
-    async def _run_children(self, node: Node, path: str) -> Mapping[str, Outcome]:
-        """Run the children, gates before the rest; returns the outcomes that gates and judges look at."""
+    def _aggregated(self, node: Node, path: str, children: Mapping[str, Outcome]) -> Outcome:
+        """Return the outcome of a composite; gates and required ones fail closed (SCORING §4.1)."""
+        layout = self.execution.rules.layout
+        policy = layout.policy
+        if layout.frames[layout.index_of[path]].strict:
+            policy = replace(policy, on_unscored="error")
+        return aggregate(node, children, policy)
+
+    async def _run_children(
+        self, node: Node, path: str, *, is_awaited: bool
+    ) -> Mapping[str, Outcome]:
+        """Run the children, gates before the rest; returns the outcomes that gates and judges look at.
+
+        The score of an awaited composite is made of its children's, so that they are awaited too.
+        """
         first, after = gate_order(node)
         is_judged = node.aggregator is not None and node.aggregator.is_judging
         children: dict[str, Outcome] = {}
 
         async def run_child(child: Node) -> None:
-            awaited = is_judged or child.name in first
-            outcome = await self._run(child, below(path, child.name), is_awaited=awaited)
+            awaits = is_awaited or is_judged or child.name in first
+            outcome = await self._run(child, below(path, child.name), is_awaited=awaits)
             if outcome is not None:
                 children[child.name] = outcome
 

@@ -91,6 +91,29 @@ def test_a_composite_can_be_a_gate():
     assert ports.ran == ["safe/one", "safe/two"]
 
 
+def test_a_gate_may_hold_composites_of_its_own():
+    deepest = composite("deepest", leaf("one"), leaf("two"))
+    safety = composite("safe", composite("inner", deepest, leaf("three")), leaf("four"))
+    names = ("one", "two", "three", "four", "good")
+    ports = FakePorts({name: says(0.8) for name in names})
+    done = run(make_execution(composite("all", leaf("good"), safety, **GATE)), ports)
+
+    assert ports.ran[-1] == "good"
+    assert (done.decision.verdict, done.decision.score) == ("pass", 0.8)
+
+
+@pytest.mark.parametrize("on_unscored", ["error", "exclude", "zero"])
+def test_a_gate_with_a_part_that_could_not_be_scored_holds_the_others_back(on_unscored):
+    safety = composite("safe", composite("inner", leaf("one"), leaf("two")))
+    ports = FakePorts({"one": raises(TimeoutError()), "two": says(1.0), "good": says(1.0)})
+    policy = Policy(on_unscored=on_unscored)
+    done = run(make_execution(composite("all", leaf("good"), safety, **GATE), policy=policy), ports)
+
+    assert ports.ran == ["safe/inner/one", "safe/inner/two"]
+    assert done.outcomes["good"] == Skipped("the gate safe could not be scored")
+    assert done.decision.status == "error"
+
+
 def test_siblings_run_at_the_same_time():
     meeting = asyncio.Barrier(3)
 
@@ -182,6 +205,21 @@ def test_an_evaluator_that_supplies_outcomes_makes_the_call_beside_needless():
     done = run(execution, ports)
 
     assert ports.ran == ["metrics"]
+    assert done.decision.verdict == "pass"
+
+
+def test_the_first_source_of_outcomes_in_the_tree_counts_whichever_ends_first():
+    async def late(context):
+        await asyncio.sleep(0)
+        return await outcomes_met(True)(context)
+
+    ports = FakePorts(
+        {"first": late, "second": outcomes_met(False)},
+        facts={"first": {"supplies_outcomes": True}, "second": {"supplies_outcomes": True}},
+    )
+    tree = composite("all", leaf("first"), leaf("second"))
+    done = run(make_execution(tree, policy=BY_OUTCOMES, expected_outcomes=("a",)), ports)
+
     assert done.decision.verdict == "pass"
 
 
