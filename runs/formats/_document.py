@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 from yaml import MappingNode, MarkedYAMLError, Node, ScalarNode, SequenceNode, YAMLError
 from yaml._yaml import CParser
+from yaml.events import CollectionEndEvent, CollectionStartEvent
 from yaml.reader import ReaderError
 from yaml.resolver import BaseResolver
 
@@ -19,6 +21,11 @@ Path = tuple[str | int, ...]
 # An alias repeats what it names: a few lines can unfold to billions of values.
 MOST_REPEATED = 100_000
 MOST_DEPTH = 60
+# The parser calls itself for every level and would run out of stack, which ends the process: a
+# text that could nest deeper than this is walked through first.
+SAFE_DEPTH = 500
+OPENINGS = ("[", "{", "- ", "-\t", "? ", "?\t")
+LONGEST_SHOWN = 60
 TAG = "tag:yaml.org,2002:"
 MERGE = f"{TAG}merge"
 TEXT, NULL, BOOL = f"{TAG}str", f"{TAG}null", f"{TAG}bool"
@@ -27,12 +34,25 @@ TRUTHS = {"true": True, "false": False}
 INT_BASES = {"0x": 16, "0o": 8}
 SPECIAL_FLOATS = {".inf": "inf", "-.inf": "-inf", "+.inf": "inf", ".nan": "nan"}
 
+
+def _text(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds the character NUL, which cannot be stored")
+    return text
+
+
+def _number(number: float) -> float:
+    if not math.isfinite(number):
+        raise ValueError("is not a number")
+    return number
+
+
 READERS: Mapping[str, Callable[[str], Any]] = {
-    TEXT: str,
+    TEXT: _text,
     NULL: lambda text: None,
     BOOL: lambda text: TRUTHS[text.lower()],
-    INT: lambda text: int(text, INT_BASES.get(text[:2], 10)),
-    FLOAT: lambda text: float(SPECIAL_FLOATS.get(text.lower(), text)),
+    INT: lambda text: _number(int(text, INT_BASES.get(text[:2], 10))),
+    FLOAT: lambda text: _number(float(SPECIAL_FLOATS.get(text.lower(), text))),
 }
 
 # What YAML 1.2 takes for more than text: `no` and dates are texts, as in the files' other readers.
@@ -86,9 +106,11 @@ def read_document(text: str, file: str = "") -> Document:
     """Return the one document of a YAML text.
 
     Dates stay as they are written. Raises UnreadableFileError with the line for what is not YAML,
-    holds several documents, repeats a key, uses tags of its own, or unfolds without end.
+    holds several documents, repeats a key, uses tags of its own, holds what cannot be stored, nests
+    too deeply, or unfolds without end.
     """
     try:
+        _refuse_depth(text, file)
         root = _Loader(text).get_single_node()
     except (YAMLError, ValueError, RecursionError) as error:
         raise UnreadableFileError([_problem(error, text, file)]) from error
@@ -99,6 +121,19 @@ def read_document(text: str, file: str = "") -> Document:
         return Document(reading.value(root, ()), file, reading.lines, reading.written)
     except RecursionError as error:
         raise UnreadableFileError([Problem("an alias holds itself", file)]) from error
+
+
+def _refuse_depth(text: str, file: str) -> None:
+    """Refuse a text nested so deeply that building its tree would overflow the parser's stack."""
+    if sum(map(text.count, OPENINGS)) <= SAFE_DEPTH and " " * SAFE_DEPTH not in text:
+        return
+    parser, depth = _Loader(text), 0
+    while parser.check_event():
+        event = parser.get_event()
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > SAFE_DEPTH:
+            said = "the file is nested too deeply"
+            raise UnreadableFileError([Problem(said, file, event.start_mark.line + 1)])
 
 
 def _problem(error: Exception, text: str, file: str) -> Problem:
@@ -126,9 +161,8 @@ class _Reading:
 
     def value(self, node: Node, path: Path) -> Any:
         """Return the plain value of a node and note the lines of it and all within."""
-        self.repeated += id(node) in self.seen
-        self.seen.add(id(node))
-        if self.repeated > MOST_REPEATED or len(path) > MOST_DEPTH:
+        self.count(node)
+        if len(path) > MOST_DEPTH:
             raise self.refusal(node, "the file unfolds to too many values; are aliases nested?")
         self.lines[path] = node.start_mark.line + 1
         if isinstance(node, MappingNode):
@@ -138,6 +172,13 @@ class _Reading:
         if node.tag in (INT, FLOAT):
             self.written[path] = str(node.value)
         return self.scalar(node)
+
+    def count(self, node: Node) -> None:
+        """Count a node that is read once more, by an alias or a merge; refuse too many."""
+        self.repeated += id(node) in self.seen
+        self.seen.add(id(node))
+        if self.repeated > MOST_REPEATED:
+            raise self.refusal(node, "the file unfolds to too many values; are aliases nested?")
 
     def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
         """Return a mapping, with what `<<` merges in where it has no key of its own."""
@@ -161,6 +202,7 @@ class _Reading:
         for part in parts:
             if not isinstance(part, MappingNode):
                 raise self.refusal(part, "<< takes a mapping")
+            self.count(part)
             found = {**self.mapping(part, path), **found}
         return found
 
@@ -168,6 +210,8 @@ class _Reading:
         """Return a key as it is written."""
         if not isinstance(node, ScalarNode):
             raise self.refusal(node, "a key is not plain text")
+        if "\0" in node.value:
+            raise self.refusal(node, "a key holds the character NUL, which cannot be stored")
         return str(node.value)
 
     def scalar(self, node: Node) -> Any:
@@ -177,8 +221,10 @@ class _Reading:
             raise self.refusal(node, f"the tag {node.tag!r} is not known; write a plain value")
         try:
             return read(str(node.value))
-        except (ValueError, KeyError) as error:
-            raise self.refusal(node, f"{node.value!r} is not readable") from error
+        except (ValueError, KeyError, OverflowError) as error:
+            shown = repr(node.value[:LONGEST_SHOWN])
+            said = "is too large a number" if node.tag == INT else str(error)
+            raise self.refusal(node, f"{shown} {said}") from error
 
     def refusal(self, node: Node, message: str) -> UnreadableFileError:
         """Return the refusal that names the node's line."""

@@ -230,6 +230,10 @@ def test_every_example_reads_and_reads_back_the_same(path: Path) -> None:
 
 
 EVALUATOR = f"{HEAD}{CASES}evaluators:\n  - "
+# Every line merges the one before twice, so the last one asks for the first a billion times.
+MERGES = "m0: &m0 {}\n" + "".join(
+    f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 31)
+)
 REFUSED = [
     ("", "shop.yaml: the file is empty"),
     ("a: [1", "not readable as YAML: did not find expected ',' or ']' in what begins on line 1"),
@@ -239,6 +243,16 @@ REFUSED = [
     ("a: !!python/object:os.system x", "is not known; write a plain value"),
     ("a: &a [*a]", "unfolds to too many values"),
     ("x: &a\n  <<: *a", "an alias holds itself"),
+    ("[" * 50_000, "line 1: the file is nested too deeply"),
+    ("- " * 50_000, "line 1: the file is nested too deeply"),
+    ("? " * 50_000, "line 1: the file is nested too deeply"),
+    (MERGES, "unfolds to too many values"),
+    ('a: "x\\0"', "line 1: 'x\\x00' holds the character NUL, which cannot be stored"),
+    ('"a\\0": 1', "a key holds the character NUL"),
+    ("a: 0x" + "f" * 5000, "is too large a number"),
+    ("a: " + "9" * 400, "is too large a number"),
+    (f"{HEAD}{CASES}    metadata: {{a: .inf}}\n", "line 5: '.inf' is not a number"),
+    (f"{HEAD}{CASES}    metadata: {{a: 1e999}}\n", "line 5: '1e999' is not a number"),
     (HEAD, "the suite has no cases; list them under tests"),
     (f"{HEAD}tests: 3\n", "line 2, tests: 3 stands where a list is expected"),
     (f"{HEAD}tests: [x]\n", "tests[0]: 'x' stands where a mapping of keys is expected"),
@@ -277,7 +291,7 @@ REFUSED = [
     (f"{HEAD}{CASES}policy: {{count_reviews: 1}}\n", "1 is not true or false"),
     (f"{HEAD}{CASES}verdicts: {{pass: 0.5, borderline: 0.8}}\n", "line 5, verdicts: borderline"),
     (f"{HEAD}{CASES}verdicts: {{fail: 0.2}}\n", "fail begins at 0"),
-    (f"{HEAD}{CASES}verdicts: {{pass: .nan}}\n", "nan is not a number"),
+    (f"{HEAD}{CASES}verdicts: {{pass: .nan}}\n", "'.nan' is not a number"),
     (
         f"{HEAD}{CASES}aggregator: {{type: median}}\n",
         "line 5, aggregator.type: type: 'median' is not",
@@ -296,7 +310,7 @@ REFUSED = [
         f"{EVALUATOR}{{name: x, type: is_json, weight: -1}}",
         "evaluator x: the weight -1.0 is below 0",
     ),
-    (f"{EVALUATOR}{{name: x, type: is_json, weight: .inf}}", "inf is not a number"),
+    (f"{EVALUATOR}{{name: x, type: is_json, weight: .inf}}", "'.inf' is not a number"),
     (f"{EVALUATOR}{{name: x, type: is_json, weight: 0}}", "weights of what it aggregates sum to 0"),
     (f"{EVALUATOR}{{name: x, type: is_json, required: 7}}", "7.0 is not a number from 0 to 1"),
     (f"{EVALUATOR}{{name: x, type: is_json, required: maybe}}", "'maybe' is neither true or false"),

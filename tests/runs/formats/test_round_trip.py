@@ -14,8 +14,12 @@ from evaluators.scoring.tree import Aggregator, Node
 from runs.formats import CaseContent, SuiteContent, agentv
 from runs.formats._evaluators import root_of
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
-ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.lists(
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40
+)
+ANY_TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60
+) | st.lists(
     st.sampled_from(
         ["two words", "# no comment", "- item", "key: value", " indented", "", "{{output}}", "yes"]
     ),
