@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -15,6 +17,10 @@ SUFFIXES = (".jsonl", ".ndjson")
 ID_KEYS = ("id", "case_id", "eval_id")
 MOST_PROBLEMS = 100
 LONGEST_KEY = 200
+# Databases read JSON to a limited depth; what is said in a conversation or trace is far from it.
+MOST_DEPTH = 200
+UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
+UNSTORABLE_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 
 
 def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[RecordedLine, ...]:
@@ -55,7 +61,14 @@ def write_outputs(lines: Iterable[RecordedLine]) -> bytes:
 
 
 def _line(raw: bytes, number: int) -> RecordedLine:
-    fields: Any = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    fields: Any = json.loads(
+        raw.decode("utf-8"),
+        object_pairs_hook=_object,
+        parse_constant=_refuse_constant,
+        parse_float=_finite,
+    )
+    if raw.count(b"[") + raw.count(b"{") > MOST_DEPTH or UNSTORABLE_ESCAPE.search(raw):
+        _check_storable(fields)
     if not isinstance(fields, dict):
         raise TypeError("the line is not a JSON object")
     key = next((fields[name] for name in ID_KEYS if fields.get(name) not in (None, "")), None)
@@ -78,6 +91,37 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return str(error)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _check_storable(value: Any, depth: int = 0) -> None:
+    """Refuse depth and characters that no database keeps: NUL and halves of surrogate pairs."""
+    if depth > MOST_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str) and UNSTORABLE.search(value):
+        raise ValueError("the line holds a character that cannot be stored: NUL or half of a pair")
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _check_storable(name, depth)
+            _check_storable(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _check_storable(part, depth + 1)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -11,7 +11,10 @@ from evaluators.kinds._base import Message, Output, Step
 from evaluators.scoring.types import Usage
 
 STEP_FIELDS = tuple(field.name for field in fields(Step))
+STEP_FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
 LARGEST_COUNT = 2**31 - 1
+# What a run can add up thousands of without leaving its column.
+LARGEST_USD = 100_000
 
 
 def output_from_json(stored: Mapping[str, Any]) -> Output:
@@ -42,6 +45,12 @@ def _step(step: Mapping[str, Any]) -> Step:
     known = {name: step[name] for name in STEP_FIELDS if name in step}
     if not (isinstance(known.get("type"), str) and isinstance(known.get("name"), str)):
         raise ValueError(f"trace holds {step!r}, not a step with type and name")
+    for name in STEP_FIGURES:
+        value = known.get(name)
+        is_figure = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        if value is not None and not is_figure:
+            said = f"{name} is {value!r}, not a number of 0 or more"
+            raise ValueError(f"trace holds a step whose {said}")
     return Step(**known)
 
 
@@ -76,8 +85,8 @@ def _money(value: Any) -> Decimal | None:
         usd = Decimal(str(value))
     except InvalidOperation as error:
         raise ValueError(f"cost_usd is {value!r}, not an amount of dollars") from error
-    if not usd.is_finite() or usd < 0:
-        raise ValueError(f"cost_usd is {value!r}, not an amount of dollars")
+    if not usd.is_finite() or not 0 <= usd <= LARGEST_USD:
+        raise ValueError(f"cost_usd is {value!r}, not an amount of 0 to {LARGEST_USD} dollars")
     return usd
 
 

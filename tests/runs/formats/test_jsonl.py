@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from runs.formats import RecordedLine, UnreadableFileError
 from runs.formats.jsonl import read_outputs, write_outputs
 
+STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 FULL = (
     '{"id": "CS-1", "output": "Yes", "messages": [{"role": "assistant", "content": "Yes"}], '
     '"trace": [{"type": "tool", "name": "find", "input": {"a": 1}, "duration_ms": 4}], '
@@ -49,6 +50,16 @@ def test_blank_lines_byte_order_marks_and_other_line_ends_are_fine() -> None:
         ('{"id": "B", "output": "x", "cost_usd": NaN}', "NaN is not JSON"),
         ('{"id": "A", "output": "x"}', "case A: the id stands twice, first on line 1"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"id": "B", "output": "", "trace": ' + "[" * 300 + "]" * 300 + "}", "nested too deeply"),
+        ('{"id": "B", "output": "x", "more": 1e999}', "1e999 is not a finite number"),
+        ('{"id": "B", "output": "x", "cost_usd": 1e9}', "cost_usd is 1000000000.0"),
+        ('{"id": "B", "output": "x\\u0000"}', "holds a character that cannot be stored"),
+        ('{"id": "\\ud800", "output": "x"}', "holds a character that cannot be stored"),
+        ('{"id": "B", "output": "x", "output": "y"}', "the key 'output' stands twice"),
+        (
+            '{"id": "B", "output": "", "trace": [{"type": "a", "name": "b", "duration_ms": "4"}]}',
+            "trace holds a step whose duration_ms is '4', not a number of 0 or more",
+        ),
     ],
 )
 def test_a_bad_line_is_named_with_its_reason(line: str, said: str) -> None:
@@ -76,8 +87,8 @@ def test_an_empty_file_is_refused() -> None:
 
 @given(
     st.dictionaries(
-        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20),
-        st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+        st.text(STORABLE, min_size=1, max_size=20),
+        st.text(STORABLE, max_size=40),
         min_size=1,
         max_size=4,
     )
