@@ -8,6 +8,8 @@ from operator import mul
 
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError
 
+SPELT_DIGITS = 2
+
 
 def rounded(value: float) -> float:
     """Return the value as every comparison sees it: to 9 decimals."""
@@ -58,14 +60,14 @@ def on_scale(value: float, scale: float, owner: str) -> float:
     return value / scale
 
 
-def spelt(score: float) -> str:
-    """Return a score with two decimals, rounded down, so that it never shows a band it missed."""
-    return f"{math.floor(rounded(score) * 100 + 1e-7) / 100:.2f}"
+def spelt(score: float, digits: int = SPELT_DIGITS) -> str:
+    """Return a score with two decimals or more, rounded down: it never shows a band it missed."""
+    return f"{math.floor(_shifted(score, digits)) / 10.0**digits:.{digits}f}"
 
 
 def spelt_up(score: float) -> str:
     """Return a score with two decimals, rounded up, so that reaching it is enough."""
-    return f"{math.ceil(rounded(score) * 100 - 1e-7) / 100:.2f}"
+    return f"{math.ceil(_shifted(score, SPELT_DIGITS)) / 10**SPELT_DIGITS:.{SPELT_DIGITS}f}"
 
 
 def spelt_limit(limit: float) -> str:
@@ -75,9 +77,19 @@ def spelt_limit(limit: float) -> str:
     return f"{whole}.{decimals:0<2}"
 
 
+def percent(share: float) -> float:
+    """Return a share of 0 to 1 in percent, to 9 decimals: 57.0, never 56.99999999999999."""
+    return rounded(share * 100)
+
+
 def spelt_weight(weight: float) -> str:
     """Return a weight without needless zeros."""
     return f"{weight:g}"
+
+
+def _shifted(score: float, digits: int) -> float:
+    """Return score × 10^digits without what floats add to it, the score being one of 9 decimals."""
+    return round(rounded(score) * 10.0**digits, SCORE_DIGITS - digits)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from evaluators.scoring.evaluation import Values, members, passes
 from evaluators.scoring.frames import LEAF, NO_INDEX, Frame, Layout
-from evaluators.scoring.numbers import is_at_least, spelt, spelt_limit, spelt_weight
+from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit, spelt_weight
 from evaluators.scoring.ruling import ROOT, CaseGate, Ruling
 from evaluators.scoring.types import Verdict
 
@@ -92,12 +92,16 @@ def requirement(layout: Layout, frame: Frame, values: Values) -> str:
     if frame.required_below is not None:
         is_enough = is_at_least(score, frame.required_below)
         return f"{frame.node.name} {compare(score, frame.required_below, is_enough)}"
-    return f"{frame.node.name} = 0" if score <= 0 else f"{frame.node.name} {spelt(score)} > 0"
+    is_zero = rounded(score) <= 0
+    return f"{frame.node.name} = 0" if is_zero else f"{frame.node.name} {spelt(score)} > 0"
 
 
 def compare(score: float, limit: float, is_enough: bool) -> str:
-    """Return a score beside its limit: "0.78 < 0.80"."""
-    return f"{spelt(score)} {'≥' if is_enough else '<'} {spelt_limit(limit)}"
+    """Return a score beside its limit: "0.78 < 0.80", "0.857 ≥ 0.855"."""
+    shown, bound = spelt(score), spelt_limit(limit)
+    if is_enough and float(shown) < float(bound):
+        shown = spelt(score, digits=len(bound.partition(".")[2]))
+    return f"{shown} {'≥' if is_enough else '<'} {bound}"
 
 
 def _named(layout: Layout, index: int, values: Values) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
 
+from evaluators.scoring.numbers import percent
 from evaluators.scoring.types import Verdict
 
 SCORED, ERROR = "scored", "error"
@@ -136,10 +137,10 @@ class Summary:
             "distribution": {"total": self.case_count, **self.distribution},
             "shares": shares(self.distribution),
             "weighted_metrics_score_pct": _percent(metrics.share),
-            "metrics_pass_threshold": metrics.threshold * 100,
+            "metrics_pass_threshold": percent(metrics.threshold),
             "metrics_passed": metrics.passed,
             "cases_pass_rate_pct": _percent(cases.share),
-            "cases_pass_threshold": cases.threshold * 100,
+            "cases_pass_threshold": percent(cases.threshold),
             "cases_passed": cases.passed,
         }
 
@@ -172,7 +173,7 @@ def total_of(costs: Iterable[Decimal | None]) -> Decimal | None:
 
 
 def _percent(share: float | None) -> float | None:
-    return None if share is None else share * 100
+    return None if share is None else percent(share)
 
 
 def _means_as_json(means: Means) -> dict[str, Any]:

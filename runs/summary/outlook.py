@@ -94,4 +94,4 @@ def _units(progress: Progress) -> str:
 
 def _percent(share: float) -> str:
     """Return a share in percent, rounded up to tenths, so that reaching it is enough."""
-    return f"{math.ceil(rounded(share) * TENTHS - 1e-6) / 10:.1f}%"
+    return f"{math.ceil(rounded(rounded(share) * TENTHS)) / 10:.1f}%"

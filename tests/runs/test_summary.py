@@ -241,6 +241,13 @@ def test_a_summary_survives_json_without_its_cases() -> None:
         assert read.cases == ()
 
 
+def test_percentages_read_as_they_were_set() -> None:
+    policy = Policy(metrics_pass_threshold=0.57, cases_pass_threshold=0.29)
+    written = of([done(score=0.57)], policy).as_json()
+    assert written["metrics_pass_threshold"] == written["weighted_metrics_score_pct"] == 57
+    assert written["cases_pass_threshold"] == 29
+
+
 def test_money_never_becomes_a_float() -> None:
     written = of([done(run_cost_usd=Decimal("0.1")), done(run_cost_usd=Decimal("0.2"))]).as_json()
     assert written["means"]["run_cost_usd"] == "0.3"
@@ -286,6 +293,12 @@ class TestMetricsOutlook:
         assert (found.state, found.remaining) == ("on_course", 114)
         assert found.needed == pytest.approx((0.8 * 360 - 204.67) / 114)
         assert found.text == "The remaining 38 cases must average 73.1%"
+
+    def test_what_the_rest_must_average_is_rounded_up(self) -> None:
+        found = metrics_outlook(
+            progress(total=2, ended=1, score_sum=0.899999999, score_count=1, repetitions=1), POLICY
+        )
+        assert found.text == "The remaining case must average 70.1%"
 
     def test_at_risk_below_the_threshold(self) -> None:
         found = metrics_outlook(progress(score_sum=190.0), POLICY)

@@ -38,6 +38,8 @@ def test_a_comparison_sees_nine_decimals() -> None:
         (0.0, "0.00", "0.00"),
         (1.0, "1.00", "1.00"),
         (0.123456789, "0.12", "0.13"),
+        (0.849999999, "0.84", "0.85"),
+        (0.850000001, "0.85", "0.86"),
     ],
 )
 def test_a_score_never_reads_as_a_band_it_missed(score: float, down: str, up: str) -> None:

@@ -33,6 +33,7 @@ def results(*passed: bool) -> tuple[OutcomeResult, ...]:
         (0.7999999, "borderline", "0.79 < 0.80"),
         (0.6, "borderline", "0.60 < 0.80"),
         (0.5999999, "fail", "0.59 < 0.60"),
+        (0.599999999, "fail", "0.59 < 0.60"),
     ],
 )
 def test_the_score_gate_says_what_it_compared(a: float, verdict: str, decided_by: str) -> None:
@@ -40,6 +41,17 @@ def test_the_score_gate_says_what_it_compared(a: float, verdict: str, decided_by
     assert (decision.verdict, decision.decided_by, decision.rule) == (verdict, decided_by, "score")
     assert decision.passed == (verdict == "pass")
     assert not decision.is_forced
+
+
+@pytest.mark.parametrize(
+    ("score", "decided_by"),
+    [(0.8579, "0.857 ≥ 0.855"), (0.8549, "0.85 < 0.855"), (0.9, "0.90 ≥ 0.855")],
+)
+def test_a_score_is_spelt_finely_enough_to_have_reached_its_band(
+    score: float, decided_by: str
+) -> None:
+    decision = decide(TREE, scores(a=score, b=score), Policy(pass_threshold=0.855))
+    assert decision.decided_by == decided_by
 
 
 class TestRequired:
@@ -54,6 +66,10 @@ class TestRequired:
             True,
         )
         assert decision.nodes["safety"].forced_fail == "required: safety = 0"
+
+    def test_what_rounds_to_zero_is_zero(self) -> None:
+        decision = decide(root(leaf("a", required=True)), scores(a=1e-10), POLICY)
+        assert decision.decided_by == "required: a = 0"
 
     def test_anything_above_zero_does_not(self) -> None:
         tree = root(leaf("safety", required=True), leaf("a", 9.0))
