@@ -12,8 +12,14 @@ METADATA_HOSTS = (
     "metadata", "metadata.google.internal", "metadata.goog", "metadata.azure.com",
     "metadata.azure.internal", "metadata.tencentyun.com", "instance-data", "instance-data.ec2.internal",
 )  # fmt: skip
-# Metadata services outside the link-local range: Alibaba, Azure's host, EC2 over IPv6, Oracle.
-METADATA_ADDRESSES = ("100.100.100.200", "168.63.129.16", "fd00:ec2::254", "192.0.0.192")
+# Metadata services outside the link-local range: Alibaba, Azure's host, EC2 and Google over IPv6,
+# Oracle.
+METADATA_ADDRESSES = (
+    "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "192.0.0.192",
+)  # fmt: skip
+# IPv6 networks whose last 32 bits are an IPv4 address: translated (NAT64) and compatible.
+EMBEDDING_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+LOOPBACK = ipaddress.ip_address("::1")
 
 
 def address_problem(url: str) -> str:
@@ -31,7 +37,14 @@ def address_problem(url: str) -> str:
         return "Leave user and password out of the URL; a key has its own field."
     if parts.query or parts.fragment or any(sign.isspace() for sign in url):
         return "Write only scheme, host and path, without ?, # and blanks."
-    return _host_problem(host.rstrip(".").lower())
+    try:
+        # As clients spell a host before they look it up: 169。254。169。254 is an address, too.
+        plain = host if ":" in host else host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return "This is not a URL: its host is no name that can be looked up."
+    if "%" in plain and ":" not in plain:
+        return "This is not a URL: a host is written without %."
+    return _host_problem(plain.rstrip(".").lower())
 
 
 def _host_problem(host: str) -> str:
@@ -60,5 +73,7 @@ def _address(host: str) -> Address | None:
         except (OSError, ValueError):
             return None
     if isinstance(address, ipaddress.IPv6Address):
+        if address != LOOPBACK and any(address in network for network in EMBEDDING_NETWORKS):
+            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         return address.ipv4_mapped or address.sixtofour or address
     return address

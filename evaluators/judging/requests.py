@@ -15,8 +15,11 @@ from evaluators.judging.specs import REPLY_MODES, ModelSpec
 RESERVED_PARAMETERS = (
     "model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions",
 )  # fmt: skip
-MODE_REFUSALS = (400, 404, 415, 422, 501)
-MODE_WORDS = ("response_format", "json_schema", "json_object", "json mode", "structured", "schema")
+MODE_REFUSALS = (400, 422)
+# These mostly mean something else, an unknown model say: they count when they name the parameter.
+PARAMETER_REFUSALS = (404, 415, 501)
+MODE_PARAMETER = "response_format"
+MODE_WORDS = (MODE_PARAMETER, "json_schema", "json_object", "json mode", "structured", "schema")
 SCHEMA_NAME = "reply"
 
 
@@ -64,8 +67,14 @@ def weaker_mode(mode: str) -> str | None:
 
 
 def refuses_mode(http_status: int | None, message: str) -> bool:
-    """Return whether an answer refuses the reply mode: a 400 that speaks of it or of nothing at all."""
+    """Return whether an answer refuses the reply mode.
+
+    That is a 400 or 422 that speaks of it or of nothing at all, and a 404, 415 or 501 that names
+    the parameter itself.
+    """
+    said = message.lower()
+    if http_status in PARAMETER_REFUSALS:
+        return MODE_PARAMETER in said
     if http_status not in MODE_REFUSALS:
         return False
-    said = message.lower()
     return not said.strip() or any(word in said for word in MODE_WORDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -148,7 +149,13 @@ def recalled(record: CallRecord, call: ChatCall) -> ChatReply | None:
 
 def without_key(text: str, spec: ModelSpec) -> str:
     """Return the text with the key of the model blotted out, should a server echo it."""
-    return text.replace(spec.api_key, HIDDEN_KEY) if spec.api_key else text
+    if not spec.api_key:
+        return text
+    escaped = json.dumps(spec.api_key)[1:-1]
+    # JSON may spell a slash as \\/, which reads back as the slash.
+    for spelling in (spec.api_key, escaped, escaped.replace("/", "\\/")):
+        text = text.replace(spelling, HIDDEN_KEY)
+    return text
 
 
 def _with_tokens(record: CallRecord, answer: Answer, spec: ModelSpec) -> CallRecord:

@@ -41,7 +41,7 @@ from tests.model_server import (
 
 T = TypeVar("T")
 KEY = CallKey("target")
-SECRET = "sk-very-secret-0123456789"
+SECRET = 'sk-very/secret"0123456789'
 PRICES = Prices(Rate(Decimal("2")), Rate(Decimal("10")), Rate(Decimal("1")), "own")
 SCHEMA = {
     "type": "object",
@@ -347,12 +347,51 @@ def test_a_400_about_something_else_is_no_reason_to_fall_back(model_server: Mode
     assert (error.status, len(records)) == (CallStatus.REFUSED, 1)
 
 
+@pytest.mark.parametrize(
+    ("code", "said", "falls_back"),
+    [
+        (400, "json_schema is not supported", True),
+        (422, "no structured output here", True),
+        (404, "the model qwen-structured-json_schema does not exist", False),
+        (404, "", False),
+        (404, "No endpoint supports response_format", True),
+        (403, "response_format is not for you", False),
+    ],
+)
+def test_only_some_refusals_are_about_the_reply_mode(
+    model_server: ModelServer, code: int, said: str, falls_back: bool
+) -> None:
+    model_server.behave(status(code, said))
+
+    ask(model_server, call(schema=SCHEMA))
+
+    modes = ["json_schema", "json_object"] if falls_back else ["json_schema"]
+    assert [request.mode for request in model_server.chats] == modes
+
+
+def leaks(records: list[CallRecord]) -> list[CallRecord]:
+    return [r for r in records if SECRET[3:10] in str((r.request, r.reply, r.error))]
+
+
+@pytest.mark.parametrize("slash", ["/", r"\/"])
+def test_a_key_that_json_spells_otherwise_is_blotted_out_too(
+    model_server: ModelServer, slash: str
+) -> None:
+    echo = json.dumps({"error": {"message": f"bad key {SECRET}"}}).replace("/", slash)
+    model_server.behave(then=body(echo))
+
+    _, records = ask(model_server)
+
+    assert "bad key [key]" in str(records[0].reply)
+    assert leaks(records) == []
+
+
 def test_the_key_is_in_no_record_even_when_the_server_echoes_it(model_server: ModelServer) -> None:
     model_server.behave(status(500, f"bad key {SECRET}"), good(f"Your key is {SECRET}"))
 
     reply, records = ask(model_server)
 
-    assert SECRET not in json.dumps([[r.request, r.reply, r.error] for r in records])
+    assert leaks(records) == []
     assert SECRET not in reply.text
     assert SECRET not in repr(make_spec(model_server))
     assert SECRET not in json.dumps(make_spec(model_server).as_json())
