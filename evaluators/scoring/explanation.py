@@ -50,7 +50,9 @@ def node_results(
 def shares_of(layout: Layout, values: Values, judged: Frame | None) -> dict[int, float]:
     """Return by index the part of the final score that each node decides, 0 to 1."""
     if layout.policy.final_score == "judge_overall":
-        return {} if judged is None else {ROOT: 1.0, judged.index: 1.0}
+        if judged is None or is_held(layout, judged, values):
+            return {}
+        return {ROOT: 1.0, judged.index: 1.0}
     shares = {ROOT: 1.0}
     for frame in layout.frames:
         share = shares.get(frame.index, 0.0)

@@ -88,6 +88,7 @@ class _Search:
         self.digits = digits
         self.rank = RANKS[case.ruling.verdict or Verdict.FAIL]
         self.chain = tuple(_ancestors(case.layout, frame))
+        self.unknown = _unknown(case)
 
     def run(self, highest: int) -> _Rise | None:
         """Return the smallest rise that ends at or below `highest`, if there is one."""
@@ -156,7 +157,25 @@ class _Search:
         values.scores[self.frame.index] = point / GRID
         for ancestor in self.chain:
             settle(self.case.layout, ancestor, values)
+        if any(not is_held(self.case.layout, frame, values) for frame in self.unknown):
+            return Ruling("unscored")
         return rule_on(self.case.layout, values, self.case.gate, self.case.judged)
+
+
+def _unknown(case: Case) -> tuple[Frame, ...]:
+    """Return the evaluators that a gate kept from running and that the verdict would then need.
+
+    What they would say is not known, so that no policy for unscored ones speaks for them.
+    """
+    if case.gate.rule == "expected_outcomes":
+        return ()
+    return tuple(
+        frame
+        for frame in case.layout.leaves
+        if frame.needed
+        and case.values.scores[frame.index] is None
+        and is_held(case.layout, frame, case.values)
+    )
 
 
 def _next_way(last: str, has_reached: bool, has_limits: bool, has_line: bool) -> str:

@@ -29,13 +29,17 @@ class CaseGate:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A verdict and the rule that made it; `index` is the node that decided, −1 when none did."""
+    """A verdict and the rule that made it; `index` is the node that decided, −1 when none did.
+
+    `source` is the node whose score is the final one, −1 when there is none.
+    """
 
     rule: str
     verdict: Verdict | None = None
     score: float | None = None
     index: int = NO_INDEX
     unscored: tuple[int, ...] = ()
+    source: int = NO_INDEX
 
     @property
     def is_error(self) -> bool:
@@ -70,26 +74,44 @@ def rule_on(layout: Layout, values: Values, gate: CaseGate, judged: Frame | None
             return Ruling("unscored", index=unscored[0], unscored=unscored)
     if gate.rule == "unjudged":
         return Ruling("unjudged")
-    final = final_score(layout, values, judged)
+    source = _score_source(layout, values, judged)
+    final = _final_score(layout, values, source)
     if final is None and gate.rule != "expected_outcomes":
         is_judged = layout.policy.final_score == "judge_overall"
         return Ruling("no_judge_overall" if is_judged else "nothing_to_aggregate")
     forced = next(forcing(layout, values), None)
     if forced is not None:
-        return Ruling("required", Verdict.FAIL, final, forced.index)
-    if values.failures[ROOT] != NO_INDEX:
-        return Ruling(layout.frames[ROOT].rule, Verdict.FAIL, final, values.failures[ROOT])
-    return Ruling(gate.rule, _by_gate(layout.policy, values, gate, final), final, ROOT)
+        return Ruling("required", Verdict.FAIL, final, forced.index, source=source)
+    failed = values.failures[ROOT]
+    if failed != NO_INDEX:
+        return Ruling(layout.frames[ROOT].rule, Verdict.FAIL, final, failed, source=source)
+    verdict = _by_gate(layout.policy, values, gate, final)
+    return Ruling(gate.rule, verdict, final, ROOT, source=source)
 
 
-def final_score(layout: Layout, values: Values, judged: Frame | None) -> float | None:
-    """Return the final score, 0 to 1, from the source the policy names (SCORING §4.4)."""
+def _score_source(layout: Layout, values: Values, judged: Frame | None) -> int:
+    """Return the node whose score is the final one, from where the policy says (SCORING §4.4).
+
+    A gate that failed before the judge could be asked fails its composite at once: its score of 0
+    is the final one then (SCORING §3).
+    """
     if layout.policy.final_score != "judge_overall":
-        return values.scores[ROOT]
+        return ROOT
+    for index in (ROOT,) if judged is None else judged.behind:
+        if layout.frames[index].gates and values.failures[index] != NO_INDEX:
+            return index
     if judged is None or is_held(layout, judged, values):
+        return NO_INDEX
+    return judged.index
+
+
+def _final_score(layout: Layout, values: Values, source: int) -> float | None:
+    """Return the final score, 0 to 1; None where its source has none."""
+    if source == NO_INDEX:
         return None
-    score = values.scores[judged.index]
-    if score is None and layout.policy.on_unscored == "zero":
+    score = values.scores[source]
+    policy = layout.policy
+    if score is None and (policy.final_score, policy.on_unscored) == ("judge_overall", "zero"):
         return 0.0
     return score
 

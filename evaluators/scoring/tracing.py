@@ -8,7 +8,7 @@ from evaluators.scoring.decision import TraceStep
 from evaluators.scoring.evaluation import Values, is_forced, is_held
 from evaluators.scoring.frames import NO_INDEX, Frame, Layout
 from evaluators.scoring.numbers import is_at_least, spelt
-from evaluators.scoring.ruling import ROOT, CaseGate, Ruling
+from evaluators.scoring.ruling import CaseGate, Ruling
 from evaluators.scoring.types import Verdict
 from evaluators.scoring.wording import (
     arithmetic,
@@ -39,13 +39,13 @@ def _scored(
     layout: Layout, values: Values, ruling: Ruling, reasons: Mapping[str, str]
 ) -> Iterator[TraceStep]:
     held = [frame for frame in layout.leaves if is_held(layout, frame, values)]
-    count = sum(values.scores[frame.index] is not None for frame in layout.leaves)
-    tried = len(layout.leaves) - len(held)
-    noun = "evaluator" if tried == 1 else "evaluators"
-    passed = False if ruling.unscored else True if count >= tried else None
-    yield TraceStep(f"{min(count, tried)} of {tried} {noun} scored", None, passed)
-    for frame in layout.leaves:
-        if values.scores[frame.index] is None and frame not in held:
+    tried = [frame for frame in layout.leaves if not is_held(layout, frame, values)]
+    count = sum(values.scores[frame.index] is not None for frame in tried)
+    noun = "evaluator" if len(tried) == 1 else "evaluators"
+    passed = False if ruling.unscored else True if count == len(tried) else None
+    yield TraceStep(f"{count} of {len(tried)} {noun} scored", None, passed)
+    for frame in tried:
+        if values.scores[frame.index] is None:
             text = f"{frame.node.name} could not be scored: {reasons.get(frame.path, '')}"
             passed = False if frame.index in ruling.unscored else None
             yield TraceStep(text, frame.path, passed)
@@ -84,12 +84,14 @@ def _required(layout: Layout, values: Values) -> Iterator[TraceStep]:
 def _final(layout: Layout, values: Values, ruling: Ruling) -> Iterator[TraceStep]:
     if ruling.score is None:
         yield TraceStep("No final score: an evaluator it needs could not be scored")
-    elif layout.policy.final_score == "judge_overall":
+        return
+    source: Frame = layout.frames[ruling.source]
+    is_judged = layout.policy.final_score == "judge_overall"
+    if is_judged and values.failures[source.index] == NO_INDEX:
         yield TraceStep(f"Final score, the judge's own overall score: {spelt(ruling.score)}")
     else:
-        root: Frame = layout.frames[ROOT]
-        how = arithmetic(layout, root, values) or spelt(ruling.score)
-        yield TraceStep(f"Final score: {how}", root.path)
+        how = arithmetic(layout, source, values) or spelt(ruling.score)
+        yield TraceStep(f"Final score: {how}", source.path)
 
 
 def _gate(layout: Layout, values: Values, gate: CaseGate, ruling: Ruling) -> Iterator[TraceStep]:

@@ -5,7 +5,7 @@ import pytest
 from evaluators.scoring.decision import Flip
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
-from evaluators.scoring.types import Outcome, OutcomeResult, Score
+from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped
 from evaluators.scoring.verdict import decide
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 
@@ -76,6 +76,16 @@ def test_missed_criteria_stand_against_every_score() -> None:
 def test_a_gate_that_held_others_back_says_what_it_needs() -> None:
     tree = root(leaf("g"), leaf("a"), rule="safety_gate", required=("g",))
     flip = flip_of(tree, scores(g=0.4))
+    assert flip.text == "none alone: g must reach 0.60, then the evaluators it held back must run"
+
+
+@pytest.mark.parametrize("on_unscored", ["error", "exclude", "zero"])
+def test_what_a_gate_held_back_is_never_guessed(on_unscored: str) -> None:
+    tree = root(leaf("g"), leaf("a"), rule="safety_gate", required=("g",))
+    outcomes: dict[str, Outcome] = {"g": Score(0.5), "a": Skipped()}
+    policy = Policy(on_unscored=on_unscored, borderline_threshold=0.3)
+    flip = decide(tree, outcomes, policy).flip
+    assert flip is not None
     assert flip.text == "none alone: g must reach 0.60, then the evaluators it held back must run"
 
 

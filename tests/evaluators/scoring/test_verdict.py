@@ -361,9 +361,32 @@ class TestJudgeOverall:
             "no evaluator gave a judge's overall score",
         )
 
-    def test_behind_a_failed_gate_there_is_none(self) -> None:
-        tree = root(leaf("g"), leaf("h", kind="hybrid"), rule="safety_gate", required=("g",))
-        assert decide(tree, scores(g=0.0, h=1.0), self.policy).status == "error"
+    @pytest.mark.parametrize("kind", ["hybrid", "llm_judge"])
+    def test_behind_a_failed_gate_the_result_fails_at_once(self, kind: str) -> None:
+        tree = root(leaf("g"), leaf("h", kind=kind), rule="safety_gate", required=("g",))
+        decision = decide(tree, {"g": Score(0.5), "h": Skipped()}, self.policy)
+        assert (decision.status, decision.verdict, decision.score) == ("scored", "fail", 0.0)
+        assert decision.decided_by == "gate: g 0.50 < 0.60"
+        assert "Final score: g 0.50 < 0.60, so 0.00" in [step.text for step in decision.trace]
+        assert decision.nodes["h"].share == 0.0
+
+    def test_behind_a_failed_gate_deeper_down_the_score_is_0(self) -> None:
+        inner = composite(
+            "inner", leaf("g"), leaf("h", kind="hybrid"), rule="safety_gate", required=("g",)
+        )
+        outcomes = {"inner/g": Score(0.5), "inner/h": Skipped(), "a": Score(1.0)}
+        decision = decide(root(inner, leaf("a")), outcomes, self.policy)
+        assert (decision.verdict, decision.score) == ("fail", 0.0)
+        assert decision.decided_by == "0.00 < 0.60"
+        assert "Final score: g 0.50 < 0.60, so 0.00" in [step.text for step in decision.trace]
+
+    def test_behind_a_gate_that_could_not_be_scored_there_is_none(self) -> None:
+        inner = composite(
+            *("inner", leaf("g"), leaf("h", kind="hybrid")),
+            **{"rule": "safety_gate", "required": ("g",), "weight": 0.0},
+        )
+        outcomes = {**scores({"inner/g": None}), "inner/h": Skipped(), "a": Score(1.0)}
+        assert decide(root(inner, leaf("a")), outcomes, self.policy).status == "error"
 
     @pytest.mark.parametrize(("on_unscored", "status"), [("exclude", "error"), ("zero", "scored")])
     def test_follows_the_policy_when_it_could_not_score(
@@ -426,6 +449,14 @@ def test_the_trace_tells_what_a_gate_held_back_and_which_outcomes_were_met() -> 
         ("Outcome missed: outcome 2", False),
         ("Fail: 1 of 2 outcomes missed", False),
     ]
+
+
+def test_the_trace_counts_only_those_that_were_tried() -> None:
+    gated = composite("q", leaf("g"), leaf("x"), leaf("y"), rule="safety_gate", required=("g",))
+    known = scores({"q/g": 0.1, "q/x": 1.0, "q/y": 1.0, "a": None, "b": 1.0})
+    decision = decide(root(gated, leaf("a", 0.0), leaf("b")), known, POLICY)
+    assert decision.trace[0].text == "2 of 3 evaluators scored"
+    assert decision.trace[0].passed is None
 
 
 def test_the_trace_of_one_evaluator_and_of_an_error() -> None:
