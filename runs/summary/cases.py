@@ -43,23 +43,27 @@ def case_verdict(group: Sequence[Execution], policy: Policy) -> Verdict | None:
     """Return a case's verdict from its scored repetitions; None when none has a verdict.
 
     Score gate: the band of the mean score, and fail when any repetition's fail was forced.
-    Outcomes gate: pass when all passed, fail when none did, else borderline. Where a reviewed
-    verdict counts, the verdicts decide: all alike that one, else borderline.
+    Outcomes gate: pass when all passed, fail when none did, else borderline. Where a review
+    overrules the machine, the score cannot decide and the verdicts do: all alike that one, else
+    borderline; a forced fail that no review lifted still fails the case.
     """
     scored = [row for row in group if verdict_of(row, policy) is not None]
     if not scored:
         return None
     verdicts = {verdict_of(row, policy) for row in scored}
-    if count_reviews(scored, policy):
-        return verdicts.pop() if len(verdicts) == 1 else Verdict.BORDERLINE
+    is_overruled = any(_is_overruled(row, policy) for row in scored)
+    if is_overruled and len(verdicts) == 1:
+        return verdicts.pop()
     if policy.case_gate == "expected_outcomes":
         if verdicts == {Verdict.PASS}:
             return Verdict.PASS
         return Verdict.BORDERLINE if Verdict.PASS in verdicts else Verdict.FAIL
-    score = mean([row.score for row in scored if row.score is not None])
-    if score is None or any(row.is_forced for row in scored):
+    if any(row.is_forced and not _is_overruled(row, policy) for row in scored):
         return Verdict.FAIL
-    return policy.verdict_of(score)
+    if is_overruled:
+        return Verdict.BORDERLINE
+    score = mean([row.score for row in scored if row.score is not None])
+    return Verdict.FAIL if score is None else policy.verdict_of(score)
 
 
 def distribution_of(states: Iterable[str]) -> dict[str, int]:
@@ -102,6 +106,11 @@ def count_reviews(rows: Iterable[Execution], policy: Policy) -> int:
     return sum(
         policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
     )
+
+
+def _is_overruled(row: Execution, policy: Policy) -> bool:
+    """Tell whether a reviewed verdict counts that is another than the machine's."""
+    return verdict_of(row, policy) is not (row.verdict if row.status == SCORED else None)
 
 
 def _state(group: Sequence[Execution], verdict: Verdict | None) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -148,6 +149,27 @@ class TestReviews:
         assert of(rows, self.policy).cases[0].verdict is PASS
         mixed = [done(), done(verdict=PASS, reviewed_verdict=FAIL)]
         assert of(mixed, self.policy).cases[0].verdict is BORDERLINE
+
+    @pytest.mark.parametrize("case_gate", ["score", "expected_outcomes"])
+    def test_that_agree_with_the_machine_change_nothing(self, case_gate: str) -> None:
+        policy = Policy(count_reviews=True, case_gate=case_gate)
+        machine = Policy(case_gate=case_gate)
+        for first, second in (
+            (done(score=0.9), done(verdict=BORDERLINE, score=0.75)),
+            (done(score=0.9), done(verdict=FAIL, score=0.9, is_forced=True)),
+        ):
+            reviewed = [replace(first, reviewed_verdict=first.verdict), second]
+            assert of(reviewed, policy).cases[0].verdict is of(reviewed, machine).cases[0].verdict
+
+    def test_leave_another_repetitions_forced_fail_standing(self) -> None:
+        forced = done(verdict=FAIL, score=0.9, is_forced=True)
+        rows = [done(verdict=BORDERLINE, score=0.7, reviewed_verdict=PASS), forced]
+        assert of(rows, self.policy).cases[0].verdict is FAIL
+
+    def test_of_which_none_passes_fail_the_case_under_the_outcomes_gate(self) -> None:
+        policy = Policy(count_reviews=True, case_gate="expected_outcomes")
+        rows = [done(verdict=FAIL, reviewed_verdict=BORDERLINE), done(verdict=FAIL)]
+        assert of(rows, policy).cases[0].verdict is FAIL
 
     def test_of_what_did_not_run_count_nothing(self) -> None:
         rows = [Execution("a", "cancelled", reviewed_verdict=PASS)]
