@@ -35,6 +35,8 @@ class TargetForm(forms.Form):
         """Add the fields of the kind's settings, filled in from the target."""
         super().__init__(*args, **options)
         self.kind, self.target = kind, target
+        paragraphs = kind.manual.split("\n\n")
+        self.manual = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         for name, column in kind.config.model_fields.items():
             self.fields[name] = _field(name, column.annotation, column)
         if target is not None:

@@ -1,0 +1,47 @@
+"""A run as a user makes it: the served site, its embedded worker and a judge over real HTTP."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.services.processes import running, scratch_folder
+from tests.services.site import ROOT, Site
+
+RUN_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def judge_url() -> Iterator[str]:
+    """Serve the scripted judge of the examples."""
+    with scratch_folder("judge") as folder:
+        ready = Path(folder) / "url"
+        script = [sys.executable, ROOT / "examples" / "scripted_judge.py", "--port", "0"]
+        with running(
+            [*script, "--ready-file", ready],
+            log=Path(folder) / "judge.log",
+            is_ready=lambda: ready.exists() and bool(ready.read_text().strip()),
+        ):
+            yield ready.read_text().strip()
+
+
+def test_start_watch_and_read_a_run(page: Page, site: Site, judge_url: str) -> None:
+    site.manage("demo", "--judge-url", judge_url)
+    page.goto(site.login_link())
+    page.get_by_role("button", name="Log in as").click()
+    page.locator("#suite-rows").get_by_role("link", name=re.compile("Customer support")).click()
+    page.get_by_role("link", name=re.compile("^Start run")).click()
+    page.get_by_label("support-agent 1.5.0").check()
+    page.get_by_role("button", name=re.compile("^Start run")).click()
+    expect(page.locator("#run-head")).to_contain_text("Completed", timeout=RUN_MS)
+    expect(page.locator("#run-live")).to_contain_text("30 of 30 executions")
+    expect(page.locator("#run-live .gate").first).to_contain_text("Passed")
+    page.locator("#rows th a").first.click()
+    expect(page.locator("#verdict")).to_be_visible()
+    page.get_by_role("link", name="Show requests and replies").click()
+    expect(page.locator("#result-calls li").first).to_be_visible()
