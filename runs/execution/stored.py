@@ -37,14 +37,13 @@ def score_rows(
     position = 0
     for position, (path, node) in enumerate(walk(root)):
         place = (result_id, path, position, node.kind)
-        outcome = outcomes.get(path)
+        outcome, found = outcomes.get(path), decision.nodes[path]
         if outcome is not None:
-            yield _row(place, outcome, node.weight)
+            yield _row(place, outcome, found.weight)
             continue
-        found = decision.nodes[path]
         yield (
-            *(*place, found.state, found.score, None, 1.0, node.weight, "", None, None, None, None),
-            *(found.note, [], [], [], {}),
+            *(*place, found.state, found.score, None, 1.0, found.weight),
+            *("", None, None, None, None, found.note, [], [], [], {}),
         )
     beside = outcomes.get(OUTCOMES_PATH)
     if beside is not None:
@@ -104,11 +103,14 @@ def outcome_of(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> Out
 def kept_outcomes(
     rows: Iterable[ScoreRow], output: ResultOutput, *, again: tuple[str, ...]
 ) -> dict[str, Outcome]:
-    """Return the scores that stand when only the evaluators at and below the paths run again."""
+    """Return the scores that stand when only the evaluators at and below the paths run again.
+
+    What was made of theirs falls with them: the scores of the composites above.
+    """
     results = tuple(OutcomeResult(**found) for found in output.outcomes or ())
     kept: dict[str, Outcome] = {}
     for row in rows:
-        if row.state != ScoreState.SCORED or any(_is_at(row.path, path) for path in again):
+        if row.state != ScoreState.SCORED or any(_is_in_line(row.path, path) for path in again):
             continue
         supplies = row.path == OUTCOMES_PATH or row.details.get("supplies_outcomes")
         kept[row.path] = outcome_of(row, results if supplies else None)
@@ -118,6 +120,11 @@ def kept_outcomes(
 def kept_output(row: ResultOutput) -> Output:
     """Return what the target answered before."""
     return output_from_columns(row.text, row.messages, row.trace, row.usage)
+
+
+def _is_in_line(path: str, place: str) -> bool:
+    """Tell whether one of the two evaluators holds the other, or both are the same."""
+    return _is_at(path, place) or _is_at(place, path)
 
 
 def _is_at(path: str, place: str) -> bool:
