@@ -30,6 +30,8 @@ from runs.summary import Execution, case_verdict
 
 # One row a case with whatever was annotated; stubs cannot follow annotations of annotations.
 Groups = QuerySet[Any, Any]
+# What a result counts as is its own verdict, not that of a review.
+OWN_VERDICT = Q(status=ResultStatus.SCORED, counts_as=F("verdict"))
 STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
 RANKS = {
     "running": 0,
@@ -66,8 +68,9 @@ def case_groups(run: Run) -> Groups:
         "waiting": Count("id", filter=Q(status=ResultStatus.PENDING)),
         "passed": Count("id", filter=Q(counts_as=VerdictChoice.PASS)),
         "failed": Count("id", filter=Q(counts_as=VerdictChoice.FAIL)),
-        "forced": Count("id", filter=Q(is_forced=True)),
-        "reviewed": Count("id", filter=~Q(reviewed_verdict="")),
+        "borderline": Count("id", filter=Q(counts_as=VerdictChoice.BORDERLINE)),
+        "forced": Count("id", filter=Q(is_forced=True, counts_as=F("verdict"))),
+        "overruled": Count("id", filter=~Q(counts_as="") & ~OWN_VERDICT),
     }
     means = {
         "mean": Round(Avg("score", filter=Q(status=ResultStatus.SCORED)), SCORE_DIGITS),
@@ -151,26 +154,25 @@ def _verdict(policy: Policy) -> Case:
 def _state(policy: Policy) -> Case:
     """Say the state of a case: open work first, then errors, then the verdict of its repetitions."""
     by_score = [
-        When(Q(forced__gt=0) | Q(mean=None), then=Value("fail")),
+        When(forced__gt=0, then=Value("fail")),
+        When(overruled__gt=0, then=Value("borderline")),
+        When(mean=None, then=Value("fail")),
         When(mean__gte=rounded(policy.pass_threshold), then=Value("pass")),
         When(mean__gte=rounded(policy.borderline_threshold), then=Value("borderline")),
         When(mean__isnull=False, then=Value("fail")),
     ]
     by_outcomes = [When(passed=F("scored"), then=Value("pass")), When(passed=0, then=Value("fail"))]
-    reviews = [
-        When(condition & Q(reviewed__gt=0), then=then)
-        for condition, then in (
-            (Q(passed=F("scored")), Value("pass")),
-            (Q(failed=F("scored")), Value("fail")),
-            (Q(), Value("borderline")),
-        )
+    alike = {"passed": "pass", "borderline": "borderline", "failed": "fail"}
+    by_reviews = [
+        When(**{count: F("scored")}, overruled__gt=0, then=Value(state))
+        for count, state in alike.items()
     ]
     return Case(
         When(running__gt=0, then=Value("running")),
         When(waiting__gt=0, then=Value("waiting")),
         When(scored=0, errored__gt=0, then=Value("error")),
         When(scored=0, then=Value("cancelled")),
-        *(reviews if policy.count_reviews else ()),
+        *by_reviews,
         *(by_score if policy.case_gate == CaseGate.SCORE else by_outcomes),
         default=Value("borderline"),
         output_field=CharField(),
