@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from evaluators.scoring.numbers import rounded
+from evaluators.scoring.numbers import percent, rounded, spelt
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
+from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
 
 CASE_TOLERANCE = 0.05
 UNCHANGED, REGRESSION, IMPROVEMENT = "unchanged", "regression", "improvement"
@@ -179,9 +179,12 @@ def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) 
     change = _difference(before, after)
     if before is None or after is None or change is None or -change <= rounded(limit):
         return None
+    points = percent(-change)
+    digits = _digits_beyond(points, percent(limit))
+    was, now = spelt(percent(before), digits), spelt(percent(after), digits)
     text = (
-        f"{measure} fell by {_points(-change)} points, from {before:.1%} to {after:.1%}; "
-        f"{_points(limit)} are tolerated"
+        f"{measure} fell by {spelt(points, digits)} points, from {was}% to {now}%; "
+        f"{_tolerated(percent(limit))} are tolerated"
     )
     return Reason(measure, before, after, change, limit, text)
 
@@ -192,12 +195,21 @@ def _slower(
     before, after = baseline.mean_latency_ms, candidate.mean_latency_ms
     if change is None or before is None or after is None or change <= rounded(limit):
         return None
+    digits = _digits_beyond(change, limit)
+    shown = digits if digits > 1 else 0
     text = (
-        f"mean latency grew by {change:.1f}%, from {before:,.0f} ms to {after:,.0f} ms; "
-        f"{limit:g}% are tolerated"
+        f"mean latency grew by {spelt(change, digits)}%, "
+        f"from {before:,.{shown}f} ms to {after:,.{shown}f} ms; {limit:g}% are tolerated"
     )
     return Reason("mean latency", before, after, change, limit, text)
 
 
-def _points(share: float) -> str:
-    return f"{share * 100:.1f}"
+def _digits_beyond(change: float, limit: float) -> int:
+    """Return with how many decimals, rounded down, a change reads as more than its limit."""
+    return next((d for d in range(1, SCORE_DIGITS) if float(spelt(change, d)) > limit), 1)
+
+
+def _tolerated(points: float) -> str:
+    """Return a tolerance with all the decimals it has, and at least one."""
+    whole, _, decimals = f"{points:.7f}".rstrip("0").partition(".")
+    return f"{whole}.{decimals or 0}"

@@ -70,6 +70,16 @@ def test_the_latency_reason_names_both_figures() -> None:
     )
 
 
+def test_a_reason_is_spelt_finely_enough_to_exceed_what_is_tolerated() -> None:
+    baseline = RunSide(2000, 2000, 0.9, 1000)
+    found = compare_runs(baseline, RunSide(1999, 2000, 0.84996, 1200.1))
+    assert [reason.text for reason in found.reasons] == [
+        "pass rate fell by 0.05 points, from 100.00% to 99.95%; 0.0 are tolerated",
+        "mean score fell by 5.004 points, from 90.000% to 84.996%; 5.0 are tolerated",
+        "mean latency grew by 20.01%, from 1,000.00 ms to 1,200.10 ms; 20% are tolerated",
+    ]
+
+
 def test_every_breach_is_named() -> None:
     found = compare_runs(BASELINE, RunSide(1, 10, 0.1, 9000))
     assert [reason.measure for reason in found.reasons] == [
