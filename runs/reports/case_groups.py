@@ -70,8 +70,9 @@ def case_groups(run: Run) -> Groups:
         "failed": Count("id", filter=Q(counts_as=VerdictChoice.FAIL)),
         "borderline": Count("id", filter=Q(counts_as=VerdictChoice.BORDERLINE)),
         "forced": Count("id", filter=Q(is_forced=True, counts_as=F("verdict"))),
-        "overruled": Count("id", filter=~Q(counts_as="") & ~OWN_VERDICT),
     }
+    if policy.count_reviews:
+        counted["overruled"] = Count("id", filter=~Q(counts_as="") & ~OWN_VERDICT)
     means = {
         "mean": Round(Avg("score", filter=Q(status=ResultStatus.SCORED)), SCORE_DIGITS),
         "place": Min("position"),
@@ -142,20 +143,21 @@ def _state_of_one() -> Case:
     )
 
 
-def _verdict(policy: Policy) -> Case:
+def _verdict(policy: Policy) -> Case | F:
     """Say what a result counts as: its verdict, or where the policy says so the reviewed one."""
+    if not policy.count_reviews:
+        return F("verdict")
     ended = (ResultStatus.SCORED, ResultStatus.ERROR)
     reviewed = When(~Q(reviewed_verdict=""), status__in=ended, then=F("reviewed_verdict"))
-    own = When(status=ResultStatus.SCORED, then=F("verdict"))
-    whens = (reviewed, own) if policy.count_reviews else (own,)
-    return Case(*whens, default=Value(""), output_field=CharField())
+    return Case(reviewed, default=F("verdict"), output_field=CharField())
 
 
 def _state(policy: Policy) -> Case:
     """Say the state of a case: open work first, then errors, then the verdict of its repetitions."""
+    reviews = policy.count_reviews
     by_score = [
         When(forced__gt=0, then=Value("fail")),
-        When(overruled__gt=0, then=Value("borderline")),
+        *([When(overruled__gt=0, then=Value("borderline"))] if reviews else ()),
         When(mean=None, then=Value("fail")),
         When(mean__gte=rounded(policy.pass_threshold), then=Value("pass")),
         When(mean__gte=rounded(policy.borderline_threshold), then=Value("borderline")),
@@ -172,7 +174,7 @@ def _state(policy: Policy) -> Case:
         When(waiting__gt=0, then=Value("waiting")),
         When(scored=0, errored__gt=0, then=Value("error")),
         When(scored=0, then=Value("cancelled")),
-        *by_reviews,
+        *(by_reviews if reviews else ()),
         *(by_score if policy.case_gate == CaseGate.SCORE else by_outcomes),
         default=Value("borderline"),
         output_field=CharField(),
