@@ -216,7 +216,10 @@ def _check_aggregator(node: Node, aggregator: Aggregator, label: str) -> None:
         share_of(getattr(aggregator, setting), f"{label}: {setting}")
     if aggregator.type == "safety_gate":
         _check_gate(node, aggregator, label)
-    if not aggregator.is_judging and math.fsum(_counting(node, aggregator)) <= 0:
+    total = sum(_counting(node, aggregator))
+    if math.isinf(total):
+        raise TreeError(f"{label}: the weights of what it aggregates are too large to add up")
+    if not aggregator.is_judging and total <= 0:
         raise TreeError(f"{label}: the weights of what it aggregates sum to 0")
 
 

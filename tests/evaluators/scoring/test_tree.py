@@ -133,6 +133,11 @@ def test_thresholds_lie_between_0_and_1(setting: str, value: float) -> None:
         validate(root(leaf("a"), **{setting: value}))
 
 
+def test_weights_too_large_to_add_up_are_refused() -> None:
+    with pytest.raises(TreeError, match="“root”: the weights .* too large"):
+        validate(root(leaf("a", 1e308), leaf("b", 1e308)))
+
+
 def test_a_minimum_of_an_evaluator_lies_between_0_and_1() -> None:
     with pytest.raises(DomainError, match="“a”: required"):
         validate(root(leaf("a", required_below=1.5)))
