@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -14,6 +17,12 @@ from runs.formats.agentv import SUFFIXES
 
 MOST_BYTES = 50 * 1024 * 1024
 MOST_FILES = 2_000
+LONGEST_PATH = 300
+# Everything that taking a damaged zip apart can end in.
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError,
+    LookupError, ValueError, RuntimeError, OverflowError,
+)  # fmt: skip
 IGNORED = ("__MACOSX", ".DS_Store")
 
 
@@ -43,6 +52,8 @@ def unpacked(uploads: Sequence[UploadedFile[Any]]) -> dict[str, bytes]:
     Raises ValidationError for a broken zip, a path that leads out of it, and too much of anything.
     """
     files: dict[str, bytes] = {}
+    if sum(upload.size or 0 for upload in uploads) > MOST_BYTES:
+        raise forms.ValidationError(_too_much())
     for upload in uploads:
         _add(files, _members(upload), str(upload.name))
     if len(files) > MOST_FILES:
@@ -76,9 +87,11 @@ def _add(files: dict[str, bytes], members: Mapping[str, bytes], source: str) -> 
             raise forms.ValidationError(f"{source}: {path} was uploaded twice.")
         files[path] = content
     if sum(map(len, files.values())) > MOST_BYTES:
-        raise forms.ValidationError(
-            f"The files hold more than {MOST_BYTES // 1024**2} MB, the most an import takes."
-        )
+        raise forms.ValidationError(_too_much())
+
+
+def _too_much() -> str:
+    return f"The files hold more than {MOST_BYTES // 1024**2} MB, the most an import takes."
 
 
 def _members(upload: UploadedFile[Any]) -> Mapping[str, bytes]:
@@ -88,7 +101,7 @@ def _members(upload: UploadedFile[Any]) -> Mapping[str, bytes]:
     try:
         with zipfile.ZipFile(upload) as packed:
             return _extracted(packed, name)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+    except DAMAGE as error:
         raise forms.ValidationError(f"{name} cannot be unpacked: {error}.") from None
 
 
@@ -104,6 +117,12 @@ def _extracted(packed: zipfile.ZipFile, name: str) -> Mapping[str, bytes]:
         path = PurePosixPath(member.filename)
         if path.is_absolute() or ".." in path.parts:
             raise forms.ValidationError(f"{name}: the path {member.filename} leads out of the zip.")
+        if str(path) in contents:
+            raise forms.ValidationError(f"{name} holds {path} twice.")
+        if len(str(path)) > LONGEST_PATH:
+            raise forms.ValidationError(
+                f"{name}: the path {str(path)[:60]}… is longer than {LONGEST_PATH} characters."
+            )
         with packed.open(member) as stream:
             contents[str(path)] = stream.read(member.file_size + 1)
     return contents

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from io import BytesIO
-from zipfile import ZipFile
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -38,6 +39,29 @@ def test_what_cannot_be_taken_is_refused_by_name(
 ) -> None:
     with pytest.raises(ValidationError, match=reason):
         uploads.unpacked(given)
+
+
+@pytest.mark.parametrize("method", [ZIP_STORED, ZIP_DEFLATED, ZIP_BZIP2, ZIP_LZMA])
+def test_a_damaged_zip_is_refused_wherever_the_damage_is(method: int) -> None:
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", method) as packed:
+        packed.writestr("prompts/é.md", "hello " * 50)
+    whole = buffer.getvalue()
+    for place in range(len(whole)):
+        broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
+        with suppress(ValidationError):
+            uploads.unpacked([SimpleUploadedFile("a.zip", broken)])
+
+
+def test_a_path_that_stands_twice_or_is_endless_is_refused() -> None:
+    buffer = BytesIO()
+    with ZipFile(buffer, "w") as packed:
+        packed.writestr("a.md", "1")
+        packed.writestr("./a.md", "2")
+    with pytest.raises(ValidationError, match=r"holds a\.md twice"):
+        uploads.unpacked([SimpleUploadedFile("a.zip", buffer.getvalue())])
+    with pytest.raises(ValidationError, match="longer than 300 characters"):
+        uploads.unpacked([zipped({"x" * 301: b""})])
 
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
