@@ -7,7 +7,7 @@ from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
@@ -36,11 +36,11 @@ class MemberRequest(HttpRequest):
 def login_page(request: HttpRequest) -> HttpResponse:
     """Log in by name and password and go where the user was heading."""
     if request.user.is_authenticated:
-        return redirect(_next_path(request))
+        return HttpResponseRedirect(_next_path(request))
     form = AuthenticationForm(request, data=_posted(request))
     if form.is_valid():
         login(request, form.get_user())
-        return redirect(_next_path(request))
+        return HttpResponseRedirect(_next_path(request))
     context = {"form": form, "next": _next_path(request)}
     return render(request, "access/login.html", context, status=_status(form.is_bound))
 
@@ -192,7 +192,7 @@ def _next_path(request: HttpRequest) -> str:
     is_ours = url_has_allowed_host_and_scheme(
         path, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return path if is_ours else resolve_url("home")
+    return path if is_ours and path.startswith("/") else resolve_url("home")
 
 
 def _status(is_refused: bool) -> int:

@@ -21,13 +21,25 @@ from runs.reports.start_choices import TargetOption, target_options
 
 MOST_REPETITIONS = 100
 MOST_AT_ONCE = 200
+LONGEST_NUMBER = 18
 ALL, BY_TAG = "all", "tag"
+
+
+class TargetsField(forms.ModelMultipleChoiceField[Target]):
+    """Targets by their ids; an id that no column could hold is a wrong choice like any other."""
+
+    def clean(self, value: Any) -> Any:
+        """Return the targets."""
+        for pk in value or ():
+            if len(str(pk)) >= LONGEST_NUMBER:
+                raise forms.ValidationError("Tick targets that are listed.", code="invalid_choice")
+        return super().clean(value)
 
 
 class StartRunForm(forms.Form):
     """One run for each target that is ticked, all of the same cases, judge and limits."""
 
-    target = forms.ModelMultipleChoiceField(
+    target = TargetsField(
         Target.objects.filter(archived_at=None),
         label="Targets",
         error_messages={"required": "Tick at least one target."},
@@ -158,7 +170,9 @@ class StartRunForm(forms.Form):
         )
 
     def _estimated_targets(self) -> list[Target]:
-        numbers = [int(pk) for pk in self.chosen_targets if pk.isdecimal()]
+        numbers = [
+            int(pk) for pk in self.chosen_targets if pk.isdecimal() and len(pk) < LONGEST_NUMBER
+        ]
         targets = Target.objects.filter(archived_at=None, pk__in=numbers)
         return list(targets.select_related("model"))
 

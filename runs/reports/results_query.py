@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import urlencode
 from runs.reports.case_groups import STATES
 
 LONGEST_QUERY = 200
+LARGEST = 2**63
 SORTS = ("attention", "verdict", "case", "score", "metrics", "outcomes", "latency", "cost")
 
 
@@ -54,6 +56,9 @@ class ResultsQuery:
 def _read_place(text: str) -> tuple[float, int, int] | None:
     try:
         value, place, case = text.split("~")
-        return float(value), int(place), int(case)
+        numbers = float(value), int(place), int(case)
     except ValueError:
         return None
+    # Whatever no column could hold is no place that this site wrote.
+    is_ours = math.isfinite(numbers[0]) and max(map(abs, numbers[1:])) < LARGEST
+    return numbers if is_ours else None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
@@ -38,6 +39,23 @@ def test_a_deactivated_member_cannot_log_in(client: Client, viewer: User) -> Non
 def test_another_site_is_no_place_to_go_on_to(client: Client, viewer: User) -> None:
     sent = {"username": "viewer", "password": PASSWORD, "next": "https://evil.example/"}
     assert client.post("/login/", sent)["Location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "//evil.example/",
+        "/\\evil.example",
+        "javascript:alert(1)",
+        "access:logout",
+        "nan",
+        "'\"><b>",
+    ],
+)
+def test_what_is_no_path_of_this_site_leads_home(client: Client, viewer: User, place: str) -> None:
+    sent = {"username": "viewer", "password": PASSWORD, "next": place}
+    assert client.post("/login/", sent)["Location"] == "/"
+    assert client.get("/login/", {"next": place})["Location"] == "/"
 
 
 def test_who_is_logged_in_needs_no_login_page(viewer_client: Client) -> None:

@@ -47,6 +47,10 @@ def test_what_needs_a_person_comes_first(viewer_client: Client) -> None:
         ("?sort=cost", ["C-001", "C-002", "C-003"]),
         ("?sort=-latency", ["C-002", "C-001", "C-003"]),
         ("?sort=nonsense&after=nonsense&verdict=nonsense", ["C-003", "C-002", "C-001"]),
+        ("?after=nan~1~1", ["C-003", "C-002", "C-001"]),
+        ("?after=1e999~1~1", ["C-003", "C-002", "C-001"]),
+        ("?after=1~1~99999999999999999999", ["C-003", "C-002", "C-001"]),
+        ("?after=1~-99999999999999999999~1", ["C-003", "C-002", "C-001"]),
     ],
 )
 def test_filters_and_orders(viewer_client: Client, query: str, found: list[str]) -> None:

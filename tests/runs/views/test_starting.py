@@ -226,3 +226,18 @@ def test_a_target_in_the_address_is_ticked(
 ) -> None:
     page = editor_client.get(at(suite) + f"?target={target.pk}").content.decode()
     assert f'value="{target.pk}" checked' in page
+
+
+@pytest.mark.parametrize("name", ["run-new", "run-estimate"])
+def test_a_target_that_no_table_could_hold_is_no_crash(
+    editor_client: Client, suite: Suite, target: Target, name: str
+) -> None:
+    asked = {"target": "9" * 30, "cases": "all", "repetitions": 1, "concurrency": 1}
+    assert editor_client.get(at(suite, name), asked).status_code == 200
+
+
+def test_such_a_target_is_refused(editor_client: Client, suite: Suite) -> None:
+    sent = filled(suite) | {"target": ["9" * 30]}
+    response = editor_client.post(at(suite), sent)
+    assert response.status_code == 422
+    assert "Tick targets that are listed." in response.text
