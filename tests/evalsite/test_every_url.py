@@ -1,0 +1,244 @@
+"""Every address of the site, for everybody: who sees it, who may post to it, with which headers.
+
+An address that is not listed here fails the first test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpResponseBase
+from django.test import Client
+from django.urls import get_resolver, reverse
+
+from evalsite.access.roles import Role
+from tests.evalsite.test_security import all_patterns
+from tests.factories import (
+    make_call,
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+    make_target,
+)
+from tests.members import make_client, make_member
+
+pytestmark = pytest.mark.django_db
+
+ANYBODY, LOGGED_IN = "anybody", "nobody"
+ROLES = (LOGGED_IN, *Role.values)
+PAGE, MOVED, NOT_ALLOWED, REFUSED, GONE = 200, 302, 405, 422, 410
+STOP_POLLING = 286
+SUITE = {"slug": "support"}
+RUN = SUITE | {"number": 1}
+RESULT = RUN | {"key": "C-1", "repetition": 1}
+MODEL = {"slug": "juno"}
+LINK = {"user_code": "MQ", "token": "c0-ffee"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """The least role that may use an address, and what it answers to GET and to a POST of nonsense."""
+
+    role: str
+    get: int = PAGE
+    post: int = NOT_ALLOWED
+    place: Mapping[str, Any] = field(default_factory=dict)
+
+
+def form(role: str, place: Mapping[str, Any] | None = None) -> Page:
+    return Page(role, post=REFUSED, place=place or {})
+
+
+def deed(role: str, place: Mapping[str, Any]) -> Page:
+    return Page(role, get=NOT_ALLOWED, post=MOVED, place=place)
+
+
+PAGES: Mapping[str, Page] = {
+    "healthz": Page(ANYBODY, get=503),
+    "access:login": form(ANYBODY),
+    "access:login-once": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
+    "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
+    "access:logout": deed(LOGGED_IN, {}),
+    "access:account": Page(LOGGED_IN, post=PAGE),
+    "access:password": form(LOGGED_IN),
+    "access:members": Page("admin", post=PAGE),
+    "access:member-add": form("admin"),
+    "access:member": form("admin", {"pk": 0}),
+    "access:member-status": deed("admin", {"pk": 0}),
+    "access:member-link": deed("admin", {"pk": 0}),
+    "evaluators:gallery": Page(LOGGED_IN),
+    "evaluators:kind": form(LOGGED_IN, {"name": "expected_output"}),
+    "evaluators:language-models": Page("viewer"),
+    "evaluators:language-model": Page("viewer", place=MODEL),
+    "evaluators:language-model-test": Page("viewer", place=MODEL),
+    "evaluators:language-model-new": form("admin"),
+    "evaluators:language-model-edit": form("admin", MODEL),
+    "evaluators:language-model-delete": deed("admin", MODEL),
+    "evaluators:language-model-test-start": deed("admin", MODEL),
+    "home": Page("viewer"),
+    "runs:today": Page("viewer"),
+    "runs:suite-rows": Page("viewer"),
+    "runs:suite": Page("viewer", place=SUITE),
+    "runs:suite-cases": Page("viewer", place=SUITE),
+    "runs:case-rows": Page("viewer", place=SUITE),
+    "runs:case": Page("viewer", place=SUITE | {"key": "C-1"}),
+    "runs:suite-import": form("editor"),
+    "runs:run-start-any": Page("editor"),
+    "runs:run-new": form("editor", SUITE),
+    "runs:run-estimate": Page("editor", place=SUITE),
+    "runs:run-list": Page("viewer"),
+    "runs:run-rows": Page("viewer", get=STOP_POLLING),
+    "runs:run": Page("viewer", place=RUN),
+    "runs:run-head": Page("viewer", place=RUN),
+    "runs:run-live": Page("viewer", get=STOP_POLLING, place=RUN),
+    "runs:run-evaluators": Page("viewer", place=RUN),
+    "runs:run-results": Page("viewer", place=RUN),
+    "runs:run-stop": deed("editor", RUN),
+    "runs:run-resume": deed("editor", RUN),
+    "runs:run-retry": deed("editor", RUN),
+    "runs:result": Page("viewer", place=RESULT),
+    "runs:result-calls": Page("viewer", place=RESULT),
+    "runs:result-call": Page("viewer", place=RESULT | {"pk": 0}),
+    "runs:result-output": Page("viewer", place=RESULT),
+    "runs:result-progress": Page("viewer", get=STOP_POLLING, place=RESULT),
+    "runs:result-retry": deed("editor", RESULT),
+    "runs:target-list": Page("viewer"),
+    "runs:target-new": form("editor"),
+    "runs:target": Page("viewer", post=PAGE, place={"pk": 0}),
+    "runs:target-edit": form("editor", {"pk": 0}),
+    "runs:search": Page("viewer"),
+}
+FILES = ("runs:result-call", "runs:result-output")
+
+
+@pytest.fixture
+def numbers(db: None) -> Mapping[str, int]:
+    """Fill a site and give the numbers of its things by the address that takes them."""
+    model = make_model(slug="juno", encrypted_key="", key_variable="")
+    suite = make_suite(slug="support")
+    target = make_target(name="agent", kind="chat", model=make_model(slug="other"))
+    run = make_run(suite=suite, target=target)
+    case = make_case(suite=suite, key="C-1")
+    output = {"text": "<b>hi</b>", "messages": [], "trace": None, "usage": {}}
+    result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
+    call = make_call(result=result)
+    member = make_member("viewer", "somebody")
+    assert model.pk
+    named = {"runs:result-call": call.pk, "runs:target": target.pk, "runs:target-edit": target.pk}
+    members = ("access:member", "access:member-status", "access:member-link")
+    return named | dict.fromkeys(members, member.pk)
+
+
+def address_of(name: str, numbers: Mapping[str, int]) -> str:
+    place = dict(PAGES[name].place)
+    if "pk" in place:
+        place["pk"] = numbers[name]
+    return reverse(name, kwargs=place)
+
+
+def answers(client: Client, address: str) -> Iterator[HttpResponseBase]:
+    """Give the answers to GET and to a POST of nonsense, which changes nothing for the next."""
+    yield client.get(address)
+    with transaction.atomic():
+        yield client.post(address, {"nonsense": "1"})
+        transaction.set_rollback(True)
+
+
+def assert_is_guarded(response: HttpResponseBase) -> None:
+    """Check the headers that every answer has to carry."""
+    policy = response["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert response["X-Frame-Options"] == "DENY"
+    assert response["X-Content-Type-Options"] == "nosniff"
+    assert response["Referrer-Policy"] == "same-origin"
+
+
+def test_every_address_is_listed() -> None:
+    assert {name for name, _ in all_patterns(get_resolver())} == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_visitor_gets_to_the_login_and_no_session(
+    client: Client, numbers: Mapping[str, int], name: str
+) -> None:
+    page, address = PAGES[name], address_of(name, numbers)
+    found, posted = answers(client, address)
+    if page.role == ANYBODY:
+        assert (found.status_code, posted.status_code) == (page.get, page.post)
+    for response in (found, posted):
+        assert_is_guarded(response)
+        if page.role != ANYBODY:
+            assert response.status_code == MOVED
+            assert response["Location"].startswith(f"{reverse('access:login')}?next=")
+    assert settings.SESSION_COOKIE_NAME not in client.cookies
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].role != ANYBODY])
+@pytest.mark.parametrize("role", ROLES)
+def test_a_member_gets_what_the_role_allows(
+    numbers: Mapping[str, int], name: str, role: str
+) -> None:
+    page, address = PAGES[name], address_of(name, numbers)
+    client = make_client(make_member("" if role == LOGGED_IN else role, f"a-{role}"))
+    found, posted = answers(client, address)
+    assert_is_guarded(found)
+    assert_is_guarded(posted)
+    if ROLES.index(role) >= ROLES.index(page.role):
+        assert (found.status_code, posted.status_code) == (page.get, page.post)
+    else:
+        for response, allowed in ((found, page.get), (posted, page.post)):
+            assert response.status_code in {403, allowed} & {403, NOT_ALLOWED}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_are_downloads_that_no_browser_shows(
+    viewer_client: Client, numbers: Mapping[str, int], name: str
+) -> None:
+    response = viewer_client.get(address_of(name, numbers))
+    assert response["Content-Disposition"].startswith("attachment; filename=")
+    assert response["Content-Type"].split(";")[0] in ("text/plain", "application/json")
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post != NOT_ALLOWED])
+def test_a_form_of_another_site_is_refused(numbers: Mapping[str, int], name: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_member("admin"))
+    response = client.post(address_of(name, numbers), {"nonsense": "1"})
+    assert response.status_code == 403
+    assert_is_guarded(response)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/?q=%00", "/search/?q=a%00b", "/suites/support/cases/a%2500b/", "/suites/support/?x=%00"],
+)
+def test_the_character_nul_is_in_no_address(
+    viewer_client: Client, numbers: Mapping[str, int], address: str
+) -> None:
+    assert viewer_client.get(address).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "/members/99999999999999999999/",
+        "/targets/99999999999999999999/",
+        "/suites/support/runs/99999999999999999999/",
+        "/suites/support/runs/1/C-1/99999999999999999999/",
+        "/suites/support/runs/1/C-1/1/calls/99999999999999999999/",
+        "/suites/support/runs/1/%F0%9F%98%80/1/",
+        "/suites/support/cases/C-1/?revision=99999999999999999999",
+    ],
+)
+def test_a_number_that_nothing_bears_is_not_found(
+    admin_client: Client, numbers: Mapping[str, int], address: str
+) -> None:
+    assert admin_client.get(address).status_code == 404
