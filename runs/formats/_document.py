@@ -128,12 +128,11 @@ def _refuse_depth(text: str, file: str) -> None:
     if sum(map(text.count, OPENINGS)) <= SAFE_DEPTH and " " * SAFE_DEPTH not in text:
         return
     parser, depth = _Loader(text), 0
-    while parser.check_event():
-        event = parser.get_event()
+    while (event := parser.get_event()) is not None:
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
         if depth > SAFE_DEPTH:
-            said = "the file is nested too deeply"
-            raise UnreadableFileError([Problem(said, file, event.start_mark.line + 1)])
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise UnreadableFileError([Problem("the file is nested too deeply", file, line)])
 
 
 def _problem(error: Exception, text: str, file: str) -> Problem:
