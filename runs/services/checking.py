@@ -10,7 +10,7 @@ from evaluators.judging.specs import spec_of
 from evaluators.kinds import all_kinds, read_config
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import Node, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.models import Case, RecordedOutput, Target
 from runs.plan import judge_models, tree_of_case
@@ -73,8 +73,14 @@ def _suite_of(cases: Sequence[Case]) -> int:
 def check_trees(root: Node, cases: Sequence[Case]) -> list[Node]:
     """Return every tree the run scores by; raises DomainError naming the evaluator that cannot."""
     own = (case for case in cases if case.evaluators)
-    trees = [root, *(tree_of_case(root, c.evaluators, append=c.evaluators_append) for c in own)]
-    for tree in trees:
+    joined = ((c.key, tree_of_case(root, c.evaluators, append=c.evaluators_append)) for c in own)
+    trees = []
+    for key, tree in (("", root), *joined):
+        trees.append(tree)
+        try:
+            validate(tree)
+        except DomainError as error:
+            raise TreeError(f"case {key}: {error}" if key else str(error)) from error
         for path, node in walk(tree):
             read_config(node.kind, node.config, evaluator=path or node.name)
     return trees

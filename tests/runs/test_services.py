@@ -191,3 +191,17 @@ def test_starting_a_large_run_takes_few_queries(django_assert_max_num_queries):
     target = make_target()
     with django_assert_max_num_queries(20):
         start(suite, target, repetitions=3)
+
+
+def test_a_run_does_not_start_on_a_tree_that_contradicts_itself(queued):
+    suite = ready_suite(cases=1)
+    make_case(
+        suite=suite,
+        key="C-9",
+        recorded_output={"output": "A refund."},
+        evaluators=tree(CHECK),
+        evaluators_append=True,
+    )
+    with pytest.raises(DomainError, match="case C-9: .* twice: “mentions_refund”"):
+        start(suite)
+    assert not Run.objects.exists()
