@@ -136,7 +136,7 @@ class _Draft:
 
 def _place_of(child: Node, place: _Place, parent: int, node: Node, gates: frozenset[str]) -> _Place:
     weight = node.weight_of(child)
-    is_gate = child.name in gates and place.needed
+    is_gate = child.name in gates
     needed = child.is_required or is_gate or (place.needed and weight > 0)
     held = bool(gates) and child.name not in gates
     return _Place(

@@ -539,3 +539,16 @@ def test_rules_are_made_ready_once_and_never_for_another_tree() -> None:
     for number in range(200):
         tree = root(leaf(f"a{number}"))
         assert rules_of(tree, POLICY).root is tree
+
+
+@pytest.mark.parametrize("on_unscored", ["error", "exclude", "zero"])
+def test_a_gate_that_could_not_be_scored_is_an_error_even_where_nothing_weighs(
+    on_unscored: str,
+) -> None:
+    free = composite(
+        *("free", leaf("g"), leaf("x")),
+        **{"rule": "safety_gate", "required": ("g",), "weight": 0.0},
+    )
+    outcomes = {**scores({"free/g": None}), "free/x": Skipped(), "a": Score(1.0)}
+    decision = decide(root(free, leaf("a")), outcomes, Policy(on_unscored=on_unscored))
+    assert (decision.status, decision.verdict) == ("error", None)
