@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +20,8 @@ from evaluators.kinds._patterns import LIMIT_S, SlowPatternError, compiled
 MOST_PROBLEMS = 10
 LONGEST_PROBLEM = 300
 REFERENCES = ("$ref", "$dynamicRef")
+# When the check in this context has taken too long, on the monotonic clock.
+_END: ContextVar[float] = ContextVar("_END")
 
 
 class UnresolvableReferenceError(Exception):
@@ -47,9 +51,11 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
 def problems_of(value: Any, schema: Mapping[str, Any]) -> list[str]:
     """Return where and why a JSON value does not satisfy a schema, the first ten.
 
-    Raises SlowPatternError, and UnresolvableReferenceError for a $ref that leads nowhere.
+    Raises SlowPatternError past the time limit, and UnresolvableReferenceError for a $ref that
+    leads nowhere or for ever to itself.
     """
     validator = _validator(json.dumps(schema, sort_keys=True))
+    _END.set(time.monotonic() + LIMIT_S)
     found: list[str] = []
     try:
         for error in validator.iter_errors(value):
@@ -58,6 +64,9 @@ def problems_of(value: Any, schema: Mapping[str, Any]) -> list[str]:
                 break
     except Unresolvable as error:
         raise UnresolvableReferenceError(f"the JSON schema has no place {error.ref!r}") from error
+    except RecursionError as error:
+        said = "the JSON schema leads for ever to itself, or the answer is nested too deeply"
+        raise UnresolvableReferenceError(said) from error
     return found
 
 
@@ -84,7 +93,36 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-_Validator: Any = extend(Draft202012Validator, {"pattern": _pattern})  # type: ignore[no-untyped-call]
+def _unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """Hold items against one another by their spelling: the library's way takes their square."""
+    if wanted is True and isinstance(instance, list):
+        spellings = {json.dumps(_plain(item), sort_keys=True) for item in instance}
+        if len(spellings) < len(instance):
+            yield ValidationError("has items that are not unique")
+
+
+def _plain(value: Any) -> Any:
+    """Return a JSON value in which equal numbers are spelt alike."""
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _timed(rule: Any) -> Any:
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        if time.monotonic() > _END.get():
+            raise SlowPatternError(f"the JSON schema took longer than {LIMIT_S:g} s")
+        yield from rule(validator, value, instance, schema) or ()
+
+    return check
+
+
+_RULES = {**Draft202012Validator.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique}
+_Validator: Any = extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator, {name: _timed(rule) for name, rule in _RULES.items()}
+)
 
 
 @lru_cache(maxsize=256)

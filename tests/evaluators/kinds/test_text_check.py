@@ -123,6 +123,30 @@ def test_an_expression_without_end_is_unscored_not_0() -> None:
 
 
 @pytest.mark.usefixtures("short_limit")
+def test_a_schema_whose_references_multiply_is_unscored() -> None:
+    twice = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
+    schema = {"$ref": "#/$defs/d0", "$defs": {**twice, "d60": {}}}
+    config = {"operator": "json_schema", "json_schema": schema}
+    reason = unscored_of("text_check", config, context_of("1")).reason
+    assert "the JSON schema took longer than 0.05 s" in reason
+
+
+def test_a_schema_that_leads_to_itself_is_unscored() -> None:
+    config = {"operator": "json_schema", "json_schema": {"$ref": "#"}}
+    reason = unscored_of("text_check", config, context_of("1")).reason
+    assert "leads for ever to itself" in reason
+
+
+def test_unique_items_are_told_apart_by_value() -> None:
+    config = {"operator": "json_schema", "json_schema": {"uniqueItems": True}}
+    for text, score in (
+        ('[1, true, "1", {"a": 1}, {"a": 2}]', 1.0),
+        ('[{"a": 1}, {"a": 1.0}]', 0.0),
+    ):
+        assert score_of("text_check", config, context_of(text)).score == score
+
+
+@pytest.mark.usefixtures("short_limit")
 def test_a_pattern_of_a_schema_without_end_is_unscored() -> None:
     schema = {"type": "string", "pattern": r"(.*?,){20}P"}
     config = {"operator": "json_schema", "json_schema": schema}
