@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import Group, User
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
 from evalsite.access.roles import Role, role_of
@@ -19,6 +19,12 @@ class LastAdminError(DomainError):
     code = "last_admin"
 
 
+class NameTakenError(DomainError):
+    """Another member got the name first."""
+
+    code = "name_taken"
+
+
 def members() -> QuerySet[User]:
     """Return all users with their groups, the active first, by name."""
     return User.objects.prefetch_related("groups").order_by("-is_active", "username")
@@ -32,8 +38,12 @@ def admin_names() -> list[str]:
 
 @transaction.atomic
 def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
-    """Add a member who cannot log in until a one-time link was used."""
-    member = User.objects.create_user(username, email)
+    """Add a member who cannot log in until a one-time link was used; raises NameTakenError."""
+    try:
+        with transaction.atomic():
+            member = User.objects.create_user(username, email)
+    except IntegrityError as error:
+        raise NameTakenError(f"There is already a member named {username}.") from error
     member.groups.add(Group.objects.get(name=role.value))
     _record(actor, "member.added", member, after={"role": role.value, "email": email})
     return member

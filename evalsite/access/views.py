@@ -113,9 +113,13 @@ def member_add(request: MemberRequest) -> HttpResponse:
     """Add a member and show the link that sets the password."""
     form = MemberForm(_posted(request))
     if form.is_valid():
-        member = members.add_member(actor=request.user, **form.cleaned_data)
-        _keep_link(request, member)
-        return redirect("access:member", member.pk)
+        try:
+            member = members.add_member(actor=request.user, **form.cleaned_data)
+        except members.NameTakenError as refusal:
+            form.add_error("username", str(refusal))
+        else:
+            _keep_link(request, member)
+            return redirect("access:member", member.pk)
     return render(request, "access/member_add.html", {"form": form}, status=_status(form.is_bound))
 
 

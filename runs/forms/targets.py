@@ -8,10 +8,11 @@ from typing import Any
 from django import forms
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from pydantic import ValidationError
 
 from evaluators.models import AuditEntry, LanguageModel
+from evaluators.scoring.types import DomainError
 from runs import services
 from runs.models import Target
 from runs.targets import target_kind_named, target_kinds
@@ -19,6 +20,12 @@ from runs.targets._base import TargetKind
 
 LARGEST_UPLOAD = 200 * 1024 * 1024
 LONG_TEXTS = ("prompt", "instructions", "text", "template")
+
+
+class NameTakenError(DomainError):
+    """Another target got the name first."""
+
+    code = "name_taken"
 
 
 class TargetForm(forms.Form):
@@ -55,7 +62,7 @@ class TargetForm(forms.Form):
         if self.target is not None:
             taken = taken.exclude(pk=self.target.pk)
         if taken.exists():
-            raise forms.ValidationError(f"There is a target “{name}” already. Choose another name.")
+            raise forms.ValidationError(_taken(name))
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -71,14 +78,18 @@ class TargetForm(forms.Form):
         return found
 
     def save(self, *, saved_by: User) -> Target:
-        """Store the target and who stored it."""
+        """Store the target and who stored it; raises NameTakenError."""
         chosen = self.cleaned_data
         target = self.target or Target(kind=self.kind.name)
         before = _facts(target) if target.pk else None
         target.name, target.description = chosen["name"], chosen["description"]
         target.config, target.model = self._config(chosen), chosen.get("model")
         with transaction.atomic():
-            target.save()
+            try:
+                with transaction.atomic():
+                    target.save()
+            except IntegrityError as error:
+                raise NameTakenError(_taken(target.name)) from error
             AuditEntry.objects.create(
                 actor=saved_by,
                 actor_name=saved_by.get_username(),
@@ -154,6 +165,10 @@ def target_form(kind_name: str, *args: Any, target: Target | None = None) -> Tar
 def target_choices() -> list[TargetKind]:
     """Return the kinds a target can be of."""
     return list(target_kinds().values())
+
+
+def _taken(name: str) -> str:
+    return f"There is a target “{name}” already. Choose another name."
 
 
 def _facts(target: Target) -> dict[str, Any]:

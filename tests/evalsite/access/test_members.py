@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from evalsite.access.forms import MemberForm
 from evalsite.access.roles import Role, role_of
 from evaluators.models import AuditEntry
 from tests.members import PASSWORD, make_client, make_member
@@ -173,3 +174,12 @@ def test_a_forgotten_password_is_mended_by_a_new_link(
 
 def test_nobody_by_that_number_is_a_404(admin_client: Client) -> None:
     assert admin_client.get("/members/999999/").status_code == 404
+
+
+def test_a_name_that_somebody_else_got_meanwhile_is_refused(
+    admin_client: Client, viewer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemberForm, "clean_username", lambda form: form.cleaned_data["username"])
+    response = admin_client.post("/members/add/", {"username": viewer.username, "role": "viewer"})
+    assert response.status_code == 422
+    assert "There is already a member named viewer." in response.text

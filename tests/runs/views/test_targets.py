@@ -8,6 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
+from runs.forms.targets import TargetForm
 from runs.models import Target
 from tests.factories import make_model, make_scored_run, make_target
 
@@ -124,3 +125,14 @@ def test_a_viewer_may_not_change_targets(viewer_client: Client) -> None:
     assert viewer_client.get(NEW).status_code == 403
     edit = reverse("runs:target-edit", args=[make_target().pk])
     assert viewer_client.get(edit).status_code == 403
+
+
+def test_a_name_that_somebody_else_got_meanwhile_is_refused(
+    editor_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_target(name="taken")
+    monkeypatch.setattr(TargetForm, "clean_name", lambda form: form.cleaned_data["name"])
+    sent = {"name": "taken", "model": make_model().pk}
+    response = editor_client.post(f"{reverse('runs:target-new')}?kind=chat", sent)
+    assert response.status_code == 422
+    assert "There is a target “taken” already." in response.text
