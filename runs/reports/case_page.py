@@ -16,9 +16,11 @@ from evaluators.scoring.tree import Node
 from runs.models import Case, Result, Run, RunStatus
 from runs.reports.case_groups import state_of_rows
 from runs.reports.cases import beyond
+from runs.reports.conversation import cut_step, cut_turns
 from runs.reports.trees import Branch, branches
 
 RUNS_SHOWN = 12
+MOST_STEPS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class RecordedTurns:
 
     turns: Sequence[Mapping[str, Any]]
     steps: Sequence[Mapping[str, Any]]
+    cut_characters: int
+    cut_steps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,14 @@ def _recorded(stored: Mapping[str, Any] | None) -> RecordedTurns | None:
     if stored is None:
         return None
     answer = {"role": "assistant", "content": stored.get("output", "")}
-    return RecordedTurns(stored.get("messages") or [answer], stored.get("trace") or ())
+    shown = cut_turns(stored.get("messages") or [answer])
+    steps = stored.get("trace") or ()
+    return RecordedTurns(
+        turns=shown.messages,
+        steps=[cut_step(step) for step in steps[:MOST_STEPS]],
+        cut_characters=shown.cut_characters,
+        cut_steps=max(0, len(steps) - MOST_STEPS),
+    )
 
 
 def _case_runs(case: Case) -> Sequence[CaseRun]:

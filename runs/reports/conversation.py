@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evaluators.templatetags.steps import spelled
 from runs.models import Case, ResultOutput
 
 LONGEST_SHOWN = 20_000
@@ -27,8 +28,13 @@ def conversation(case: Case, output: ResultOutput) -> Turns:
         answered = answered if is_whole else [*asked, *answered]
     if output.text and not any(turn.get("content") == output.text for turn in answered):
         answered.append({"role": "assistant", "content": output.text})
+    return cut_turns(answered)
+
+
+def cut_turns(turns: Iterable[Mapping[str, Any]]) -> Turns:
+    """Return the turns with their long texts cut."""
     shown, cut = [], 0
-    for turn in answered:
+    for turn in turns:
         content = turn.get("content")
         if isinstance(content, str) and len(content) > LONGEST_SHOWN:
             cut += len(content) - LONGEST_SHOWN
@@ -43,6 +49,8 @@ def cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > LONGEST_SHOWN:
-        return f"{value[:LONGEST_SHOWN]}\n… {len(value) - LONGEST_SHOWN} characters more"
+    is_plain = value is None or isinstance(value, int | float)
+    text = value if is_plain or isinstance(value, str) else spelled(value)
+    if isinstance(text, str) and len(text) > LONGEST_SHOWN:
+        return f"{text[:LONGEST_SHOWN]}\n… {len(text) - LONGEST_SHOWN} characters more"
     return value

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
+from evaluators.templatetags import figures
 from runs.models import Run, Suite, Target
 from runs.summary import Execution, summarise
 from tests.factories import (
@@ -563,3 +564,12 @@ class TestSuiteImport:
 
     def test_a_viewer_may_not_import(self, viewer: Client) -> None:
         assert viewer.get(reverse("runs:suite-import")).status_code == 403
+
+
+def test_a_recorded_output_of_megabytes_is_cut_on_the_page(viewer: Client) -> None:
+    step = {"type": "tool", "name": "find", "input": {"text": ["<i>" * 10_000]}}
+    output = {"output": "<b>" * 1_000_000, "trace": [step] * 400}
+    case = make_case(suite=make_suite(slug="long"), key="C-1", recorded_output=output)
+    page = viewer.get(reverse("runs:case", args=["long", case.key])).text
+    assert f"{figures.thousands(2_980_000)} characters and 100 steps are left out here" in page
+    assert "characters more" in page
