@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +14,7 @@ from django.urls import reverse
 from evaluators.scoring.policy import Policy
 from runs.models import ACTIVE_RUN_STATUSES, Run, RunStatus, Suite
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
+from runs.reports.purses import Purses, listed_purses, with_purses
 
 PAGE_SIZE = 50
 ACTIVE = "active"
@@ -82,9 +82,7 @@ class RunRow:
     counts: Mapping[str, int]
     metrics: RunGate
     cases: RunGate
-    run_cost_usd: Decimal
-    evaluation_cost_usd: Decimal
-    total_cost_usd: Decimal
+    costs: Purses
     created_at: datetime
     started_by: str
 
@@ -124,7 +122,7 @@ def run_list(query: RunsQuery) -> RunList:
 def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs with what a list shows of them and nothing heavy, newest first."""
     light = runs.select_related("suite", "created_by").defer(*HEAVY)
-    return light.annotate(policy_json=F("snapshot__policy")).order_by("-pk")
+    return with_purses(light.annotate(policy_json=F("snapshot__policy"))).order_by("-pk")
 
 
 def listed_policy(run: Run) -> Policy:
@@ -177,9 +175,7 @@ def run_row(run: Run) -> RunRow:
         },
         metrics=metrics_gate(run, policy),
         cases=cases_gate(run, policy),
-        run_cost_usd=run.run_cost_usd,
-        evaluation_cost_usd=run.evaluation_cost_usd,
-        total_cost_usd=run.run_cost_usd + run.evaluation_cost_usd,
+        costs=listed_purses(run),
         created_at=run.created_at,
         started_by=run.created_by.get_username() if run.created_by else "",
     )

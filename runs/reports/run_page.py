@@ -8,18 +8,19 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Sum
 from django.urls import reverse
 
 from evaluators.scoring.policy import Policy
 from runs.models import (
     Case,
+    ResultStatus,
     Run,
     RunEvent,
     RunStatus,
 )
 from runs.reports.case_groups import case_groups, count_states, policy_of
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
+from runs.reports.purses import Purses, purses
 from runs.reports.run_errors import ErrorGroup, run_errors
 from runs.reports.run_evaluators import EvaluatorRow, evaluators_of, reads_evaluators_at_once
 
@@ -83,9 +84,7 @@ class Progress:
 class Costs:
     """Both purses so far, what the whole run may come to, and where it stops."""
 
-    run_usd: Decimal
-    evaluation_usd: Decimal
-    total_usd: Decimal
+    purses: Purses
     forecast_usd: Decimal | None
     budget_usd: Decimal | None
     share: float | None
@@ -207,34 +206,38 @@ def _progress(run: Run, counts: Mapping[str, int], now: datetime) -> Progress:
         cases_done=sum(counts.values()) - open_cases - counts.get("cancelled", 0),
         cases=run.case_count,
         per_minute=per_minute,
-        at_once=_in_flight(run) if run.is_active else 0,
+        at_once=_at_once(run) if run.is_active else 0,
         elapsed_ms=_ms(elapsed),
         left_ms=left / per_minute * 60_000 if run.is_active and per_minute and left else None,
     )
 
 
 def _rate(run: Run, elapsed: timedelta | None, now: datetime) -> float | None:
-    """Return executions a minute: of the last minute while the run is on, else of all of it."""
-    if elapsed is None or not run.done_count or elapsed <= timedelta():
+    """Return executions a minute over the last minute; None once the run is over.
+
+    What a resumed run had finished before does not tell how fast it goes now.
+    """
+    if not run.is_active or elapsed is None or elapsed <= timedelta():
         return None
-    if run.is_active and elapsed > RATE_WINDOW:
-        recent = run.results.filter(finished_at__gt=now - RATE_WINDOW).count()
-        return float(recent) or None
-    return run.done_count / elapsed.total_seconds() * 60
+    span = min(elapsed, RATE_WINDOW)
+    recent = run.results.filter(finished_at__gte=now - span).count()
+    return recent / span.total_seconds() * 60 or None
 
 
-def _in_flight(run: Run) -> int:
-    return run.hands.aggregate(total=Sum("in_flight"))["total"] or 0
+def _at_once(run: Run) -> int:
+    """Return how many executions are under way: hands claim more than they carry out at once."""
+    claimed = run.results.filter(status=ResultStatus.RUNNING).count()
+    return min(claimed, run.concurrency * max(1, run.hands.count()))
 
 
 def _costs(run: Run) -> Costs:
+    known = purses(run)
     total = run.run_cost_usd + run.evaluation_cost_usd
-    forecast = total / run.done_count * run.execution_count if run.done_count else None
+    is_known = run.done_count and known.total_usd is not None
+    forecast = total / run.done_count * run.execution_count if is_known else None
     ceiling = run.budget_usd or forecast
     return Costs(
-        run_usd=run.run_cost_usd,
-        evaluation_usd=run.evaluation_cost_usd,
-        total_usd=total,
+        purses=known,
         forecast_usd=forecast if run.is_active else None,
         budget_usd=run.budget_usd,
         share=float(total / ceiling) if ceiling else None,

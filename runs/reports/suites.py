@@ -289,6 +289,12 @@ def _order(sort: str) -> Any:
     orders = {
         "name": lambda row: (row.title.casefold(), row.slug),
         "run": lambda row: -(row.latest.created_at.timestamp() if row.latest else 0.0),
-        "cost": lambda row: -(row.latest.total_cost_usd if row.latest else Decimal(-1)),
+        "cost": lambda row: -_known_cost(row),
     }
     return orders[sort]
+
+
+def _known_cost(row: SuiteRow) -> Decimal:
+    """Return the latest run's cost; one that is not known comes after all others."""
+    total = row.latest.costs.total_usd if row.latest else None
+    return Decimal(-1) if total is None else total

@@ -13,10 +13,12 @@ from runs.models import Case, ResultOutput, Run
 from runs.reports.conversation import LONGEST_SHOWN, conversation
 from runs.reports.estimate import model_family
 from runs.reports.gates import cases_gate, metrics_gate
+from runs.reports.purses import purses
 from runs.reports.results_query import ResultsQuery
+from runs.reports.run_list import listed, run_row
 from runs.reports.run_page import run_head, run_live
 from runs.reports.text_diff import text_diff
-from tests.factories import STARTED, make_result, make_run, make_suite
+from tests.factories import STARTED, make_call, make_result, make_run, make_suite
 
 ASKED = [{"role": "user", "content": "Hi"}]
 
@@ -175,6 +177,68 @@ def test_rate_time_left_and_forecast_follow_from_what_is_done() -> None:
     assert live.progress.left_ms == pytest.approx(30_000)
     assert live.costs.forecast_usd == Decimal("0.16")
     assert live.progress.cases_done == 5
+
+
+@pytest.mark.django_db
+def test_the_rate_of_a_resumed_run_leaves_out_what_was_finished_before() -> None:
+    run = make_run(suite=make_suite(cases=10), status="running", finished_at=None)
+    cases = list(run.suite.cases.all())
+    for case in cases[:5]:
+        make_result(
+            run=run,
+            case=case,
+            verdict="pass",
+            score=1.0,
+            finished_at=STARTED - timedelta(minutes=5),
+        )
+    make_result(run=run, case=cases[5], verdict="pass", score=1.0)
+    for case in cases[6:]:
+        make_result(run=run, case=case)
+    live = run_live(run, now=STARTED + timedelta(seconds=30))
+    assert live.progress.per_minute == pytest.approx(2)
+    assert live.progress.left_ms == pytest.approx(120_000)
+
+
+@pytest.mark.django_db
+def test_no_more_are_under_way_than_the_run_allows() -> None:
+    run = make_run(suite=make_suite(cases=6), status="running", finished_at=None, concurrency=2)
+    for case in run.suite.cases.all():
+        make_result(run=run, case=case, status="running")
+    assert run_live(run, now=STARTED + timedelta(seconds=1)).progress.at_once == 2
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("columns", "judged", "expected"),
+    [
+        ({"run_cost_usd": None, "evaluation_cost_usd": None}, False, (None, 0, None)),
+        ({"run_cost_usd": None, "evaluation_cost_usd": None}, True, (None, None, None)),
+        ({"run_cost_usd": 0, "evaluation_cost_usd": None}, False, (0, 0, 0)),
+        ({"run_cost_usd": 0, "evaluation_cost_usd": None}, True, (0, None, None)),
+        ({"run_cost_usd": None}, True, (None, Decimal("0.004"), Decimal("0.004"))),
+    ],
+)
+def test_a_purse_without_a_price_is_unknown_and_never_empty(
+    columns: dict[str, Any], judged: bool, expected: tuple[Decimal | None, ...]
+) -> None:
+    run = make_run(suite=make_suite(cases=1), status="completed")
+    result = make_result(run=run, case=run.suite.cases.get(), verdict="pass", score=1.0, **columns)
+    if judged:
+        make_call(result=result, cost_usd=result.evaluation_cost_usd)
+    run.refresh_from_db()
+    found = purses(run)
+    assert (found.run_usd, found.evaluation_usd, found.total_usd) == expected
+    row = run_row(listed(Run.objects.filter(pk=run.pk)).get())
+    assert row.costs == found
+
+
+@pytest.mark.django_db
+def test_a_run_whose_target_gave_nothing_has_cost_nothing() -> None:
+    run = make_run(suite=make_suite(cases=1), status="failed")
+    columns = {"error_stage": "target", "run_cost_usd": None, "evaluation_cost_usd": None}
+    make_result(run=run, case=run.suite.cases.get(), status="error", **columns)
+    run.refresh_from_db()
+    assert purses(run).total_usd == 0
 
 
 @pytest.mark.django_db
