@@ -58,7 +58,8 @@ def metrics_outlook(progress: Progress, policy: Policy) -> Outlook:
         return Outlook(OUT_OF_REACH, so_far, needed, left, text)
     state = ON_COURSE if reached or so_far is None else AT_RISK
     if needed <= 0:
-        return Outlook(state, so_far, 0.0, left, f"Passed whatever the remaining {what} score")
+        verb = "score" if what.endswith("s") else "scores"
+        return Outlook(state, so_far, 0.0, left, f"Passed whatever the remaining {what} {verb}")
     return Outlook(
         state, so_far, needed, left, f"The remaining {what} must average {_percent(needed)}"
     )

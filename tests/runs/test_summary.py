@@ -336,7 +336,7 @@ class TestMetricsOutlook:
     def test_nothing_more_is_needed(self) -> None:
         found = metrics_outlook(progress(total=247, score_sum=240.0, repetitions=1), POLICY)
         assert (found.state, found.needed) == ("on_course", 0.0)
-        assert found.text == "Passed whatever the remaining case score"
+        assert found.text == "Passed whatever the remaining case scores"
 
     def test_parts_of_cases_are_counted_in_executions(self) -> None:
         assert metrics_outlook(progress(ended=247), POLICY).text.startswith(
