@@ -196,6 +196,11 @@ def age(then: datetime, now: datetime) -> str:
     return f"{count}{NO_BREAK}{unit} ago"
 
 
+def sentence(text: str) -> str:
+    """End a text with a full stop where it has no end of its own."""
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
+
+
 def thousands(value: int | None) -> str:
     """Spell a whole number with narrow gaps: `1 080`."""
     return MISSING if value is None else f"{value:,}".replace(",", NARROW).replace("-", MINUS)

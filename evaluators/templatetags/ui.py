@@ -33,7 +33,7 @@ for figure in (
     ),
     *(figures.metric_label, figures.metric_tone, figures.raw, figures.delta, figures.money),
     *(figures.execution_money, figures.duration, figures.rough, figures.thousands, figures.counted),
-    *(markdown, one_line, spelled),
+    *(figures.sentence, markdown, one_line, spelled),
 ):
     register.filter(figure.__name__, figure)
 

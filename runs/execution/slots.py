@@ -100,11 +100,15 @@ def report_limit(run_id: int, model_id: int, limit: int, reason: str) -> None:
         limit_changed_at=now,
     )
     if limit < before:
-        text = f"{model.name}: at most {limit} calls at a time, was {before} ({reason})"
+        text = f"{model.name}: at most {_calls(limit)} at a time, was {before} ({reason})"
         RunEvent.objects.create(run_id=run_id, kind="limit_lowered", text=text[:500])
     elif limit >= model.concurrency:
-        text = f"{model.name}: back to {limit} calls at a time"
+        text = f"{model.name}: back to {_calls(limit)} at a time"
         RunEvent.objects.create(run_id=run_id, kind="limit_raised", text=text[:500])
+
+
+def _calls(count: int) -> str:
+    return f"{count} call{'s' if count != 1 else ''}"
 
 
 def give_slots_back(holder: str) -> None:
