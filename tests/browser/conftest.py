@@ -20,10 +20,13 @@ TIMEOUT_MS = 15_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder."""
+    """Mark the tests of this folder and put them last."""
     for item in items:
         if "/tests/browser/" in item.path.as_posix():
             item.add_marker(pytest.mark.browser)
+    # Playwright keeps an event loop running in the thread of the tests: whoever starts a loop of
+    # their own has to come before.
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
 
 
 class Console:
@@ -57,9 +60,9 @@ class Console:
 
 # Playwright's loop runs in the test's own thread, so it must not outlive this folder's tests:
 # `asyncio.run` in others would refuse.
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Start Chromium once for this folder."""
+    """Start Chromium once."""
     executable = installed_chromium()
     if executable is None:
         pytest.fail("No Chromium: apt-get install chromium, or run scripts/test.")
@@ -113,7 +116,7 @@ def log_in(context: BrowserContext, live_server: LiveServer) -> Callable[[str], 
     return log_in_as
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     """Run the whole site as its users do: gunicorn, embedded worker, its own database."""
     with running_site() as started:
