@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -66,6 +67,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "csp",
+    "axes",
     "evaluators",
     "runs",
     "evalsite",
@@ -84,6 +86,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "evalsite.middleware.refuse_nul",
+    "axes.middleware.AxesMiddleware",
 ]
 ROOT_URLCONF = "evalsite.urls"
 WSGI_APPLICATION = "evalsite.wsgi.application"
@@ -143,6 +146,23 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
+AUTHENTICATION_BACKENDS = [
+    "axes.backends.AxesStandaloneBackend",
+    "django.contrib.auth.backends.ModelBackend",
+]
+# The brake on guessing: so many failures of a name from an address, then a pause. Trying during the
+# pause does not prolong it; it counts from the last failure before.
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=5)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+AXES_RESET_ON_SUCCESS = True
+AXES_CLIENT_IP_CALLABLE = "evalsite.access.brake.client_address"
+AXES_LOCKOUT_CALLABLE = "evalsite.access.brake.locked_out"
+AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken"]
+# Who logged in when is nobody's business but the member's.
+AXES_DISABLE_ACCESS_LOG = True
+AXES_VERBOSE = False
 
 # -- Security --------------------------------------------------------------------------------
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *ENV.names_list("EVALSITE_ALLOWED_HOSTS")]
@@ -240,6 +260,8 @@ LOGGING = {
         "django": {"handlers": [], "level": LOG_LEVEL, "propagate": True},
         # It writes a line for every call of a model, which the ledger already holds.
         "httpx2": {"level": "WARNING"},
+        # It says of every login what it looks up.
+        "axes": {"level": "WARNING"},
         # It says twice for every task what the runs show better.
         "celery": {"level": "WARNING"},
     },
