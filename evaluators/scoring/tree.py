@@ -12,6 +12,8 @@ from evaluators.scoring.types import DomainError
 
 COMPOSITE = "composite"
 ROOT_PATH = ""
+# What the columns that name an evaluator by its path hold.
+LONGEST_PATH = 500
 JUDGING_AGGREGATORS = ("code_judge", "llm_judge")
 AGGREGATOR_TYPES = (
     "weighted_average",
@@ -170,6 +172,7 @@ def below(path: str, name: str) -> str:
 
 def validate(root: Node) -> None:
     """Raise TreeError or ScoreOutOfRangeError, naming the evaluator, when the tree cannot be scored."""
+    check_paths(root)
     labelled = [(path, node, f"evaluator “{path or node.name}”") for path, node in walk(root)]
     for _, node, label in labelled:
         _check_numbers(node, label)
@@ -181,6 +184,16 @@ def validate(root: Node) -> None:
             _check_aggregator(node, node.aggregator, label)
         elif node.children:
             raise TreeError(f"{label} is a {node.kind} and cannot hold evaluators")
+
+
+def check_paths(root: Node) -> None:
+    """Raise TreeError, naming the evaluator, when its score could not be stored under its path."""
+    for path, node in walk(root):
+        if len(path) > LONGEST_PATH:
+            raise TreeError(
+                f"evaluator “{node.name}” lies too deep: its name and those above it make "
+                f"{len(path)} characters, and {LONGEST_PATH} is the most; shorten them or nest less"
+            )
 
 
 def _check_name(name: str, label: str) -> None:

@@ -15,7 +15,7 @@ from evaluators.kinds import (
 )
 from evaluators.kinds._base import Kind
 from evaluators.kinds._files import is_reference, path_of
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, validate
+from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, check_paths, validate
 from evaluators.scoring.types import DomainError
 from runs.formats._document import Path
 from runs.formats._fields import Fields, Reading
@@ -86,6 +86,7 @@ def check_composite(reading: Reading, path: Path, node: Node, *, case: str = "")
     if known_bad or not children:
         return
     try:
+        check_paths(node)
         validate(replace(node, children=children))
     except DomainError as error:
         reading.refuse(path, str(error), case=case)

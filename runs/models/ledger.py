@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from evaluators.models import LanguageModel, money_field
+from evaluators.scoring.tree import LONGEST_PATH
 from runs.models.results import Result
 from runs.models.runs import Run
 
@@ -43,7 +44,7 @@ class ModelCall(models.Model):
     generation = models.PositiveIntegerField(default=1)
     attempt = models.PositiveIntegerField(default=1)
     purpose = models.CharField(max_length=12, choices=CallPurpose.choices)
-    evaluator_path = models.CharField(max_length=500, blank=True, default="")
+    evaluator_path = models.CharField(max_length=LONGEST_PATH, blank=True, default="")
     sample = models.PositiveIntegerField(default=0)
     round = models.PositiveIntegerField(default=0)
     repair = models.PositiveIntegerField(default=0)

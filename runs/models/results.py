@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from evaluators.models import money_field
+from evaluators.scoring.tree import LONGEST_PATH
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent
 
@@ -173,7 +174,7 @@ class Score(models.Model):
     result = models.ForeignKey(
         Result, on_delete=models.CASCADE, related_name="scores", db_index=False
     )
-    path = models.CharField(max_length=500)
+    path = models.CharField(max_length=LONGEST_PATH)
     position = models.PositiveIntegerField(default=0)
     kind = models.CharField(max_length=50)
     state = models.CharField(max_length=10, choices=ScoreState.choices, default=ScoreState.SCORED)

@@ -73,6 +73,7 @@ def test_a_sound_tree_is_accepted() -> None:
     )
     validate(leaf("alone"))
     validate(composite("panel", leaf("a", 0.0), rule="llm_judge"))
+    validate(root(composite("a" * 100, composite("b" * 394, leaf("tone")))))
 
 
 REFUSED = {
@@ -107,6 +108,10 @@ REFUSED = {
     ),
     "a slash in a name": (root(leaf("a/b")), "holds no “/”"),
     "an at sign": (root(leaf("@outcomes")), "does not begin with “@”"),
+    "a path too long to store": (
+        root(composite("a" * 100, composite("b" * 399, leaf("tone")))),
+        "“tone” lies too deep: .* make 505 characters, and 500 is the most",
+    ),
     "a blank name": (root(leaf(" ")), "has no name"),
 }
 

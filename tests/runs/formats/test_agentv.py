@@ -230,6 +230,10 @@ def test_every_example_reads_and_reads_back_the_same(path: Path) -> None:
 
 
 EVALUATOR = f"{HEAD}{CASES}evaluators:\n  - "
+LONG = "a" * 100
+DEEP = "{name: tone, type: is_json}"
+for _ in range(5):
+    DEEP = f"{{name: {LONG}, type: composite, evaluators: [{DEEP}]}}"
 # Every line merges the one before twice, so the last one asks for the first a billion times.
 MERGES = "m0: &m0 {}\n" + "".join(
     f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}]}}\n" for n in range(1, 31)
@@ -319,6 +323,8 @@ REFUSED = [
         f"{EVALUATOR}{{name: x, type: is_json}}\n  - {{name: x, type: is_json}}",
         "line 7, evaluators[1].name",
     ),
+    (f"{EVALUATOR}{DEEP}", f"line 5, evaluators: evaluator “{LONG}” lies too deep"),
+    (f"{HEAD}{CASES}    evaluators: [{DEEP}]\n", f"line 3, case A, tests[0]: evaluator “{LONG}”"),
     (f"{EVALUATOR}{{name: x, type: composite}}", "a composite needs evaluators"),
     (
         f"{EVALUATOR}{{name: x, type: composite, evaluators: [{{type: is_json}}], prompt: p}}",
