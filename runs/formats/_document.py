@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ TAG = "tag:yaml.org,2002:"
 MERGE = f"{TAG}merge"
 TEXT, NULL, BOOL = f"{TAG}str", f"{TAG}null", f"{TAG}bool"
 INT, FLOAT = f"{TAG}int", f"{TAG}float"
+LIST, MAPPING = f"{TAG}seq", f"{TAG}map"
 TRUTHS = {"true": True, "false": False}
 INT_BASES = {"0x": 16, "0o": 8}
 SPECIAL_FLOATS = {".inf": "inf", "-.inf": "-inf", "+.inf": "inf", ".nan": "nan"}
@@ -167,6 +168,7 @@ class _Reading:
         if isinstance(node, MappingNode):
             return self.mapping(node, path)
         if isinstance(node, SequenceNode):
+            self.refuse_tag(node, (LIST,))
             return [self.value(part, (*path, n)) for n, part in enumerate(node.value)]
         if node.tag in (INT, FLOAT):
             self.written[path] = str(node.value)
@@ -181,6 +183,7 @@ class _Reading:
 
     def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
         """Return a mapping, with what `<<` merges in where it has no key of its own."""
+        self.refuse_tag(node, (MAPPING,))
         merged: dict[str, Any] = {}
         own: dict[str, Any] = {}
         for key, part in node.value:
@@ -196,7 +199,10 @@ class _Reading:
 
     def merged(self, node: Node, path: Path) -> dict[str, Any]:
         """Return what a merge key brings in; of several mappings the first wins."""
-        parts = node.value if isinstance(node, SequenceNode) else [node]
+        parts = [node]
+        if isinstance(node, SequenceNode):
+            self.refuse_tag(node, (LIST,))
+            parts = node.value
         found: dict[str, Any] = {}
         for part in parts:
             if not isinstance(part, MappingNode):
@@ -209,21 +215,25 @@ class _Reading:
         """Return a key as it is written."""
         if not isinstance(node, ScalarNode):
             raise self.refusal(node, "a key is not plain text")
+        self.refuse_tag(node, READERS)
         if "\0" in node.value:
             raise self.refusal(node, "a key holds the character NUL, which cannot be stored")
         return str(node.value)
 
     def scalar(self, node: Node) -> Any:
         """Return text, number, truth or nothing."""
-        read = READERS.get(node.tag)
-        if read is None:
-            raise self.refusal(node, f"the tag {node.tag!r} is not known; write a plain value")
+        self.refuse_tag(node, READERS)
         try:
-            return read(str(node.value))
+            return READERS[node.tag](str(node.value))
         except (ValueError, KeyError, OverflowError) as error:
             shown = repr(node.value[:LONGEST_SHOWN])
             said = "is too large a number" if node.tag == INT else str(error)
             raise self.refusal(node, f"{shown} {said}") from error
+
+    def refuse_tag(self, node: Node, known: Container[str]) -> None:
+        """Refuse a node that a tag makes something else than it looks like."""
+        if node.tag not in known:
+            raise self.refusal(node, f"the tag {node.tag!r} is not known; write a plain value")
 
     def refusal(self, node: Node, message: str) -> UnreadableFileError:
         """Return the refusal that names the node's line."""
