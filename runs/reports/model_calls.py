@@ -8,6 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.db.models import QuerySet
+
 from runs.models import CallStatus, ModelCall, Run
 
 MOST_CALLS = 200
@@ -48,13 +50,13 @@ class ResultCalls:
 
 def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
     """Return the calls made for one execution, the target's and the judges'."""
-    calls = ModelCall.objects.filter(run=run, result__case__key=key, result__repetition=repetition)
+    calls = _calls_of(run, key, repetition)
     return ResultCalls(tuple(_row(call) for call in calls[:MOST_CALLS]), calls.count())
 
 
-def one_call(run: Run, pk: int) -> dict[str, Any]:
-    """Return one call whole, as it is offered for download; raises ModelCall.DoesNotExist."""
-    call = ModelCall.objects.get(run=run, pk=pk)
+def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:
+    """Return one call of an execution whole, for download; raises ModelCall.DoesNotExist."""
+    call = _calls_of(run, key, repetition).get(pk=pk)
     return {
         "request": call.request,
         "reply": call.reply,
@@ -63,6 +65,10 @@ def one_call(run: Run, pk: int) -> dict[str, Any]:
         "error": call.error,
         "model": call.model_name,
     }
+
+
+def _calls_of(run: Run, key: str, repetition: int) -> QuerySet[ModelCall]:
+    return ModelCall.objects.filter(run=run, result__case__key=key, result__repetition=repetition)
 
 
 def _row(call: ModelCall) -> CallRow:

@@ -64,7 +64,7 @@ def result_call(
 ) -> HttpResponse:
     """Give one call whole, as a file."""
     try:
-        call = model_calls.one_call(run_of(slug, number), pk)
+        call = model_calls.one_call(run_of(slug, number), key, repetition, pk)
     except ModelCall.DoesNotExist:
         raise Http404 from None
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-call-{pk}.json")

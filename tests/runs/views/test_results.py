@@ -266,6 +266,22 @@ def test_calls_come_with_request_and_reply_failed_ones_too(viewer_client: Client
     assert viewer_client.get(at(result, "result-call", pk=kept.pk + 99)).status_code == 404
 
 
+def test_a_call_is_found_at_its_own_result_alone(viewer_client: Client) -> None:
+    suite = make_suite(cases=2)
+    run = make_run(suite=suite, repetitions=2)
+    first, second = suite.cases.all()
+    owner = make_result(run=run, case=first, repetition=1)
+    others = [
+        make_result(run=run, case=first, repetition=2),
+        make_result(run=run, case=second, repetition=1),
+        make_result(run=make_run(suite=suite), case=first, repetition=1),
+    ]
+    call = make_call(result=owner)
+    assert viewer_client.get(at(owner, "result-call", pk=call.pk)).status_code == 200
+    for other in others:
+        assert viewer_client.get(at(other, "result-call", pk=call.pk)).status_code == 404
+
+
 def test_neighbours_and_repetitions_lead_on(viewer_client: Client) -> None:
     suite = make_suite(cases=3)
     run = make_run(suite=suite, repetitions=2)
