@@ -123,7 +123,7 @@ def run_head(run: Run) -> RunHead:
         errored=run.error_count,
         failed=run.fail_count,
         started_by=run.created_by.get_username() if run.created_by else "",
-        at=run.started_at or run.created_at,
+        at=run.created_at,
         finished_at=run.finished_at,
         took_ms=_ms(took),
         policy=policy_of(run),

@@ -6,7 +6,9 @@ from functools import partial
 
 from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
-from django.http import HttpRequest
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest, QueryDict
+from django.utils.datastructures import MultiValueDict
 from django.shortcuts import get_object_or_404
 from django_htmx.middleware import HtmxDetails
 
@@ -25,6 +27,16 @@ class MemberRequest(HttpRequest):
 
     user: User
     htmx: HtmxDetails
+
+
+def posted(request: HttpRequest) -> QueryDict | None:
+    """Return the fields of a form that was sent, empty ones too; None when nothing was sent."""
+    return request.POST if request.method == "POST" else None
+
+
+def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile] | None:
+    """Return the files of a form that was sent; None when nothing was sent."""
+    return request.FILES if request.method == "POST" else None
 
 
 suite_of = partial(get_object_or_404, Suite.objects.select_related("judge", "root"))

@@ -39,7 +39,7 @@ def run_rows(request: HttpRequest) -> HttpResponse:
     report = listing.run_list(listing.RunsQuery.read(request.GET))
     status = 200 if report.has_active else STOP_POLLING
     response = render(request, "runs/_run_rows.html", {"list": report}, status=status)
-    response["HX-Replace-Url"] = reverse("runs:run-list") + report.live_address
+    response["HX-Replace-Url"] = (reverse("runs:run-list") + report.live_address).rstrip("?")
     return response
 
 
@@ -98,7 +98,7 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     table = results_table(found, ResultsQuery.read(request.GET))
     response = render(request, "runs/_run_results.html", {"run": found, "table": table})
     if not table.query.after:
-        response["HX-Replace-Url"] = table.page_url + table.here
+        response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
     return response
 
 

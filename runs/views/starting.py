@@ -11,7 +11,7 @@ from evaluators.scoring.types import DomainError
 from runs.forms import StartRunForm
 from runs.models import Run
 from runs.reports.start_choices import suite_choices
-from runs.views._requests import REFUSED, MemberRequest, may_start, suite_of
+from runs.views._requests import REFUSED, MemberRequest, may_start, posted, suite_of
 
 
 @require_safe
@@ -25,7 +25,7 @@ def run_start_any(request: HttpRequest) -> HttpResponse:
 def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Start one run a target, or say what is wrong with the form."""
     suite = suite_of(slug=slug)
-    form = StartRunForm(suite, request.POST or None, initial=request.GET.dict())
+    form = StartRunForm(suite, posted(request), initial=request.GET.dict())
     if form.is_valid():
         try:
             return _started(form.start(started_by=request.user))

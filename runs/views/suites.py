@@ -20,7 +20,9 @@ from runs.views._requests import (
     MemberRequest,
     may_change_suites,
     may_view,
+    posted,
     suite_of,
+    uploaded,
 )
 
 
@@ -40,7 +42,7 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
     """Show the rows of the table alone, and put the page's address in its place."""
     table = suites.suite_table(suites.SuiteFilter.read(request.GET.dict()))
     response = render(request, "suites/suite_rows.html", {"table": table})
-    response["HX-Replace-Url"] = f"{reverse('home')}{table.here}"
+    response["HX-Replace-Url"] = f"{reverse('home')}{table.here}".rstrip("?")
     return response
 
 
@@ -82,7 +84,7 @@ def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
     table = cases.case_table(found, cases.CaseFilter.read(request.GET.dict()))
     response = render(request, "suites/_case_rows.html", {"suite": found, "table": table})
     if table.asked.after is None:  # rows that are added below leave the address alone
-        response["HX-Replace-Url"] = f"{reverse('runs:suite-cases', args=[slug])}{table.here}"
+        response["HX-Replace-Url"] = f"{reverse('runs:suite-cases', args=[slug])}{table.here}".rstrip("?")
     return response
 
 
@@ -99,7 +101,7 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
 @may_change_suites
 def suite_import(request: MemberRequest) -> HttpResponse:
     """Bring a suite in from a file, or say everything that is wrong with it."""
-    form = SuiteImportForm(request.POST or None, request.FILES or None)
+    form = SuiteImportForm(posted(request), uploaded(request))
     if form.is_valid():
         try:
             suite, target = form.save(imported_by=request.user)

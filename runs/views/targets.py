@@ -13,7 +13,14 @@ from runs.models import Target
 from runs.reports.targets import target_list as listing
 from runs.reports.targets import target_page
 from runs.targets import UnknownTargetKindError
-from runs.views._requests import REFUSED, MemberRequest, may_change_targets, may_view
+from runs.views._requests import (
+    REFUSED,
+    MemberRequest,
+    may_change_targets,
+    may_view,
+    posted,
+    uploaded,
+)
 
 
 @require_safe
@@ -29,7 +36,7 @@ def target_new(request: MemberRequest) -> HttpResponse:
     kinds = target_choices()
     name = request.GET.get("kind") or kinds[0].name
     try:
-        form = target_form(name, request.POST or None, request.FILES or None)
+        form = target_form(name, posted(request), uploaded(request))
     except UnknownTargetKindError as refusal:
         raise Http404(str(refusal)) from None
     saved = _save(request, form)
@@ -40,6 +47,7 @@ def target_new(request: MemberRequest) -> HttpResponse:
     return render(request, "runs/target_new.html", context, status=_status(form))
 
 
+@require_safe
 @may_view
 def target(request: MemberRequest, pk: int) -> HttpResponse:
     """Show a target with its settings and its last runs."""
@@ -51,7 +59,7 @@ def target(request: MemberRequest, pk: int) -> HttpResponse:
 def target_edit(request: MemberRequest, pk: int) -> HttpResponse:
     """Change a target; runs already started keep what they froze."""
     found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    form = target_form(found.kind, request.POST or None, target=found)
+    form = target_form(found.kind, posted(request), target=found)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} saved.")

@@ -158,3 +158,11 @@ def test_the_address_of_the_page_follows_the_filter(viewer_client: Client) -> No
     place = {"slug": run.suite.slug, "number": run.number}
     response = viewer_client.get(reverse("runs:run-results", kwargs=place) + "?verdict=pass&q=C")
     assert response["HX-Replace-Url"] == reverse("runs:run", kwargs=place) + "?verdict=pass&q=C"
+
+
+def test_without_a_filter_the_address_stays_bare(viewer_client: Client) -> None:
+    run = make_run()
+    place = {"slug": run.suite.slug, "number": run.number}
+    response = viewer_client.get(reverse("runs:run-results", kwargs=place))
+
+    assert response["HX-Replace-Url"] == reverse("runs:run", kwargs=place)
