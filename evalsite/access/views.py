@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST
+from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import links, members
 from evalsite.access.forms import MemberForm, RoleForm
@@ -81,6 +81,7 @@ def password_set(request: HttpRequest, user_code: str, token: str) -> HttpRespon
     return render(request, "access/password_set.html", context, status=_status(form.is_bound))
 
 
+@require_safe
 def account(request: MemberRequest) -> HttpResponse:
     """Show who one is and what one may do."""
     role = role_of(request.user)
@@ -101,6 +102,7 @@ def password(request: MemberRequest) -> HttpResponse:
     return render(request, "access/password.html", {"form": form}, status=_status(form.is_bound))
 
 
+@require_safe
 @admin_only
 def member_list(request: MemberRequest) -> HttpResponse:
     """List the members with their roles."""

@@ -8,8 +8,8 @@ from django.contrib.auth.decorators import permission_required
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict
-from django.utils.datastructures import MultiValueDict
 from django.shortcuts import get_object_or_404
+from django.utils.datastructures import MultiValueDict
 from django_htmx.middleware import HtmxDetails
 
 from runs.models import Run, Suite
@@ -34,7 +34,7 @@ def posted(request: HttpRequest) -> QueryDict | None:
     return request.POST if request.method == "POST" else None
 
 
-def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile] | None:
+def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] | None:
     """Return the files of a form that was sent; None when nothing was sent."""
     return request.FILES if request.method == "POST" else None
 

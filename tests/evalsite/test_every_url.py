@@ -66,9 +66,9 @@ PAGES: Mapping[str, Page] = {
     "access:login-once": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:logout": deed(LOGGED_IN, {}),
-    "access:account": Page(LOGGED_IN, post=PAGE),
+    "access:account": Page(LOGGED_IN),
     "access:password": form(LOGGED_IN),
-    "access:members": Page("admin", post=PAGE),
+    "access:members": Page("admin"),
     "access:member-add": form("admin"),
     "access:member": form("admin", {"pk": 0}),
     "access:member-status": deed("admin", {"pk": 0}),
@@ -111,7 +111,7 @@ PAGES: Mapping[str, Page] = {
     "runs:result-retry": deed("editor", RESULT),
     "runs:target-list": Page("viewer"),
     "runs:target-new": form("editor"),
-    "runs:target": Page("viewer", post=PAGE, place={"pk": 0}),
+    "runs:target": Page("viewer", place={"pk": 0}),
     "runs:target-edit": form("editor", {"pk": 0}),
     "runs:search": Page("viewer"),
 }
@@ -214,6 +214,17 @@ def test_a_form_of_another_site_is_refused(numbers: Mapping[str, int], name: str
     response = client.post(address_of(name, numbers), {"nonsense": "1"})
     assert response.status_code == 403
     assert_is_guarded(response)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post == REFUSED])
+def test_a_form_sent_empty_is_refused_and_says_what_is_missing(
+    admin_client: Client, client: Client, numbers: Mapping[str, int], name: str
+) -> None:
+    sender = client if PAGES[name].role == ANYBODY else admin_client
+    response = sender.post(address_of(name, numbers), {})
+    assert response.status_code == REFUSED
+    said = response.content.decode()
+    assert 'role="alert"' in said or "This field is required." in said
 
 
 @pytest.mark.parametrize(
