@@ -81,7 +81,20 @@ def test_cookies_are_for_this_site_alone(client: Client, viewer: User) -> None:
 
 
 def test_another_host_name_is_refused(client: Client) -> None:
-    assert client.get("/login/", headers={"host": "evil.example"}).status_code == 400
+    response = client.get("/login/", headers={"host": "evil.example"})
+    assert response.status_code == 400
+    assert "This request was refused" in response.text
+    assert "EVALSITE_ALLOWED_HOSTS" in response.text
+    assert "default-src 'none'" in response["Content-Security-Policy"]
+
+
+def test_what_is_too_large_to_take_is_refused_in_words(
+    viewer_client: Client, settings: Settings
+) -> None:
+    settings.DATA_UPLOAD_MAX_NUMBER_FIELDS = 3
+    response = viewer_client.post("/account/password/", {str(n): "x" for n in range(5)})
+    assert response.status_code == 400
+    assert "This request was refused" in response.text
 
 
 def test_a_form_without_its_token_is_refused_in_words() -> None:
