@@ -9,13 +9,14 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from evaluators.judging.addresses import address_problem
 from evaluators.judging.keys import encrypt, is_allowed_variable, is_sendable
 from evaluators.judging.pricing import Prices, library_prices, prices_of
 from evaluators.judging.requests import RESERVED_PARAMETERS
 from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
 
 TEMPERATURE = "temperature"
 CONNECTION = ("base_url", "model_id", "key_variable", "encrypted_key", "parameters", "timeout_s")
@@ -24,6 +25,12 @@ PRICE_LABELS = {
     "output_price_usd_per_mtok": "Output",
     "cached_price_usd_per_mtok": "Cached input",
 }
+
+
+class SlugTakenError(DomainError):
+    """Another language model got the short name first."""
+
+    code = "slug_taken"
 
 
 class LanguageModelForm(forms.ModelForm[LanguageModel]):
@@ -170,11 +177,14 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
 
     @transaction.atomic
     def save_as(self, actor: User) -> LanguageModel:
-        """Store the model and write the change down; a stored key does not survive a new base URL."""
+        """Store the model and write the change down; a stored key does not survive a new base URL.
+
+        Raises SlugTakenError when another model got the short name since the form was checked.
+        """
         model = self.save(commit=False)
         self._settle_key(model)
         if self.before is None:
-            model.save()
+            self._add(model)
             model.write_down("create", actor=actor, after=model.facts())
             return model
         if any(getattr(model, name) != old for name, old in self._old.items()):
@@ -186,6 +196,15 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         after = {**model.facts(), "key_changed": has_new_key or self.dropped_key}
         model.write_down("change", actor=actor, before=self.before, after=after)
         return model
+
+    def _add(self, model: LanguageModel) -> None:
+        try:
+            with transaction.atomic():
+                model.save()
+        except IntegrityError as error:
+            raise SlugTakenError(
+                f"There is a language model “{model.slug}” already. Choose another short name."
+            ) from error
 
     def _settle_key(self, model: LanguageModel) -> None:
         if self.cleaned_data["api_key"]:

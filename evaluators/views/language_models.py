@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST
 
-from evaluators.forms import LanguageModelForm
+from evaluators.forms import LanguageModelForm, SlugTakenError
 from evaluators.models import LanguageModel, ModelInUseError
 from evaluators.reports import key_problem, model_facts, model_rows, trial_report
 from evaluators.services import BrokerUnreachableError, queue_test
@@ -49,9 +49,13 @@ def language_model_new(request: MemberRequest) -> HttpResponse:
     """Add a model."""
     form = LanguageModelForm(_posted(request))
     if form.is_valid():
-        model = form.save_as(request.user)
-        messages.success(request, f"{model.name} added. Test it to see that it answers.")
-        return redirect("evaluators:language-model", model.slug)
+        try:
+            model = form.save_as(request.user)
+        except SlugTakenError as refusal:
+            form.add_error("slug", str(refusal))
+        else:
+            messages.success(request, f"{model.name} added. Test it to see that it answers.")
+            return redirect("evaluators:language-model", model.slug)
     return _form_page(request, form)
 
 

@@ -139,6 +139,21 @@ def test_a_wrong_field_is_refused_by_name_and_nothing_is_saved(
     assert not LanguageModel.objects.exists()
 
 
+def test_a_short_name_that_was_taken_meanwhile_is_refused_and_nothing_lost(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model(slug="house-judge")
+    # Both forms were checked before either was stored.
+    monkeypatch.setattr(LanguageModel, "validate_unique", lambda *args, **options: None)
+    response = admin_client.post("/models/new/", posted(name="Second judge"))
+    assert response.status_code == 422
+    assert "There is a language model “house-judge” already." in response.text
+    assert "Second judge" in response.text
+    assert SECRET not in response.text
+    assert LanguageModel.objects.count() == 1
+    assert not AuditEntry.objects.exists()
+
+
 def test_key_and_variable_together_are_refused(
     admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
