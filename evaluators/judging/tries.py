@@ -85,7 +85,10 @@ def unreachable(draft: CallRecord, error: BaseException, spec: ModelSpec) -> Try
             return timed_out(draft, spec)
         last, cause = cause, cause.__cause__ or cause.__context__
     said = without_key(str(last), spec) or type(last).__name__
-    return Try(draft, failure=Failure(CallStatus.CONNECTION, f"The server could not be reached: {said[:300]}"))
+    return Try(
+        draft,
+        failure=Failure(CallStatus.CONNECTION, f"The server could not be reached: {said[:300]}"),
+    )
 
 
 def finished(ended: Try, call: ChatCall, latency_ms: int) -> CallRecord:

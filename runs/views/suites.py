@@ -84,7 +84,9 @@ def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
     table = cases.case_table(found, cases.CaseFilter.read(request.GET.dict()))
     response = render(request, "suites/_case_rows.html", {"suite": found, "table": table})
     if table.asked.after is None:  # rows that are added below leave the address alone
-        response["HX-Replace-Url"] = f"{reverse('runs:suite-cases', args=[slug])}{table.here}".rstrip("?")
+        response["HX-Replace-Url"] = (
+            f"{reverse('runs:suite-cases', args=[slug])}{table.here}".rstrip("?")
+        )
     return response
 
 
