@@ -83,6 +83,7 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
         )
         cases = _chosen_cases(suite, case_keys, tags)
         plan = _plan(suite, target, judge, cases, policy_changes or {})
+        _check_budget(plan, budget_usd)
         run = _create_run(suite, target, plan, limits, count=len(cases))
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
@@ -90,6 +91,18 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
         _audit(run, suite, started_by)
         transaction.on_commit(partial(queue_hands, run))
     return run
+
+
+def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
+    """Refuse a budget that calls without a price would never reach."""
+    if budget_usd is None:
+        return
+    for facts in plan.models.values():
+        if facts["prices"] is None:
+            raise CannotStartError(
+                f"Nobody knows what {facts['name']} costs, so a budget could not hold it. Enter its "
+                "prices under Language models, or start without a budget."
+            )
 
 
 def _audit(run: Run, suite: Suite, started_by: User | None) -> None:

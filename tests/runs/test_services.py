@@ -135,6 +135,17 @@ def test_evaluators_that_ask_a_judge_need_one():
     refused("ask a judge and none is chosen", suite)
 
 
+def test_a_budget_needs_the_price_of_every_model():
+    model = make_model()
+    suite = make_suite(tree=tree(JUDGED), judge=model)
+    make_case(suite=suite, recorded_output={"output": "x"})
+    refused("Nobody knows what .* costs", suite, budget_usd=Decimal(1))
+
+    model.input_price_usd_per_mtok = model.output_price_usd_per_mtok = Decimal("0.5")
+    model.save()
+    assert start(suite, budget_usd=Decimal(1)).budget_usd == 1
+
+
 def test_outcomes_need_a_judge_only_where_they_decide():
     suite = make_suite(tree=tree(CHECK), case_gate="expected_outcomes")
     make_case(suite=suite, recorded_output={"output": "x"}, expected_outcomes=["says yes"])

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from evaluators.models import LanguageModel
 from runs.models import Campaign, Run, Suite, Target
 from tests.factories import (
     STARTED,
@@ -27,7 +28,11 @@ pytestmark = pytest.mark.django_db
 def suite() -> Suite:
     """Make a suite of two cases with recorded outputs and a judge."""
     made = make_suite(
-        judge=make_model(slug="juno-2", key_variable="", base_url="http://127.0.0.1:9/v1")
+        judge=make_model(
+            slug="juno-2",
+            input_price_usd_per_mtok=Decimal("0.4"),
+            output_price_usd_per_mtok=Decimal("1.6"),
+        )
     )
     make_case(suite=made, key="A", tags=["refunds"], recorded_output={"output": "hi"})
     make_case(suite=made, key="B", tags=["delivery"], recorded_output={"output": "ho"})
@@ -64,6 +69,16 @@ def test_one_target_is_one_run(editor_client: Client, suite: Suite, target: Targ
     assert response["Location"] == reverse("runs:run", args=[suite.slug, run.number])
     assert (run.execution_count, run.budget_usd, run.note) == (6, Decimal("2.50"), "first try")
     assert run.created_by is not None
+
+
+def test_a_budget_for_a_model_without_prices_is_refused_in_place(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    LanguageModel.objects.update(input_price_usd_per_mtok=None, output_price_usd_per_mtok=None)
+    answer = editor_client.post(at(suite), filled(suite, target, budget="2"))
+    assert answer.status_code == 422
+    assert "Nobody knows what juno-2 costs" in answer.content.decode()
+    assert not Run.objects.exists()
 
 
 def test_several_targets_are_several_runs_of_one_campaign(
