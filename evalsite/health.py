@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-
 import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 
 from runs.models import WorkerProcess
+from runs.models.clock import database_now
 
-# A worker sweeps every 10 s; three missed beats are not a pause any more.
-WORKER_SILENCE = timedelta(seconds=30)
 BROKER_TIMEOUT_S = 2
 OK = "ok"
 
 
-def health(*, now: datetime) -> dict[str, str]:
+def health() -> dict[str, str]:
     """Return one word for each part: ok, unreachable, or missing (no worker has a recent beat)."""
     return {
         "database": database_health(),
         "broker": broker_health(settings.CELERY_BROKER_URL),
-        "worker": worker_health(now=now),
+        "worker": worker_health(),
     }
 
 
@@ -48,10 +45,10 @@ def broker_health(url: str) -> str:
     return OK
 
 
-def worker_health(*, now: datetime) -> str:
+def worker_health() -> str:
     """Return whether a worker process has shown a sign of life lately."""
     try:
-        alive = WorkerProcess.objects.filter(heartbeat_at__gte=now - WORKER_SILENCE).exists()
+        alive = WorkerProcess.objects.alive(now=database_now()).exists()
     except DatabaseError:
         return "unknown"
     return OK if alive else "missing"

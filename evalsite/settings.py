@@ -128,8 +128,14 @@ if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "redi
 CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.02} if IS_EMBEDDED else {}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
+# Each run keeps hundreds of calls in flight in one event loop: a process of threads serves several.
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+
+# How long a worker that gives no sign of life keeps the results it has claimed, in seconds.
+LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
 
 # -- Logging in ------------------------------------------------------------------------------
 LOGIN_URL = "access:login"

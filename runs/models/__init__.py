@@ -18,12 +18,10 @@ from runs.models.reviews import Review, ReviewItem, ReviewReason
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
     Campaign,
-    Hand,
     Run,
     RunEvent,
     RunOwner,
     RunStatus,
-    WorkerProcess,
 )
 from runs.models.shares import ApiToken, ShareDepth, ShareLink
 from runs.models.suites import (
@@ -38,6 +36,7 @@ from runs.models.suites import (
     SuiteVersion,
     Target,
 )
+from runs.models.workers import Hand, WorkerProcess
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",

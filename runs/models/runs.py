@@ -155,39 +155,6 @@ class Run(models.Model):
         return self.status in ACTIVE_RUN_STATUSES
 
 
-class Hand(models.Model):
-    """One `work_on_run` at work: a pair of hands on one run, alive while its heartbeat is young."""
-
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="hands")
-    token = models.CharField(max_length=64, unique=True)
-    worker = models.CharField(max_length=200)
-    started_at = models.DateTimeField()
-    heartbeat_at = models.DateTimeField()
-    in_flight = models.PositiveIntegerField(default=0)
-
-    def __str__(self) -> str:
-        """Return worker and run."""
-        return f"{self.worker} on run {self.run_id}"
-
-
-class WorkerProcess(models.Model):
-    """One worker process; alive while its heartbeat is young."""
-
-    name = models.CharField(max_length=200, unique=True)
-    host = models.CharField(max_length=200)
-    pid = models.PositiveIntegerField()
-    version = models.CharField(max_length=40)
-    sandbox = models.CharField(max_length=100, blank=True, default="")
-    started_at = models.DateTimeField()
-    heartbeat_at = models.DateTimeField(db_index=True)
-    last_error = models.TextField(blank=True, default="")
-    last_error_at = models.DateTimeField(null=True, blank=True)
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name
-
-
 class RunEvent(models.Model):
     """Something a reader of the run page should know: a lowered limit, a lost worker, a retry."""
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-from datetime import timedelta
 
 from celery import current_app
-from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from runs.models import Run, WorkerProcess
+from runs.models.clock import database_now
 
 logger = logging.getLogger(__name__)
 
 WORK_ON_RUN = "runs.work_on_run"
 SUMMARISE_RUN = "runs.summarise_run"
-WORKER_SILENCE = timedelta(seconds=30)
 RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
 
 
 def queue_hands(run: Run) -> None:
     """Ask for as many hands as there are workers, and no more than the run can occupy."""
-    alive = WorkerProcess.objects.filter(heartbeat_at__gte=timezone.now() - WORKER_SILENCE).count()
+    alive = WorkerProcess.objects.alive(now=database_now()).count()
     useful = -(-run.execution_count // max(1, run.concurrency))
     for _ in range(max(1, min(alive, useful))):
         queue(WORK_ON_RUN, run.pk)

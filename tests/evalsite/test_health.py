@@ -10,9 +10,9 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from evalsite.health import WORKER_SILENCE
 from evalsite.logs import is_no_probe
 from runs.models import WorkerProcess
+from runs.models.clock import LEASE
 from tests.services.processes import free_port
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +40,7 @@ def test_all_parts_are_well_without_a_login_and_without_a_cookie(client: Client)
 
 
 def test_a_worker_that_fell_silent_is_missing(client: Client) -> None:
-    make_worker(WORKER_SILENCE + timedelta(seconds=1))
+    make_worker(LEASE + timedelta(seconds=1))
     response = client.get("/healthz")
     assert response.status_code == 503
     assert response.json()["worker"] == "missing"

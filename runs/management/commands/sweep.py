@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.utils import timezone
 
 from runs.execution.sweeping import sweep
+from runs.models.clock import database_now
 from runs.services.queueing import WORK_ON_RUN, queue
 
 
@@ -18,7 +18,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Sweep and queue."""
-        waiting = sweep(now=timezone.now())
+        waiting = sweep(now=database_now())
         for run_id in waiting:
             queue(WORK_ON_RUN, run_id)
         self.stderr.write(f"{len(waiting)} runs wait for hands.")

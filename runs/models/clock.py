@@ -1,0 +1,22 @@
+"""The one clock that leases and heartbeats go by, whatever the machines' own clocks say."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import connection
+from django.utils import timezone
+
+# A hand renews its leases every sixth of this; one that has not for so long is taken for dead.
+LEASE = timedelta(seconds=settings.LEASE_S)
+
+
+def database_now() -> datetime:
+    """Return the time of the PostgreSQL server; with SQLite there is one machine and its clock."""
+    if connection.vendor != "postgresql":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        row: tuple[datetime] = cursor.fetchone()
+    return row[0]
