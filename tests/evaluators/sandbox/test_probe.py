@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from evaluators.sandbox import probe
+from evaluators.sandbox.probe import SandboxOffer, sandbox_offered
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    sandbox_offered.cache_clear()
+    yield
+    sandbox_offered.cache_clear()
+
+
+@pytest.fixture
+def bubblewrap(tmp_path, monkeypatch):
+    """Install a bubblewrap that does what the given shell lines say."""
+
+    def install(*lines):
+        program = tmp_path / "bwrap"
+        program.write_text("\n".join(("#!/bin/sh", *lines, "")))
+        program.chmod(0o755)
+        monkeypatch.setattr(probe, "bubblewrap_path", lambda: str(program))
+        return program
+
+    return install
+
+
+def test_this_machine_offers_something_that_fits_into_the_workers_row():
+    offer = sandbox_offered()
+    assert offer.kind in ("bubblewrap", "limits", "none")
+    assert 0 < len(offer.in_words) <= 100
+
+
+def test_a_bubblewrap_that_works_is_named_with_its_version(bubblewrap):
+    bubblewrap('[ "$1" = --version ] && echo bubblewrap 0.12.3', "exit 0")
+    assert sandbox_offered().in_words == "bubblewrap 0.12.3"
+
+
+def test_namespaces_are_really_tried_and_none_of_our_variables_handed_on(
+    bubblewrap, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("EVALSITE_SECRET_KEY", "hush")
+    bubblewrap(f'echo "$@" >> {tmp_path}/asked', f"/usr/bin/env >> {tmp_path}/known")
+    sandbox_offered()
+    asked = (tmp_path / "asked").read_text()
+    assert "--unshare-all" in asked
+    assert "--proc /proc" in asked
+    assert "hush" not in (tmp_path / "known").read_text()
+
+
+def test_a_machine_that_forbids_namespaces_has_limits_only_and_says_why(bubblewrap, monkeypatch):
+    bubblewrap("echo 'bwrap: setting up uid map: Permission denied' >&2", "exit 1")
+    monkeypatch.setattr(shutil, "which", lambda name: "/bin/true")
+    offer = sandbox_offered()
+    assert offer.kind == "limits"
+    assert offer.in_words == (
+        "limits only: bubblewrap is not allowed here (setting up uid map: Permission denied)"
+    )
+
+
+def test_a_machine_with_nothing_says_so(monkeypatch):
+    monkeypatch.setattr(probe, "bubblewrap_path", lambda: "")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert sandbox_offered().in_words == (
+        "none: bubblewrap is not installed, and prlimit does not work either"
+    )
+
+
+@pytest.mark.parametrize("lines", [("exec sleep 60",), ("kill -9 $$",)])
+def test_a_bubblewrap_that_hangs_or_dies_holds_nothing_up(bubblewrap, monkeypatch, lines):
+    bubblewrap(*lines)
+    monkeypatch.setattr(probe, "TRY_S", 0.2)
+    offer = sandbox_offered()
+    assert offer.kind != "bubblewrap"
+    assert "not allowed here (" in offer.reason
+
+
+def test_a_file_that_is_no_program_is_no_sandbox(tmp_path, monkeypatch):
+    (tmp_path / "bwrap").write_text("")
+    monkeypatch.setattr(probe, "bubblewrap_path", lambda: str(tmp_path / "bwrap"))
+    assert "Permission denied" in sandbox_offered().in_words
+
+
+def test_long_reasons_are_cut_to_what_the_row_holds():
+    words = SandboxOffer("limits", reason="no " * 60).in_words
+    assert len(words) == 100
+    assert words.endswith("…")
+
+
+def test_it_is_tried_once_in_a_process(bubblewrap, tmp_path):
+    bubblewrap(f"echo x >> {tmp_path}/runs")
+    sandbox_offered()
+    tried = (tmp_path / "runs").read_text()
+    sandbox_offered()
+    assert (tmp_path / "runs").read_text() == tried
