@@ -6,16 +6,18 @@ import importlib.metadata
 import logging
 import threading
 
+from django.conf import settings
 from django.db import close_old_connections, connection
-from django.utils import timezone
 
+from runs.execution.mishaps import note_error
 from runs.execution.running import let_go
 from runs.execution.sweeping import hide_worker, show_worker, sweep
+from runs.models.clock import database_now
 from runs.services.queueing import WORK_ON_RUN, queue
 
 logger = logging.getLogger(__name__)
 
-SWEEP_EVERY_S = 10.0
+BEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
 
 
 class Pulse:
@@ -25,6 +27,7 @@ class Pulse:
         """Be still."""
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
+        self._missed = False
 
     def start(self) -> None:
         """Beat from now on."""
@@ -41,12 +44,8 @@ class Pulse:
 
     def _beat(self) -> None:
         while True:
-            try:
-                beat()
-            except Exception:
-                logger.exception("A sweep failed; the next one is in %s s", SWEEP_EVERY_S)
-                connection.close()
-            if self._ending.wait(SWEEP_EVERY_S):
+            self.beat()
+            if self._ending.wait(BEAT_EVERY_S):
                 break
         try:
             hide_worker()
@@ -54,12 +53,34 @@ class Pulse:
             logger.exception("The worker could not take itself off the list")
         connection.close()
 
+    def beat(self) -> None:
+        """Show this process and sweep; never raises.
 
-def beat() -> None:
-    """Show this process, sweep, and queue hands for the runs that could use them."""
-    close_old_connections()
-    show_worker(now=timezone.now(), version=version())
-    for run_id in sweep(now=timezone.now()):
+        After a beat that failed, one only shows the process: hands that could not renew their
+        leases while the database was away are first to write what they hold.
+        """
+        was_missed, self._missed = self._missed, True
+        try:
+            close_old_connections()
+            show_worker(now=database_now(), version=version())
+            if not was_missed:
+                sweep_and_queue()
+            self._missed = False
+        except Exception as error:
+            logger.exception("A sweep failed; the next one is in %s s", BEAT_EVERY_S)
+            self._note(error)
+            connection.close()
+
+    def _note(self, error: Exception) -> None:
+        try:
+            note_error(error)
+        except Exception:
+            logger.exception("The error could not be kept")
+
+
+def sweep_and_queue() -> None:
+    """Set right what dead workers left, and queue hands for the runs that could use them."""
+    for run_id in sweep(now=database_now()):
         queue(WORK_ON_RUN, run_id)
 
 

@@ -31,6 +31,7 @@ class Cause(StrEnum):
     BAD_REPLY = "bad_reply", "Bad reply"
     MISSING = "missing", "Nothing recorded"
     FAILED = "failed", "Target failed"
+    UNSTORABLE = "unstorable", "Could not be stored"
 
     label: str
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -97,6 +97,7 @@ class CallRecord:
 
 Recall = Callable[[CallKey, str], CallRecord | None]
 Record = Callable[[CallRecord], None]
+Admit = Callable[[], Awaitable[None]]
 
 
 def _recall_nothing(key: CallKey, request_hash: str) -> CallRecord | None:
@@ -107,17 +108,23 @@ def _record_nowhere(record: CallRecord) -> None:
     return None
 
 
+async def _admit_always() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Where the calls of one result are looked up and written down.
 
     `recall` takes key and request hash and returns an earlier record of the same result and
     generation whose status is ok or unreadable and that has a reply; it is not recorded again.
-    `record` is handed every try once, failed ones included. Neither may block.
+    `record` is handed every try once, failed ones included. Neither may block. `admit` is awaited
+    before every try, inside its slot; what it raises ends the call, and nothing is sent or recorded.
     """
 
     recall: Recall = _recall_nothing
     record: Record = _record_nowhere
+    admit: Admit = _admit_always
 
 
 @dataclass(frozen=True, slots=True)

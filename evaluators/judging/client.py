@@ -103,7 +103,7 @@ class ModelClient:
         time-outs) and records every try.
 
         Raises:
-            ModelCallError: no try gave an answer.
+            ModelCallError: no try gave an answer. What the ledger's `admit` raises passes through.
 
         """
         digest = request_hash(spec, call)
@@ -151,6 +151,7 @@ class ModelClient:
     ) -> Try:
         body = chat_body(spec, call, progress.mode)
         async with self.limiter.slot(spec) as started_at:
+            await ledger.admit()
             progress.tries += 1
             draft = CallRecord(
                 key=call.key,

@@ -13,10 +13,6 @@ from evaluators.judging.limits import Limiter
 from evaluators.judging.specs import ModelSpec
 
 
-class BudgetReachedError(Exception):
-    """The run has spent its budget: the call was not made."""
-
-
 @dataclass(slots=True)
 class Budget:
     """What the run may spend and what it has.
@@ -30,11 +26,11 @@ class Budget:
     unbooked: Decimal = Decimal(0)
     was_reached: bool = False
 
-    def check(self) -> None:
-        """Raise BudgetReachedError when nothing is left."""
+    def is_spent(self) -> bool:
+        """Tell whether nothing is left, and remember it."""
         if self.cap is not None and self.booked + self.unbooked >= self.cap:
             self.was_reached = True
-            raise BudgetReachedError(self.in_words())
+        return self.was_reached
 
     def in_words(self) -> str:
         """Return cap and spending for a reader."""
@@ -43,24 +39,18 @@ class Budget:
         return f"${spent:f} of {cap} is spent."
 
 
-class BudgetedLimiter(Limiter):
-    """A limiter that gives no slot once the budget is spent, not even to who waited for one.
+class CountingLimiter(Limiter):
+    """A limiter that counts in `in_use`, by model, the calls in flight."""
 
-    `in_use` counts by model the calls in flight.
-    """
-
-    def __init__(self, budget: Budget, in_use: Counter[str], **ports: Any) -> None:
-        """Look at this budget before each call."""
+    def __init__(self, in_use: Counter[str], **ports: Any) -> None:
+        """Count here."""
         super().__init__(**ports)
-        self._budget = budget
         self._in_use = in_use
 
     @asynccontextmanager
     async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
-        """Wait for a slot as the limiter does; raises BudgetReachedError."""
-        self._budget.check()
+        """Wait for a slot as the limiter does."""
         async with super().slot(spec) as started_at:
-            self._budget.check()
             self._in_use[spec.slug] += 1
             try:
                 yield started_at

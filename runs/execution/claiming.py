@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, F, QuerySet
 
+from runs.execution.processes import process_name
 from runs.models import ACTIVE_RUN_STATUSES, Case, Hand, Result, ResultStatus, Run, RunStatus
-
-# A hand renews its leases every few seconds; one that has not for so long is taken for dead.
-LEASE = timedelta(seconds=30)
+from runs.models.clock import LEASE, database_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +44,25 @@ def begin_run(run_id: int, *, now: datetime) -> None:
     )
 
 
-def claim_results(run_id: int, *, token: str, most: int, now: datetime) -> list[Claim]:
-    """Lease up to `most` waiting results of a run to the holder of the token, in suite order."""
+def claim_results(
+    run_id: int, *, token: str, most: int, now: datetime, owner_id: str = ""
+) -> list[Claim]:
+    """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
+
+    None when the run is over or belongs to another owner; the workers' id is "".
+    """
+    owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
-        rows = _lease_rows(run_id, token=token, most=most, now=now)
+        rows = _lease_rows(run_id, owned, token=token, most=most, now=now)
     cases = Case.objects.in_bulk({row["case_id"] for row in rows})
     return [_claim(row, cases[row["case_id"]]) for row in rows]
 
 
-def _lease_rows(run_id: int, *, token: str, most: int, now: datetime) -> list[dict[str, Any]]:
-    active = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES)
+def _lease_rows(
+    run_id: int, owned: QuerySet[Run], *, token: str, most: int, now: datetime
+) -> list[dict[str, Any]]:
     rows = list(
-        Result.objects.filter(Exists(active), run_id=run_id, status=ResultStatus.PENDING)
+        Result.objects.filter(Exists(owned), run_id=run_id, status=ResultStatus.PENDING)
         .select_for_update(skip_locked=True)
         .order_by("position", "id")
         .values(*CLAIM_COLUMNS)[:most]
@@ -90,17 +96,33 @@ def held_results(run_id: int, token: str) -> QuerySet[Result]:
 
 
 def renew_leases(
-    run_id: int, token: str, result_ids: Sequence[int], *, in_flight: int, now: datetime
-) -> None:
-    """Push the end of the leases on what the hand knows it holds, and show that the hand is alive."""
+    run_id: int, token: str, result_ids: Collection[int], *, under_way: int
+) -> set[int]:
+    """Push the end of those leases the hands still hold and return them; show that the hands are alive."""
+    now = database_now()
     with transaction.atomic():
         Run.objects.hold(run_id)
-        held_results(run_id, token).filter(id__in=result_ids).update(lease_until=now + LEASE)
-        Hand.objects.filter(token=token).update(heartbeat_at=now, in_flight=in_flight)
+        held = held_results(run_id, token).filter(id__in=result_ids)
+        still = set(held.values_list("id", flat=True))
+        held.update(lease_until=now + LEASE)
+        show_hand(run_id, token, under_way=under_way, now=now)
+    return still
 
 
-def release_results(run_id: int, token: str, result_ids: Sequence[int]) -> None:
-    """Give back results that were not carried out, for other hands to claim."""
+def show_hand(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
+    """Show the pair of hands to everybody, again if somebody took it for dead meanwhile."""
+    Hand.objects.update_or_create(
+        token=token,
+        defaults={"heartbeat_at": now, "in_flight": under_way},
+        create_defaults={
+            **{"run_id": run_id, "worker": process_name(), "started_at": now},
+            **{"heartbeat_at": now, "in_flight": under_way},
+        },
+    )
+
+
+def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:
+    """Give back what is leased under the token and was not carried out, for other hands to claim."""
     with transaction.atomic():
         Run.objects.hold(run_id)
-        held_results(run_id, token).filter(id__in=result_ids).update(**RELEASED)
+        held_results(run_id, token).exclude(id__in=but).update(**RELEASED)

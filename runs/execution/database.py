@@ -1,31 +1,50 @@
-"""Database work of an event loop, done in one thread of its own, surviving a database that restarts."""
+"""Database work of an event loop, done in one thread of its own, surviving a database that is away."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import sqlite3
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from django.db import InterfaceError, OperationalError, close_old_connections, connection
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    close_old_connections,
+    connection,
+)
 
 logger = logging.getLogger(__name__)
 
 Args = ParamSpec("Args")
 Value = TypeVar("Value")
 
-# A database that restarts is back within seconds; leases last longer than all the pauses together.
-PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 1.0
+# What was paid for and not yet written lives in this process alone: worth a long wait.
+PATIENCE_S = 600.0
+READ_ONLY = "25006"
+
+Sleep = Callable[[float], object]
 
 
 class DatabaseThread:
-    """One thread that holds one connection; what is asked of it is done in order."""
+    """One thread that holds one connection; what is asked of it is done in order.
+
+    `is_there` is open while the database answers: who would have to write what they do waits for it.
+    """
 
     def __init__(self) -> None:
         """Start with the first piece of work."""
+        self.is_there = asyncio.Event()
+        self.is_there.set()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="execution-db")
+        self._patience = Patience()
 
     async def do(
         self, function: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
@@ -39,8 +58,19 @@ class DatabaseThread:
         What was asked is done even when the asker is cancelled meanwhile.
         """
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._executor, patiently, function)
+
+        def tell(is_there: bool) -> None:
+            change = self.is_there.set if is_there else self.is_there.clear
+            # The loop may have ended while the database was away.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(change)
+
+        work = loop.run_in_executor(self._executor, self._patience.call, function, tell)
         return await asyncio.shield(work)
+
+    def hurry(self) -> None:
+        """Wait no longer for a database that is away: this process is about to end."""
+        self._patience.is_over = True
 
     def close(self) -> None:
         """Finish what was asked, close the connection and end the thread."""
@@ -48,18 +78,57 @@ class DatabaseThread:
         self._executor.shutdown()
 
 
-def patiently(function: Callable[[bool], Value]) -> Value:
-    """Call the function, and again after growing pauses while the database is away; then raise."""
-    for number, pause_s in enumerate((*PAUSES_S, None)):
-        try:
-            return function(number > 0)
-        except (OperationalError, InterfaceError) as error:
-            if pause_s is None:
-                raise
-            logger.warning("The database did not answer, asking again in %s s: %s", pause_s, error)
-            _drop_connection()
-            time.sleep(pause_s)
-    raise AssertionError("the last pause is None")
+class Patience:
+    """Calls again while the database is away, for ten minutes altogether; once it is over, once."""
+
+    def __init__(self, *, patience_s: float = PATIENCE_S, sleep: Sleep = time.sleep) -> None:
+        """Be patient."""
+        self.is_over = False
+        self._patience_s = patience_s
+        self._sleep = sleep
+
+    def call(
+        self,
+        function: Callable[[bool], Value],
+        tell: Callable[[bool], None] = lambda is_there: None,
+    ) -> Value:
+        """Return what the function returns; it is told whether it is called again.
+
+        `tell` hears False when the database is away and True when it is back. Raises the database's
+        own error when patience is over, and any other error at once.
+        """
+        waited_s, pause_s, is_repeated = 0.0, FIRST_PAUSE_S, False
+        while True:
+            try:
+                value = function(is_repeated)
+            except (DatabaseError, InterfaceError) as error:
+                if not is_away(error) or self.is_over:
+                    raise
+                if waited_s >= self._patience_s:
+                    self.is_over = True
+                    raise
+                if not is_repeated:
+                    logger.warning("The database is away, asking until it is back: %s", error)
+                    tell(False)
+                is_repeated = True
+                _drop_connection()
+                self._sleep(pause_s)
+                waited_s, pause_s = waited_s + pause_s, min(LONGEST_PAUSE_S, pause_s * 2)
+            else:
+                if is_repeated:
+                    logger.warning("The database is back after %.1f s", waited_s)
+                    tell(True)
+                return value
+
+
+def is_away(error: BaseException) -> bool:
+    """Tell whether a database error may pass by itself: no answer, no room, no writing for now."""
+    if isinstance(error, OperationalError):
+        # SQLite says so of wrong SQL too.
+        return getattr(error.__cause__, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR
+    if isinstance(error, InterfaceError):
+        return True
+    return getattr(error.__cause__, "sqlstate", None) == READ_ONLY
 
 
 def _drop_connection() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Sum
-from django.utils import timezone
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import DomainError, Verdict
@@ -22,6 +21,7 @@ from runs.models import (
     RunStatus,
     Score,
 )
+from runs.models.clock import database_now
 from runs.plan import read_plan
 from runs.summary import Execution, summarise
 
@@ -41,14 +41,14 @@ def finish_run(run_id: int) -> bool:
         if not held.is_active or not _is_done(run_id) or _fingerprint(run_id) != mark:
             return False
         Run.objects.filter(id=run_id).update(
-            status=RunStatus.COMPLETED, finished_at=timezone.now(), **figures
+            status=RunStatus.COMPLETED, finished_at=database_now(), **figures
         )
     return True
 
 
 def end_run(run_id: int, status: RunStatus, reason: str) -> bool:
     """End an active run early with the figures it has so far; False when it is over already."""
-    if not Run.objects.end(run_id, status=status, reason=reason, now=timezone.now()):
+    if not Run.objects.end(run_id, status=status, reason=reason, now=database_now()):
         return False
     RunEvent.objects.create(run_id=run_id, kind=status.value, text=reason[:500])
     summarise_ended(run_id)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
 
-from django.utils import timezone
-
+from evaluators.judging.calls import CallRecord
 from evaluators.judging.client import ModelClient
 from evaluators.kinds._base import Sandbox
 from runs.engine import ExecutionOutcome, execute
-from runs.execution.budget import Budget, BudgetedLimiter
-from runs.execution.claiming import release_results
+from runs.execution.admission import Admission
+from runs.execution.budget import Budget, CountingLimiter
+from runs.execution.claiming import release_held
 from runs.execution.database import DatabaseThread
 from runs.execution.jobs import Job, claim_jobs
+from runs.execution.leasing import Leases
 from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts
 from runs.execution.recording import Ended, RunState
@@ -23,12 +26,17 @@ from runs.targets._base import TargetContext
 
 MOST_STRETCH = 200
 QUICK_REFILL_S = 0.5
+# How long calls in flight may still answer, because they are paid: after a stop, and when the
+# process itself is told to end.
+LATE_REPLIES_S = 60.0
+LAST_REPLIES_S = 8.0
 
 
 class Hands:
     """Carries out results of one run until none waits, the run ends, or its budget is spent.
 
-    `halt` lets what is in flight end and takes nothing new; `drop` lets go of everything at once.
+    `halt` lets what is in flight end and takes nothing new; `drop` lets only the calls in flight
+    end, so that they are booked, and then lets go of everything.
     """
 
     def __init__(
@@ -39,19 +47,22 @@ class Hands:
         self.token = token
         self.sandbox = sandbox
         self.is_halted = False
+        self.under_way = 0
         self._database = database
-        self._desk = Desk(work, token, database, halt=self.halt, drop=self.drop)
+        self._leases = Leases(work.run_id, token, database, count_under_way=lambda: self.under_way)
+        self._desk = Desk(
+            work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
+        )
+        self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
         self._slots = SlotKeeper(work, token, database)
-        limiter = BudgetedLimiter(
-            self._desk.budget,
-            self._slots.in_use,
-            lease=self._slots.lease,
-            report=self._slots.report,
+        limiter = CountingLimiter(
+            self._slots.in_use, lease=self._slots.lease, report=self._slots.report
         )
         self._client = ModelClient(limiter)
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._hungry = asyncio.Event()
         self._carriers: list[asyncio.Task[None]] = []
+        self._dropping: asyncio.Task[None] | None = None
 
     async def work_off(self) -> RunState | None:
         """Work until nothing is left to claim; returns how the run was last seen."""
@@ -82,20 +93,33 @@ class Hands:
         self.is_halted = True
         self._hungry.set()
 
-    def drop(self) -> None:
-        """Let go of everything: what is in flight is cancelled and will not be recorded."""
+    def drop(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
+        """Make no more calls, give those in flight so long to answer, and let go of everything."""
         self.halt()
+        self._admission.close("The run is over for these hands.")
+        if self._dropping is None or late_replies_s < LATE_REPLIES_S:
+            self._dropping = asyncio.ensure_future(self._let_go(late_replies_s))
+
+    def hurry(self) -> None:
+        """Let go of everything within seconds: the process is about to end."""
+        self._database.hurry()
+        self.drop(late_replies_s=LAST_REPLIES_S)
+
+    async def _let_go(self, late_replies_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(late_replies_s):
+                await self._admission.idle.wait()
         for carrier in self._carriers:
             carrier.cancel()
 
     async def _close(self) -> None:
         """Write what is unwritten, give back what was not carried out, and end every connection."""
+        if self._dropping is not None:
+            self._dropping.cancel()
         self._desk.end()
         await self._client.aclose()
         await self._desk.write_now()
-        held = sorted(self._desk.held)
-        if held:
-            await self._database.do(release_results, self.work.run_id, self.token, held)
+        await self._database.do(release_held, self.work.run_id, self.token)
         await self._slots.give_back()
 
     async def _feed(self) -> None:
@@ -107,17 +131,21 @@ class Hands:
             stretch = min(stretch * 2, MOST_STRETCH) if is_quick else self.work.concurrency
             last = clock()
             self._hungry.clear()
-            jobs = await self._database.do(
-                claim_jobs, self.work, token=self.token, most=stretch, now=timezone.now()
-            )
+            jobs = await self._database.do_knowing(partial(self._claim, stretch))
             if not jobs:
                 break
-            self._desk.held.update(job.claim.result_id for job in jobs)
+            self._leases.take(job.claim.result_id for job in jobs)
             for job in jobs:
                 self._waiting.put_nowait(job)
             await self._hungry.wait()
         for _ in self._carriers:
             self._waiting.put_nowait(None)
+
+    def _claim(self, most: int, is_repeated: bool) -> list[Job]:
+        held = self._leases.held
+        return claim_jobs(
+            self.work, token=self.token, most=most, held=held, is_repeated=is_repeated
+        )
 
     async def _carry(self) -> None:
         """Carry out one execution after the other."""
@@ -129,7 +157,13 @@ class Hands:
             if job is None or self.is_halted:
                 return
             await self._desk.room.wait()
-            await self._carry_out(job)
+            # What was lost to other hands while it waited here is theirs to carry out.
+            if await self._leases.holds(job.claim.result_id):
+                self.under_way += 1
+                try:
+                    await self._carry_out(job)
+                finally:
+                    self.under_way -= 1
 
     async def _carry_out(self, job: Job) -> None:
         name = self.work.plan.target.name
@@ -137,7 +171,8 @@ class Hands:
             work=self.work,
             context=TargetContext(name, job.execution.case, recorded=job.recorded),
             client=self._client,
-            write_down=self._desk.caller_of(job.claim),
+            admit=partial(self._admission.admit, job.claim.result_id),
+            write_down=partial(self._put_call, job),
             earlier=job.earlier,
             sandbox=self.sandbox,
         )
@@ -145,7 +180,11 @@ class Hands:
             outcome = ExecutionOutcome(failure=TargetFailure(job.problem, Cause.FAILED))
         else:
             outcome = await execute(job.execution, ports)
-        if ports.is_refused:
+        if not ports.is_refused:
+            self._desk.put(Ended(job.claim, job.execution.root, outcome))
+        elif self.budget.was_reached:
             self.halt()
-        else:
-            self._desk.put(Ended(job.claim, job.execution.root, outcome, timezone.now()))
+
+    def _put_call(self, job: Job, record: CallRecord) -> None:
+        self._admission.ended(record)
+        self._desk.put_call(job.claim, record)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from evaluators.kinds._base import Output
 from evaluators.scoring.types import DomainError, Outcome
 from evaluators.scoring.verdict import Rules
 from runs.engine import Execution
-from runs.execution.claiming import Claim, claim_results
+from runs.execution.claiming import Claim, claim_results, release_held
 from runs.execution.loading import (
     Calls,
     RunWork,
@@ -22,6 +21,7 @@ from runs.execution.loading import (
 from runs.execution.stored import kept_outcomes, kept_output
 from runs.models import ResultOutput
 from runs.models import Score as ScoreRow
+from runs.models.clock import database_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,19 @@ class Job:
     problem: str = ""
 
 
-def claim_jobs(work: RunWork, *, token: str, most: int, now: datetime) -> list[Job]:
-    """Claim up to `most` results and read what they need; none when nothing waits."""
-    claims = claim_results(work.run_id, token=token, most=most, now=now)
+def claim_jobs(
+    work: RunWork, *, token: str, most: int, held: Collection[int], is_repeated: bool = False
+) -> list[Job]:
+    """Claim up to `most` results and read what they need; none when nothing waits.
+
+    `is_repeated` tells that the same was tried before without learning what was claimed: all but
+    what is known as `held` is given back first.
+    """
+    if is_repeated:
+        release_held(work.run_id, token, but=held)
+    claims = claim_results(
+        work.run_id, token=token, most=most, now=database_now(), owner_id=work.owner_id
+    )
     recorded = recorded_outputs(work, [claim.case for claim in claims])
     earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
     outputs = _outputs(claims)

@@ -30,6 +30,7 @@ class RunWork:
     """One run as its hands see it; only `trees`, by case, grow while they work."""
 
     run_id: int
+    owner_id: str
     plan: Plan
     target: TargetKind
     target_config: TargetConfig
@@ -60,6 +61,7 @@ def load_work(run: Run) -> RunWork:
     uploads = RecordedOutput.objects.filter(target=run.target)
     return RunWork(
         run_id=run.pk,
+        owner_id=run.owner_id,
         plan=plan,
         target=target,
         target_config=target.config.model_validate(plan.target.config),

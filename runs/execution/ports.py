@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaluators.judging.calls import (
+    Admit,
     CallKey,
     CallRecord,
     CallStatus,
@@ -19,6 +20,7 @@ from evaluators.judging.client import ModelClient
 from evaluators.judging.judge import ModelJudge
 from evaluators.kinds._base import (
     Judge,
+    JudgeFailure,
     JudgeQuestion,
     JudgeReply,
     Kind,
@@ -27,7 +29,7 @@ from evaluators.kinds._base import (
     Sandbox,
 )
 from runs.engine import AskTarget
-from runs.execution.budget import BudgetReachedError
+from runs.execution.admission import CallRefusedError
 from runs.execution.loading import Calls, RunWork
 from runs.models import CallPurpose
 from runs.plan import Cause, TargetFailure
@@ -45,11 +47,12 @@ CAUSES: Mapping[CallStatus, Cause] = {
 
 @dataclass(slots=True)
 class ExecutionPorts:
-    """What one execution is handed; `is_refused` tells that the budget stopped one of its calls."""
+    """What one execution is handed; `is_refused` tells that one of its calls was not let through."""
 
     work: RunWork
     context: TargetContext
     client: ModelClient
+    admit: Admit
     write_down: Callable[[CallRecord], None]
     earlier: Calls = field(default_factory=dict)
     sandbox: Sandbox | None = None
@@ -68,7 +71,7 @@ class ExecutionPorts:
             context = replace(context, chat=self._chat)
         try:
             return await self.work.target.answer(self.work.target_config, context)
-        except BudgetReachedError as error:
+        except CallRefusedError as error:
             self.is_refused = True
             return TargetFailure(str(error), Cause.REFUSED)
 
@@ -83,10 +86,10 @@ class ExecutionPorts:
             case=self.context.case.key,
             path=path,
         )
-        return _BudgetedJudge(judge, self)
+        return _RefusableJudge(judge, self)
 
     def _ledger(self) -> Ledger:
-        return Ledger(recall=self._recall, record=self.write_down)
+        return Ledger(recall=self._recall, record=self.write_down, admit=self.admit)
 
     def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
         return self.earlier.get((key, request_hash))
@@ -110,8 +113,8 @@ class ExecutionPorts:
 
 
 @dataclass(frozen=True, slots=True)
-class _BudgetedJudge:
-    """A judge that tells its execution when the budget refuses a call."""
+class _RefusableJudge:
+    """A judge that tells its execution when a call is not let through."""
 
     judge: ModelJudge
     ports: ExecutionPorts
@@ -120,6 +123,6 @@ class _BudgetedJudge:
         """Ask the judge."""
         try:
             return await self.judge.ask(question)
-        except BudgetReachedError:
+        except CallRefusedError as error:
             self.ports.is_refused = True
-            raise
+            raise JudgeFailure(str(error), stage="judge") from error

@@ -24,8 +24,9 @@ from runs.execution.loading import RunWork
 from runs.execution.stored import SCORE_COLUMNS, score_rows
 from runs.models import Artifact, FileContent, Result, ResultOutput, ResultStatus, Run
 from runs.models import Score as ScoreRow
+from runs.models.clock import database_now
 from runs.models.rows import insert_rows, update_rows
-from runs.plan import OUTCOMES_PATH
+from runs.plan import OUTCOMES_PATH, Cause
 from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
 
 RESULT_COLUMNS = (
@@ -40,6 +41,7 @@ STATE_FIELDS = (
 )
 COUNTERS = ("pass", "borderline", "fail", "error")
 TARGET_STAGE = "target"
+RECORDING_STAGE = "recording"
 BREAKER = 8
 LONGEST_CELL = 300
 MOST_MARKS = 200
@@ -52,7 +54,6 @@ class Ended:
     claim: Claim
     root: Node
     outcome: ExecutionOutcome
-    ended_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def write_down(
         run = Run.objects.hold(work.run_id)
         write_calls(work, missing_entries(entries) if is_repeated else entries)
         accepted = _still_held(work, token, ended)
-        _write_results(accepted)
+        _write_results(accepted, now=database_now())
         _write_outputs(accepted)
         _count(work, accepted)
         run.refresh_from_db(fields=STATE_FIELDS)
@@ -143,16 +144,16 @@ def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended
     ]
 
 
-def _write_results(ended: Sequence[Ended]) -> None:
+def _write_results(ended: Sequence[Ended], *, now: datetime) -> None:
     update_rows(
         Result,
         RESULT_COLUMNS,
-        ((*_result_row(one), one.claim.result_id) for one in ended),
+        ((*_result_row(one, now), one.claim.result_id) for one in ended),
         key="id",
     )
 
 
-def _result_row(one: Ended) -> tuple[object, ...]:
+def _result_row(one: Ended, now: datetime) -> tuple[object, ...]:
     outcome, decision = one.outcome, one.outcome.decision
     usage = outcome.output.usage if outcome.output else Usage()
     if decision is None or decision.status != "scored":
@@ -167,7 +168,7 @@ def _result_row(one: Ended) -> tuple[object, ...]:
         head = (*head, _is_forced(decision), "", "")
     return (
         *(*head, _marks(decision), list(decision.warnings) if decision else []),
-        *(False, None, "", None, one.ended_at),
+        *(False, None, "", None, now),
         *(usage.latency_ms, usage.input_tokens, usage.output_tokens),
     )
 
@@ -175,7 +176,8 @@ def _result_row(one: Ended) -> tuple[object, ...]:
 def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
     """Return what went wrong and where, for a result without a verdict."""
     if outcome.failure is not None:
-        return str(outcome.failure), TARGET_STAGE
+        is_ours = outcome.failure.cause is Cause.UNSTORABLE
+        return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
     decision = outcome.decision
     reason = (decision.error if decision else "") or "not scored"
     places = (decision.evaluator or OUTCOMES_PATH,) if decision else ()

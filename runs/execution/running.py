@@ -5,81 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.utils import timezone
-
 from evaluators.scoring.types import DomainError
-from runs.execution.claiming import begin_run
-from runs.execution.database import DatabaseThread
+from runs.execution.claiming import begin_run, show_hand
+from runs.execution.database import DatabaseThread, is_away
+from runs.execution.desks import Desks
 from runs.execution.finishing import end_run, finish_run
 from runs.execution.hands import Hands
 from runs.execution.loading import RunWork, load_work
-from runs.execution.processes import process_name
+from runs.execution.mishaps import first_of, note_crash, note_error
 from runs.execution.recording import RunState
 from runs.models import Hand, Run, RunStatus
+from runs.models.clock import database_now
 
 logger = logging.getLogger(__name__)
 
-
-class _Desks:
-    """Which runs this process works on: a second pair of hands on the same loop would gain nothing."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._called_again: dict[int, bool] = {}
-        self._hands: dict[int, tuple[Hands, asyncio.AbstractEventLoop]] = {}
-
-    def enter(self, run_id: int) -> bool:
-        """Tell whether the run is free here; if not, whoever works on it looks again at the end."""
-        with self._lock:
-            if run_id in self._called_again:
-                self._called_again[run_id] = True
-                return False
-            self._called_again[run_id] = False
-            return True
-
-    def leave(self, run_id: int) -> bool:
-        """Free the run unless it was called again meanwhile; True when it is free."""
-        with self._lock:
-            self._hands.pop(run_id, None)
-            if self._called_again[run_id]:
-                self._called_again[run_id] = False
-                return False
-            del self._called_again[run_id]
-            return True
-
-    def forget(self, run_id: int) -> None:
-        """Free the run after a crash."""
-        with self._lock:
-            self._hands.pop(run_id, None)
-            self._called_again.pop(run_id, None)
-
-    def show(self, run_id: int, hands: Hands) -> None:
-        """Let `drop_all` find these hands."""
-        with self._lock:
-            self._hands[run_id] = (hands, asyncio.get_running_loop())
-
-    def drop_all(self) -> None:
-        """Make all hands of this process let go of what they hold."""
-        with self._lock:
-            for hands, loop in self._hands.values():
-                loop.call_soon_threadsafe(hands.drop)
+_desks = Desks()
 
 
-_desks = _Desks()
+def work_on_run(run_id: int, *, owner_id: str = "") -> None:
+    """Claim and carry out results of a run until none is left to claim; safe to call any number of times.
 
-
-def work_on_run(run_id: int) -> None:
-    """Claim and carry out results of a run until none is left to claim; safe to call any number of times."""
+    The workers' hands (`owner_id` "") leave a run alone that a command line owns, and the other way.
+    """
     if not _desks.enter(run_id):
         return
     try:
-        _work(run_id)
+        _work(run_id, owner_id)
         while not _desks.leave(run_id):
-            _work(run_id)
+            _work(run_id, owner_id)
     except BaseException:
         _desks.forget(run_id)
         raise
@@ -87,23 +43,27 @@ def work_on_run(run_id: int) -> None:
 
 def let_go() -> None:
     """Give back everything this process works on, because it is about to end."""
-    _desks.drop_all()
+    _desks.hurry_all()
 
 
-def _work(run_id: int) -> None:
-    run = Run.objects.filter(id=run_id).first()
+def _work(run_id: int, owner_id: str = "") -> None:
+    run = Run.objects.filter(id=run_id, owner_id=owner_id).first()
     if run is None or not run.is_active:
         return
-    begin_run(run_id, now=timezone.now())
+    begin_run(run_id, now=database_now())
     try:
         work = load_work(run)
     except (DomainError, ValueError, KeyError, TypeError) as error:
         logger.exception("Run %s cannot be carried out", run_id)
         end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {error}")
         return
-    with _shown_hand(run_id) as token:
-        state = _work_off(work, token)
-    _conclude(work, state)
+    try:
+        with _shown_hand(run_id) as token:
+            ended = _work_off(work, token)
+    except Exception as error:
+        _after_crash(run_id, error)
+        raise
+    _conclude(work, *ended)
 
 
 def _work_off(work: RunWork, token: str) -> tuple[Hands, RunState | None]:
@@ -120,9 +80,15 @@ def _work_off(work: RunWork, token: str) -> tuple[Hands, RunState | None]:
         database.close()
 
 
-def _conclude(work: RunWork, ended: tuple[Hands, RunState | None]) -> None:
+def _after_crash(run_id: int, error: Exception) -> None:
+    """Note why hands broke off; a run on which they do so again and again is failed by it."""
+    reason = note_error(error)
+    if not is_away(first_of(error)) and note_crash(run_id, reason):
+        end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {reason}")
+
+
+def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
     """End the run where these hands brought its end, by budget, by a broken target or by the last result."""
-    hands, state = ended
     if state is not None and state.broken_target:
         reason = f"The first executions all ended alike. {state.broken_target}"
         end_run(work.run_id, RunStatus.FAILED, reason)
@@ -135,10 +101,8 @@ def _conclude(work: RunWork, ended: tuple[Hands, RunState | None]) -> None:
 @contextmanager
 def _shown_hand(run_id: int) -> Iterator[str]:
     """Show the pair of hands to everybody while it works, under a token of its own."""
-    token, now = secrets.token_hex(16), timezone.now()
-    Hand.objects.create(
-        run_id=run_id, token=token, worker=process_name(), started_at=now, heartbeat_at=now
-    )
+    token = secrets.token_hex(16)
+    show_hand(run_id, token, under_way=0, now=database_now())
     try:
         yield token
     finally:

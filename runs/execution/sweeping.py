@@ -25,12 +25,11 @@ from runs.models import (
     RunStatus,
     WorkerProcess,
 )
+from runs.models.clock import LEASE
 
 logger = logging.getLogger(__name__)
 
-HAND_SILENCE = timedelta(seconds=30)
-WORKER_SILENCE = timedelta(seconds=30)
-COMMAND_LINE_SILENCE = timedelta(seconds=60)
+COMMAND_LINE_SILENCE = 2 * LEASE
 FORGET_WORKERS_AFTER = timedelta(hours=1)
 MOST_ATTEMPTS = 3
 WORKER_LOST = "worker lost"
@@ -58,8 +57,7 @@ def _bury_hands(*, now: datetime) -> None:
                 Run.objects.hold(hand.run_id)
                 expiring.filter(status=ResultStatus.RUNNING).update(lease_until=now)
             hand.delete()
-        elif hand.heartbeat_at < now - HAND_SILENCE:
-            hand.delete()
+    Hand.objects.filter(heartbeat_at__lt=now - LEASE).delete()
     silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
     dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
     silent.delete()
@@ -130,13 +128,12 @@ def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
 
 
 def _stop_abandoned_command_lines(*, now: datetime) -> None:
-    abandoned = Run.objects.filter(
-        owner=RunOwner.COMMAND_LINE,
-        status__in=ACTIVE_RUN_STATUSES,
-        heartbeat_at__lt=now - COMMAND_LINE_SILENCE,
-    )
-    for run_id in abandoned.values_list("id", flat=True):
-        end_run(run_id, RunStatus.STOPPED, "The command line that carried out this run is gone.")
+    owned = Run.objects.filter(owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES)
+    for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
+        is_silent = heartbeat_at is not None and heartbeat_at < now - COMMAND_LINE_SILENCE
+        if is_silent or is_dead(owner_id):
+            reason = "The command line that carried out this run is gone."
+            end_run(run_id, RunStatus.STOPPED, reason)
 
 
 def _runs_without_open_results() -> list[int]:
@@ -151,7 +148,7 @@ def _ended_without_summary() -> list[int]:
 
 def _runs_wanting_hands(*, now: datetime) -> list[int]:
     """Return active runs with waiting results and fewer live hands than there are live workers."""
-    alive = WorkerProcess.objects.filter(heartbeat_at__gte=now - WORKER_SILENCE).count()
+    alive = WorkerProcess.objects.alive(now=now).count()
     waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
     runs = Run.objects.filter(
         Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS

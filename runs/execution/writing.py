@@ -8,16 +8,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 
-from django.utils import timezone
-
 from evaluators.judging.calls import CallRecord
 from evaluators.models import ZERO_USD
 from runs.execution.budget import Budget
-from runs.execution.claiming import Claim, renew_leases
+from runs.execution.claiming import Claim
 from runs.execution.database import DatabaseThread
+from runs.execution.leasing import RENEW_EVERY_S, Leases
 from runs.execution.ledger import Entry, spent_usd
 from runs.execution.loading import RunWork
 from runs.execution.recording import BREAKER, Ended, RunState, read_state, write_down
+from runs.execution.salvaging import salvage
 from runs.models import ACTIVE_RUN_STATUSES
 
 logger = logging.getLogger(__name__)
@@ -25,16 +25,16 @@ logger = logging.getLogger(__name__)
 WRITE_EVERY_S = 0.1
 BATCH = 50
 MOST_UNWRITTEN = 200
-LOOK_EVERY_S = 1.0
-RENEW_EVERY_LOOKS = 5
+LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
+RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 
 
 class Desk:
     """Collects calls and ended executions of one pair of hands, and writes them down.
 
-    `held` are the results under lease, `room` is open while not too much is unwritten, `state` is
-    how the run was last seen. A run that is over makes the hands `drop`, a target that fails
-    every execution alike makes them `halt`.
+    `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
+    that is over makes the hands `drop`, a target that fails every execution alike makes them
+    `halt`.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Desk:
         token: str,
         database: DatabaseThread,
         *,
+        leases: Leases,
         halt: Callable[[], None],
         drop: Callable[[], None],
     ) -> None:
         """Start with an empty desk."""
-        self.held: set[int] = set()
         self.room = asyncio.Event()
         self.room.set()
         self.budget = Budget(work.budget_usd)
@@ -55,6 +55,7 @@ class Desk:
         self._work = work
         self._token = token
         self._database = database
+        self._leases = leases
         self._halt = halt
         self._drop = drop
         self._entries: list[Entry] = []
@@ -62,15 +63,10 @@ class Desk:
         self._full = asyncio.Event()
         self._ending = asyncio.Event()
 
-    def caller_of(self, claim: Claim) -> Callable[[CallRecord], None]:
-        """Return what takes the calls made under a claim."""
-
-        def put_call(record: CallRecord) -> None:
-            self.budget.unbooked += record.cost_usd or ZERO_USD
-            entry = Entry(claim.result_id, claim.generation, claim.attempt, record)
-            self._entries.append(entry)
-
-        return put_call
+    def put_call(self, claim: Claim, record: CallRecord) -> None:
+        """Take a call made under a claim."""
+        self.budget.unbooked += record.cost_usd or ZERO_USD
+        self._entries.append(Entry(claim.result_id, claim.generation, claim.attempt, record))
 
     def put(self, ended: Ended) -> None:
         """Take an execution that ended."""
@@ -112,12 +108,19 @@ class Desk:
         ended, self._ended = self._ended, []
         if not (entries or ended):
             return
-        state = await self._database.do_knowing(
-            lambda is_repeated: write_down(
-                self._work, self._token, entries=entries, ended=ended, is_repeated=is_repeated
+
+        def write(is_repeated: bool) -> RunState:
+            return salvage(
+                write_down,
+                self._work,
+                self._token,
+                entries=entries,
+                ended=ended,
+                is_repeated=is_repeated,
             )
-        )
-        self.held.difference_update(one.claim.result_id for one in ended)
+
+        state = await self._database.do_knowing(write)
+        self._leases.let_go(one.claim.result_id for one in ended)
         self.room.set()
         if state.stale:
             logger.warning(
@@ -138,18 +141,8 @@ class Desk:
             looks += 1
             self._take_in(await self._database.do(read_state, self._work.run_id))
             if looks % RENEW_EVERY_LOOKS == 0:
-                await self._renew()
+                await self._leases.renew()
                 await renew_slots()
-
-    async def _renew(self) -> None:
-        await self._database.do(
-            renew_leases,
-            self._work.run_id,
-            self._token,
-            sorted(self.held),
-            in_flight=len(self.held),
-            now=timezone.now(),
-        )
 
     def _take_in(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
         """Act on what the database says of the run."""

@@ -10,7 +10,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet, Sum
-from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
@@ -23,6 +22,7 @@ from runs.models import (
     RunEvent,
     RunStatus,
 )
+from runs.models.clock import database_now
 from runs.services.queueing import SUMMARISE_RUN, queue, queue_hands
 
 RESUMABLE = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)
@@ -70,7 +70,7 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
     name = _name_of(stopped_by)
     reason = f"Stopped by {name}" if name else "Stopped"
     with transaction.atomic():
-        ended = Run.objects.end(run.pk, status=RunStatus.STOPPED, reason=reason, now=timezone.now())
+        ended = Run.objects.end(run.pk, status=RunStatus.STOPPED, reason=reason, now=database_now())
         if not ended:
             raise RunNotActiveError(f"Run {run} is over already; nothing is left to stop.")
         _note(run, "stop", reason, by=stopped_by)
@@ -167,7 +167,7 @@ def _attempt(one: Result) -> Attempt:
         verdict=one.verdict,
         score=one.score,
         reason=one.error or one.decided_by,
-        ended_at=one.finished_at or timezone.now(),
+        ended_at=one.finished_at or database_now(),
     )
 
 

@@ -117,7 +117,7 @@ def claimed(run, token="mine", most=10):
     claims = claim_results(run.pk, token=token, most=most, now=timezone.now())
     for claim in claims:
         work.tree(claim.case)
-    ended = [Ended(claim, work.plan.root, outcome(work), timezone.now()) for claim in claims]
+    ended = [Ended(claim, work.plan.root, outcome(work)) for claim in claims]
     return work, ended
 
 
