@@ -58,7 +58,9 @@ def write(content: SuiteContent) -> bytes:
 
 
 def slug_of(name: str) -> str:
-    """Return a name as it stands in addresses: small letters, digits and hyphens."""
+    """Return a name as it stands in addresses: small letters, digits and hyphens; a slug stays as it is."""
+    if len(name) <= LONGEST_SLUG and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
+        return name
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
 
 

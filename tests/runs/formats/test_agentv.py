@@ -215,6 +215,12 @@ def test_the_suite_is_named_after_its_file_when_it_has_no_name() -> None:
     assert (content.slug, content.title) == ("refund-policy", "Refund Policy")
 
 
+@pytest.mark.parametrize("slug", ["0--0", "a_b-c", "7"])
+def test_a_name_that_is_a_slug_is_the_slug(slug):
+    content = agentv.read(f"name: {slug!r}\ntests: [{{id: a, input: hi}}]".encode())
+    assert content.slug == slug
+
+
 @pytest.mark.parametrize(
     "path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: path.parent.name
 )
