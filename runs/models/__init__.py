@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runs.models.ledger import CallPurpose, CallStatus, ModelCall
+from runs.models.ledger import ANSWERED, CallPurpose, CallStatus, ModelCall
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     Artifact,
@@ -10,6 +10,7 @@ from runs.models.results import (
     Result,
     ResultOutput,
     ResultStatus,
+    Retry,
     Score,
     ScoreState,
     VerdictChoice,
@@ -40,6 +41,7 @@ from runs.models.workers import Hand, WorkerProcess
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",
+    "ANSWERED",
     "OPEN_RESULT_STATUSES",
     "ApiToken",
     "Artifact",
@@ -58,6 +60,7 @@ __all__ = [
     "Result",
     "ResultOutput",
     "ResultStatus",
+    "Retry",
     "Review",
     "ReviewItem",
     "ReviewReason",

@@ -29,6 +29,10 @@ class CallStatus(models.TextChoices):
     CONNECTION = "connection", "No connection"
 
 
+# Only an answer is billed: what was refused, rate limited or never came costs nothing.
+ANSWERED = (CallStatus.OK, CallStatus.UNREADABLE)
+
+
 class ModelCall(models.Model):
     """One call of a model for one result.
 
@@ -77,6 +81,11 @@ class ModelCall(models.Model):
                 name="call_by_ledger_key",
             ),
             models.Index(fields=("created_at",), name="call_by_time"),
+            models.Index(
+                fields=("run", "purpose"),
+                condition=models.Q(cost_usd=None, status__in=("ok", "unreadable")),
+                name="call_without_price",
+            ),
         )
 
     def __str__(self) -> str:

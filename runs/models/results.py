@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 
 from evaluators.models import money_field
@@ -35,8 +36,8 @@ class VerdictChoice(models.TextChoices):
 class Result(models.Model):
     """One execution of one case with its verdict. Light: long texts are in ResultOutput and Score.
 
-    `attempt` counts tries after lost leases, `generation` a person's retries. A record is accepted
-    only from the holder of the lease. `outcome_marks` is one character per expected outcome in
+    `generation` counts a person's retries, `attempt` the tries within one, after a lost lease or a
+    stop. A record is accepted only from the holder of the lease. `outcome_marks` is one character per expected outcome in
     order, 1 met and 0 missed. `is_forced` marks a fail that a rule forced whatever the score (required,
     a gate, all or nothing); it fails the case too (SCORING §8).
     """
@@ -138,16 +139,51 @@ class Artifact(models.Model):
         return self.path
 
 
+class Retry(models.Model):
+    """One request to try results of a run again: who asked, when, and for what.
+
+    With `keeps_output` the outputs there were stay and only scoring is repeated; `paths` name the
+    evaluators that were to score again, None all of them. `count` is how many results it reached.
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="retries")
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    asked_by_name = models.CharField(max_length=150, blank=True, default="")
+    asked_at = models.DateTimeField()
+    keeps_output = models.BooleanField(default=False)
+    paths = models.JSONField(null=True, blank=True)
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        """Return who asked for how many."""
+        return f"{self.count} by {self.asked_by_name}"
+
+
 class Attempt(models.Model):
-    """An earlier outcome of a result that was tried again: kept, so that nothing is lost."""
+    """An earlier outcome of a result that was tried again: kept, so that nothing is lost.
+
+    `retry` is the request it made way for, None where a worker was lost. `reason` is the error,
+    else what decided. The costs are what this generation added to the result's purses, None where
+    nothing is known.
+    """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="attempts")
+    retry = models.ForeignKey(Retry, on_delete=models.SET_NULL, null=True, related_name="attempts")
     attempt = models.PositiveIntegerField()
     generation = models.PositiveIntegerField()
     status = models.CharField(max_length=10)
     verdict = models.CharField(max_length=10, blank=True, default="")
     score = models.FloatField(null=True, blank=True)
     reason = models.TextField(blank=True, default="")
+    run_cost_usd = money_field(null=True, blank=True)
+    evaluation_cost_usd = money_field(null=True, blank=True)
     ended_at = models.DateTimeField()
 
     class Meta:

@@ -82,7 +82,9 @@ class Run(models.Model):
     The snapshot: {"version": 1, "suite": {slug, title, version}, "policy", "evaluators" (the tree),
     "target": {name, kind, config, model}, "judge": a model's parameters and prices or null,
     "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}.
-    Counters are of executions; they are moved together with the results they count.
+    Counters are of executions; they are moved together with the results they count. `started_at`
+    is when hands began the stretch that is on or was last, None while they have yet to begin;
+    `worked_before_ms` is how long the stretches before it took.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
@@ -117,6 +119,7 @@ class Run(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
+    worked_before_ms = models.PositiveBigIntegerField(default=0)
     case_count = models.PositiveIntegerField(default=0)
     execution_count = models.PositiveIntegerField(default=0)
     done_count = models.PositiveIntegerField(default=0)
@@ -153,6 +156,17 @@ class Run(models.Model):
     def is_active(self) -> bool:
         """Tell whether work on the run may still be going on."""
         return self.status in ACTIVE_RUN_STATUSES
+
+    def worked_ms(self, *, now: datetime) -> float | None:
+        """Return how long hands have worked on the run in all its stretches, in ms; None before the first.
+
+        Never negative, also where the clocks that wrote the two ends of a stretch differed.
+        """
+        if self.started_at is None:
+            return self.worked_before_ms or None
+        until = now if self.is_active else self.finished_at or now
+        stretch = (until - self.started_at).total_seconds() * 1000
+        return self.worked_before_ms + max(stretch, 0.0)
 
 
 class RunEvent(models.Model):
