@@ -1,0 +1,310 @@
+"""The database goes away and comes back, leases run out while hands stand still."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from decimal import Decimal
+
+import psycopg
+import pytest
+from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
+from django.db.models import Sum
+
+from evalsite.pulse import Pulse
+from runs import services
+from runs.execution import leasing, mishaps, recording
+from runs.execution.claiming import claim_results, show_hand
+from runs.execution.database import Patience, is_away
+from runs.execution.jobs import claim_jobs
+from runs.execution.loading import load_work
+from runs.execution.running import work_on_run
+from runs.execution.sweeping import show_worker
+from runs.models import Hand, ModelCall, Result, Run, WorkerProcess
+from runs.models.clock import database_now
+from tests.model_server import good
+from tests.services.processes import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def counts(run):
+    run.refresh_from_db()
+    return (run.status, run.done_count, run.pass_count, run.error_count)
+
+
+def purses(run):
+    run.refresh_from_db()
+    return run.run_cost_usd + run.evaluation_cost_usd
+
+
+def ledger(run):
+    return ModelCall.objects.filter(run=run).aggregate(usd=Sum("cost_usd"))["usd"]
+
+
+def work_in_thread(run):
+    def work():
+        try:
+            work_on_run(run.pk)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+async def late(request):
+    """Answer well once the server is released."""
+    await request.hang()
+    return await good()(request)
+
+
+class Away:
+    """Stands before a function and raises as long as the database is away."""
+
+    def __init__(self, function):
+        self.function = function
+        self.is_there = threading.Event()
+        self.refused = 0
+
+    def __call__(self, *args, **kwargs):
+        if not self.is_there.is_set():
+            self.refused += 1
+            raise OperationalError("the database is away")
+        return self.function(*args, **kwargs)
+
+
+def sqlite_error(code):
+    error = OperationalError("said by SQLite")
+    error.__cause__ = sqlite3.OperationalError("said by SQLite")
+    error.__cause__.sqlite_errorcode = code
+    return error
+
+
+def read_only():
+    error = DatabaseError("cannot execute UPDATE in a read-only transaction")
+    error.__cause__ = psycopg.errors.ReadOnlySqlTransaction()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OperationalError("server closed the connection"), True),
+        (InterfaceError("connection already closed"), True),
+        (sqlite_error(sqlite3.SQLITE_FULL), True),
+        (sqlite_error(sqlite3.SQLITE_READONLY), True),
+        (sqlite_error(sqlite3.SQLITE_BUSY), True),
+        (read_only(), True),
+        (sqlite_error(sqlite3.SQLITE_ERROR), False),
+        (IntegrityError("duplicate key"), False),
+        (ValueError("ours"), False),
+    ],
+)
+def test_what_may_pass_by_itself_is_told_from_what_will_not(error, expected):
+    assert is_away(error) is expected
+
+
+class Failing:
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.heard = []
+
+    def __call__(self, is_repeated):
+        self.heard.append(is_repeated)
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+def test_a_database_that_is_away_is_asked_until_it_is_back():
+    pauses, told = [], []
+    failing = Failing(*[OperationalError("away")] * 6)
+
+    assert Patience(sleep=pauses.append).call(failing, told.append) == "done"
+    assert failing.heard == [False, *[True] * 6]
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert told == [False, True]
+
+
+def test_patience_ends_and_stays_ended():
+    pauses = []
+    patience = Patience(patience_s=2.0, sleep=pauses.append)
+    with pytest.raises(OperationalError):
+        patience.call(Failing(*[OperationalError("away")] * 100))
+    waited = len(pauses)
+    assert 2.0 <= sum(pauses) <= 3.0
+
+    with pytest.raises(OperationalError):
+        patience.call(Failing(OperationalError("away")))
+    assert len(pauses) == waited
+
+
+def test_an_error_that_will_not_pass_is_raised_at_once():
+    failing = Failing(IntegrityError("twice"))
+    with pytest.raises(IntegrityError):
+        Patience(sleep=pytest.fail).call(failing)
+    assert failing.heard == [False]
+
+
+def test_no_call_is_made_while_nothing_can_be_written_and_nothing_is_paid_twice(
+    start_chat, model_server, monkeypatch
+):
+    away = Away(recording.write_down)
+    monkeypatch.setattr("runs.execution.writing.write_down", away)
+    run = start_chat(40, concurrency=4)
+    worker = work_in_thread(run)
+    wait_until(lambda: away.refused >= 2)
+    made = len(model_server.chats)
+    wait_until(lambda: away.refused >= 4)
+
+    # What was in flight at the first refusal ended; nothing followed.
+    assert len(model_server.chats) <= made + 4
+    standing = len(model_server.chats)
+    wait_until(lambda: away.refused >= 5)
+    assert len(model_server.chats) == standing
+    away.is_there.set()
+    worker.join(60)
+
+    assert counts(run) == ("completed", 40, 40, 0)
+    assert len(model_server.chats) == 80
+    assert ModelCall.objects.filter(run=run).count() == 80
+    assert purses(run) == ledger(run)
+
+
+def test_hands_that_stood_still_make_no_call_for_what_others_took_over(
+    start_chat, model_server, monkeypatch
+):
+    model_server.behave(good("A"), late, then=good())
+    run = start_chat(6, concurrency=1)
+    worker = work_in_thread(run)
+    model_server.wait_for_chats(2)
+    # As after a long sleep: the leases are doubted, and meanwhile they went to others.
+    monkeypatch.setattr(leasing, "DOUBT_AFTER_S", -1.0)
+    taken = run.results.filter(status="running").update(lease_token="others")
+    run.results.filter(status="pending").update(status="running", lease_token="others")
+    model_server.release()
+    worker.join(30)
+
+    assert not worker.is_alive()
+    assert taken >= 1
+    assert len(model_server.chats) == 2
+    assert counts(run) == ("running", 0, 0, 0)
+    assert set(run.results.values_list("lease_token", flat=True)) == {"others"}
+    assert ModelCall.objects.filter(run=run, status="ok").count() == 2
+    assert purses(run) == ledger(run) > 0
+
+
+def test_a_reply_that_comes_after_a_stop_is_booked_and_changes_nothing_else(
+    start_chat, model_server
+):
+    model_server.behave(good("A"), good(), then=late)
+    run = start_chat(6, concurrency=1)
+    worker = work_in_thread(run)
+    model_server.wait_for_chats(3)
+    wait_until(lambda: counts(run)[1] == 1)
+    services.stop_run(run, stopped_by=None)
+    before = Result.objects.filter(run=run).values_list("id", "status", "verdict", "score")
+    before = list(before)
+    model_server.release()
+    worker.join(30)
+
+    answered = len(model_server.chats)
+    assert answered >= 3
+    assert ModelCall.objects.filter(run=run, status="ok").count() == answered
+    assert purses(run) == ledger(run) == answered * Decimal("0.2")
+    after = Result.objects.filter(run=run).values_list("id", "status", "verdict", "score")
+    assert list(after) == before
+
+
+def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
+    start_chat, model_server, monkeypatch
+):
+    run = start_chat(3, concurrency=3)
+    poisoned = run.results.all()[1].pk
+    marks = recording._result_row
+
+    def result_row(one, now):
+        if one.claim.result_id == poisoned and one.outcome.failure is None:
+            raise ValueError("a lone surrogate \x00")
+        return marks(one, now)
+
+    monkeypatch.setattr(recording, "_result_row", result_row)
+    work_on_run(run.pk)
+
+    assert counts(run) == ("completed", 3, 2, 1)
+    result = Result.objects.get(pk=poisoned)
+    assert (result.status, result.error_stage, result.score) == ("error", "recording", None)
+    assert result.error == "Could not be stored: ValueError: a lone surrogate \ufffd"
+    assert len(model_server.chats) == 6
+    assert purses(run) == ledger(run) == Decimal("1.2")
+
+
+def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_recorded, monkeypatch):
+    run = start_recorded("a refund")
+    show_worker(now=database_now(), version="1")
+
+    def broken(*args, **kwargs):
+        raise TypeError("a bug of ours")
+
+    monkeypatch.setattr("runs.execution.hands.claim_jobs", broken)
+    for expected in ("running", "running", "failed"):
+        with pytest.raises(ExceptionGroup):
+            work_on_run(run.pk)
+        assert counts(run)[0] == expected
+
+    assert run.status_reason == "The run cannot be carried out: TypeError: a bug of ours"
+    assert list(run.results.values_list("status", flat=True)) == ["cancelled"]
+    assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
+    events = run.events.filter(kind=mishaps.CRASHED)
+    assert {event.text for event in events} == {
+        "A worker broke off after 0 results: TypeError: a bug of ours"
+    }
+
+
+def test_what_a_claim_took_before_its_answer_was_lost_is_given_back(start_recorded):
+    run = start_recorded("a refund", "a refund", "no")
+    Run.objects.update(status="running")
+    work = load_work(Run.objects.get())
+    [known] = claim_results(run.pk, token="mine", most=1, now=database_now())
+    claim_results(run.pk, token="mine", most=1, now=database_now())
+
+    jobs = claim_jobs(work, token="mine", most=5, held={known.result_id}, is_repeated=True)
+    assert [job.claim.attempt for job in jobs] == [2, 1]
+    assert run.results.filter(status="running", lease_token="mine").count() == 3
+
+
+def test_only_the_owner_claims(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(owner="command_line", owner_id="host/x/1/1", heartbeat_at=database_now())
+
+    work_on_run(run.pk)
+    assert counts(run)[0] == "queued"
+    assert claim_results(run.pk, token="mine", most=1, now=database_now()) == []
+    work_on_run(run.pk, owner_id="host/x/1/1")
+    assert counts(run) == ("completed", 1, 1, 0)
+
+
+def test_hands_taken_for_dead_show_themselves_again(start_recorded):
+    run = start_recorded("a refund")
+    show_hand(run.pk, "mine", under_way=3, now=database_now())
+    Hand.objects.all().delete()
+    show_hand(run.pk, "mine", under_way=2, now=database_now())
+    assert Hand.objects.get().in_flight == 2
+
+
+def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monkeypatch):
+    swept = []
+    monkeypatch.setattr("evalsite.pulse.sweep_and_queue", lambda: swept.append(1))
+    pulse = Pulse()
+    pulse.beat()
+    assert len(swept) == 1
+
+    with monkeypatch.context() as away:
+        away.setattr("evalsite.pulse.show_worker", Failing(*[OperationalError("away")] * 2))
+        pulse.beat()
+    pulse.beat()
+    assert len(swept) == 1
+    pulse.beat()
+    assert len(swept) == 2
