@@ -75,7 +75,9 @@ class LanguageModel(models.Model):
     """A model behind an OpenAI-compatible endpoint; it serves judges and chat targets.
 
     `encrypted_key` is write-only: it is decrypted by judging alone. `limit_now` is the
-    concurrency in force, lowered by 429 answers and raised by success, never above `concurrency`.
+    concurrency in force, lowered by 429 answers and raised by success, never above `concurrency`;
+    `limit_cuts` counts how often it was lowered, last at `limit_changed_at` for `limit_reason`.
+    Until `paused_until` no call starts.
     """
 
     slug = models.SlugField(max_length=60, unique=True)
@@ -97,8 +99,10 @@ class LanguageModel(models.Model):
     send_trace_headers = models.BooleanField(default=False)
     is_scripted = models.BooleanField(default=False)
     limit_now = models.PositiveIntegerField(null=True, blank=True)
+    limit_cuts = models.PositiveIntegerField(default=0)
     limit_reason = models.CharField(max_length=300, blank=True, default="")
     limit_changed_at = models.DateTimeField(null=True, blank=True)
+    paused_until = models.DateTimeField(null=True, blank=True)
     last_tested_at = models.DateTimeField(null=True, blank=True)
     last_test = models.JSONField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -203,12 +207,15 @@ class SlotLease(models.Model):
     """A block of one model's concurrency, held by one pair of hands until it expires.
 
     A holder with fewer slots than `wanted` is short: the others give up what exceeds their share.
+    `starts_wanted` calls wait since `starts_wanted_since` for the minute's limit to let them start.
     """
 
     model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="slot_leases")
     holder = models.CharField(max_length=64)
     slots = models.PositiveIntegerField()
     wanted = models.PositiveIntegerField(default=0)
+    starts_wanted = models.PositiveIntegerField(default=0)
+    starts_wanted_since = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField()
 
     class Meta:
@@ -221,6 +228,25 @@ class SlotLease(models.Model):
     def __str__(self) -> str:
         """Return holder and size."""
         return f"{self.slots} slots of {self.holder}"
+
+
+class StartGrant(models.Model):
+    """So many calls of a model that one holder was allowed to start, counted in the calls of the minute."""
+
+    model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="start_grants")
+    holder = models.CharField(max_length=64)
+    granted_at = models.DateTimeField()
+    calls = models.PositiveIntegerField()
+
+    class Meta:
+        """Found by model, the oldest first."""
+
+        ordering = ("granted_at", "id")
+        indexes = (models.Index(fields=("model", "granted_at"), name="start_grant_by_time"),)
+
+    def __str__(self) -> str:
+        """Return size and holder."""
+        return f"{self.calls} starts of {self.holder}"
 
 
 class AuditEntry(models.Model):
