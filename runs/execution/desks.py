@@ -13,13 +13,19 @@ class Desks:
 
     def __init__(self) -> None:
         """Work on nothing yet."""
+        self._is_closed = False
         self._lock = threading.Lock()
         self._called_again: dict[int, bool] = {}
         self._hands: dict[int, tuple[Hands, asyncio.AbstractEventLoop]] = {}
 
     def enter(self, run_id: int) -> bool:
-        """Tell whether the run is free here; if not, whoever works on it looks again at the end."""
+        """Tell whether the run is free here; if not, whoever works on it looks again at the end.
+
+        Nothing is, once the desks are closed.
+        """
         with self._lock:
+            if self._is_closed:
+                return False
             if run_id in self._called_again:
                 self._called_again[run_id] = True
                 return False
@@ -30,7 +36,7 @@ class Desks:
         """Free the run unless it was called again meanwhile; True when it is free."""
         with self._lock:
             self._hands.pop(run_id, None)
-            if self._called_again[run_id]:
+            if self._called_again[run_id] and not self._is_closed:
                 self._called_again[run_id] = False
                 return False
             del self._called_again[run_id]
@@ -43,12 +49,13 @@ class Desks:
             self._called_again.pop(run_id, None)
 
     def show(self, run_id: int, hands: Hands) -> None:
-        """Let `hurry_all` find these hands."""
+        """Let `close` find these hands."""
         with self._lock:
             self._hands[run_id] = (hands, asyncio.get_running_loop())
 
-    def hurry_all(self) -> None:
-        """Make all hands of this process let go of what they hold."""
+    def close(self) -> None:
+        """Make all hands of this process let go of what they hold, and take nothing new."""
         with self._lock:
+            self._is_closed = True
             for hands, loop in self._hands.values():
                 loop.call_soon_threadsafe(hands.hurry)

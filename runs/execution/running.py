@@ -43,7 +43,7 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> None:
 
 def let_go() -> None:
     """Give back everything this process works on, because it is about to end."""
-    _desks.hurry_all()
+    _desks.close()
 
 
 def _work(run_id: int, owner_id: str = "") -> None:

@@ -111,7 +111,7 @@ class Run(models.Model):
     concurrency = models.PositiveIntegerField(default=8)
     budget_usd = money_field(null=True, blank=True)
     owner = models.CharField(max_length=20, choices=RunOwner.choices, default=RunOwner.WORKERS)
-    owner_id = models.CharField(max_length=64, blank=True, default="")
+    owner_id = models.CharField(max_length=200, blank=True, default="")
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
