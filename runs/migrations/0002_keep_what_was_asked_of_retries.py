@@ -50,8 +50,8 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="modelcall",
             index=models.Index(
-                condition=models.Q(("cost_usd", None), ("status__in", ("ok", "unreadable"))),
-                fields=["run", "purpose"],
+                condition=models.Q(("cost_usd", None)),
+                fields=["run", "purpose", "status"],
                 name="call_without_price",
             ),
         ),

@@ -82,8 +82,8 @@ class ModelCall(models.Model):
             ),
             models.Index(fields=("created_at",), name="call_by_time"),
             models.Index(
-                fields=("run", "purpose"),
-                condition=models.Q(cost_usd=None, status__in=("ok", "unreadable")),
+                fields=("run", "purpose", "status"),
+                condition=models.Q(cost_usd=None),
                 name="call_without_price",
             ),
         )
