@@ -7,12 +7,24 @@ from typing import Any
 from celery import shared_task
 
 from runs.execution import finishing, running
+from runs.execution.sweeping import runs_wanting_hands
+from runs.models.clock import database_now
+
+# A task that was meant for another process is passed on so often; the next sweep asks again anyway.
+MOST_HOPS = 8
 
 
 @shared_task(name="runs.work_on_run")
-def work_on_run(run_id: int, **later: Any) -> None:
-    """Carry out results of a run until none is left to claim."""
-    running.work_on_run(run_id)
+def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
+    """Carry out results of a run until none is left to claim.
+
+    A broker hands tasks out as it likes: one that reaches a process already at this run is passed
+    on while other workers could help.
+    """
+    if running.work_on_run(run_id) or hops >= MOST_HOPS:
+        return
+    if run_id in runs_wanting_hands(now=database_now()):
+        work_on_run.apply_async(kwargs={"run_id": run_id, "hops": hops + 1}, retry=False)
 
 
 @shared_task(name="runs.summarise_run")

@@ -25,13 +25,14 @@ logger = logging.getLogger(__name__)
 _desks = Desks()
 
 
-def work_on_run(run_id: int, *, owner_id: str = "") -> None:
+def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     """Claim and carry out results of a run until none is left to claim; safe to call any number of times.
 
     The workers' hands (`owner_id` "") leave a run alone that a command line owns, and the other way.
+    False when this process was at it already.
     """
     if not _desks.enter(run_id):
-        return
+        return False
     try:
         _work(run_id, owner_id)
         while not _desks.leave(run_id):
@@ -39,6 +40,7 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> None:
     except BaseException:
         _desks.forget(run_id)
         raise
+    return True
 
 
 def let_go() -> None:

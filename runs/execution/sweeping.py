@@ -45,7 +45,7 @@ def sweep(*, now: datetime) -> list[int]:
         finish_run(run_id)
     for run_id in _ended_without_summary():
         summarise_ended(run_id)
-    return _runs_wanting_hands(now=now)
+    return runs_wanting_hands(now=now)
 
 
 def _bury_hands(*, now: datetime) -> None:
@@ -146,7 +146,7 @@ def _ended_without_summary() -> list[int]:
     return list(ended.values_list("id", flat=True))
 
 
-def _runs_wanting_hands(*, now: datetime) -> list[int]:
+def runs_wanting_hands(*, now: datetime) -> list[int]:
     """Return active runs with waiting results and fewer live hands than there are live workers."""
     alive = WorkerProcess.objects.alive(now=now).count()
     waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)

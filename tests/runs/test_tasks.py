@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from runs import tasks
+from runs.execution.claiming import show_hand
+from runs.execution.sweeping import show_worker
+from runs.models import Run, WorkerProcess
+from runs.models.clock import database_now
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def passed_on(monkeypatch):
+    """Collect what is put back into the queue; this process is at every run already."""
+    sent = []
+    monkeypatch.setattr(tasks.running, "work_on_run", lambda run_id: False)
+    monkeypatch.setattr(
+        tasks.work_on_run, "apply_async", lambda kwargs, **options: sent.append(kwargs)
+    )
+    return sent
+
+
+def second_worker():
+    now = database_now()
+    show_worker(now=now, version="1")
+    WorkerProcess.objects.create(
+        name="elsewhere/x/1/1", host="elsewhere", pid=1, started_at=now, heartbeat_at=now
+    )
+
+
+def test_hands_meant_for_another_process_are_passed_on(start_recorded, passed_on):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    second_worker()
+    show_hand(run.pk, "mine", under_way=0, now=database_now())
+
+    tasks.work_on_run(run.pk)
+    assert passed_on == [{"run_id": run.pk, "hops": 1}]
+    tasks.work_on_run(run.pk, hops=tasks.MOST_HOPS)
+    assert len(passed_on) == 1
+
+
+def test_nobody_is_called_who_could_not_help(start_recorded, passed_on):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    show_worker(now=database_now(), version="1")
+    show_hand(run.pk, "mine", under_way=0, now=database_now())
+
+    tasks.work_on_run(run.pk)
+    assert passed_on == []
