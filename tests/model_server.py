@@ -64,7 +64,13 @@ class Request:
 Behaviour = Callable[[Request], Awaitable[web.StreamResponse]]
 
 
-def completion(content: str | None, model: str = "mock", **message: Any) -> web.Response:
+def completion(
+    content: str | None,
+    model: str = "mock",
+    *,
+    usage: Mapping[str, Any] = USAGE,
+    **message: Any,
+) -> web.Response:
     """Return a chat completion with this content."""
     return web.json_response(
         {
@@ -79,7 +85,7 @@ def completion(content: str | None, model: str = "mock", **message: Any) -> web.
                     "message": {"role": "assistant", "content": content, **message},
                 }
             ],
-            "usage": USAGE,
+            "usage": dict(usage),
         }
     )
 
@@ -194,10 +200,16 @@ def only_modes(*modes: str, message: str = "response_format is not supported") -
 
 @dataclass
 class ModelServer:
-    """The running server, seen from a test."""
+    """The running server, seen from a test.
+
+    `answered` are the requests that were answered well, whether or not the client was still there to
+    hear it: a provider would charge for each of them.
+    """
 
     base_url: str = ""
+    port: int = 0
     requests: list[Request] = field(default_factory=list)
+    answered: list[Request] = field(default_factory=list)
     most_in_flight: int = 0
     models: list[str] | None = field(default_factory=lambda: ["mock", "mock-mini"])
     _arrived: threading.Condition = field(default_factory=threading.Condition)
@@ -248,7 +260,10 @@ class ModelServer:
         self._in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
-            return await self._behaviour(request)(request)
+            answer = await self._behaviour(request)(request)
+            if answer.status == 200:
+                self.answered.append(request)
+            return answer
         except ConnectionResetError:
             if raw.transport is not None:
                 raw.transport.abort()
@@ -271,14 +286,14 @@ class ModelServer:
         return by_evaluator or self._by_model.get(request.body.get("model", ""), self._always)
 
     async def serve(self, is_up: threading.Event, stop: asyncio.Event) -> None:
-        """Serve on a free port until told to stop."""
+        """Serve until told to stop, on a free port when none is named."""
         self._loop, self._released = asyncio.get_running_loop(), asyncio.Event()
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/v1/chat/completions", self.answer_chat)
         app.router.add_get("/v1/models", self.answer_models)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", self.port)
         await site.start()
         host, port = runner.addresses[0][:2]
         self.base_url = f"http://{host}:{port}/v1"
@@ -288,9 +303,9 @@ class ModelServer:
         await runner.cleanup()
 
 
-def serving() -> Iterator[ModelServer]:
+def serving(port: int = 0) -> Iterator[ModelServer]:
     """Run a server in a thread of its own for as long as it is needed."""
-    server, is_up = ModelServer(), threading.Event()
+    server, is_up = ModelServer(port=port), threading.Event()
     stop = asyncio.Event()
 
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(is_up, stop)), daemon=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.services.processes import running, scratch_folder
-from tests.services.site import ROOT, Site
+from tests.services.processes import ROOT, Process, running, scratch_folder
+from tests.services.site import Site
 
 RUN_MS = 60_000
 
@@ -22,11 +22,12 @@ def judge_url() -> Iterator[str]:
     with scratch_folder("judge") as folder:
         ready = Path(folder) / "url"
         script = [sys.executable, ROOT / "examples" / "scripted_judge.py", "--port", "0"]
-        with running(
+        judge = Process(
             [*script, "--ready-file", ready],
             log=Path(folder) / "judge.log",
             is_ready=lambda: ready.exists() and bool(ready.read_text().strip()),
-        ):
+        )
+        with running(judge):
             yield ready.read_text().strip()
 
 

@@ -24,6 +24,6 @@ def test_a_first_visit_by_the_link_of_the_command_line(page: Page, site: Site) -
 def test_a_killed_process_comes_back_by_itself(site: Site) -> None:
     with urllib.request.urlopen(f"{site.url}/healthz") as answer:
         assert json.load(answer)["worker"] == "ok"
-    [before] = site.workers()
+    [before] = site.web_workers()
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: site.workers() not in ([], [before]) and is_healthy(site.url))
+    wait_until(lambda: site.web_workers() not in ([], [before]) and is_healthy(site.url))

@@ -63,7 +63,7 @@ def test_a_killed_worker_is_respawned_and_the_run_ends_with_every_result_once(
 
     for done in (15, 60):
         wait_until(lambda done=done: database.one("SELECT done_count FROM runs_run")[0] >= done)
-        [worker] = site.workers()
+        [worker] = site.web_workers()
         os.kill(worker, signal.SIGKILL)
     wait_until(lambda: database.one("SELECT status FROM runs_run")[0] == "completed")
 

@@ -1,7 +1,8 @@
-"""Start a server process, wait until it answers, end it."""
+"""Start a process, wait until it answers, freeze it, kill it, end it."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 20
 POLL_S = 0.02
@@ -22,6 +24,164 @@ UNPRIVILEGED = "nobody"
 
 class ServerDidNotStartError(Exception):
     """A server ended or stayed silent; the message holds the end of its log."""
+
+
+class Process:
+    """A process in a session of its own, which can be started again after its end.
+
+    `is_ready` tells whether it answers; without it a process counts as ready once it runs. What it
+    writes is added to `log`.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        is_ready: Callable[[], bool] = lambda: True,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        """Start nothing yet."""
+        self.log = log
+        self._command = [str(part) for part in command]
+        self._is_ready = is_ready
+        self._user = user
+        self._env = dict(env) if env is not None else None
+        self._stop_signal = stop_signal
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process that runs, or ran last."""
+        assert self._process is not None, f"{self._command[0]} was never started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def begin(self) -> None:
+        """Start the process and do not wait for its first answer."""
+        assert not self.is_running, f"{self._command[0]} runs already"
+        with self.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._env,
+                user=self._user,
+                # Whoever is not root may not be able to read the checkout.
+                cwd="/" if self._user else ROOT,
+                start_new_session=True,
+            )
+
+    def start(self) -> None:
+        """Start the process and wait until it answers; raises ServerDidNotStartError."""
+        self.begin()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._is_ready():
+            if not self.is_running or time.monotonic() > deadline:
+                raise ServerDidNotStartError(f"{self._command[0]} did not start:\n{self.tail()}")
+            time.sleep(POLL_S)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone."""
+        os.kill(self.pid, number)
+
+    def freeze(self) -> None:
+        """Let the process do nothing until it is woken."""
+        self.signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let a frozen process go on."""
+        self.signal(signal.SIGCONT)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Return the exit code once the process has ended; raises subprocess.TimeoutExpired."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """Kill the process and all it started as `kill -9` does; they are gone on return."""
+        assert self._process is not None
+        if self.is_running:
+            # Stopped, it starts no others while its children are counted.
+            self.freeze()
+        family = [self.pid, *descendants(self.pid)]
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        wait_until(lambda: not are_alive(family))
+
+    def end(self) -> None:
+        """Ask the process to end, and kill it when it does not."""
+        if not self.is_running:
+            return
+        self.signal(self._stop_signal)
+        self.wake()
+        try:
+            self.wait()
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def tail(self, characters: int = 2000) -> str:
+        """Return the end of the log."""
+        return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
+
+
+@contextmanager
+def running(process: Process) -> Iterator[Process]:
+    """Run a process while the block runs, from its first answer on.
+
+    Raises:
+        ServerDidNotStartError: it ended or did not answer in time.
+
+    """
+    try:
+        process.start()
+        yield process
+    finally:
+        process.end()
+
+
+def wait_until(
+    is_so: Callable[[], bool], *, timeout_s: float = START_TIMEOUT_S, what: str = "it"
+) -> None:
+    """Wait until something is so.
+
+    Raises:
+        AssertionError: it was not so in time; the message names `what` was not.
+
+    """
+    deadline = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not so after {timeout_s} s: {what}")
+        time.sleep(POLL_S)
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started and that are still there."""
+    done = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
+    return [int(line) for line in done.stdout.split()]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on."""
+    return [each for child in children(pid) for each in (child, *descendants(child))]
+
+
+def are_alive(pids: Sequence[int]) -> bool:
+    """Tell whether any of the processes is there, and not merely waiting to be counted as dead."""
+    listed = subprocess.run(
+        ["ps", "-o", "stat=", "-p", ",".join(map(str, pids))], capture_output=True, text=True
+    )
+    return any(not line.startswith("Z") for line in listed.stdout.split())
 
 
 def free_port() -> int:
@@ -47,74 +207,3 @@ def scratch_folder(name: str, *, owner: str | None = None) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def running(
-    command: Sequence[str | Path],
-    *,
-    log: Path,
-    is_ready: Callable[[], bool],
-    user: str | None = None,
-    env: Mapping[str, str] | None = None,
-    stop_signal: signal.Signals = signal.SIGTERM,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server while the block runs, from its first answer on.
-
-    Raises:
-        ServerDidNotStartError: it ended or did not answer in time.
-
-    """
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(env) if env is not None else None,
-            user=user,
-            cwd="/" if user else None,
-            start_new_session=True,
-        )
-    try:
-        _wait(process, command, log, is_ready)
-        yield process
-    finally:
-        _end(process, stop_signal)
-
-
-def wait_until(is_so: Callable[[], bool], *, timeout_s: float = START_TIMEOUT_S) -> None:
-    """Wait until something is so.
-
-    Raises:
-        AssertionError: it was not so in time.
-
-    """
-    deadline = time.monotonic() + timeout_s
-    while not is_so():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not so after {timeout_s} s")
-        time.sleep(POLL_S)
-
-
-def _wait(
-    process: subprocess.Popen[bytes],
-    command: Sequence[str | Path],
-    log: Path,
-    is_ready: Callable[[], bool],
-) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not is_ready():
-        if process.poll() is not None or time.monotonic() > deadline:
-            tail = log.read_text(errors="replace")[-2000:]
-            raise ServerDidNotStartError(f"{command[0]} did not start:\n{tail}")
-        time.sleep(POLL_S)
-
-
-def _end(process: subprocess.Popen[bytes], stop_signal: signal.Signals) -> None:
-    process.send_signal(stop_signal)
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

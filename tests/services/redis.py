@@ -6,11 +6,25 @@ import importlib.util
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import redis
 
-from tests.services.processes import free_port, running, scratch_folder
+from tests.services.processes import Process, free_port, running, scratch_folder
+
+
+@dataclass(frozen=True, slots=True)
+class RedisServer:
+    """A server: its URL, and its process, which comes back empty after a kill."""
+
+    url: str
+    process: Process
+
+    def empty(self) -> None:
+        """Forget everything."""
+        with redis.Redis.from_url(self.url) as client:
+            client.flushall()
 
 
 def installed_redis() -> Path | None:
@@ -28,8 +42,8 @@ def wheel_redis() -> Path | None:
 
 
 @contextmanager
-def redis_server() -> Iterator[str]:
-    """Run a server and give its URL."""
+def redis_process() -> Iterator[RedisServer]:
+    """Run a server."""
     binary = installed_redis() or wheel_redis()
     if binary is None:
         raise FileNotFoundError("No Redis: apt-get install redis-server, or run scripts/test.")
@@ -38,8 +52,17 @@ def redis_server() -> Iterator[str]:
         url = f"redis://127.0.0.1:{port}/0"
         command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
         command += ["--appendonly", "no", "--dir", folder]
-        with running(command, log=folder / "log", is_ready=lambda: _answers(url)):
-            yield url
+        with running(
+            Process(command, log=folder / "log", is_ready=lambda: _answers(url))
+        ) as process:
+            yield RedisServer(url, process)
+
+
+@contextmanager
+def redis_server() -> Iterator[str]:
+    """Run a server and give its URL."""
+    with redis_process() as server:
+        yield server.url
 
 
 def _answers(url: str) -> bool:

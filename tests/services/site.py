@@ -1,4 +1,4 @@
-"""The real site as its own process: gunicorn with the embedded worker on a fresh data folder."""
+"""The real site as its own processes: gunicorn on a fresh data folder, and workers beside it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,52 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.services.processes import free_port, running, scratch_folder
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.services.processes import ROOT, Process, children, free_port, running, scratch_folder
 
 
-@dataclass(frozen=True, slots=True)
 class Site:
-    """A running site: its address, its folder and its environment."""
+    """A site in a folder: its address, its environment, its web process and its workers.
 
-    url: str
-    data_dir: Path
-    env: dict[str, str]
-    pid: int = 0
+    Without other variables it is on SQLite and works in the web process.
+    """
 
-    def workers(self) -> list[int]:
+    def __init__(self, folder: Path, **env: str) -> None:
+        """Lay out a site whose processes get the given variables besides their own; start none."""
+        port = free_port()
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        self.url = f"http://127.0.0.1:{port}"
+        self.data_dir = folder
+        own = {"PORT": str(port), "EVALSITE_DATA_DIR": str(folder), "EVALSITE_URL": self.url}
+        self.env = {**kept, **own, **env}
+        self.web = Process(
+            [_program("gunicorn"), "-c", "python:evalsite.gunicorn", "evalsite.wsgi"],
+            log=folder / "server.log",
+            is_ready=lambda: is_healthy(self.url),
+            env=self.env,
+        )
+        self.workers: list[Process] = []
+
+    def begin_worker(self, *, clock_off_by_s: int = 0) -> Process:
+        """Start one more worker process, on a machine whose clock may be wrong."""
+        number = len(self.workers) + 1
+        launcher = [sys.executable, "-m", "tests.services.wrong_clock", str(clock_off_by_s)]
+        worker = Process(
+            [
+                *(launcher if clock_off_by_s else [_program("celery")]),
+                *("-A", "evalsite", "worker", "--hostname", f"worker-{number}@%h"),
+            ],
+            log=self.data_dir / f"worker-{number}.log",
+            env=self.env,
+        )
+        worker.begin()
+        self.workers.append(worker)
+        return worker
+
+    def web_workers(self) -> list[int]:
         """Return the processes that serve and work, children of the one that watches them."""
-        done = subprocess.run(["pgrep", "-P", str(self.pid)], capture_output=True, text=True)
-        return [int(line) for line in done.stdout.split()]
+        return children(self.web.pid)
 
     def manage(self, *arguments: str) -> str:
         """Run a management command on the site's database and return what it printed."""
@@ -44,36 +69,33 @@ class Site:
             raise AssertionError(f"manage.py {' '.join(arguments)}:\n{done.stdout}{done.stderr}")
         return done.stdout.strip()
 
+    def migrate(self) -> None:
+        """Bring the database up to date."""
+        self.manage("migrate", "--no-input", "--verbosity", "0")
+
     def login_link(self, username: str = "admin") -> str:
         """Make a one-time login link; the first call makes the admin."""
         return self.manage("login_link", username)
 
     def log(self) -> str:
         """Return what the server has logged."""
-        return (self.data_dir / "server.log").read_text(errors="replace")
+        return self.web.log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """Kill every process of the site that still runs."""
+        for process in (self.web, *self.workers):
+            if process.is_running:
+                process.kill()
 
 
 @contextmanager
 def running_site(**env: str) -> Iterator[Site]:
     """Run a site on SQLite, migrated, with the given variables besides its own."""
-    port = free_port()
     with scratch_folder("site") as folder:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        own = {
-            "PORT": str(port),
-            "EVALSITE_DATA_DIR": str(folder),
-            "EVALSITE_URL": f"http://127.0.0.1:{port}",
-        }
-        site = Site(own["EVALSITE_URL"], folder, {**kept, **own, **env})
-        site.manage("migrate", "--no-input", "--verbosity", "0")
-        gunicorn = Path(sys.executable).with_name("gunicorn")
-        with running(
-            [gunicorn, "--chdir", ROOT, "-c", "python:evalsite.gunicorn", "evalsite.wsgi"],
-            log=folder / "server.log",
-            is_ready=lambda: is_healthy(site.url),
-            env=site.env,
-        ) as process:
-            yield replace(site, pid=process.pid)
+        site = Site(folder, **env)
+        site.migrate()
+        with running(site.web):
+            yield site
 
 
 def is_healthy(url: str) -> bool:
@@ -86,3 +108,7 @@ def is_healthy(url: str) -> bool:
         return False
     except OSError:
         return False
+
+
+def _program(name: str) -> Path:
+    return Path(sys.executable).with_name(name)

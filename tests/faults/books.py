@@ -1,0 +1,133 @@
+"""The books of a run that is over: every figure counted again from the rows and from the models."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from runs.execution.writing import BATCH
+from tests.faults.installations import Installation
+from tests.faults.suite import (
+    AGENT,
+    AT_ONCE,
+    CALLS,
+    CASES,
+    JUDGE,
+    charge,
+    is_right,
+    usage_of,
+)
+
+RIGHT = sum(map(is_right, range(CASES)))
+# What one killed process may cost: the calls it had in flight, and the replies not yet written.
+MOST_REPEATED = AT_ONCE + BATCH
+PURSES = {"target": (AGENT, "run_cost_usd"), "evaluation": (JUDGE, "evaluation_cost_usd")}
+
+
+def assert_all_right(
+    site: Installation, *, killed: int | None = None, most_repeated: int | None = None
+) -> None:
+    """Assert that a run came out as if nothing had befallen it, and that its books balance.
+
+    `killed` processes with hands may each have cost what was in flight and one batch; without
+    any, not one answer may be missing from the ledger. `most_repeated` is for what takes results
+    from hands that live on: their calls are repeated, and yet all of them are in the ledger.
+    """
+    killed = site.killed if killed is None else killed
+    assert_run_is_complete(site)
+    assert_every_result_is_right(site)
+    assert_nothing_is_held(site)
+    assert_purses_agree(site)
+    assert_paid_once(site, killed=killed, most_repeated=most_repeated)
+
+
+def assert_run_is_complete(site: Installation) -> None:
+    """Assert that the run is completed and its columns say what its results do."""
+    run = site.database.row(
+        "SELECT status, status_reason, execution_count, done_count, pass_count, borderline_count,"
+        " fail_count, error_count, score_count, score_sum, summary IS NOT NULL,"
+        " finished_at >= started_at FROM runs_run"
+    )
+    counts = (CASES, CASES, RIGHT, 0, CASES - RIGHT, 0, CASES, RIGHT)
+    assert run == ("completed", "", *counts, True, True)
+    recounted = site.database.row(
+        "SELECT count(*), count(DISTINCT case_id), count(*) FILTER (WHERE verdict = 'pass'),"
+        " count(*) FILTER (WHERE verdict = 'fail'), sum(score) FROM runs_result"
+    )
+    assert recounted == (CASES, CASES, RIGHT, CASES - RIGHT, RIGHT)
+
+
+def assert_every_result_is_right(site: Installation) -> None:
+    """Assert that every case has its one result with the output, scores and tokens that are its own."""
+    found = site.database.rows(
+        "SELECT position, status, verdict, score, error, text, result.input_tokens"
+        " FROM runs_result result JOIN runs_resultoutput ON result_id = result.id ORDER BY position"
+    )
+    assert found == [_expected_result(number) for number in range(CASES)]
+    scores = site.database.rows(
+        "SELECT result.position, path, score.state, score.score, score.reasoning"
+        " FROM runs_score score JOIN runs_result result ON score.result_id = result.id"
+        " WHERE path <> '' ORDER BY result.position"
+    )
+    assert scores == [
+        (number, "right", "scored", float(is_right(number)), f"I read answer {number}.")
+        for number in range(CASES)
+    ]
+    composites = "SELECT count(*), count(DISTINCT result_id) FROM runs_score WHERE path = ''"
+    assert site.database.row(composites) == (CASES, CASES)
+    order = "SELECT count(*) FROM runs_result WHERE started_at > finished_at OR attempt < 1"
+    assert site.database.value(order) == 0
+
+
+def _expected_result(number: int) -> tuple[Any, ...]:
+    verdict = "pass" if is_right(number) else "fail"
+    tokens = usage_of(AGENT, number)["prompt_tokens"]
+    score = float(is_right(number))
+    return (number, "scored", verdict, score, "", f"Answer {number}.", tokens)
+
+
+def assert_nothing_is_held(site: Installation) -> None:
+    """Assert that nobody holds results, and that hands and slots are given back or forgotten soon."""
+    leased = "SELECT count(*) FROM runs_result WHERE lease_token <> '' OR lease_until IS NOT NULL"
+    assert site.database.value(leased) == 0
+    site.wait_for("SELECT count(*) = 0 FROM runs_hand")
+    site.wait_for("SELECT count(*) = 0 FROM evaluators_slotlease")
+
+
+def assert_purses_agree(site: Installation) -> None:
+    """Assert that ledger, results and run name the same dollars, in each purse by itself."""
+    for purpose, (_, column) in PURSES.items():
+        ledger = ledger_usd(site, purpose)
+        assert ledger > 0
+        assert site.database.money(f"SELECT {column} FROM runs_result") == ledger
+        assert site.database.money(f"SELECT {column} FROM runs_run") == ledger
+
+
+def assert_paid_once(
+    site: Installation, *, killed: int = 0, most_repeated: int | None = None
+) -> None:
+    """Assert that answers are in the ledger, and repeated, as the number of the killed allows."""
+    lost, bound = lost_calls(site), killed * MOST_REPEATED
+    assert 0 <= lost <= bound, f"{lost} answers are not in the ledger, at most {bound} may be"
+    repeated = repeated_calls(site)
+    bound = bound if most_repeated is None else most_repeated
+    assert 0 <= repeated <= bound, f"{repeated} calls were made again, at most {bound} may be"
+    for purpose, (model_id, _) in PURSES.items():
+        spent, written = charge(site.models.answered, model_id), ledger_usd(site, purpose)
+        assert written == spent if not lost else written <= spent
+
+
+def ledger_usd(site: Installation, purpose: str) -> Decimal:
+    """Return what the ledger says was paid from a purse."""
+    return site.database.money(f"SELECT cost_usd FROM runs_modelcall WHERE purpose = '{purpose}'")
+
+
+def lost_calls(site: Installation) -> int:
+    """Return how many answers the models gave that are not in the ledger."""
+    written = "SELECT count(*) FROM runs_modelcall WHERE status = 'ok'"
+    return len(site.models.answered) - int(site.database.value(written))
+
+
+def repeated_calls(site: Installation) -> int:
+    """Return how many answers the models gave beyond those that were needed."""
+    return len(site.models.answered) - CALLS

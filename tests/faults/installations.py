@@ -1,0 +1,137 @@
+"""Installations on which a run of 300 waits: several processes on PostgreSQL and Redis, or one on SQLite."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from tests.faults import suite
+from tests.model_server import ModelServer, serving
+from tests.services.database import SQLITE, Database
+from tests.services.postgresql import PostgreSQL, postgresql
+from tests.services.processes import Process, free_port, scratch_folder, wait_until
+from tests.services.redis import RedisServer, redis_process
+from tests.services.site import Site
+
+LEASE_S = 3
+ENV = {"EVALSITE_LEASE_S": str(LEASE_S), "EVALSITE_LOG_LEVEL": "INFO"}
+TEMPLATE = "waiting"
+SQLITE_FILE = "evalsite.sqlite3"
+STORE = "from tests.faults import suite; suite.store({base_url!r})"
+OVER = "SELECT status NOT IN ('queued', 'running') FROM runs_run"
+
+
+@dataclass(slots=True)
+class Installation:
+    """A site with one run, the models it calls, and its database seen from outside.
+
+    `killed` counts the processes with hands that were killed in the middle: each of them may cost
+    calls that have to be made again.
+    """
+
+    site: Site
+    database: Database
+    models: ModelServer
+    postgresql: PostgreSQL | None = None
+    redis: RedisServer | None = None
+    killed: int = 0
+
+    def wait_for(self, condition: str) -> None:
+        """Wait until a query's only value is true."""
+        wait_until(lambda: self.database.says(condition), what=condition)
+
+    def wait_for_calls(self, number: int) -> None:
+        """Wait until the models have answered so often: a moment that no write of ours decides."""
+        wait_until(lambda: len(self.models.answered) >= number, what=f"{number} calls answered")
+
+    def wait_for_the_end(self) -> None:
+        """Wait until the run is over."""
+        self.wait_for(OVER)
+
+    def begin_workers(self, number: int = 2) -> list[Process]:
+        """Start workers, and let the models answer once each has its hands in the run."""
+        workers = [self.site.begin_worker() for _ in range(number)]
+        self.wait_for(f"SELECT count(DISTINCT worker) = {number} FROM runs_hand")
+        self.models.release()
+        return workers
+
+    def kill_hands(self, process: Process) -> None:
+        """Kill a process that carries the run out."""
+        process.kill()
+        self.killed += 1
+
+    def logs(self) -> str:
+        """Return the end of every log."""
+        processes = (self.site.web, *self.site.workers)
+        return "\n\n".join(f"{one.log.name}\n{one.tail(6000)}" for one in processes)
+
+
+@dataclass(slots=True)
+class Workshop:
+    """Makes installations quickly: each is a copy of one that was laid out once.
+
+    All call their models on one port: a run may only go to the address it was started with.
+    """
+
+    folder: Path
+    postgresql: PostgreSQL
+    redis: RedisServer
+    port: int
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @contextmanager
+    def cluster(self) -> Iterator[Installation]:
+        """Give a site on PostgreSQL and Redis none of whose processes has been started yet."""
+        for server in (self.postgresql.process, self.redis.process):
+            if not server.is_running:
+                server.start()
+        self.redis.empty()
+        name = f"fault-{next(self.numbers)}"
+        url = self.postgresql.create(name, template=TEMPLATE)
+        env = {"DATABASE_URL": url, "CELERY_BROKER_URL": self.redis.url}
+        try:
+            with self._installation(url, env) as made:
+                made.postgresql, made.redis = self.postgresql, self.redis
+                yield made
+        finally:
+            if self.postgresql.process.is_running:
+                self.postgresql.drop(name)
+
+    @contextmanager
+    def single(self) -> Iterator[Installation]:
+        """Give a site on SQLite that works in its web process, which has not been started yet."""
+        with self._installation("", {}) as made:
+            yield made
+
+    @contextmanager
+    def _installation(self, url: str, env: dict[str, str]) -> Iterator[Installation]:
+        with contextmanager(serving)(self.port) as models, scratch_folder("faults") as folder:
+            suite.serve(models)
+            shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+            database = Database(url or f"{SQLITE}{folder / SQLITE_FILE}")
+            site = Site(folder, **ENV, **env)
+            try:
+                yield Installation(site, database, models)
+            finally:
+                site.kill()
+                database.close()
+
+
+@contextmanager
+def workshop() -> Iterator[Workshop]:
+    """Run the servers that installations share, and lay out what they are copied from."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch_folder("workshop"))
+        server = stack.enter_context(postgresql())
+        broker = stack.enter_context(redis_process())
+        url, port = server.create(TEMPLATE), free_port()
+        store = STORE.format(base_url=f"http://127.0.0.1:{port}/v1")
+        for env in ({}, {"DATABASE_URL": url}):
+            site = Site(folder, **env)
+            site.migrate()
+            site.manage("shell", "--verbosity", "0", "-c", store)
+        yield Workshop(folder, server, broker, port)
