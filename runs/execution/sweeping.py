@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 
+from evaluators.models import SlotLease
 from runs.execution.claiming import RELEASED
 from runs.execution.finishing import end_run, finish_run, summarise_ended
 from runs.execution.processes import is_dead, process_name
@@ -38,6 +39,7 @@ WORKER_LOST = "worker lost"
 def sweep(*, now: datetime) -> list[int]:
     """Free what the dead held and end what is over; returns the runs that could use more hands."""
     _bury_hands(now=now)
+    SlotLease.objects.filter(expires_at__lt=now).delete()
     for run_id in _runs_with_expired_leases(now=now):
         _free_expired(run_id, now=now)
     _stop_abandoned_command_lines(now=now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from datetime import timedelta
 from decimal import Decimal
 
 import psycopg
@@ -12,6 +13,7 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, Operational
 from django.db.models import Sum
 
 from evalsite.pulse import Pulse
+from evaluators.models import SlotLease
 from runs import services
 from runs.execution import leasing, mishaps, recording
 from runs.execution.claiming import claim_results, show_hand
@@ -19,13 +21,16 @@ from runs.execution.database import Patience, is_away
 from runs.execution.jobs import claim_jobs
 from runs.execution.loading import load_work
 from runs.execution.running import work_on_run
-from runs.execution.sweeping import show_worker
+from runs.execution.sweeping import show_worker, sweep
 from runs.models import Hand, ModelCall, Result, Run, WorkerProcess
 from runs.models.clock import database_now
+from tests.factories import make_model
 from tests.model_server import good
 from tests.services.processes import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+MINUTE = timedelta(minutes=1)
 
 
 def counts(run):
@@ -308,3 +313,13 @@ def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monk
     assert len(swept) == 1
     pulse.beat()
     assert len(swept) == 2
+
+
+def test_slots_of_the_dead_are_cleared_away():
+    now = database_now()
+    for holder, expires_at in (("dead", now - MINUTE), ("alive", now + MINUTE)):
+        SlotLease.objects.create(
+            model=make_model(slug=holder), holder=holder, slots=2, expires_at=expires_at
+        )
+    sweep(now=now)
+    assert [lease.holder for lease in SlotLease.objects.all()] == ["alive"]
