@@ -16,6 +16,7 @@ from runs.models import (
     ACTIVE_RUN_STATUSES,
     OPEN_RESULT_STATUSES,
     Result,
+    ResultStatus,
     Run,
     RunEvent,
     RunStatus,
@@ -29,21 +30,33 @@ LEAF_SCORES_VERSION = 1
 
 
 def finish_run(run_id: int) -> bool:
-    """Complete a run whose results are all finished; False when some are open or it is over already."""
+    """End a run that has no open results; False when some are open or it is over already.
+
+    It is completed, but stopped again where some were left out when it ended early: a retry in a
+    stopped run does not carry out the rest of it.
+    """
     run = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES).first()
     if run is None or not _is_done(run_id):
         return False
     mark = _fingerprint(run_id)
-    figures = _figures(run, RunStatus.COMPLETED)
+    left = Result.objects.filter(run_id=run_id, status=ResultStatus.CANCELLED).count()
+    status = RunStatus.STOPPED if left else RunStatus.COMPLETED
+    figures = _figures(run, status)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
         # A retry that came meanwhile has made the figures old; whoever ends it computes them anew.
         if not held.is_active or not _is_done(run_id) or _fingerprint(run_id) != mark:
             return False
         Run.objects.filter(id=run_id).update(
-            status=RunStatus.COMPLETED, finished_at=database_now(), **figures
+            status=status, status_reason=_left_words(left), finished_at=database_now(), **figures
         )
     return True
+
+
+def _left_words(left: int) -> str:
+    if not left:
+        return ""
+    return f"What was retried is done; {left} execution{'s are' if left > 1 else ' is'} left"
 
 
 def end_run(run_id: int, status: RunStatus, reason: str) -> bool:

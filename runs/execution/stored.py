@@ -103,14 +103,15 @@ def outcome_of(row: ScoreRow, outcomes: tuple[OutcomeResult, ...] | None) -> Out
 def kept_outcomes(
     rows: Iterable[ScoreRow], output: ResultOutput, *, again: tuple[str, ...]
 ) -> dict[str, Outcome]:
-    """Return the scores that stand when only the evaluators at and below the paths run again.
+    """Return the outcomes that stand when only the evaluators at and below the paths run again.
 
-    What was made of theirs falls with them: the scores of the composites above.
+    What was made of theirs falls with them: the scores of the composites above. What others could
+    not score stands too, as nobody asked for their calls; what a gate kept from running does not.
     """
     results = tuple(OutcomeResult(**found) for found in output.outcomes or ())
     kept: dict[str, Outcome] = {}
     for row in rows:
-        if row.state != ScoreState.SCORED or any(_is_in_line(row.path, path) for path in again):
+        if row.state == ScoreState.SKIPPED or any(_is_in_line(row.path, path) for path in again):
             continue
         supplies = row.path == OUTCOMES_PATH or row.details.get("supplies_outcomes")
         kept[row.path] = outcome_of(row, results if supplies else None)

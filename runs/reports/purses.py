@@ -2,60 +2,162 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
-from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, QuerySet
+from django.db.models import (
+    BooleanField,
+    Count,
+    Exists,
+    ExpressionWrapper,
+    OuterRef,
+    Q,
+    QuerySet,
+    Sum,
+)
 
-from runs.models import CallPurpose, CallStatus, ModelCall, Result, ResultStatus, Run
+from evaluators.scoring.types import DomainError
+from runs.models import ANSWERED, CallPurpose, ModelCall, Result, ResultStatus, Run
 from runs.summary.figures import total_of
+from runs.targets import target_kind_named
 
-ANSWERED = (CallStatus.OK, CallStatus.UNREADABLE)
 ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
+UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """One purse: `usd` is what is known of it, None where there were answers and no price for any.
+
+    `priced` of `answers` had a price; `noun` says what they are. Answers alone are counted: what
+    was refused or rate limited is not billed. Counts and tokens are filled in where prices are
+    missing, otherwise 0 and None.
+    """
+
+    usd: Decimal | None
+    answers: int = 0
+    priced: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    noun: str = "call"
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self.priced < self.answers
+
+    @property
+    def has_tokens(self) -> bool:
+        """Tell whether tokens are known."""
+        return self.input_tokens is not None or self.output_tokens is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Purses:
-    """US dollars; None where there were answers and no price is known for any: that is never $0."""
+    """Both purses of a run."""
 
-    run_usd: Decimal | None
-    evaluation_usd: Decimal | None
+    run: Purse
+    evaluation: Purse
 
     @property
     def total_usd(self) -> Decimal | None:
         """Return what is known of both; None when that is nothing and a purse is unknown."""
-        total = total_of((self.run_usd, self.evaluation_usd))
-        return None if not total and None in (self.run_usd, self.evaluation_usd) else total
+        known = (self.run.usd, self.evaluation.usd)
+        total = total_of(known)
+        return None if not total and None in known else total
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self.run.is_partial or self.evaluation.is_partial
 
 
 def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Return the runs, each told whether a purse that holds nothing is of unknown content."""
+    """Return the runs, each told which purses hold answers without a price."""
+    calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
     outputs = Result.objects.filter(run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED)
-    replies = ModelCall.objects.filter(
-        run=OuterRef("pk"), cost_usd=None, purpose=CallPurpose.EVALUATION, status__in=ANSWERED
-    )
+    # Reading every output would be slow in a list: only a purse that holds nothing is doubted.
+    silent = _both(Q(run_cost_usd=0), Exists(outputs.exclude(error_stage="target")))
     return runs.annotate(
-        is_run_unpriced=_both(Q(run_cost_usd=0), Exists(outputs.exclude(error_stage="target"))),
-        is_evaluation_unpriced=_both(Q(evaluation_cost_usd=0), Exists(replies)),
+        has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
+        has_unpriced_evaluation=Exists(calls.filter(purpose=CallPurpose.EVALUATION)),
+        is_target_silent=silent,
     )
 
 
 def listed_purses(run: Run) -> Purses:
-    """Return the purses of a run of `with_purses`."""
-    is_run_unpriced: bool = run.is_run_unpriced  # type: ignore[attr-defined]  # annotated
-    is_evaluation_unpriced: bool = run.is_evaluation_unpriced  # type: ignore[attr-defined]  # same
+    """Return the purses of a run of `with_purses`: whether they are partial, without counts."""
+    told: Mapping[str, Any] = vars(run)
+    in_target = told["has_unpriced_target"] or told["is_target_silent"]
     return Purses(
-        None if is_run_unpriced else run.run_cost_usd,
-        None if is_evaluation_unpriced else run.evaluation_cost_usd,
+        _listed(run.run_cost_usd, is_partial=in_target),
+        _listed(run.evaluation_cost_usd, is_partial=told["has_unpriced_evaluation"]),
     )
 
 
 def purses(run: Run) -> Purses:
-    """Return the purses of any run; one query, when one of them holds nothing."""
-    if run.run_cost_usd and run.evaluation_cost_usd:
-        return Purses(run.run_cost_usd, run.evaluation_cost_usd)
-    light = with_purses(Run.objects.only("run_cost_usd", "evaluation_cost_usd"))
-    return listed_purses(light.get(pk=run.pk))
+    """Return the purses of one run with their counts; two queries, three where a price is missing."""
+    unpriced = ModelCall.objects.filter(UNPRICED_CALLS, run=run).order_by()
+    missing = dict(unpriced.values_list("purpose").annotate(total=Count("id")))
+    facts = _answers(run) if missing else {}
+    if run.snapshot["target"]["model"]:
+        of_run = _of_calls(run.run_cost_usd, CallPurpose.TARGET, missing, facts)
+    else:
+        of_run = _reported(run)
+    evaluation = _of_calls(run.evaluation_cost_usd, CallPurpose.EVALUATION, missing, facts)
+    return Purses(of_run, evaluation)
+
+
+def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
+    """Return what counts against a run's budget: what a replayed output once cost is not spent now."""
+    try:
+        replays = target_kind_named(snapshot["target"]["kind"]).replays
+    except DomainError:
+        replays = False
+    return run.evaluation_cost_usd + (Decimal(0) if replays else run.run_cost_usd)
+
+
+def _listed(usd: Decimal, *, is_partial: bool) -> Purse:
+    return Purse(None if is_partial and not usd else usd, answers=int(is_partial))
+
+
+def _answers(run: Run) -> dict[str, Mapping[str, Any]]:
+    calls = ModelCall.objects.filter(run=run, status__in=ANSWERED).order_by()
+    rows = calls.values("purpose").annotate(
+        answers=Count("id"), tokens_in=Sum("input_tokens"), tokens_out=Sum("output_tokens")
+    )
+    return {row["purpose"]: row for row in rows}
+
+
+def _of_calls(
+    usd: Decimal,
+    purpose: CallPurpose,
+    missing: Mapping[str, int],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> Purse:
+    if purpose not in missing:
+        return Purse(usd)
+    found = facts[purpose]
+    answers, priced = found["answers"], found["answers"] - missing[purpose]
+    return Purse(usd if priced else None, answers, priced, found["tokens_in"], found["tokens_out"])
+
+
+def _reported(run: Run) -> Purse:
+    """Return the purse of a target that says itself what its outputs cost."""
+    outputs = run.results.filter(status__in=ENDED).exclude(error_stage="target").order_by()
+    found = outputs.aggregate(
+        answers=Count("id"),
+        priced=Count("run_cost_usd"),
+        tokens_in=Sum("input_tokens"),
+        tokens_out=Sum("output_tokens"),
+    )
+    answers, priced = found["answers"], found["priced"]
+    if priced >= answers:
+        return Purse(run.run_cost_usd)
+    usd = run.run_cost_usd if priced else None
+    return Purse(usd, answers, priced, found["tokens_in"], found["tokens_out"], noun="output")
 
 
 def _both(first: Q, second: Exists) -> ExpressionWrapper[Q]:

@@ -241,7 +241,7 @@ def test_the_budget_stops_calls_before_they_are_made_and_is_no_failure(start_cha
     assert run.results.filter(status="cancelled").count() == 17
     assert run.summary["cases_pass_rate_pct"] is None
 
-    with pytest.raises(services.CannotResumeError, match="higher budget"):
+    with pytest.raises(services.BudgetSpentError, match="higher budget"):
         services.resume_run(run, resumed_by=None)
     services.resume_run(run, resumed_by=None, budget_usd=Decimal(100))
     work_on_run(run.pk)

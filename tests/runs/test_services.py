@@ -185,7 +185,7 @@ def test_a_recorded_target_needs_an_output_for_one_case_at_least():
 
 def test_a_run_that_is_over_cannot_be_stopped_and_one_that_is_on_cannot_be_resumed():
     run = start(ready_suite())
-    with pytest.raises(DomainError, match="did not end early"):
+    with pytest.raises(DomainError, match="under way already"):
         services.resume_run(run, resumed_by=None)
     services.stop_run(run, stopped_by=None)
     with pytest.raises(DomainError, match="is over already"):

@@ -1,0 +1,210 @@
+"""Set results of a run to waiting again, keeping what they came to, and let hands go on with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Count, F, Q, QuerySet, Sum
+
+from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
+from runs.models import Attempt, Result, ResultStatus, Retry, Run, RunEvent, RunOwner, RunStatus
+from runs.models.clock import database_now
+from runs.reports.purses import counted_usd
+from runs.services.queueing import queue_hands
+
+CHUNK = 1000
+EMPTIED: dict[str, Any] = {
+    "status": ResultStatus.PENDING,
+    "attempt": 0,
+    "lease_token": "",
+    "lease_until": None,
+    "started_at": None,
+    "finished_at": None,
+    "keeps_output": False,
+    **{"verdict": "", "score": None, "metrics_score": None, "decided_by": "", "is_forced": False},
+    **{"error": "", "error_stage": "", "outcome_marks": "", "warnings": []},
+}
+
+
+class BudgetSpentError(DomainError):
+    """The run's budget leaves nothing to go on with."""
+
+    code = "budget_spent"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who wants results tried again, and what of them: `paths` are evaluators, None all of them."""
+
+    by: User | None
+    keep_output: bool = False
+    paths: tuple[str, ...] | None = None
+
+    def in_words(self) -> str:
+        """Say what is done again."""
+        if self.paths:
+            return f"only {', '.join(self.paths)}, outputs kept"
+        return "outputs kept" if self.keep_output else "the target is asked again"
+
+
+def check_budget(run: Run, held: Run, budget_usd: Decimal | None) -> None:
+    """Raise BudgetSpentError when a run would end at once because its budget is spent."""
+    cap = budget_usd or held.budget_usd
+    spent = counted_usd(held, snapshot=run.snapshot)
+    if cap is not None and spent >= cap:
+        raise BudgetSpentError(
+            f"Run {run} has spent ${spent.normalize():f} of ${cap.normalize():f}. "
+            "Go on with a higher budget."
+        )
+
+
+def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
+    """Make finished results a new generation that waits; their outcomes are kept as attempts.
+
+    The caller holds the run.
+    """
+    retry = Retry.objects.create(
+        run=run,
+        asked_by=asked.by,
+        asked_by_name=name_of(asked.by),
+        asked_at=database_now(),
+        keeps_output=asked.keep_output,
+        paths=list(asked.paths) if asked.paths else None,
+        count=len(result_ids),
+    )
+    for some in _stretches(result_ids):
+        Attempt.objects.bulk_create(_attempts(some, retry))
+        _uncount(run, some)
+        some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
+        if asked.keep_output:
+            some.filter(output__isnull=False).update(keeps_output=True)
+    return retry
+
+
+def go_on(result_ids: Sequence[int], retry: Retry | None = None) -> None:
+    """Set cancelled results to waiting: as they were, or by a newer request what that asks for."""
+    for some in _stretches(result_ids):
+        some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
+        if retry is None:
+            continue
+        some.update(keeps_output=False, retry_paths=retry.paths)
+        if retry.keeps_output:
+            some.filter(output__isnull=False).update(keeps_output=True)
+        last = Attempt.objects.filter(
+            result__in=some, generation=F("result__generation") - 1, retry__isnull=False
+        )
+        Attempt.objects.filter(pk__in=last.values("pk")).update(retry=retry)
+
+
+def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
+    """Let the workers claim from the run again; True when they take it over from a command line.
+
+    Its figures come anew when it ends, and the time it took so far is kept.
+    """
+    changes: dict[str, Any] = {"budget_usd": budget_usd or held.budget_usd}
+    if not held.is_active:
+        worked_ms = held.worked_ms(now=database_now()) or 0
+        changes |= {
+            **{"status": RunStatus.QUEUED, "status_reason": "", "summary": None},
+            **{"started_at": None, "finished_at": None, "leaf_scores": None},
+            **{"owner": RunOwner.WORKERS, "owner_id": "", "heartbeat_at": None},
+            "worked_before_ms": round(worked_ms),
+        }
+    Run.objects.filter(pk=held.pk).update(**changes)
+    transaction.on_commit(partial(queue_hands, held))
+    return not held.is_active and held.owner == RunOwner.COMMAND_LINE
+
+
+def note(run: Run, action: str, text: str, *, by: User | None) -> None:
+    """Tell the readers of the run what somebody did, and keep it in the audit trail."""
+    RunEvent.objects.create(run=run, kind=action, text=text[:500])
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=name_of(by),
+        action=action,
+        object_type="run",
+        object_id=str(run.pk),
+        object_name=f"{run.suite.slug} #{run.number}",
+        after={"text": text},
+    )
+
+
+def name_of(user: User | None) -> str:
+    """Return how the user is called, "" for nobody."""
+    return user.get_username() if user is not None else ""
+
+
+def results(count: int) -> str:
+    """Put the count before its noun."""
+    return f"{count} result{'s' if count != 1 else ''}"
+
+
+def _stretches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
+    for start in range(0, len(result_ids), CHUNK):
+        yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
+
+
+def _attempts(some: QuerySet[Result], retry: Retry) -> list[Attempt]:
+    earlier = {
+        row["result"]: (row["run"], row["evaluation"])
+        for row in Attempt.objects.filter(result__in=some)
+        .order_by()
+        .values("result")
+        .annotate(run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"))
+    }
+    return [
+        _attempt(one, retry, *earlier.get(one.pk, (None, None)))
+        for one in some.select_for_update(no_key=True)
+    ]
+
+
+def _attempt(
+    one: Result, retry: Retry, run_usd: Decimal | None, evaluation_usd: Decimal | None
+) -> Attempt:
+    """Return what a result came to; its costs without what the earlier attempts had spent."""
+    return Attempt(
+        result=one,
+        retry=retry,
+        attempt=one.attempt,
+        generation=one.generation,
+        status=one.status,
+        verdict=one.verdict,
+        score=one.score,
+        reason=one.error or one.decided_by,
+        run_cost_usd=_added(one.run_cost_usd, run_usd),
+        evaluation_cost_usd=_added(one.evaluation_cost_usd, evaluation_usd),
+        ended_at=one.finished_at or retry.asked_at,
+    )
+
+
+def _added(purse: Decimal | None, earlier: Decimal | None) -> Decimal | None:
+    return None if purse is None else purse - (earlier or Decimal(0))
+
+
+def _uncount(run: Run, some: QuerySet[Result]) -> None:
+    """Take results that were finished out of the run's counters."""
+    found = some.order_by().aggregate(
+        done=Count("id"),
+        passed=Count("id", filter=Q(verdict="pass")),
+        borderline=Count("id", filter=Q(verdict="borderline")),
+        failed=Count("id", filter=Q(verdict="fail")),
+        errors=Count("id", filter=Q(status=ResultStatus.ERROR)),
+        scores=Count("score"),
+        score_sum=Sum("score", default=0.0),
+    )
+    Run.objects.filter(pk=run.pk).update(
+        done_count=F("done_count") - found["done"],
+        pass_count=F("pass_count") - found["passed"],
+        borderline_count=F("borderline_count") - found["borderline"],
+        fail_count=F("fail_count") - found["failed"],
+        error_count=F("error_count") - found["errors"],
+        score_count=F("score_count") - found["scores"],
+        score_sum=F("score_sum") - found["score_sum"],
+    )
