@@ -9,6 +9,7 @@ import threading
 from django.conf import settings
 from django.db import close_old_connections, connection
 
+from evaluators.sandbox.probe import sandbox_offered
 from runs.execution.mishaps import note_error
 from runs.execution.running import let_go
 from runs.execution.sweeping import hide_worker, show_worker, sweep
@@ -62,7 +63,9 @@ class Pulse:
         was_missed, self._missed = self._missed, True
         try:
             close_old_connections()
-            show_worker(now=database_now(), version=version())
+            show_worker(
+                now=database_now(), version=version(), sandbox=sandbox_offered().in_words
+            )
             if not was_missed:
                 sweep_and_queue()
             self._missed = False

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from django.urls import path, register_converter
 
-from runs.views import results, runs, search, starting, suites, targets
+from runs.views import results, runs, search, starting, suites, targets, workers
 
 
 class CaseKeyConverter:
@@ -64,5 +64,7 @@ urlpatterns = [
     path("targets/new/", targets.target_new, name="target-new"),
     path("targets/<int:pk>/", targets.target, name="target"),
     path("targets/<int:pk>/edit/", targets.target_edit, name="target-edit"),
+    path("workers/", workers.workers, name="workers"),
+    path("workers/live/", workers.workers_live, name="workers-live"),
     path("search/", search.search, name="search"),
 ]

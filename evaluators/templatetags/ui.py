@@ -49,6 +49,7 @@ for tag in (
 SECTIONS = (
     ("runs", ("runs:run", "runs:result")),
     ("targets", ("runs:target",)),
+    ("workers", ("runs:workers",)),
     ("search", ("runs:search",)),
     ("suites", ("home", "runs:")),
     ("models", ("evaluators:language-model",)),

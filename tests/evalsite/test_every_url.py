@@ -113,6 +113,8 @@ PAGES: Mapping[str, Page] = {
     "runs:target-new": form("editor"),
     "runs:target": Page("viewer", place={"pk": 0}),
     "runs:target-edit": form("editor", {"pk": 0}),
+    "runs:workers": Page("viewer"),
+    "runs:workers-live": Page("viewer"),
     "runs:search": Page("viewer"),
 }
 FILES = ("runs:result-call", "runs:result-output")

@@ -1,0 +1,27 @@
+"""The workers page: who works on what, what waits and why."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from runs.reports.workers import workers_page
+from runs.views._requests import may_view
+
+
+@require_safe
+@never_cache
+@may_view
+def workers(request: HttpRequest) -> HttpResponse:
+    """Show workers, hands, queue, models and the last errors."""
+    return render(request, "runs/workers.html", {"page": workers_page()})
+
+
+@require_safe
+@never_cache
+@may_view
+def workers_live(request: HttpRequest) -> HttpResponse:
+    """Give all of it again; it is polled for as long as the page is open."""
+    return render(request, "runs/_workers_live.html", {"page": workers_page()})
