@@ -42,8 +42,8 @@ def workers_page() -> WorkersPage:
     readings = read(database_now())
     crews = crews_of(readings)
     models = models_of(readings)
-    queue = queue_of(readings, crews, models.lines)
     broker = ask_broker()
+    queue = queue_of(readings, crews, models.lines, has_broker=broker.answers)
     return WorkersPage(
         now=readings.now,
         state=state_of(crews, queue, broker),

@@ -16,6 +16,7 @@ HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 # Where more were made, the window is shorter: a busy hour holds more rows than a poll may count.
 MOST_COUNTED = 5_000
+LABELS = {str(value): str(label) for value, label in CallStatus.choices}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,11 @@ def _start(hour_ago: datetime) -> datetime:
 
 
 def _counts(rows: list[tuple[str, int, int]]) -> CallCounts:
-    failed = [(CallStatus(status), total) for status, total, _ in rows if status != CallStatus.OK]
+    failed = [(status, total) for status, total, _ in rows if status != CallStatus.OK]
     failed.sort(key=lambda pair: -pair[1])
     return CallCounts(
         calls=sum(total for _, total, _ in rows),
         last_minute=sum(late for _, _, late in rows),
         failed=sum(total for _, total in failed),
-        kinds=tuple((str(status.label).lower(), total) for status, total in failed),
+        kinds=tuple((LABELS.get(status, status).lower(), total) for status, total in failed),
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Sum
 from django.urls import reverse
 
+from evaluators.judging.minutes import COUNTS_S
 from evaluators.models import LanguageModel, SlotLease, StartGrant
-from runs.reports.workers.ledger_counts import MINUTE, CallCounts, Window, calls_of_last_hour
+from runs.reports.workers.ledger_counts import CallCounts, Window, calls_of_last_hour
 from runs.reports.workers.reading import Readings, RunLink, without_passwords
 
 MODEL_COLUMNS = (
@@ -66,8 +67,12 @@ class ModelLine:
 
     @property
     def brakes(self) -> bool:
-        """Tell whether runs go slower for it than its settings allow, or wait for its minute."""
-        return self.is_lowered or self.paused_ms is not None or self.waits_for_minute
+        """Tell whether hands work slower for it than its settings allow, or wait for its minute.
+
+        A limit under which nobody works holds nobody up: it is lifted before the next call.
+        """
+        lowered = self.is_lowered and bool(self.holders)
+        return lowered or self.paused_ms is not None or self.waits_for_minute
 
     @property
     def is_in_use(self) -> bool:
@@ -127,8 +132,9 @@ def _holder(lease: SlotLease, run: RunLink | None) -> SlotHolder:
 
 
 def _started(now: datetime) -> Mapping[int, int]:
-    """Return how many calls were let start in the last minute, of the models that limit it."""
-    grants = StartGrant.objects.filter(granted_at__gte=now - MINUTE).order_by()
+    """Return how many starts count against the minute, of the models that limit it."""
+    counting = StartGrant.objects.filter(granted_at__gt=now - timedelta(seconds=COUNTS_S))
+    grants = counting.order_by()
     return dict(grants.values_list("model_id").annotate(total=Sum("calls")))
 
 

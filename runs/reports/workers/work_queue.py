@@ -23,8 +23,9 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """One active run: results waiting, held and finished; `gone` are held by hands that are no more.
+    """One active run: results waiting, held and finished.
 
+    `gone` of those held are held by hands that are no more, the last of them for `gone_left_ms`.
     `hands` live pairs are at it of the `useful` it could occupy; `why` says what it waits for, ""
     when nothing holds it up.
     """
@@ -37,6 +38,7 @@ class QueuedRun:
     waiting: int
     held: int
     gone: int
+    gone_left_ms: float
     done: int
     executions: int
     hands: int
@@ -52,13 +54,14 @@ class _Floor:
     readings: Readings
     workers: int
     has_free: bool
+    has_broker: bool
     hands: Mapping[int, Sequence[Hand]]
     held: Mapping[int, Sequence[Held]]
     slots: Mapping[str, Sequence[tuple[ModelLine, SlotHolder]]]
 
 
 def queue_of(
-    readings: Readings, crews: Sequence[Crew], models: Sequence[ModelLine]
+    readings: Readings, crews: Sequence[Crew], models: Sequence[ModelLine], *, has_broker: bool
 ) -> tuple[QueuedRun, ...]:
     """Return the active runs, the one that was queued first first."""
     alive = [crew for crew in crews if crew.is_worker and crew.is_alive]
@@ -69,6 +72,7 @@ def queue_of(
         readings,
         len(alive),
         has_free,
+        has_broker,
         hands=_grouped((hand.run_id, hand) for hand in readings.hands),
         held=_grouped((held.run_id, held) for held in readings.held),
         slots=_grouped(slots),
@@ -88,6 +92,7 @@ def _queued(run: Run, floor: _Floor) -> QueuedRun:
     alive = [hand for hand in hands if floor.readings.is_alive(hand.heartbeat_at)]
     tokens = {hand.token for hand in hands}
     leases = floor.held.get(run.pk, ())
+    gone = [lease for lease in leases if lease.token not in tokens]
     held = sum(lease.count for lease in leases)
     left = max(0, run.execution_count - run.done_count)
     is_own = run.owner == RunOwner.COMMAND_LINE
@@ -100,7 +105,8 @@ def _queued(run: Run, floor: _Floor) -> QueuedRun:
         since=getattr(run, "queued_at", run.created_at),
         waiting=max(0, left - held),
         held=held,
-        gone=sum(lease.count for lease in leases if lease.token not in tokens),
+        gone=sum(lease.count for lease in gone),
+        gone_left_ms=max((floor.readings.until_ms(lease.until) for lease in gone), default=0.0),
         done=run.done_count,
         executions=run.execution_count,
         hands=len(alive),
@@ -128,16 +134,24 @@ def _why(run: Run, hands: Sequence[Hand], left: int, floor: _Floor) -> tuple[str
     """Say what holds a run of the workers up, and whether nothing moves meanwhile."""
     if not floor.workers:
         return "waits for a worker", True
+    if not left:
+        return "is being finished", False
     if not hands:
-        if not floor.has_free:
-            return "waits until a worker is done with another run", True
-        return "waits for a worker to take it on, within seconds", False
+        return _untaken(floor)
     if slow := _slowed(hands, floor):
         return slow, False
     missing = _useful(run, left, floor) - len(hands)
     if missing > 0:
         return f"could use {counted(missing, 'more worker,more workers')}", False
     return "", False
+
+
+def _untaken(floor: _Floor) -> tuple[str, bool]:
+    if not floor.has_broker:
+        return "waits for the broker", True
+    if not floor.has_free:
+        return "waits until a worker is done with another run", False
+    return "no worker is at it yet; one takes it on within seconds", False
 
 
 def _slowed(hands: Sequence[Hand], floor: _Floor) -> str:
