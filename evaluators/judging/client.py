@@ -174,7 +174,7 @@ class ModelClient:
                 ended.started_at = started_at
                 ledger.record(ended.record)
         if ended.answer is not None:
-            self.limiter.succeeded(spec)
+            self.limiter.succeeded(spec, started_at=ended.started_at)
         progress.usage = add_usage(progress.usage, ended.record.usage)
         return ended
 

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
-
-from evaluators.judging.limits import Limiter
-from evaluators.judging.specs import ModelSpec
 
 
 @dataclass(slots=True)
@@ -37,22 +30,3 @@ class Budget:
         cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
         spent = (self.booked + self.unbooked).normalize()
         return f"${spent:f} of {cap} is spent."
-
-
-class CountingLimiter(Limiter):
-    """A limiter that counts in `in_use`, by model, the calls in flight."""
-
-    def __init__(self, in_use: Counter[str], **ports: Any) -> None:
-        """Count here."""
-        super().__init__(**ports)
-        self._in_use = in_use
-
-    @asynccontextmanager
-    async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
-        """Wait for a slot as the limiter does."""
-        async with super().slot(spec) as started_at:
-            self._in_use[spec.slug] += 1
-            try:
-                yield started_at
-            finally:
-                self._in_use[spec.slug] -= 1

@@ -8,10 +8,11 @@ from functools import partial
 
 from evaluators.judging.calls import CallRecord
 from evaluators.judging.client import ModelClient
+from evaluators.judging.limits import Limiter
 from evaluators.kinds._base import Sandbox
 from runs.engine import ExecutionOutcome, execute
 from runs.execution.admission import Admission
-from runs.execution.budget import Budget, CountingLimiter
+from runs.execution.budget import Budget
 from runs.execution.claiming import release_held
 from runs.execution.database import DatabaseThread
 from runs.execution.jobs import Job, claim_jobs
@@ -54,11 +55,8 @@ class Hands:
             work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
         )
         self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
-        self._slots = SlotKeeper(work, token, database)
-        limiter = CountingLimiter(
-            self._slots.in_use, lease=self._slots.lease, report=self._slots.report
-        )
-        self._client = ModelClient(limiter)
+        self._limiter = Limiter(SlotKeeper(work, token, database))
+        self._client = ModelClient(self._limiter)
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._hungry = asyncio.Event()
         self._carriers: list[asyncio.Task[None]] = []
@@ -70,7 +68,7 @@ class Hands:
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(self._desk.write_regularly()),
-                    group.create_task(self._desk.look_regularly(self._client.limiter.renew)),
+                    group.create_task(self._desk.look_regularly(self._limiter.renew)),
                 ]
                 self._carriers = [
                     group.create_task(self._carry()) for _ in range(self.work.concurrency)
@@ -120,7 +118,7 @@ class Hands:
         await self._client.aclose()
         await self._desk.write_now()
         await self._database.do(release_held, self.work.run_id, self.token)
-        await self._slots.give_back()
+        await self._limiter.aclose()
 
     async def _feed(self) -> None:
         """Claim a stretch at a time, and the next before the last is used up."""

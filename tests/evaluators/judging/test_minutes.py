@@ -1,0 +1,156 @@
+"""Who may start how many calls when: never more than the minute's limit, and everybody in turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluators.judging.minutes import (
+    BEHIND_OTHERS_S,
+    COUNTS_S,
+    MINUTE_S,
+    VALID_S,
+    Granted,
+    Waiting,
+    share_of,
+)
+
+
+@dataclass
+class Minute:
+    """What all holders together were granted, on a clock of its own."""
+
+    per_minute: int
+    now: float = 0.0
+    grants: list[tuple[float, str, int]] = field(default_factory=list)
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+
+    def ask(self, holder: str, wanted: int) -> tuple[int, float]:
+        mine = self.waiting.pop(holder, None)
+        calls, wait_s = share_of(
+            holder,
+            wanted,
+            per_minute=self.per_minute,
+            granted=[
+                Granted(name, self.now - at, calls)
+                for at, name, calls in self.grants
+                if self.now - at < COUNTS_S
+            ],
+            others=list(self.waiting.values()),
+            since=mine.since if mine else float("inf"),
+        )
+        if calls:
+            self.grants.append((self.now, holder, calls))
+        if calls < wanted:
+            since = mine.since if mine and not calls else self.now
+            self.waiting[holder] = Waiting(holder, wanted - calls, since)
+        return calls, wait_s
+
+
+def most_in_a_minute(starts: list[float]) -> int:
+    starts = sorted(starts)
+    return max(sum(begin <= one <= begin + MINUTE_S for one in starts) for begin in starts)
+
+
+def test_a_free_minute_is_granted_at_once_and_a_used_one_when_it_is_over() -> None:
+    minute = Minute(60)
+
+    assert minute.ask("a", 50) == (50, 0.0)
+    assert minute.ask("b", 10) == (10, 0.0)
+    calls, wait_s = minute.ask("a", 5)
+    assert calls == 0
+    assert COUNTS_S < wait_s < COUNTS_S + 1
+    minute.now += wait_s
+    assert minute.ask("a", 5) == (5, 0.0)
+
+
+def test_one_hand_after_the_other_gets_its_turn_when_the_limit_is_one() -> None:
+    minute = Minute(1)
+    got: list[str] = []
+
+    for _ in range(9):
+        got += [holder for holder in "abc" if minute.ask(holder, 1)[0]]
+        minute.now += COUNTS_S
+
+    assert got == list("abc") * 3
+
+
+def test_who_comes_second_has_an_even_share_before_the_first_takes_more() -> None:
+    minute = Minute(60)
+    assert minute.ask("early", 60)[0] == 60
+    assert minute.ask("late", 60)[0] == 0
+    minute.now += COUNTS_S
+
+    assert minute.ask("early", 60)[0] == 30
+    assert minute.ask("late", 60)[0] == 30
+
+
+def test_what_is_another_ones_is_kept_for_a_moment_and_asked_for_again_soon() -> None:
+    minute = Minute(2)
+    minute.ask("a", 2)
+    minute.ask("b", 1)
+    minute.ask("c", 1)
+    minute.now += COUNTS_S
+
+    assert minute.ask("a", 2) == (0, BEHIND_OTHERS_S)
+    assert minute.ask("b", 1)[0] == 1
+
+
+@settings(deadline=None)
+@given(
+    per_minute=st.integers(1, 200),
+    asks=st.lists(
+        st.tuples(st.floats(0, 45), st.sampled_from("abcd"), st.integers(1, 80)), max_size=60
+    ),
+    delays=st.lists(st.floats(0, VALID_S), min_size=1, max_size=7),
+)
+def test_no_minute_ever_holds_more_than_its_limit(
+    per_minute: int, asks: list[tuple[float, str, int]], delays: list[float]
+) -> None:
+    minute, starts = Minute(per_minute), [0.0]
+
+    for number, (later, holder, wanted) in enumerate(asks):
+        minute.now += later
+        calls, wait_s = minute.ask(holder, wanted)
+        assert calls <= wanted
+        assert bool(calls) != bool(wait_s)
+        starts += [minute.now + delays[number % len(delays)]] * calls
+
+    assert most_in_a_minute(starts[1:] or [0.0]) <= per_minute
+
+
+@settings(deadline=None)
+@given(
+    per_minute=st.integers(1, 90),
+    wants=st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1),
+)
+def test_nobody_starves_and_nobody_asks_without_end(per_minute: int, wants: dict[str, int]) -> None:
+    minute, got, asked = Minute(per_minute), dict.fromkeys(wants, 0), 0
+    due = dict.fromkeys(wants, 0.0)
+
+    while minute.now < 10 * COUNTS_S:
+        holder = min(due, key=lambda one: (due[one], one))
+        minute.now = max(minute.now, due[holder])
+        calls, wait_s = minute.ask(holder, wants[holder])
+        got[holder] += calls
+        due[holder] = minute.now + (wait_s or 0.001)
+        asked += 1
+
+    fair = per_minute / len(wants)
+    assert all(got[name] >= 10 * min(fair, wants[name]) // 2 for name in wants)
+    assert asked < 40 * COUNTS_S * len(wants)
+
+
+@pytest.mark.parametrize("per_minute", [60, 6000])
+def test_a_used_up_minute_is_handed_on_by_the_second_not_by_the_call(per_minute: int) -> None:
+    minute, asked = Minute(per_minute), 0
+    while minute.now < 5 * COUNTS_S:
+        calls, wait_s = minute.ask("a", max(1, per_minute // 20))
+        asked += 1
+        minute.now += wait_s if not calls else calls * 60 / per_minute / 2
+
+    assert asked < 5 * COUNTS_S * 3
+    assert sum(calls for _, _, calls in minute.grants) >= 4 * per_minute
