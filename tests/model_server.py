@@ -211,9 +211,9 @@ class ModelServer:
     requests: list[Request] = field(default_factory=list)
     answered: list[Request] = field(default_factory=list)
     most_in_flight: int = 0
+    in_flight: int = 0
     models: list[str] | None = field(default_factory=lambda: ["mock", "mock-mini"])
     _arrived: threading.Condition = field(default_factory=threading.Condition)
-    _in_flight: int = 0
     _queue: deque[Behaviour] = field(default_factory=deque)
     _always: Behaviour = field(default_factory=good)
     _by_model: dict[str, Behaviour] = field(default_factory=dict)
@@ -257,8 +257,8 @@ class ModelServer:
         with self._arrived:
             self.requests.append(request)
             self._arrived.notify_all()
-        self._in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self._in_flight)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             answer = await self._behaviour(request)(request)
             if answer.status == 200:
@@ -269,7 +269,7 @@ class ModelServer:
                 raw.transport.abort()
             raise
         finally:
-            self._in_flight -= 1
+            self.in_flight -= 1
 
     async def answer_models(self, raw: web.Request) -> web.StreamResponse:
         """List the models, or know no such address."""

@@ -19,26 +19,18 @@ from tests.faults.suite import (
 )
 
 RIGHT = sum(map(is_right, range(CASES)))
-# What one killed process may cost: the calls it had in flight, and the replies not yet written.
+# What one killed process may cost: the calls it had in flight, and the replies not yet written down.
 MOST_REPEATED = AT_ONCE + BATCH
 PURSES = {"target": (AGENT, "run_cost_usd"), "evaluation": (JUDGE, "evaluation_cost_usd")}
 
 
-def assert_all_right(
-    site: Installation, *, killed: int | None = None, most_repeated: int | None = None
-) -> None:
-    """Assert that a run came out as if nothing had befallen it, and that its books balance.
-
-    `killed` processes with hands may each have cost what was in flight and one batch; without
-    any, not one answer may be missing from the ledger. `most_repeated` is for what takes results
-    from hands that live on: their calls are repeated, and yet all of them are in the ledger.
-    """
-    killed = site.killed if killed is None else killed
+def assert_all_right(site: Installation) -> None:
+    """Assert that a run came out as if nothing had befallen it, and that its books balance."""
     assert_run_is_complete(site)
     assert_every_result_is_right(site)
     assert_nothing_is_held(site)
     assert_purses_agree(site)
-    assert_paid_once(site, killed=killed, most_repeated=most_repeated)
+    assert_paid_once(site)
 
 
 def assert_run_is_complete(site: Installation) -> None:
@@ -103,18 +95,23 @@ def assert_purses_agree(site: Installation) -> None:
         assert site.database.money(f"SELECT {column} FROM runs_run") == ledger
 
 
-def assert_paid_once(
-    site: Installation, *, killed: int = 0, most_repeated: int | None = None
-) -> None:
-    """Assert that answers are in the ledger, and repeated, as the number of the killed allows."""
-    lost, bound = lost_calls(site), killed * MOST_REPEATED
-    assert 0 <= lost <= bound, f"{lost} answers are not in the ledger, at most {bound} may be"
-    repeated = repeated_calls(site)
-    bound = bound if most_repeated is None else most_repeated
-    assert 0 <= repeated <= bound, f"{repeated} calls were made again, at most {bound} may be"
+def assert_paid_once(site: Installation) -> None:
+    """Assert that answers are in the ledger, and none is paid for again, but for what kills allow.
+
+    Hands that were robbed live on and write down what they paid; it is only paid again.
+    """
+    lost, most_lost = lost_calls(site), site.killed * MOST_REPEATED
+    assert 0 <= lost <= most_lost, f"{lost} answers are not in the ledger, {most_lost} may be"
+    repeated, most = repeated_calls(site), most_repeated(site)
+    assert 0 <= repeated <= most, f"{repeated} calls were made again, {most} may be"
     for purpose, (model_id, _) in PURSES.items():
         spent, written = charge(site.models.answered, model_id), ledger_usd(site, purpose)
-        assert written == spent if not lost else written <= spent
+        assert written <= spent if lost else written == spent
+
+
+def most_repeated(site: Installation) -> int:
+    """Return how many calls may have been made again after what befell the run."""
+    return (site.killed + site.robbed) * MOST_REPEATED
 
 
 def ledger_usd(site: Installation, purpose: str) -> Decimal:

@@ -29,8 +29,8 @@ OVER = "SELECT status NOT IN ('queued', 'running') FROM runs_run"
 class Installation:
     """A site with one run, the models it calls, and its database seen from outside.
 
-    `killed` counts the processes with hands that were killed in the middle: each of them may cost
-    calls that have to be made again.
+    `killed` counts the processes with hands that were killed in the middle, `robbed` those that lived
+    on while others took over what they held: each of either may cost calls that are made again.
     """
 
     site: Site
@@ -39,6 +39,7 @@ class Installation:
     postgresql: PostgreSQL | None = None
     redis: RedisServer | None = None
     killed: int = 0
+    robbed: int = 0
 
     def wait_for(self, condition: str) -> None:
         """Wait until a query's only value is true."""

@@ -18,6 +18,7 @@ class Database:
     def __init__(self, url: str) -> None:
         """Name it as DATABASE_URL does; connect with the first question."""
         self.url = url
+        self.name = url.rpartition("/")[2]
         self._connection: Any = None
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:

@@ -56,11 +56,22 @@ class PostgreSQL:
         """Remove a database, whoever is in it."""
         self.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
 
+    def set_read_only(self, database: str, is_read_only: bool) -> None:
+        """Let nobody write to a database who connects from now on; whoever is in it has to connect anew.
+
+        The other way nobody is put out: who is in it has to find out.
+        """
+        word = "on" if is_read_only else "off"
+        self.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = {word}')
+        if is_read_only:
+            there = f"FROM pg_stat_activity WHERE datname = '{database}'"
+            self.execute(f"SELECT pg_terminate_backend(pid) {there}")
+
     def execute(self, *commands: str) -> None:
         """Carry out commands of an administrator, outside any transaction."""
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             for command in commands:
-                connection.execute(command.encode())
+                connection.execute(command)
 
 
 @contextmanager

@@ -1,0 +1,173 @@
+"""What may befall a run on a cluster, each at a moment that chance picks, and how it is set right."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery import Celery
+
+from tests.faults.installations import Installation
+from tests.faults.suite import AT_ONCE, CALLS, number_of
+from tests.services.processes import Process, wait_until
+
+Fault = Callable[[Installation, random.Random], None]
+
+TASK = {"name": "runs.work_on_run", "kwargs": {"run_id": 1}}
+DELIVERIES = 40
+NOTICED_AWAY = re.compile("The database is away|A sweep failed")
+HELD = (
+    "SELECT result.id, position FROM runs_result result JOIN runs_hand hand ON token = lease_token"
+    " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
+)
+
+
+def pick_a_moment(site: Installation, chance: random.Random) -> None:
+    """Let some of the calls that are left be answered, and not nearly all."""
+    done = len(site.models.answered)
+    site.wait_for_calls(done + chance.randrange(1, max(2, (CALLS - done) // 2)))
+
+
+def kill_a_worker(site: Installation, chance: random.Random) -> None:
+    """Kill one of two workers; the other has to carry the run to its end."""
+    victim = pick_a_worker(site, chance)
+    pick_a_moment(site, chance)
+    site.kill_hands(victim)
+
+
+def replace_a_worker(site: Installation, chance: random.Random) -> None:
+    """Kill a worker and start another, as whatever watches over workers does."""
+    kill_a_worker(site, chance)
+    site.site.begin_worker()
+
+
+def dismiss_a_worker(site: Installation, chance: random.Random) -> None:
+    """Ask a worker to end, in the middle of its work."""
+    victim = pick_a_worker(site, chance)
+    pick_a_moment(site, chance)
+    victim.end()
+
+
+def freeze_a_worker(site: Installation, chance: random.Random) -> None:
+    """Freeze a worker until others have done its results, and then let it go on."""
+    victim = pick_a_worker(site, chance)
+    pick_a_moment(site, chance)
+    victim.freeze()
+    site.robbed += 1
+    lost = site.database.rows(HELD.format(pid=victim.pid))
+    ids = ", ".join(str(result_id) for result_id, _ in lost) or "0"
+    site.wait_for(f"SELECT count(*) = {len(lost)} {_scored(ids)}")
+    as_others_left_it = site.database.rows(f"SELECT * {_scored(ids)} ORDER BY id")
+    before = len(site.models.requests)
+    victim.wake()
+    site.wait_for_the_end()
+    site.wait_for("SELECT count(*) = 0 FROM runs_hand")
+    assert site.database.rows(f"SELECT * {_scored(ids)} ORDER BY id") == as_others_left_it
+    numbers = {number for _, number in lost}
+    again = [one for one in site.models.requests[before:] if number_of(one) in numbers]
+    assert len(again) <= AT_ONCE, "the woken worker asks for results it has lost"
+
+
+def _scored(ids: str) -> str:
+    return f"FROM runs_result WHERE status = 'scored' AND id IN ({ids})"
+
+
+def kill_redis(site: Installation, chance: random.Random) -> None:
+    """Kill Redis and start it again with nothing in it."""
+    assert site.redis is not None
+    pick_a_moment(site, chance)
+    site.redis.process.kill()
+    pick_a_moment(site, chance)
+    site.redis.process.start()
+
+
+def kill_postgresql(site: Installation, chance: random.Random) -> None:
+    """Kill PostgreSQL two or three times and start it again: at once, or when everybody waits for it."""
+    assert site.postgresql is not None
+    for _ in range(chance.randrange(2, 4)):
+        pick_a_moment(site, chance)
+        with all_noticing(site, when=chance.random() < 0.5):
+            site.postgresql.process.kill()
+        site.postgresql.process.start()
+
+
+def make_read_only(site: Installation, chance: random.Random) -> None:
+    """Let the database refuse to be written to until everybody has noticed."""
+    assert site.postgresql is not None
+    pick_a_moment(site, chance)
+    with all_noticing(site):
+        site.postgresql.set_read_only(site.database.name, True)
+    site.postgresql.set_read_only(site.database.name, False)
+
+
+def deliver_again(site: Installation, chance: random.Random) -> None:
+    """Put one and the same task into Redis many times, while it is worked on."""
+    for _ in range(2):
+        pick_a_moment(site, chance)
+        deliver(site)
+
+
+def deliver(site: Installation, times: int = DELIVERIES) -> None:
+    """Queue the run's task, under one id, for any worker."""
+    assert site.redis is not None
+    with Celery(broker=site.redis.url) as sender:
+        for _ in range(times):
+            sender.send_task(**TASK, task_id="the-same-every-time")
+
+
+def lose_power(site: Installation, chance: random.Random) -> None:
+    """Kill everything at once and start everything again."""
+    assert site.postgresql is not None
+    assert site.redis is not None
+    pick_a_moment(site, chance)
+    for worker in living_workers(site):
+        site.kill_hands(worker)
+    site.redis.process.kill()
+    site.postgresql.process.kill()
+    site.postgresql.process.start()
+    site.redis.process.start()
+    for _ in range(2):
+        site.site.begin_worker()
+
+
+def pick_a_worker(site: Installation, chance: random.Random) -> Process:
+    """Return one of the workers that run."""
+    return chance.choice(living_workers(site))
+
+
+def living_workers(site: Installation) -> list[Process]:
+    """Return the workers that run."""
+    return [worker for worker in site.site.workers if worker.is_running]
+
+
+@contextmanager
+def all_noticing(site: Installation, *, when: bool = True) -> Iterator[None]:
+    """Wait, when it is so chosen, until all workers notice that the database is away and call nobody."""
+    workers = living_workers(site)
+    before = [_times_noticed(worker) for worker in workers]
+    yield
+    if when:
+        pairs = list(zip(workers, before, strict=True))
+        wait_until(lambda: all(_times_noticed(one) > times for one, times in pairs))
+        wait_until(lambda: site.models.in_flight == 0, what="no call in flight")
+
+
+def _times_noticed(worker: Process) -> int:
+    return len(NOTICED_AWAY.findall(worker.log.read_text(errors="replace")))
+
+
+ON_A_CLUSTER: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        *(kill_a_worker, replace_a_worker, dismiss_a_worker, freeze_a_worker),
+        *(kill_redis, kill_postgresql, make_read_only, deliver_again, lose_power),
+    )
+}
+
+
+def any_of(chance: random.Random, faults: dict[str, Any] = ON_A_CLUSTER) -> str:
+    """Return the name of a fault."""
+    return chance.choice(sorted(faults))
