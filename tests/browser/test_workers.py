@@ -1,0 +1,105 @@
+"""The workers page as an operator meets it: on the real site, by keyboard and on a phone, and live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from evaluators.sandbox.probe import sandbox_offered
+from runs.models import WorkerProcess
+from tests.browser.conftest import Console
+from tests.factories import make_model
+from tests.runs.crews import ago, ahead, make_hand, make_open_run, make_worker
+from tests.services.site import Site
+
+LogIn = Callable[[str], User]
+POLL_MS = 12_000
+
+
+def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
+    page.goto(site.login_link())
+    page.get_by_role("button", name="Log in as admin").click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Workers").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
+    expect(page.locator("#workers-live")).to_contain_text("1 worker is ready; nothing waits.")
+    crews = page.get_by_role("table", name="Worker processes, each followed by its pairs of hands")
+    expect(crews).to_contain_text("inside the web process")
+    expect(crews).to_contain_text(sandbox_offered().in_words)
+    [worker] = site.web_workers()
+    expect(crews).to_contain_text(str(worker))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_page_follows_what_happens_and_keeps_the_focus(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    make_worker(heartbeat_at=ahead(600))
+    page.goto(f"{live_server.url}/workers/")
+    live = page.locator("#workers-live")
+    expect(live).to_contain_text("1 worker is ready; nothing waits.")
+    run = make_open_run(cases=9)
+    expect(live).to_contain_text("1 run waits; 9 results wait.", timeout=POLL_MS)
+    link = page.locator("#queue-1")
+    link.focus()
+    worker = WorkerProcess.objects.get()
+    make_hand(run=run, worker=worker, token="a", holds=4, heartbeat_at=ahead(600))
+    expect(live).to_contain_text("1 worker carries out 1 run; 5 results wait.", timeout=POLL_MS)
+    expect(link).to_be_focused()
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Run #1")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_that_lost_contact_says_so(
+    page: Page, live_server: LiveServer, log_in: LogIn, console: Console
+) -> None:
+    console.allow("net::ERR_FAILED")
+    console.allow("htmx:")
+    log_in("viewer")
+    page.goto(f"{live_server.url}/workers/")
+    page.route("**/workers/live/", lambda route: route.abort())
+    expect(page.locator("#lost-contact")).to_be_visible(timeout=POLL_MS)
+    expect(page.locator("#workers-live")).to_contain_text("No worker is alive.")
+    page.unroute("**/workers/live/")
+    expect(page.locator("#lost-contact")).to_be_hidden(timeout=POLL_MS)
+
+
+@pytest.fixture
+def busy_site(transactional_db: None) -> None:
+    """Fill every part of the page."""
+    sandbox = "limits only: bubblewrap is not allowed here (setting up uid map: Permission denied)"
+    at_work = make_worker(sandbox=sandbox, last_error="OSError: no space", last_error_at=ago(60))
+    make_worker(pid=2, version="0.0.9")
+    make_worker(pid=3, seen=1300)
+    run = make_open_run(cases=9, title="Customer support, the core of it all")
+    make_hand(run=run, worker=at_work, token="a", holds=4)
+    make_open_run(cases=2, owner="command_line", heartbeat_at=ago(600))
+    model = make_model(name="Juno 2", concurrency=8, limit_now=2, limit_changed_at=ago(60))
+    model.limit_reason, model.paused_until = "429 from the server", ahead(300)
+    model.save()
+    model.slot_leases.create(holder="a", slots=2, wanted=8, expires_at=ahead(600))
+
+
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (360, "dark")]
+)
+def test_the_page_has_no_barrier_and_fits(
+    page: Page, live_server: LiveServer, log_in: LogIn, busy_site: None, width: int, theme: str
+) -> None:
+    log_in("admin")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page.goto(f"{live_server.url}/workers/")
+    expect(page.locator("#workers-live")).to_contain_text("paused for")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    violations = Axe().run(page).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"][:160]) for one in violations] == []
+    nav = page.get_by_role("navigation", name="Main")
+    for link in nav.get_by_role("link").all():
+        expect(link).to_be_in_viewport()
