@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from runs.models.clock import database_now
 from runs.reports.workers.crews import Crew, crews_of
@@ -23,7 +22,6 @@ MOST_CREWS, MOST_RUNS, MOST_MODELS = 25, 25, 25
 class WorkersPage:
     """What the page shows at a moment, and how much more there is than it lists."""
 
-    now: datetime
     state: State
     totals: Totals
     broker: BrokerState
@@ -45,7 +43,6 @@ def workers_page() -> WorkersPage:
     broker = ask_broker()
     queue = queue_of(readings, crews, models.lines, has_broker=broker.answers)
     return WorkersPage(
-        now=readings.now,
         state=state_of(crews, queue, broker),
         totals=totals_of(crews, queue),
         broker=broker,

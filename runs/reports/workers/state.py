@@ -51,7 +51,9 @@ def _sentence(alive: Sequence[Crew], queue: Sequence[QueuedRun]) -> str:
     own = [run for run in queue if run.is_own]
     left = [run for run in queue if not run.hands and not run.is_own]
     waiting = sum(run.waiting for run in queue)
-    if taken:
+    if not queue:
+        return f"{_are(alive)} ready; nothing waits."
+    if taken and at_work:
         who = _of(at_work, len(alive), "worker")
         doing = f"{who} {_verb(at_work, 'carries', 'carry')} out {counted(len(taken), 'run')}"
     elif left:
@@ -59,7 +61,7 @@ def _sentence(alive: Sequence[Crew], queue: Sequence[QueuedRun]) -> str:
     elif own:
         doing = f"{counted(len(own), 'command line')} {_verb(len(own), 'carries', 'carry')} out {_verb(len(own), 'its own run', 'their own runs')}; {_are(alive)} idle"
     else:
-        return f"{_are(alive)} ready; nothing waits."
+        doing = f"{_are(alive)} ready; one that is ending lets go of {counted(len(taken), 'run')}"
     waits = f"{counted(waiting, 'result')} {_verb(waiting, 'waits', 'wait')}"
     return f"{doing}; {waits if waiting else 'nothing else waits'}."
 

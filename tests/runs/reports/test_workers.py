@@ -99,6 +99,13 @@ class TestState:
             "1 command line carries out its own run; 1 worker is idle; nothing else waits."
         )
 
+    def test_a_worker_that_ends_while_another_is_ready(self):
+        make_worker()
+        make_hand(run=make_open_run(cases=2), worker="eval-9/x/1/1", token="a", holds=1)
+        assert workers_page().state.sentence == (
+            "1 worker is ready; one that is ending lets go of 1 run; 1 result waits."
+        )
+
     def test_different_versions_are_pointed_out_unless_their_worker_is_silent(self):
         make_worker()
         make_worker(pid=2, version="0.0.9", seen=SILENT)
