@@ -214,8 +214,12 @@ class ModelClient:
             progress.mode = weaker
             return
         progress.failed[failure.status] += 1
-        wait_s = self._retries.wait_s(failure, progress.failed[failure.status])
+        times = in_all = progress.failed[failure.status]
         is_limited = failure.status is CallStatus.RATE_LIMITED
+        if is_limited:
+            # While the model answers others, a call that is refused has only come too early.
+            times = self.limiter.refusals(spec, started_at=started_at)
+        wait_s = self._retries.wait_s(failure, times, in_all=in_all)
         if is_limited:
             # The whole model pauses, this call with it: others would only be refused as well.
             self.limiter.rate_limited(spec, started_at=started_at, pause_s=wait_s or 0.0)

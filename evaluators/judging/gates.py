@@ -31,6 +31,8 @@ class Gate:
     paused_until: float = NEVER
     is_refused: bool = False
     has_earned: bool = False
+    refusals: int = 0
+    refused_at: float = NEVER
     talking: asyncio.Lock = field(default_factory=asyncio.Lock)
     attendant: asyncio.Task[None] | None = None
     teller: asyncio.Task[None] | None = None
@@ -159,7 +161,7 @@ class Gate:
 
     def take(self, standing: Standing, ask: Ask, *, asked_at: float, now: float) -> None:
         """Take over what holds; slots are valid from when they were asked for."""
-        if self._cuts is not None and standing.cuts != self._cuts:
+        if self._cuts not in (None, standing.cuts) and not ask.is_refused:
             self.limit.was_cut(at=now)
         self._cuts, self.limit.most = standing.cuts, standing.most
         # A 429 that came while the others were asked has lowered the limit below what they know.

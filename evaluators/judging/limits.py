@@ -61,9 +61,21 @@ class Limiter:
     def succeeded(self, spec: ModelSpec, *, started_at: float) -> None:
         """Note an answer."""
         gate = self._gate(spec)
+        gate.refusals = 0
         if gate.limit.answered(started_at=started_at):
             gate.has_earned = True
             self._tell(gate)
+
+    def refusals(self, spec: ModelSpec, *, started_at: float) -> int:
+        """Count a 429 and return how many came one after the other with no answer in between.
+
+        Those of calls that were in flight together are one.
+        """
+        gate = self._gate(spec)
+        if started_at > gate.refused_at:
+            gate.refusals += 1
+            gate.refused_at = self._clock()
+        return max(1, gate.refusals)
 
     def rate_limited(self, spec: ModelSpec, *, started_at: float, pause_s: float) -> None:
         """Note a 429: nothing starts for so long, and fewer calls are in flight afterwards."""

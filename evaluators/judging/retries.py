@@ -22,21 +22,25 @@ TRIES: Mapping[CallStatus, int] = {
 class Retries:
     """How patient a client is.
 
-    `tries` is how often a call may end each way before it is given up. Waits grow from `first_s`
+    `tries` is how often a call may end each way before it is given up; a 429 counts only while the
+    model answers no other call either, up to `most_refusals` of one call. Waits grow from `first_s`
     by doubling, up to `most_s`, with jitter; a server's own Retry-After counts where it is longer,
     unless it is longer than `longest_wish_s`: then the call is given up.
     """
 
     tries: Mapping[CallStatus, int] = field(default_factory=lambda: TRIES)
+    most_refusals: int = 100
     first_s: float = 0.5
     most_s: float = 20.0
     longest_wish_s: float = 120.0
     jitter: Callable[[], float] = random.random
 
-    def wait_s(self, failure: Failure, times: int) -> float | None:
-        """Return the wait after the nth failure of this kind, None to give up."""
+    def wait_s(self, failure: Failure, times: int, *, in_all: int = 0) -> float | None:
+        """Return the wait after the nth failure in a row of this kind, None to give up."""
         wish = failure.retry_after_s or 0.0
         if failure.is_final or times >= self.tries.get(failure.status, 1):
+            return None
+        if in_all >= self.most_refusals:
             return None
         if wish > self.longest_wish_s:
             return None

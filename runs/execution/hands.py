@@ -16,7 +16,7 @@ from runs.execution.budget import Budget
 from runs.execution.claiming import release_held
 from runs.execution.database import DatabaseThread
 from runs.execution.jobs import Job, claim_jobs
-from runs.execution.leasing import Leases
+from runs.execution.leasing import Leases, time_since_boot
 from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts
 from runs.execution.recording import Ended, RunState
@@ -55,7 +55,7 @@ class Hands:
             work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
         )
         self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
-        self._limiter = Limiter(SlotKeeper(work, token, database))
+        self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
         self._client = ModelClient(self._limiter)
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._hungry = asyncio.Event()

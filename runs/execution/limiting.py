@@ -11,6 +11,7 @@ from evaluators.models import LanguageModel
 from runs.models import Hand, RunEvent
 
 LIMIT_MEMORY = timedelta(minutes=2)
+WORTH_TELLING_S = 1.0
 LOWERED, RAISED, PAUSED, MINUTE_USED = (
     "limit_lowered",
     "limit_raised",
@@ -56,8 +57,8 @@ def change_limit(model: LanguageModel, ask: Ask, *, run_ids: Iterable[int], now:
         _change(model, limit_now=after)
         text = f"raised to {_calls(after)} at a time after successful calls"
         tell(run_ids, RAISED, model, text, now=now)
-    elif ask.pause_s > 0 and before == 1:
-        text = f"no calls for {ask.pause_s:.1f} s (429 from the server), then one at a time"
+    elif ask.pause_s >= WORTH_TELLING_S and before == 1:
+        text = f"no calls for {ask.pause_s:.1f} s (429 from the server)"
         tell(run_ids, PAUSED, model, text, now=now)
 
 

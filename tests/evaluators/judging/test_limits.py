@@ -150,6 +150,16 @@ def test_a_window_of_answers_to_calls_begun_under_the_limit_earns_one_more() -> 
     assert [limit.answered(started_at=2.1) for _ in range(4)] == [False, True, False, True]
 
 
+def test_what_was_refused_the_last_time_is_earned_ten_times_as_slowly() -> None:
+    limit = AdaptiveLimit(most=8, now=4)
+    limit.cut(started_at=1.0, at=2.0)
+    limit.now = 3
+
+    assert [limit.answered(started_at=3.0) for _ in range(30)] == [False] * 29 + [True]
+    limit.now = 4
+    assert [limit.answered(started_at=3.0) for _ in range(4)] == [False] * 3 + [True]
+
+
 def test_what_was_earned_is_forgotten_when_another_lowers_the_limit() -> None:
     limit = AdaptiveLimit(most=8, now=2)
     limit.answered(started_at=1.0)
@@ -196,19 +206,20 @@ def test_a_pause_holds_calls_back_and_the_limit_stays_lower_until_it_is_earned()
     limits: list[int] = []
 
     async def session() -> None:
-        limiter.rate_limited(spec(), started_at=clock.now, pause_s=5.0)
-        async with limiter.slot(spec()) as started_at:
+        model = spec(concurrency=8)
+        limiter.rate_limited(model, started_at=clock.now, pause_s=5.0)
+        async with limiter.slot(model) as started_at:
             assert started_at == 1005.0
-        limits.append(limiter.limit_now(spec()))
-        for _ in range(5):
-            limiter.succeeded(spec(), started_at=clock.now)
+        limits.append(limiter.limit_now(model))
+        for _ in range(9):
+            limiter.succeeded(model, started_at=clock.now)
             await settle()
-            limits.append(limiter.limit_now(spec()))
+            limits.append(limiter.limit_now(model))
 
     asyncio.run(session())
 
     assert clock.slept == [5.0]
-    assert limits == [2, 2, 3, 3, 3, 4]
+    assert limits == [4, 4, 4, 4, 5, 5, 5, 5, 5, 6]
 
 
 def test_requests_a_minute_are_kept() -> None:

@@ -1,0 +1,267 @@
+"""Two pairs of hands that call one model at a server that counts: together they keep its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import Sum
+
+from evaluators.judging.calls import CallKey, CallStatus, ChatCall, ChatReply, Ledger
+from evaluators.judging.client import ModelClient
+from evaluators.judging.sharing import Ask
+from evaluators.judging.specs import spec_of
+from evaluators.models import SlotLease
+from runs.execution import limiting, slots, starts
+from runs.execution.database import DatabaseThread
+from runs.execution.running import _work
+from runs.models import Hand, ModelCall
+from tests.factories import make_model, make_run
+from tests.model_server import good, rate_limited
+from tests.runs.virtual_time import TimedLimiter, TimedSlotKeeper, VirtualTime
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HEARTBEAT_S = 5.0
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
+    """Let the database go by a clock of its own."""
+    virtual = VirtualTime()
+    monkeypatch.setattr(slots, "database_now", virtual.database_now)
+    monkeypatch.setattr(starts, "database_now", virtual.database_now)
+    return virtual
+
+
+@dataclass
+class Worker:
+    """One pair of hands as far as calls go."""
+
+    name: str
+    model: Any
+    run: Any
+    clock: VirtualTime
+    starts: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        now = self.clock.database_now()
+        facts = {"worker": self.name, "started_at": now, "heartbeat_at": now}
+        Hand.objects.create(run=self.run, token=self.name, **facts)
+
+    async def call(self, count: int, *, most: int = 50, is_killed: bool = False) -> list[ChatReply]:
+        """Make so many calls, so many at once, and return their answers; a killed worker leaves all as it is."""
+        work = SimpleNamespace(run_id=self.run.pk, model_ids={self.model.slug: self.model.pk})
+        database = DatabaseThread()
+        keeper = TimedSlotKeeper(work, self.name, database)
+        limiter = TimedLimiter(keeper, clock=self.clock, sleep=self.clock.sleep)
+        keeper.time = limiter.time = self.clock
+        limiter.starts = self.starts
+        client, spec = ModelClient(limiter), spec_of(self.model)
+        replies: list[ChatReply] = []
+        waiting = iter(range(count))
+
+        async def carry() -> None:
+            for number in waiting:
+                call = ChatCall(
+                    [{"role": "user", "content": f"{self.name} {number}"}], CallKey("target")
+                )
+                replies.append(await client.chat(spec, call, Ledger()))
+
+        heart = asyncio.ensure_future(self._beat(limiter))
+        carriers = [asyncio.ensure_future(carry()) for _ in range(min(count, most))]
+        try:
+            await asyncio.wait(carriers)
+            for carrier in carriers:
+                carrier.result()
+        finally:
+            heart.cancel()
+            await client.aclose()
+            if not is_killed:
+                with self.clock.busy():
+                    await limiter.aclose()
+            database.close()
+        return replies
+
+    async def _beat(self, limiter: TimedLimiter) -> None:
+        while True:
+            await self.clock.sleep(HEARTBEAT_S)
+            with self.clock.busy():
+                await limiter.renew()
+
+
+def together(clock: VirtualTime, *work: Coroutine[Any, Any, Any]) -> list[Any]:
+    async def session() -> list[Any]:
+        async def all_of_them() -> list[Any]:
+            tasks = [asyncio.ensure_future(one) for one in work]
+            await asyncio.wait(tasks)
+            return [task.result() for task in tasks]
+
+        return await clock.run(all_of_them())
+
+    return asyncio.run(session())
+
+
+def most_in_a_minute(times: list[float]) -> int:
+    times = sorted(times)
+    return max(sum(begin <= one <= begin + 60 for one in times) for begin in times)
+
+
+def most_in_force(changes: list[tuple[float, int]], now: float) -> int:
+    """Return the highest limit that hands may know of: the one in force or one since their last heartbeat."""
+    past = [limit for at, limit in changes if at <= now - HEARTBEAT_S]
+    recent = [limit for at, limit in changes if now - HEARTBEAT_S < at <= now]
+    return max(past[-1:] + recent)
+
+
+def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_raised_again(
+    clock, model_server, monkeypatch
+):
+    model = make_model(slug="m", name="Big model", base_url=model_server.base_url, concurrency=8)
+    first, second = make_run(status="running"), make_run(status="running")
+    changes, arrivals, refused = [(0.0, 8)], [], []
+
+    def change_limit(model, ask, **facts):
+        limiting.change_limit(model, ask, **facts)
+        changes.append((clock.now, limiting.limit_in_force(model)))
+
+    async def busy_at_first(request):
+        arrivals.append((clock.now, model_server.in_flight))
+        if model_server.in_flight > 3 and len(refused) < 12:
+            refused.append(request)
+            return await rate_limited("5")(request)
+        await clock.sleep_at_work(0.5)
+        return await good("fine")(request)
+
+    monkeypatch.setattr(slots, "change_limit", change_limit)
+    model_server.behave(then=busy_at_first)
+    a, b = Worker("a", model, first, clock), Worker("b", model, second, clock)
+    replies = together(clock, a.call(200), b.call(200))
+
+    assert [len(some) for some in replies] == [200, 200]
+    assert {reply.text for some in replies for reply in some} == {"fine"}
+    assert len(refused) >= 10
+    assert model_server.most_in_flight <= 8
+    assert all(in_flight <= most_in_force(changes, at) for at, in_flight in arrivals)
+    limits = [limit for _, limit in changes]
+    assert min(limits) <= 4
+    assert limits[-1] == 8
+    assert max(in_flight for _, in_flight in arrivals[-100:]) == 8
+    for run in (first, second):
+        assert run.events.count() == 2
+        assert run.events.get(kind="limit_raised").text == "Big model: back to 8 calls at a time"
+        lowered = run.events.get(kind="limit_lowered").text
+        assert re.fullmatch(
+            r"Big model: at most \d calls? at a time, was \d \(429 from the server, paused for 5.0 s\)",
+            lowered,
+        )
+
+
+def test_a_call_out_of_luck_is_tried_on_while_the_model_answers_others(clock, model_server):
+    model = make_model(slug="m", base_url=model_server.base_url, concurrency=8)
+    worker = Worker("a", model, make_run(status="running"), clock)
+
+    async def never_the_first(request):
+        await clock.sleep_at_work(0.1)
+        is_unlucky = request.text == "a 0" and len(model_server.chats) < 60
+        return await (rate_limited("1") if is_unlucky else good("fine"))(request)
+
+    model_server.behave(then=never_the_first)
+    (replies,) = together(clock, worker.call(100, most=4))
+
+    assert len(replies) == 100
+    assert sum(request.text == "a 0" for request in model_server.chats) > 11
+
+
+def test_no_minute_holds_more_than_its_calls_over_workers_runs_and_restarts(clock, model_server):
+    per_minute = 30
+    model = make_model(
+        slug="m", name="Slow model", base_url=model_server.base_url, requests_per_minute=per_minute
+    )
+    first, second = make_run(status="running"), make_run(status="running")
+    arrivals = []
+
+    async def behave(request):
+        arrivals.append(clock.now)
+        await clock.sleep_at_work(1.0)
+        return await good("fine")(request)
+
+    model_server.behave(then=behave)
+    killed, restarted = Worker("a", model, first, clock), Worker("a2", model, first, clock)
+    late = Worker("b", model, second, clock)
+    began_at = clock.now
+
+    async def killed_and_restarted():
+        await killed.call(25, is_killed=True)
+        return await restarted.call(50)
+
+    async def later():
+        await clock.sleep(20)
+        return await late.call(50)
+
+    replies = together(clock, killed_and_restarted(), later())
+
+    assert [len(some) for some in replies] == [50, 50]
+    assert len(arrivals) == 125
+    assert most_in_a_minute(arrivals) <= per_minute
+    assert most_in_a_minute(killed.starts + restarted.starts + late.starts) <= per_minute
+    # Both go on at the same time, and little of what the limit allows is lost.
+    assert abs(max(restarted.starts) - max(late.starts)) < 65
+    assert clock.now - began_at < 125 / per_minute * 62 + 70
+    for run in (first, second):
+        assert run.events.get().text == "Slow model: 30 calls a minute are used up; the run waits"
+
+
+def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
+    start_chat, model_server
+):
+    model_server.behave(*(rate_limited("0.1") for _ in range(12)))
+    run = start_chat(40, concurrency=8)
+
+    def work(_):
+        try:
+            _work(run.pk)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as hands:
+        list(hands.map(work, range(2)))
+
+    run.refresh_from_db()
+    assert (run.status, run.pass_count, run.error_count) == ("completed", 40, 0)
+    assert ModelCall.objects.filter(run=run, status=CallStatus.OK).count() == 80
+    assert ModelCall.objects.filter(run=run, status=CallStatus.RATE_LIMITED).count() == 12
+    assert run.events.filter(kind="limit_lowered").exists()
+    assert run.events.count() <= 2 * 3, "at most three events of each model"
+    assert not SlotLease.objects.exists()
+
+
+def test_hands_that_ask_at_the_same_moment_get_no_more_than_there_is():
+    model, run = make_model(concurrency=6, requests_per_minute=20), make_run(status="running")
+    names = [f"hand {number}" for number in range(5)]
+    ask = Ask(wanted=6, in_flight=0, limit=6, cuts=0, is_refused=True, pause_s=1.0)
+
+    def take(name):
+        try:
+            standing = slots.agree(model.pk, run.pk, name, ask)
+            granted = [starts.grant_starts(model.pk, name, 3, {}).calls for _ in range(5)]
+            slots.agree(model.pk, run.pk, name, replace(ask, cuts=standing.cuts))
+            return standing, sum(granted)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        found = list(pool.map(take, names))
+
+    assert sum(granted for _, granted in found) == 20
+    held = SlotLease.objects.filter(model=model).aggregate(slots=Sum("slots"))["slots"]
+    assert held <= 6
+    assert sum(standing.slots for standing, _ in found) <= 6
+    assert run.events.count() <= 2
