@@ -22,8 +22,10 @@ POOL_OPTIONS = {"min_size": 0, "max_size": 16, "timeout": 20, "max_idle": 120}
 EXAMPLES = "sqlite:////path/to/file.sqlite3 or postgresql://user:password@host/name"
 
 
-def database_settings(url: str, *, data_dir: Path) -> dict[str, Any]:
+def database_settings(url: str, *, data_dir: Path, lease_s: int) -> dict[str, Any]:
     """Return the settings of the database at `url`, of a SQLite file in `data_dir` when empty.
+
+    A PostgreSQL session that stands still for `lease_s` seconds inside a transaction is ended.
 
     Raises:
         ValueError: the URL is no database URL; the message says what one looks like.
@@ -35,7 +37,7 @@ def database_settings(url: str, *, data_dir: Path) -> dict[str, Any]:
     if scheme == "sqlite":
         return _sqlite_at(url)
     if scheme in ("postgres", "postgresql"):
-        return _postgresql(url)
+        return _postgresql(url, lease_s)
     raise ValueError(f"does not name a database Evalsite knows; write {EXAMPLES}")
 
 
@@ -51,7 +53,7 @@ def _sqlite(path: Path) -> dict[str, Any]:
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": path, "OPTIONS": SQLITE_OPTIONS}
 
 
-def _postgresql(url: str) -> dict[str, Any]:
+def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
     try:
         options: dict[str, Any] = dict(conninfo_to_dict(url))
     except ProgrammingError as error:
@@ -59,6 +61,9 @@ def _postgresql(url: str) -> dict[str, Any]:
         raise ValueError(f"is no PostgreSQL URL; write {EXAMPLES}") from error
     if not options.get("dbname"):
         raise ValueError(f"names no database; write {EXAMPLES}")
+    # A worker that was frozen while it held a run's row would hold up all the others.
+    idle = f"-c idle_in_transaction_session_timeout={lease_s}s"
+    options["options"] = f"{idle} {options.get('options', '')}".rstrip()
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": options.pop("dbname"),

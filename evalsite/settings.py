@@ -110,12 +110,14 @@ TEMPLATES = [
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- Database and work -----------------------------------------------------------------------
+# How long a worker that gives no sign of life keeps the results it has claimed, in seconds.
+LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
 DATABASE_URL = ENV.secret("DATABASE_URL")
 try:
-    DATABASES = {"default": database_settings(DATABASE_URL, data_dir=DATA_DIR)}
+    DATABASES = {"default": database_settings(DATABASE_URL, data_dir=DATA_DIR, lease_s=LEASE_S)}
 except ValueError as error:
     ENV.refuse("DATABASE_URL", f"DATABASE_URL {error}.")
-    DATABASES = {"default": database_settings("", data_dir=DATA_DIR)}
+    DATABASES = {"default": database_settings("", data_dir=DATA_DIR, lease_s=LEASE_S)}
 
 CELERY_BROKER_URL = ENV.secret("CELERY_BROKER_URL", "memory://localhost")
 IS_EMBEDDED = CELERY_BROKER_URL.startswith("memory:")
@@ -133,9 +135,6 @@ CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-
-# How long a worker that gives no sign of life keeps the results it has claimed, in seconds.
-LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
 
 # -- Logging in ------------------------------------------------------------------------------
 LOGIN_URL = "access:login"

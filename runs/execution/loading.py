@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
 from evaluators.scoring.verdict import Rules
 from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run
+from runs.models.clock import clock_offset
 from runs.plan import Plan, read_plan, tree_of_case
 from runs.targets import target_kind_named
 from runs.targets._base import TargetConfig, TargetKind
@@ -31,6 +33,7 @@ class RunWork:
 
     run_id: int
     owner_id: str
+    clock_offset: timedelta
     plan: Plan
     target: TargetKind
     target_config: TargetConfig
@@ -62,6 +65,7 @@ def load_work(run: Run) -> RunWork:
     return RunWork(
         run_id=run.pk,
         owner_id=run.owner_id,
+        clock_offset=clock_offset(),
         plan=plan,
         target=target,
         target_config=target.config.model_validate(plan.target.config),

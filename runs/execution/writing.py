@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from decimal import Decimal
 
 from evaluators.judging.calls import CallRecord
@@ -66,6 +67,8 @@ class Desk:
     def put_call(self, claim: Claim, record: CallRecord) -> None:
         """Take a call made under a claim."""
         self.budget.unbooked += record.cost_usd or ZERO_USD
+        if self._work.clock_offset:
+            record = replace(record, created_at=record.created_at + self._work.clock_offset)
         self._entries.append(Entry(claim.result_id, claim.generation, claim.attempt, record))
 
     def put(self, ended: Ended) -> None:

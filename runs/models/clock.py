@@ -12,6 +12,13 @@ from django.utils import timezone
 LEASE = timedelta(seconds=settings.LEASE_S)
 
 
+def clock_offset() -> timedelta:
+    """Return how far the database's clock is ahead of this machine's; nothing with SQLite."""
+    if connection.vendor != "postgresql":
+        return timedelta()
+    return database_now() - timezone.now()
+
+
 def database_now() -> datetime:
     """Return the time of the PostgreSQL server; with SQLite there is one machine and its clock."""
     if connection.vendor != "postgresql":
