@@ -16,7 +16,8 @@ from evaluators.judging.specs import spec_of
 from evaluators.kinds import prompt_versions
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.models import Campaign, Case, Result, Run, Suite, Target
+from runs.models import Campaign, Case, Result, Run, RunOwner, Suite, Target
+from runs.models.clock import database_now
 from runs.models.rows import insert_rows
 from runs.plan import Plan, TargetPlan, cases_hash, content_hash
 from runs.services.checking import check_models, check_target, check_trees
@@ -69,10 +70,13 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
     judge: LanguageModel | None = None,
     campaign: Campaign | None = None,
     policy_changes: Mapping[str, Any] | None = None,
+    owner_id: str = "",
 ) -> Run:
     """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
 
-    Without a judge the suite's is asked. Raises DomainError saying what is in the way.
+    Without a judge the suite's is asked. With `owner_id`, the name of a process, that process alone
+    carries the run out: it claims under the id the run then has, and keeps the run's heartbeat.
+    Raises DomainError saying what is in the way.
     """
     judge = judge or suite.judge
     at_once = suggested_concurrency(target, judge) if concurrency is None else concurrency
@@ -88,9 +92,21 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
         _create_results(run, cases)
+        if owner_id:
+            _give_to(run, owner_id)
+        else:
+            transaction.on_commit(partial(queue_hands, run))
         _audit(run, suite, started_by)
-        transaction.on_commit(partial(queue_hands, run))
     return run
+
+
+def _give_to(run: Run, owner_id: str) -> None:
+    """Let a command-line process be the run's only hands."""
+    longest = Run._meta.get_field("owner_id").max_length or len(owner_id)
+    run.owner, run.heartbeat_at = RunOwner.COMMAND_LINE, database_now()
+    # What names a process stands at the end; at its beginning is the host, which may be long.
+    run.owner_id = owner_id[-longest:]
+    run.save(update_fields=("owner", "owner_id", "heartbeat_at"))
 
 
 def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
@@ -106,9 +122,10 @@ def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
 
 
 def _audit(run: Run, suite: Suite, started_by: User | None) -> None:
+    nobody = "command line" if run.owner_id else ""
     AuditEntry.objects.create(
         actor=started_by,
-        actor_name=started_by.get_username() if started_by else "",
+        actor_name=started_by.get_username() if started_by else nobody,
         action="start",
         object_type="run",
         object_id=str(run.pk),

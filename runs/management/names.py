@@ -1,0 +1,59 @@
+"""Find what somebody named at a command line; a name that is unknown is answered with those that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.models import Suite, Target
+
+MOST_NAMES = 40
+
+
+class UnknownNameError(DomainError):
+    """Nothing has the name."""
+
+    code = "unknown_name"
+
+
+def suite_named(slug: str) -> Suite:
+    """Return the suite; raises UnknownNameError."""
+    suites = Suite.objects.select_related("judge")
+    found = suites.filter(slug=slug).first()
+    if found is None:
+        known = suites.filter(archived_at=None).order_by("slug").values_list("slug", flat=True)
+        raise UnknownNameError(_unknown("suite", slug, known, "Import one in the browser."))
+    return found
+
+
+def target_named(name: str) -> Target:
+    """Return the target; raises UnknownNameError."""
+    targets = Target.objects.select_related("model")
+    found = targets.filter(name=name).first()
+    if found is None:
+        known = targets.filter(archived_at=None).order_by("name").values_list("name", flat=True)
+        raise UnknownNameError(_unknown("target", name, known, "Add one in the browser."))
+    return found
+
+
+def model_named(slug: str) -> LanguageModel:
+    """Return the language model; raises UnknownNameError."""
+    found = LanguageModel.objects.filter(slug=slug).first()
+    if found is None:
+        known = LanguageModel.objects.order_by("slug").values_list("slug", flat=True)
+        raise UnknownNameError(_unknown("language model", slug, known, "Add one in the browser."))
+    return found
+
+
+def _unknown(what: str, name: str, known: Iterable[str], remedy: str) -> str:
+    names = list(known)
+    if not names:
+        return f"There is no {what} {name!r}, and there is none at all. {remedy}"
+    shown, left = names[:MOST_NAMES], len(names) - MOST_NAMES
+    rest = f" and {left} more" if left > 0 else ""
+    return f"There is no {what} {name!r}. There {_are(names)}: {', '.join(shown)}{rest}."
+
+
+def _are(names: list[str]) -> str:
+    return "is" if len(names) == 1 else "are"

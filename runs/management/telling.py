@@ -1,0 +1,139 @@
+"""Tell somebody at a command line how a run goes, and at the end how it went."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from evaluators.templatetags.figures import counted, duration, money, pct, threshold
+from runs.models import Run, RunStatus
+from runs.reports.case_groups import policy_of
+from runs.reports.gates import RunGate, cases_gate, metrics_gate
+from runs.reports.purses import Purse, purses
+
+PLAIN_EVERY_S = 5.0
+BAR_CELLS = 10
+COMPARED = {"passed": "≥", "failed": "<", "open": "of"}
+# Pages keep figure and unit together by these; a terminal may not know them.
+GAPS = str.maketrans({"\u00a0": " ", "\u202f": " "})
+
+Clock = Callable[[], float]
+
+
+class Progress:
+    """One line that changes on a terminal; elsewhere a line every few seconds, if anything changed."""
+
+    def __init__(self, stream: TextIO, *, clock: Clock = time.monotonic) -> None:
+        """Tell nothing yet."""
+        self._stream = stream
+        self._clock = clock
+        self._is_terminal = stream.isatty()
+        self._is_line_open = False
+        self._last_line = ""
+        self._last_at = float("-inf")
+
+    def show(self, run: Run) -> None:
+        """Tell how far the run is."""
+        line = progress_line(run)
+        if self._is_terminal:
+            cells = int(run.done_count / max(1, run.execution_count) * BAR_CELLS)
+            width = shutil.get_terminal_size().columns - 1
+            bar = "#" * cells + "." * (BAR_CELLS - cells)
+            self._write(f"\r{f'[{bar}] {line}'[:width]:<{width}}")
+            self._is_line_open = True
+        elif line != self._last_line and self._clock() - self._last_at >= PLAIN_EVERY_S:
+            self._write(f"{line}\n")
+            self._last_line, self._last_at = line, self._clock()
+
+    def say(self, sentence: str) -> None:
+        """Tell something that stays, on a line of its own."""
+        self.close()
+        self._write(f"{sentence}\n")
+
+    def close(self) -> None:
+        """Leave the line that changes as it is."""
+        if self._is_line_open:
+            self._write("\n")
+            self._is_line_open = False
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(written_for(self._stream, text))
+            self._stream.flush()
+        except OSError:
+            # The terminal is gone; the run goes on.
+            self._is_terminal = False
+
+
+def progress_line(run: Run) -> str:
+    """Return how far the run is: done of N, verdicts, errors, and of each purse what is known of it."""
+    counts = [
+        f"{run.done_count} of {run.execution_count}",
+        f"{run.pass_count} pass",
+        f"{run.borderline_count} borderline",
+        f"{run.fail_count} fail",
+        counted(run.error_count, "error"),
+    ]
+    sums = (("target", run.run_cost_usd), ("judge", run.evaluation_cost_usd))
+    # Whether nothing means free or not known is said at the end: it takes a look at every call.
+    costs = [f"{money(usd).translate(GAPS)} {whose}" for whose, usd in sums if usd]
+    return ", ".join(counts + costs)
+
+
+def summary_table(run: Run) -> str:
+    """Return how an ended run went: both gates, verdicts, errors, both purses."""
+    policy, spent = policy_of(run), purses(run)
+    done = f"{run.done_count} of {run.execution_count}"
+    verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
+    rows = [
+        ("Status", status_words(run)),
+        ("Metrics gate", _gate(metrics_gate(run, policy))),
+        ("Cases gate", _gate(cases_gate(run, policy))),
+        ("Executions", f"{done} done: {verdicts}"),
+        ("Errors", f"{run.error_count} of {run.execution_count}"),
+        ("Target cost", cost(spent.run)),
+        ("Judge cost", cost(spent.evaluation)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def status_words(run: Run) -> str:
+    """Return how the run ended, why, and how long it took."""
+    words = RunStatus(run.status).label
+    if run.started_at and run.finished_at:
+        took_ms = (run.finished_at - run.started_at).total_seconds() * 1000
+        words += f" after {duration(took_ms).translate(GAPS)}"
+    return f"{words}. {run.status_reason}" if run.status_reason else words
+
+
+def cost(purse: Purse) -> str:
+    """Return what a purse holds; a price nobody knows is said to be unknown, never $0."""
+    if purse.usd is None:
+        return "not known"
+    priced = f" for {purse.priced} of {counted(purse.answers, purse.noun)}"
+    return f"{money(purse.usd)}{priced if purse.is_partial else ''}".translate(GAPS)
+
+
+def written_for(stream: TextIO, text: str) -> str:
+    """Return the text in letters the stream can write."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    readable = text.replace("≥", ">=") if not _can_write("≥", encoding) else text
+    return readable.encode(encoding, "replace").decode(encoding)
+
+
+def _can_write(letter: str, encoding: str) -> bool:
+    try:
+        letter.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _gate(gate: RunGate) -> str:
+    figure = pct(gate.share)
+    compared = f"{figure} {COMPARED[gate.state]} {threshold(gate.limit)}"
+    words = {"open": f"open, so far {compared}"}
+    return f"{words.get(gate.state, f'{gate.state}, {compared}')} ({gate.note})"
