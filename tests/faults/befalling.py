@@ -1,17 +1,19 @@
-"""What may befall a run on a cluster, each at a moment that chance picks, and how it is set right."""
+"""What may befall a run, each at a moment that chance picks, and what is done about it."""
 
 from __future__ import annotations
 
+import os
 import random
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from celery import Celery
 
 from tests.faults.installations import Installation
 from tests.faults.suite import AT_ONCE, CALLS, number_of
+from tests.services.disk import full_disk
 from tests.services.processes import Process, wait_until
 
 Fault = Callable[[Installation, random.Random], None]
@@ -19,16 +21,12 @@ Fault = Callable[[Installation, random.Random], None]
 TASK = {"name": "runs.work_on_run", "kwargs": {"run_id": 1}}
 DELIVERIES = 40
 NOTICED_AWAY = re.compile("The database is away|A sweep failed")
+# What a late reply costs is added to its result; how that came out is settled.
+OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) ORDER BY id)"
 HELD = (
     "SELECT result.id, position FROM runs_result result JOIN runs_hand hand ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
 )
-
-
-def pick_a_moment(site: Installation, chance: random.Random) -> None:
-    """Let some of the calls that are left be answered, and not nearly all."""
-    done = len(site.models.answered)
-    site.wait_for_calls(done + chance.randrange(1, max(2, (CALLS - done) // 2)))
 
 
 def kill_a_worker(site: Installation, chance: random.Random) -> None:
@@ -59,20 +57,20 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     site.robbed += 1
     lost = site.database.rows(HELD.format(pid=victim.pid))
     ids = ", ".join(str(result_id) for result_id, _ in lost) or "0"
-    site.wait_for(f"SELECT count(*) = {len(lost)} {_scored(ids)}")
-    as_others_left_it = site.database.rows(f"SELECT * {_scored(ids)} ORDER BY id")
+    site.wait_for(_scored(ids, f"count(*) = {len(lost)}"))
+    as_others_left_it = site.database.rows(_scored(ids, OUTCOME))
     before = len(site.models.requests)
     victim.wake()
     site.wait_for_the_end()
     site.wait_for("SELECT count(*) = 0 FROM runs_hand")
-    assert site.database.rows(f"SELECT * {_scored(ids)} ORDER BY id") == as_others_left_it
+    assert site.database.rows(_scored(ids, OUTCOME)) == as_others_left_it
     numbers = {number for _, number in lost}
     again = [one for one in site.models.requests[before:] if number_of(one) in numbers]
     assert len(again) <= AT_ONCE, "the woken worker asks for results it has lost"
 
 
-def _scored(ids: str) -> str:
-    return f"FROM runs_result WHERE status = 'scored' AND id IN ({ids})"
+def _scored(ids: str, what: str) -> str:
+    return f"SELECT {what} FROM runs_result WHERE status = 'scored' AND id IN ({ids})"
 
 
 def kill_redis(site: Installation, chance: random.Random) -> None:
@@ -138,6 +136,12 @@ def pick_a_worker(site: Installation, chance: random.Random) -> Process:
     return chance.choice(living_workers(site))
 
 
+def keep_two_workers(site: Installation) -> None:
+    """Start workers in place of those that are gone."""
+    while len(living_workers(site)) < 2:
+        site.site.begin_worker()
+
+
 def living_workers(site: Installation) -> list[Process]:
     """Return the workers that run."""
     return [worker for worker in site.site.workers if worker.is_running]
@@ -159,15 +163,45 @@ def _times_noticed(worker: Process) -> int:
     return len(NOTICED_AWAY.findall(worker.log.read_text(errors="replace")))
 
 
-ON_A_CLUSTER: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        *(kill_a_worker, replace_a_worker, dismiss_a_worker, freeze_a_worker),
-        *(kill_redis, kill_postgresql, make_read_only, deliver_again, lose_power),
-    )
-}
+def pick_a_moment(site: Installation, chance: random.Random) -> None:
+    """Let some of the calls that are left be answered, and not nearly all."""
+    done = len(site.models.answered)
+    site.wait_for_calls(done + chance.randrange(1, max(2, (CALLS - done) // 2)))
 
 
-def any_of(chance: random.Random, faults: dict[str, Any] = ON_A_CLUSTER) -> str:
-    """Return the name of a fault."""
-    return chance.choice(sorted(faults))
+def kill_the_web(site: Installation, chance: random.Random) -> None:
+    """Kill the web process, which also works, twice, and start it again."""
+    for _ in range(2):
+        pick_a_moment(site, chance)
+        site.kill_hands(site.site.web)
+        site.site.web.start()
+
+
+def kill_the_worker_of_the_web(site: Installation, chance: random.Random) -> None:
+    """Kill twice what serves and works, under the process that watches over it."""
+    for _ in range(2):
+        pick_a_moment(site, chance)
+        [victim] = site.site.web_workers()
+        os.kill(victim, signal.SIGKILL)
+        site.killed += 1
+        wait_until(lambda victim=victim: site.site.web_workers() not in ([], [victim]))
+
+
+def fill_the_disk(site: Installation, chance: random.Random) -> None:
+    """Let the disk be full until the process notices, and then be freed."""
+    pick_a_moment(site, chance)
+    with full_disk(site.site.web_workers()[0]):
+        wait_until(lambda: NOTICED_AWAY.search(site.site.log()) is not None)
+        wait_until(lambda: site.models.in_flight == 0, what="no call in flight")
+
+
+def by_name(*faults: Fault) -> dict[str, Fault]:
+    """Return faults by their names."""
+    return {fault.__name__: fault for fault in faults}
+
+
+ON_A_CLUSTER = by_name(
+    *(kill_a_worker, replace_a_worker, dismiss_a_worker, freeze_a_worker, kill_redis),
+    *(kill_postgresql, make_read_only, deliver_again, lose_power),
+)
+ON_A_SINGLE_PROCESS = by_name(kill_the_web, kill_the_worker_of_the_web, fill_the_disk)

@@ -30,6 +30,7 @@ def assert_all_right(site: Installation) -> None:
     assert_every_result_is_right(site)
     assert_nothing_is_held(site)
     assert_purses_agree(site)
+    assert_paid_is_written(site)
     assert_paid_once(site)
 
 
@@ -95,18 +96,22 @@ def assert_purses_agree(site: Installation) -> None:
         assert site.database.money(f"SELECT {column} FROM runs_run") == ledger
 
 
-def assert_paid_once(site: Installation) -> None:
-    """Assert that answers are in the ledger, and none is paid for again, but for what kills allow.
+def assert_paid_is_written(site: Installation) -> None:
+    """Assert that the ledger holds every answer, but for those that died with a killed process.
 
-    Hands that were robbed live on and write down what they paid; it is only paid again.
+    Hands that were robbed live on and write down what they paid.
     """
     lost, most_lost = lost_calls(site), site.killed * MOST_REPEATED
     assert 0 <= lost <= most_lost, f"{lost} answers are not in the ledger, {most_lost} may be"
+    for purpose in PURSES:
+        spent, written = spent_usd(site, purpose), ledger_usd(site, purpose)
+        assert written <= spent if lost else written == spent
+
+
+def assert_paid_once(site: Installation) -> None:
+    """Assert that no more calls were made again than what befell the run allows."""
     repeated, most = repeated_calls(site), most_repeated(site)
     assert 0 <= repeated <= most, f"{repeated} calls were made again, {most} may be"
-    for purpose, (model_id, _) in PURSES.items():
-        spent, written = charge(site.models.answered, model_id), ledger_usd(site, purpose)
-        assert written <= spent if lost else written == spent
 
 
 def most_repeated(site: Installation) -> int:
@@ -117,6 +122,12 @@ def most_repeated(site: Installation) -> int:
 def ledger_usd(site: Installation, purpose: str) -> Decimal:
     """Return what the ledger says was paid from a purse."""
     return site.database.money(f"SELECT cost_usd FROM runs_modelcall WHERE purpose = '{purpose}'")
+
+
+def spent_usd(site: Installation, purpose: str) -> Decimal:
+    """Return what the models charge to a purse."""
+    model_id, _ = PURSES[purpose]
+    return charge(site.models.answered, model_id)
 
 
 def lost_calls(site: Installation) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -46,28 +46,60 @@ class Installation:
         wait_until(lambda: self.database.says(condition), what=condition)
 
     def wait_for_calls(self, number: int) -> None:
-        """Wait until the models have answered so often: a moment that no write of ours decides."""
-        wait_until(lambda: len(self.models.answered) >= number, what=f"{number} calls answered")
+        """Wait until the models have answered so often, a moment that no write of ours decides.
+
+        Nothing is waited for once the run is over.
+        """
+        wait_until(
+            lambda: len(self.models.answered) >= number or self.database.says(OVER),
+            what=f"{number} calls answered",
+        )
 
     def wait_for_the_end(self) -> None:
         """Wait until the run is over."""
         self.wait_for(OVER)
 
-    def begin_workers(self, number: int = 2) -> list[Process]:
+    def begin_workers(
+        self, number: int = 2, *, clocks_off_by_s: Sequence[int] = (0, 0)
+    ) -> list[Process]:
         """Start workers, and let the models answer once each has its hands in the run."""
-        workers = [self.site.begin_worker() for _ in range(number)]
+        off = clocks_off_by_s[:number]
+        workers = [self.site.begin_worker(clock_off_by_s=seconds) for seconds in off]
         self.wait_for(f"SELECT count(DISTINCT worker) = {number} FROM runs_hand")
         self.models.release()
         return workers
+
+    def begin_web(self) -> None:
+        """Start the web process that also works, and let the models answer once it does."""
+        self.site.web.start()
+        self.models.release()
+
+    def start_a_run(self) -> None:
+        """Start a run as the browser does, in a process of its own."""
+        self._call("suite.start()")
+
+    def resume_the_run(self) -> None:
+        """Go on with the run, in a process of its own."""
+        self._call("suite.resume()")
+
+    def forget_the_run(self) -> None:
+        """Leave nothing but the suite."""
+        self.database.execute("DELETE FROM runs_result")
+        self.database.execute("DELETE FROM runs_run")
 
     def kill_hands(self, process: Process) -> None:
         """Kill a process that carries the run out."""
         process.kill()
         self.killed += 1
 
+    def _call(self, call: str) -> None:
+        self.site.manage(
+            "shell", "--verbosity", "0", "-c", f"from tests.faults import suite; {call}"
+        )
+
     def logs(self) -> str:
         """Return the end of every log."""
-        processes = (self.site.web, *self.site.workers)
+        processes = (self.site.web, *self.site.workers, *self.site.commands)
         return "\n\n".join(f"{one.log.name}\n{one.tail(6000)}" for one in processes)
 
 

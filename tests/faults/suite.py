@@ -132,6 +132,14 @@ def start() -> None:
     services.start_run(suite=suite, target=target, started_by=None)
 
 
+def resume() -> None:
+    """Go on with the run that was stopped; for a process of the site."""
+    from runs import services
+    from runs.models import Run
+
+    services.resume_run(Run.objects.get(), resumed_by=None)
+
+
 def _store_model(slug: str, base_url: str) -> Any:
     from evaluators.models import LanguageModel
 

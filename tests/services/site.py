@@ -35,6 +35,7 @@ class Site:
             env=self.env,
         )
         self.workers: list[Process] = []
+        self.commands: list[Process] = []
 
     def begin_worker(self, *, clock_off_by_s: int = 0) -> Process:
         """Start one more worker process, on a machine whose clock may be wrong."""
@@ -51,6 +52,17 @@ class Site:
         worker.begin()
         self.workers.append(worker)
         return worker
+
+    def begin_command(self, *arguments: str) -> Process:
+        """Start a management command and do not wait for its end."""
+        command = Process(
+            [sys.executable, "manage.py", *arguments],
+            log=self.data_dir / f"{arguments[0]}.log",
+            env=self.env,
+        )
+        command.begin()
+        self.commands.append(command)
+        return command
 
     def web_workers(self) -> list[int]:
         """Return the processes that serve and work, children of the one that watches them."""
@@ -83,7 +95,7 @@ class Site:
 
     def kill(self) -> None:
         """Kill every process of the site that still runs."""
-        for process in (self.web, *self.workers):
+        for process in (self.web, *self.workers, *self.commands):
             if process.is_running:
                 process.kill()
 
