@@ -169,6 +169,27 @@ def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) ->
     return calls + int(has_outcomes and needs_outcomes_call(root, kinds))
 
 
+def judge_calls_again(
+    root: Node, kinds: Mapping[str, Kind], path: str, *, has_outcomes: bool
+) -> int:
+    """Return how many judge calls one execution makes when only the evaluator at the path scores again.
+
+    Judges above it, which look at its score, are asked again too.
+    """
+    if path == OUTCOMES_PATH:
+        return int(has_outcomes and needs_outcomes_call(root, kinds))
+    return sum(_calls_of(node, kinds) for place, node in walk(root) if is_in_line(place, path))
+
+
+def is_in_line(path: str, place: str) -> bool:
+    """Tell whether one of the two evaluators holds the other, or both are the same."""
+    return _is_at(path, place) or _is_at(place, path)
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or place == "" or path.startswith(f"{place}/")
+
+
 def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
     return {

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 from django.urls import path, register_converter
 
-from runs.views import results, runs, search, starting, suites, targets, workers
+from runs.views import going_on, rail, results, runs, search, starting, suites, targets, workers
 
 
 class CaseKeyConverter:
@@ -51,20 +51,22 @@ urlpatterns = [
     path(f"{RUN}live/", runs.run_live, name="run-live"),
     path(f"{RUN}evaluators/", runs.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", runs.run_results, name="run-results"),
-    path(f"{RUN}stop/", runs.run_stop, name="run-stop"),
-    path(f"{RUN}resume/", runs.run_resume, name="run-resume"),
-    path(f"{RUN}retry/", runs.run_retry, name="run-retry"),
+    path(f"{RUN}stop/", going_on.run_stop, name="run-stop"),
+    path(f"{RUN}resume/", going_on.run_resume, name="run-resume"),
+    path(f"{RUN}retry/", going_on.run_retry, name="run-retry"),
+    path(f"{RUN}retry/ask/", going_on.run_retry_ask, name="run-retry-ask"),
     path(RESULT, results.result, name="result"),
     path(f"{RESULT}calls/", results.result_calls, name="result-calls"),
     path(f"{RESULT}calls/<int:pk>/", results.result_call, name="result-call"),
     path(f"{RESULT}output/", results.result_output, name="result-output"),
     path(f"{RESULT}progress/", results.result_progress, name="result-progress"),
-    path(f"{RESULT}retry/", results.result_retry, name="result-retry"),
+    path(f"{RESULT}retry/", going_on.result_retry, name="result-retry"),
     path("targets/", targets.target_list, name="target-list"),
     path("targets/new/", targets.target_new, name="target-new"),
     path("targets/<int:pk>/", targets.target, name="target"),
     path("targets/<int:pk>/edit/", targets.target_edit, name="target-edit"),
     path("workers/", workers.workers, name="workers"),
     path("workers/live/", workers.workers_live, name="workers-live"),
+    path("pinned/", rail.pinned, name="pinned"),
     path("search/", search.search, name="search"),
 ]

@@ -18,7 +18,7 @@ from evaluators.scoring.types import (
 from evaluators.scoring.verdict import Decision
 from runs.models import ResultOutput, ScoreState
 from runs.models import Score as ScoreRow
-from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH
+from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH, is_in_line
 from runs.targets._outputs import output_from_columns
 
 SCORE_COLUMNS = (
@@ -111,7 +111,7 @@ def kept_outcomes(
     results = tuple(OutcomeResult(**found) for found in output.outcomes or ())
     kept: dict[str, Outcome] = {}
     for row in rows:
-        if row.state == ScoreState.SKIPPED or any(_is_in_line(row.path, path) for path in again):
+        if row.state == ScoreState.SKIPPED or any(is_in_line(row.path, path) for path in again):
             continue
         supplies = row.path == OUTCOMES_PATH or row.details.get("supplies_outcomes")
         kept[row.path] = outcome_of(row, results if supplies else None)
@@ -121,12 +121,3 @@ def kept_outcomes(
 def kept_output(row: ResultOutput) -> Output:
     """Return what the target answered before."""
     return output_from_columns(row.text, row.messages, row.trace, row.usage)
-
-
-def _is_in_line(path: str, place: str) -> bool:
-    """Tell whether one of the two evaluators holds the other, or both are the same."""
-    return _is_at(path, place) or _is_at(place, path)
-
-
-def _is_at(path: str, place: str) -> bool:
-    return path == place or place == "" or path.startswith(f"{place}/")

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from runs.forms.retrying import ResumeForm, RetryForm
+from runs.forms.resuming import ResumeForm
+from runs.forms.retrying import ResultRetryForm, RunRetryForm
 from runs.forms.starting import StartRunForm
 from runs.forms.targets import TargetForm, target_choices, target_form
 
-__all__ = ["ResumeForm", "RetryForm", "StartRunForm", "TargetForm", "target_choices", "target_form"]
+__all__ = [
+    "ResultRetryForm",
+    "ResumeForm",
+    "RunRetryForm",
+    "StartRunForm",
+    "TargetForm",
+    "target_choices",
+    "target_form",
+]

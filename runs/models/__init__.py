@@ -18,6 +18,7 @@ from runs.models.results import (
 from runs.models.reviews import Review, ReviewItem, ReviewReason
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
+    RESUMABLE_RUN_STATUSES,
     Campaign,
     Run,
     RunEvent,
@@ -43,6 +44,7 @@ __all__ = [
     "ACTIVE_RUN_STATUSES",
     "ANSWERED",
     "OPEN_RESULT_STATUSES",
+    "RESUMABLE_RUN_STATUSES",
     "ApiToken",
     "Artifact",
     "Attempt",

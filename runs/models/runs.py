@@ -24,6 +24,7 @@ class RunStatus(models.TextChoices):
 
 HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")
 ACTIVE_RUN_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING)
+RESUMABLE_RUN_STATUSES = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)
 
 
 class RunOwner(models.TextChoices):

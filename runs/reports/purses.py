@@ -19,6 +19,7 @@ from django.db.models import (
 )
 
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import money
 from runs.models import ANSWERED, CallPurpose, ModelCall, Result, ResultStatus, Run
 from runs.summary.figures import total_of
 from runs.targets import target_kind_named
@@ -112,11 +113,23 @@ def purses(run: Run) -> Purses:
 
 def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
     """Return what counts against a run's budget: what a replayed output once cost is not spent now."""
+    target_usd = Decimal(0) if is_replayed(snapshot) else run.run_cost_usd
+    total: Decimal = run.evaluation_cost_usd + target_usd
+    return total
+
+
+def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:
+    """Say how much of a budget is spent, with a digit more where it is small."""
+    spent, cap = (money(usd, 2 if usd >= 1 else 3) for usd in (spent_usd, budget_usd))
+    return f"{spent} of a budget of {cap} is spent"
+
+
+def is_replayed(snapshot: Mapping[str, Any]) -> bool:
+    """Tell whether the target's outputs were there before the run, so that asking costs nothing."""
     try:
-        replays = target_kind_named(snapshot["target"]["kind"]).replays
+        return target_kind_named(snapshot["target"]["kind"]).replays
     except DomainError:
-        replays = False
-    return run.evaluation_cost_usd + (Decimal(0) if replays else run.run_cost_usd)
+        return False
 
 
 def _listed(usd: Decimal, *, is_partial: bool) -> Purse:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
+from zlib import crc32
 
-from django.db.models import F, Q, QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import F, Q
 from django.urls import reverse
 
 from evaluators.scoring.numbers import mean
 from runs.models import Case, ResultStatus, Run, VerdictChoice
-from runs.reports.case_groups import STATES, Groups, case_groups, count_states, sorted_groups
+from runs.reports.case_groups import STATES, Groups, count_states, sorted_groups
+from runs.reports.matching import is_retryable, matching_groups, matching_results
 from runs.reports.results_query import ResultsQuery
 from runs.summary import total_of
 
@@ -23,6 +23,7 @@ PAGE_SIZE = 50
 FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
 PURSES = ("run_cost_usd", "evaluation_cost_usd")
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
+STATUS_OF = {"running": "running", "waiting": "pending", "cancelled": "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case with its repetitions; a figure that is missing is None."""
+    """One case with its repetitions; a figure that is missing is None.
+
+    `retries` is how often a person had it tried again, `retryable` how many results of its can be.
+    """
 
     id: int
     key: str
@@ -64,11 +68,17 @@ class CaseRow:
     note: str
     latency_ms: float | None
     cost_usd: Decimal | None
+    retries: int
+    retryable: int
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsTable:
-    """One page of the table with everything around it."""
+    """One page of the table with everything around it.
+
+    `retryable` is how many results of the filter can be tried again, on all its pages; `mark`
+    is another one for every filter.
+    """
 
     query: ResultsQuery
     rows: tuple[CaseRow, ...]
@@ -85,6 +95,8 @@ class ResultsTable:
     next_address: str
     has_metrics: bool
     has_outcomes: bool
+    retryable: int
+    mark: str
 
     @property
     def nothing(self) -> str:
@@ -94,6 +106,11 @@ class ResultsTable:
         tag = f" with tag {self.query.tag}" if self.query.tag else ""
         text = f" “{self.query.text}”" if self.query.text else " that"
         return " ".join(f"No {state} case{tag} matches{text}".replace(" that", "").split())
+
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """Return the filter as the fields of a form."""
+        return tuple(replace(self.query, after=None).as_parameters().items())
 
     @property
     def elsewhere(self) -> str:
@@ -114,7 +131,7 @@ class ResultsTable:
 
 def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
-    groups = _matching(case_groups(run), query)
+    groups = matching_groups(run, query)
     counts = count_states(groups)
     page = _page(run, groups, query)
     shown, more = page[:PAGE_SIZE], len(page) > PAGE_SIZE
@@ -140,25 +157,17 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         next_address=query.address(after=_place(shown[-1])) if more else "",
         has_metrics=has_metrics,
         has_outcomes=has_outcomes,
+        retryable=_retryable(run, query, counts),
+        mark=f"{crc32(query.address(sort='').encode()):x}",
     )
 
 
-def _matching(groups: Groups, query: ResultsQuery) -> Groups:
-    cases: QuerySet[Case] = Case.objects.all()
-    if query.text:
-        cases = cases.filter(Q(key__icontains=query.text) | Q(title__icontains=query.text))
-    if query.tag:
-        cases = with_tag(cases, query.tag)
-    return groups.filter(case__in=cases) if query.text or query.tag else groups
-
-
-def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
-    """Return the cases that carry a tag; both databases keep the list as text that can be searched."""
-    spellings = {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}
-    found = Q()
-    for spelling in spellings:
-        found |= Q(tags_text__contains=spelling)
-    return cases.annotate(tags_text=Cast("tags", TextField())).filter(found)
+def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
+    """Return how many results of the filter can be tried again; with one repetition the states tell."""
+    if run.repetitions > 1:
+        return matching_results(run, query).count()
+    states = [query.state] if query.state else STATES
+    return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
 
 
 def _page(run: Run, groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
@@ -181,7 +190,7 @@ def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
     columns = (
         *("case_id", "repetition", "status", "verdict", "outcome_marks"),
         *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
-        *("run_cost_usd", "evaluation_cost_usd"),
+        *("run_cost_usd", "evaluation_cost_usd", "generation"),
     )
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
@@ -212,6 +221,8 @@ def _row(
         note=_note(results, group["state"], telling),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=total_of(row[purse] for row in results for purse in PURSES),
+        retries=max(row["generation"] for row in results) - 1,
+        retryable=sum(is_retryable(run, row["status"]) for row in results),
     )
 
 

@@ -48,6 +48,11 @@ class ResultsQuery:
         named |= {"sort": "" if sort == "attention" else sort, "after": after}
         return {name: value for name, value in named.items() if value}
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Tell whether anything is left out."""
+        return bool(self.state or self.tag or self.text)
+
     def address(self, **changes: Any) -> str:
         """Return the query part of the address with some of it changed, from the first page on."""
         return "?" + urlencode(replace(self, **{"after": None} | changes).as_parameters())

@@ -5,12 +5,13 @@ from __future__ import annotations
 from runs.imports import import_recorded_outputs, import_suite
 from runs.services.going_on import CannotResumeError, resume_run, stop_run
 from runs.services.reopening import BudgetSpentError
-from runs.services.retrying import retry_results
+from runs.services.retrying import check_paths, retry_results
 from runs.services.starting import start_run, suggested_concurrency
 
 __all__ = [
     "BudgetSpentError",
     "CannotResumeError",
+    "check_paths",
     "import_recorded_outputs",
     "import_suite",
     "resume_run",

@@ -10,7 +10,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from evaluators.scoring.types import DomainError
-from runs.models import Result, ResultStatus, Run, RunStatus
+from runs.models import RESUMABLE_RUN_STATUSES, Result, ResultStatus, Run, RunStatus
 from runs.models.clock import database_now
 from runs.services.queueing import SUMMARISE_RUN, queue
 from runs.services.reopening import (
@@ -23,8 +23,6 @@ from runs.services.reopening import (
     results,
     try_again,
 )
-
-RESUMABLE = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)
 
 
 class RunNotActiveError(DomainError):
@@ -65,7 +63,7 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
         held = Run.objects.hold(run.pk)
         if held.is_active:
             raise CannotResumeError(f"Run {run} is under way already; nothing is left to resume.")
-        if held.status not in RESUMABLE:
+        if held.status not in RESUMABLE_RUN_STATUSES:
             raise CannotResumeError(f"Run {run} did not end early; there is nothing to resume.")
         left, broken = left_of(held), broken_of(held)
         count = len(left) + len(broken)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 from django.contrib.auth.models import User
@@ -93,11 +93,11 @@ def retry_results(  # noqa: PLR0913 - every choice of the retry form
                 f"Run {run} is being carried out by a command line, which ends with what it began. "
                 "Wait for its end or cancel it, then retry."
             )
+        check_paths(run, asked.paths or ())
         finished, cancelled, why_none = _chosen(held, which, result_ids, seen_retry)
         count = len(finished) + len(cancelled)
         if not count:
             raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
-        _check_paths(run, asked.paths or ())
         check_budget(run, held, budget_usd)
         retry = try_again(held, finished, asked)
         go_on(cancelled, retry)
@@ -116,7 +116,7 @@ def _chosen(
         meant, why_none = WHICH[which]
         rows = list(run.results.filter(meant).order_by("id").values_list("id", "status"))
     else:
-        rows, why_none = _named(run, result_ids), IN_HAND
+        rows, why_none = _named(run, result_ids), IN_HAND if result_ids else "none is chosen"
     rows = [row for row in rows if row[1] not in OPEN_RESULT_STATUSES]
     reached = _reached_since(run, seen_retry)
     if rows and all(row[0] in reached for row in rows):
@@ -147,8 +147,8 @@ def _reached_since(run: Run, seen_retry: int | None) -> set[int]:
     return set(later.values_list("result_id", flat=True))
 
 
-def _check_paths(run: Run, paths: Iterable[str]) -> None:
-    """Refuse evaluators that neither the frozen tree nor a case's own has, each by its name."""
+def check_paths(run: Run, paths: Sequence[str]) -> None:
+    """Raise UnknownEvaluatorError for a path that neither the frozen tree nor a case's own has."""
     if not paths:
         return
     root = read_plan(run.snapshot).root

@@ -1,20 +1,17 @@
-"""One result: its page, its calls, its whole output, and trying it again."""
+"""One result: its page, its calls and its whole output."""
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.utils.text import get_valid_filename
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from evaluators.scoring.types import DomainError
-from runs.forms import RetryForm
 from runs.models import ModelCall, Result, ResultOutput
 from runs.reports import model_calls
 from runs.reports.result_page import is_finished, result_page, whole_output
-from runs.views._requests import STOP_POLLING, MemberRequest, may_start, may_view, run_of
+from runs.views._requests import STOP_POLLING, may_view, run_of
 
 
 @require_safe
@@ -89,20 +86,3 @@ def result_output(
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}.txt")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
-
-
-@require_POST
-@may_start
-def result_retry(
-    request: MemberRequest, slug: str, number: int, key: str, repetition: int
-) -> HttpResponse:
-    """Try one result again: its scoring alone, or everything."""
-    form = RetryForm(request.POST)
-    try:
-        found = run_of(slug, number)
-        messages.info(request, form.retry_one(found, key, repetition, asked_by=request.user))
-    except Result.DoesNotExist:
-        raise Http404 from None
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    return redirect("runs:result", slug, number, key, repetition)

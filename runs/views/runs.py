@@ -1,26 +1,24 @@
-"""The list of runs, and one run: live, its results, stopping, resuming and retrying."""
+"""The list of runs, and one run: its head, what changes while it is on, and its results."""
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from evaluators.scoring.types import DomainError
-from runs import services
-from runs.forms import ResumeForm, RetryForm
+from runs.forms import ResumeForm
+from runs.models import Run
+from runs.models.clock import database_now
 from runs.reports import run_list as listing
 from runs.reports.case_groups import policy_of
 from runs.reports.result_rows import results_table
 from runs.reports.results_query import ResultsQuery
 from runs.reports.run_evaluators import evaluators_of
-from runs.reports.run_page import run_head as head_of
+from runs.reports.run_head import run_head as head_of
 from runs.reports.run_page import run_live as live_of
-from runs.views._requests import STOP_POLLING, MemberRequest, may_start, may_view, run_of
+from runs.views._requests import STOP_POLLING, may_view, run_of
 
 
 @require_safe
@@ -48,13 +46,22 @@ def run_rows(request: HttpRequest) -> HttpResponse:
 def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Show one run with the first of its results."""
     found = run_of(slug, number)
+    return show_run(request, found, resume=ResumeForm(found))
+
+
+def show_run(
+    request: HttpRequest, run: Run, *, resume: ResumeForm, status: int = 200
+) -> HttpResponse:
+    """Show the page of a run with the form that lets it go on."""
+    now = database_now()
     context = {
-        "run": found,
-        "head": head_of(found),
-        "live": live_of(found, now=timezone.now()),
-        "table": results_table(found, ResultsQuery.read(request.GET)),
+        "run": run,
+        "head": head_of(run, now=now),
+        "live": live_of(run, now=now),
+        "table": results_table(run, ResultsQuery.read(request.GET)),
+        "resume": resume,
     }
-    return render(request, "runs/run.html", context)
+    return render(request, "runs/run.html", context, status=status)
 
 
 @require_safe
@@ -63,7 +70,9 @@ def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give the head of a run's page, after its status changed."""
     found = run_of(slug, number)
-    return render(request, "runs/_run_head.html", {"run": found, "head": head_of(found)})
+    return render(
+        request, "runs/_run_head.html", {"run": found, "head": head_of(found, now=database_now())}
+    )
 
 
 @require_safe
@@ -72,8 +81,9 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give what changes while a run is on; polling ends with the run."""
     found = run_of(slug, number)
-    context = {"run": found, "live": live_of(found, now=timezone.now())}
-    status = 200 if found.is_active else STOP_POLLING
+    live = live_of(found, now=database_now())
+    context = {"run": found, "live": live, "resume": ResumeForm(found)}
+    status = 200 if live.is_moving else STOP_POLLING
     response = render(request, "runs/_run_live.html", context, status=status)
     if request.GET.get("was") != found.status:
         response["HX-Trigger"] = "run-changed"
@@ -100,40 +110,3 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     if not table.query.after:
         response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
     return response
-
-
-@require_POST
-@may_start
-def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Stop a run; what is finished is kept."""
-    found = run_of(slug, number)
-    try:
-        services.stop_run(found, stopped_by=request.user)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    return redirect("runs:run", slug, number)
-
-
-@require_POST
-@may_start
-def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Go on with what a stopped run left."""
-    found = run_of(slug, number)
-    try:
-        messages.info(request, ResumeForm(request.POST).resume(found, resumed_by=request.user))
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    return redirect("runs:run", slug, number)
-
-
-@require_POST
-@may_start
-def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
-    """Try errored or failed results again, in place."""
-    found = run_of(slug, number)
-    form = RetryForm(request.POST)
-    try:
-        messages.info(request, form.retry(found, asked_by=request.user))
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-    return redirect("runs:run", slug, number)

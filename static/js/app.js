@@ -24,6 +24,7 @@ document.addEventListener("keydown", (event) => {
   if (event.altKey || event.isComposing) return;
   if (event.target.closest(typing)) { if (event.key === "Escape") event.target.blur(); return; }
   if (document.querySelector("dialog[open]") || document.querySelector('[name="single-keys"]')?.checked === false) return;
+  if (event.key === "x" && !lead) return void document.activeElement.closest("tr")?.querySelector(".pick input")?.click();
   const key = lead + event.key;
   lead = event.key === "g" && !lead ? "g " : "";
   const hit = [...document.querySelectorAll("[data-key], [aria-keyshortcuts]")]
@@ -33,7 +34,8 @@ document.addEventListener("keydown", (event) => {
 });
 function step(by) {
   const rows = [...document.querySelectorAll('tbody th[scope="row"] a, .flips a')];
-  rows[Math.max(0, rows.indexOf(document.activeElement) + by)]?.focus();
+  const here = document.activeElement.closest("tr")?.querySelector('th[scope="row"] a') ?? document.activeElement;
+  rows[Math.max(0, rows.indexOf(here) + by)]?.focus();
 }
 
 // 4. Browsers without invoker commands still open and close dialogs.
@@ -75,3 +77,48 @@ document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   const answered = new URL(detail.xhr.responseURL || asked, location.href).pathname;
   if (answered !== asked && /<html/i.test(detail.xhr.response)) { detail.shouldSwap = false; location.reload(); }
 });
+
+// 7. Rows that are ticked are counted, whichever way they came onto the page; one box ticks them all.
+const picks = () => [...document.querySelectorAll('.pick input[name="case"]')];
+function countPicks() {
+  const bar = document.querySelector(".picks");
+  if (!bar) return;
+  const boxes = picks(), ticked = boxes.filter((box) => box.checked);
+  const all = bar.querySelector('[name="everything"]');
+  const sum = ticked.reduce((total, box) => total + Number(box.closest("td").dataset.count), 0);
+  const count = all.checked ? Number(all.dataset.count) : sum;
+  const named = `${count.toLocaleString("en").replaceAll(",", "\u202f")} result${count === 1 ? "" : "s"}`;
+  bar.toggleAttribute("data-some", count > 0);
+  document.getElementById("picks-count").textContent = count ? `${named} chosen` : "No result chosen";
+  const button = document.getElementById("picks-retry");
+  button.disabled = !count;
+  button.querySelector("span").textContent = count ? `Retry ${named}` : "Retry";
+  const page = document.getElementById("pick-page");
+  page.checked = boxes.length > 0 && ticked.length === boxes.length;
+  page.indeterminate = ticked.length > 0 && !page.checked;
+}
+document.addEventListener("change", ({ target }) => {
+  if (target.id === "pick-page") for (const box of picks()) box.checked = target.checked;
+  if (target.closest(".pick, .picks")) countPicks();
+});
+document.addEventListener("click", ({ target }) => {
+  if (!target.closest("#picks-clear")) return;
+  for (const box of [...picks(), ...document.querySelectorAll('.picks [name="everything"]')]) box.checked = false;
+  countPicks();
+});
+
+// 8. What htmx brings: a dialog opens, a fold that was open stays open, and ticked rows are counted.
+const unfolded = new Set();
+document.addEventListener("toggle", ({ target }) => {
+  if (target.id && target.matches("details")) unfolded[target.open ? "add" : "delete"](target.id);
+}, true);
+document.addEventListener("htmx:load", ({ target }) => { if (target.matches?.("dialog[data-open]")) target.showModal(); });
+document.addEventListener("htmx:afterSwap", () => {
+  for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+  countPicks();
+});
+document.addEventListener("click", (event) => {
+  const dialog = event.target.closest("[data-close]")?.closest("dialog");
+  if (dialog) { event.preventDefault(); dialog.close(); }
+});
+countPicks();

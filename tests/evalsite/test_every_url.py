@@ -102,13 +102,14 @@ PAGES: Mapping[str, Page] = {
     "runs:run-results": Page("viewer", place=RUN),
     "runs:run-stop": deed("editor", RUN),
     "runs:run-resume": deed("editor", RUN),
-    "runs:run-retry": deed("editor", RUN),
+    "runs:run-retry": form("editor", RUN),
+    "runs:run-retry-ask": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:result": Page("viewer", place=RESULT),
     "runs:result-calls": Page("viewer", place=RESULT),
     "runs:result-call": Page("viewer", place=RESULT | {"pk": 0}),
     "runs:result-output": Page("viewer", place=RESULT),
     "runs:result-progress": Page("viewer", get=STOP_POLLING, place=RESULT),
-    "runs:result-retry": deed("editor", RESULT),
+    "runs:result-retry": Page("editor", post=MOVED, place=RESULT),
     "runs:target-list": Page("viewer"),
     "runs:target-new": form("editor"),
     "runs:target": Page("viewer", place={"pk": 0}),
@@ -116,6 +117,7 @@ PAGES: Mapping[str, Page] = {
     "runs:workers": Page("viewer"),
     "runs:workers-live": Page("viewer"),
     "runs:search": Page("viewer"),
+    "runs:pinned": Page("viewer"),
 }
 FILES = ("runs:result-call", "runs:result-output")
 

@@ -16,7 +16,8 @@ from runs.reports.gates import cases_gate, metrics_gate
 from runs.reports.purses import purses
 from runs.reports.results_query import ResultsQuery
 from runs.reports.run_list import listed, run_row
-from runs.reports.run_page import run_head, run_live
+from runs.reports.run_head import run_head
+from runs.reports.run_page import run_live
 from runs.reports.text_diff import text_diff
 from tests.factories import STARTED, make_call, make_result, make_run, make_suite
 
@@ -244,7 +245,7 @@ def test_a_run_whose_target_gave_nothing_has_cost_nothing() -> None:
 
 @pytest.mark.django_db
 def test_the_head_outlines_the_frozen_tree() -> None:
-    lines = run_head(make_run()).evaluators
+    lines = run_head(make_run(), now=STARTED).evaluators
     assert [(line.depth, line.name, line.facts) for line in lines] == [
         (0, "all", ""),
         (1, "tone", "×2"),
