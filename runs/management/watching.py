@@ -24,13 +24,12 @@ STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 STOPPED = "Stopped at the command line."
 
 
-def carry_out(run: Run, progress: Progress) -> str:
+def carry_out(run: Run, progress: Progress, stop: threading.Event) -> str:
     """Carry the run out to its end, telling how it goes; returns what kept the hands from it, if anything.
 
-    Ctrl-C, SIGTERM and the end of the terminal stop the run and keep what is done; a second one ends
-    the process at once.
+    `stop` ends the run early and keeps what is done.
     """
-    with _stop_wanted() as stop, OwnHands(run) as hands:
+    with OwnHands(run) as hands:
         watch = Watch(run, hands, progress)
         while not hands.wait(LOOK_EVERY_S):
             watch.look(stop_wanted=stop.is_set())
@@ -89,8 +88,11 @@ class Watch:
 
 
 @contextmanager
-def _stop_wanted() -> Iterator[threading.Event]:
-    """Give an event that is set once somebody wants this process to end."""
+def stop_wanted() -> Iterator[threading.Event]:
+    """Give an event that is set by Ctrl-C, SIGTERM and the end of the terminal.
+
+    The second of them ends the process at once.
+    """
     wanted = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:

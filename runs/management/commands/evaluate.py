@@ -27,10 +27,16 @@ from runs import services
 from runs.execution.processes import process_name
 from runs.execution.sweeping import sweep
 from runs.forms.money import MoneyField
-from runs.management.concluding import NOT_EVALUATED, PASSED, conclude, summary_document
+from runs.management.concluding import (
+    NOT_EVALUATED,
+    PASSED,
+    Conclusion,
+    conclude,
+    summary_document,
+)
 from runs.management.names import model_named, suite_named, target_named
 from runs.management.telling import Progress, summary_table, written_for
-from runs.management.watching import carry_out
+from runs.management.watching import carry_out, stop_wanted
 from runs.models import Run
 from runs.models.clock import database_now
 
@@ -102,9 +108,6 @@ whether it passed. Works beside a running site and without one."""
             raise
         except DomainError as error:
             raise CommandError(str(error), returncode=NOT_EVALUATED) from error
-        except KeyboardInterrupt as stop:
-            reason = "Stopped before the run was started; nothing is left of it."
-            raise CommandError(reason, returncode=NOT_EVALUATED) from stop
         except (DatabaseError, InterfaceError) as error:
             reason = (
                 f"The database could not be used: {error}. See that it answers, and that it is up to "
@@ -119,11 +122,12 @@ whether it passed. Works beside a running site and without one."""
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the run, carry it out, tell what came of it."""
         summary_file = _writable(options["summary"])
-        run = _start(options)
-        url = _url_of(run)
-        progress = Progress(sys.stderr)
-        progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
-        problem = carry_out(run, progress)
+        with stop_wanted() as stop:
+            run = _start(options)
+            url = _url_of(run)
+            progress = Progress(sys.stderr)
+            progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
+            problem = carry_out(run, progress, stop)
         if problem:
             raise CommandError(
                 f"The run could not be carried out to its end: {problem}. It is at {url}",
@@ -134,12 +138,15 @@ whether it passed. Works beside a running site and without one."""
         if summary_file:
             document = summary_document(run, conclusion, url=url)
             summary_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        self._tell(run, conclusion, url)
+        if conclusion.code != PASSED:
+            sys.exit(conclusion.code)
+
+    def _tell(self, run: Run, conclusion: Conclusion, url: str) -> None:
         self.stdout.write(written_for(sys.stdout, f"\n{summary_table(run)}\n"))
         self.stdout.write(written_for(sys.stdout, conclusion.sentence))
         if conclusion.code == NOT_EVALUATED and not run.is_active:
             self.stderr.write(f"Resume it, or try its errors again, at {url}")
-        if conclusion.code != PASSED:
-            sys.exit(conclusion.code)
 
 
 def _start(options: dict[str, Any]) -> Run:
