@@ -61,7 +61,7 @@ def parse_body(text: str) -> Any:
     Every text in it can be stored (see `storable`).
     """
     try:
-        body = json.loads(text, parse_constant=_refuse_constant)
+        body = DECODE(text)
     except (ValueError, RecursionError):
         body = {"text": text[:MOST_TEXT]}
     is_suspect = "\x00" in text or UNSTORABLE_ESCAPE.search(text) is not None
@@ -193,3 +193,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+DECODE = json.JSONDecoder(parse_constant=_refuse_constant).decode

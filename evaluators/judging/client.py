@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI
 
-from evaluators.judging.answers import Failure, parse_body, read_failure
+from evaluators.judging.answers import Failure, parse_body
 from evaluators.judging.calls import (
     CallRecord,
     CallStatus,
@@ -28,31 +24,25 @@ from evaluators.judging.limits import Limiter
 from evaluators.judging.requests import chat_body, refuses_mode, request_hash, weaker_mode
 from evaluators.judging.retries import Retries
 from evaluators.judging.specs import ModelSpec
-from evaluators.judging.tries import (
-    Progress,
-    Try,
-    answered,
-    finished,
-    recalled,
-    reply_of,
-    timed_out,
-    unreachable,
-    without_key,
-)
-
-CONNECT_S = 10.0
-MOST_CONNECTIONS = 1000
-KEEP_ALIVE_S = 30.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
+from evaluators.judging.tries import Progress, Try, recalled, reply_of
+from evaluators.judging.wire import Received, Wire
 
 
 class Endpoint(AsyncOpenAI):
     """The library's client for one address and key, deaf to the library's own environment variables."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, spec: ModelSpec) -> None:
         """Open nothing yet."""
-        super().__init__(**options)
-        self._urls: dict[str, httpx2.URL] = {}
+        self._wire = Wire(spec.base_url)
+        super().__init__(
+            base_url=spec.base_url,
+            api_key=spec.api_key,
+            http_client=httpx2.AsyncClient(transport=self._wire, trust_env=False),
+            max_retries=0,
+            _enforce_credentials=False,
+        )
+        self._chat_url = str(self.base_url.join("chat/completions"))
+        self._headers = self.default_headers
 
     @property
     def default_headers(self) -> dict[str, Any]:
@@ -67,20 +57,16 @@ class Endpoint(AsyncOpenAI):
     def _validate_headers(self, headers: Any, custom_headers: Any) -> None:
         """Accept requests without a key: local servers need none."""
 
-    def _build_request(self, options: Any, *, retries_taken: int = 0) -> httpx2.Request:
-        # The library merges headers, parameters and URLs anew for every request, which is a
-        # quarter of what a call costs; all of ours differ in body and trace headers alone.
-        if options.url not in self._urls:
-            self._urls[options.url] = self._prepare_url(options.url)
-        timeout: httpx2.Timeout = options.timeout
-        has_body = options.json_data is not None
-        return httpx2.Request(
-            options.method.upper(),
-            self._urls[options.url],
-            headers={**self.default_headers, **(options.headers or {})},
-            content=json.dumps(options.json_data).encode() if has_body else None,
-            extensions={"timeout": timeout.as_dict()},
-        )
+    async def post_chat(self, body: Mapping[str, Any], more_headers: Mapping[str, str]) -> Received:
+        """Return the server's answer, whatever its status; raises httpx2.TransportError without one.
+
+        The library's own way to the same request costs half of everything else about a call: it
+        validates, copies and merges anew what never changes here, for retries and redirects that
+        we do not want.
+        """
+        headers = {**self._headers, **more_headers}
+        content = json.dumps(body).encode()
+        return await self._wire.exchange("POST", self._chat_url, headers, content)
 
 
 class ModelClient:
@@ -116,11 +102,11 @@ class ModelClient:
         place = (spec.base_url, spec.model_id, spec.reply_mode)
         progress = Progress(self._modes.get(place, spec.reply_mode), digest)
         while True:
-            ended = await self._try(spec, call, ledger, progress)
+            ended, record = await self._try(spec, call, ledger, progress)
             if ended.answer is not None:
                 if call.schema is not None:
                     self._modes[place] = progress.mode
-                return reply_of(ended.answer, ended.record, progress)
+                return reply_of(ended.answer, record, progress)
             if ended.failure is not None:
                 await self._after(ended.failure, spec, call, ended.started_at, progress)
 
@@ -128,11 +114,7 @@ class ModelClient:
         """Return the ids of the models the server offers, sorted; empty when it does not tell."""
         try:
             async with asyncio.timeout(spec.timeout_s):
-                response = await self._endpoint(spec).get(
-                    "/models",
-                    cast_to=httpx2.Response,
-                    options={"timeout": httpx2.Timeout(spec.timeout_s)},
-                )
+                response = await self._endpoint(spec).get("/models", cast_to=httpx2.Response)
         except (APIConnectionError, APIStatusError, TimeoutError):
             return []
         body = parse_body(response.text)
@@ -148,56 +130,37 @@ class ModelClient:
 
     async def _try(
         self, spec: ModelSpec, call: ChatCall, ledger: Ledger, progress: Progress
-    ) -> Try:
+    ) -> tuple[Try, CallRecord]:
         body = chat_body(spec, call, progress.mode)
         async with self.limiter.slot(spec) as started_at:
             await ledger.admit()
             progress.tries += 1
-            draft = CallRecord(
-                key=call.key,
-                model=spec.slug,
-                status=CallStatus.CONNECTION,
-                request_hash=progress.digest,
-                request=body,
-                created_at=datetime.now(UTC),
-                price_version=spec.price_version,
-                try_number=progress.tries,
-            )
-            stopped = Failure(CallStatus.CONNECTION, "Stopped before the answer came")
-            ended = Try(draft, failure=stopped)
-            started = time.perf_counter()
+            ended = Try(spec, call, body, progress.tries, progress.digest, started_at)
             try:
-                ended = await self._send(spec, call, draft)
+                await self._send(ended)
             finally:
-                latency_ms = round((time.perf_counter() - started) * 1000)
-                ended.record = finished(ended, call, latency_ms)
-                ended.started_at = started_at
-                ledger.record(ended.record)
+                record = ended.record()
+                ledger.record(record)
         if ended.answer is not None:
-            self.limiter.succeeded(spec, started_at=ended.started_at)
-        progress.usage = add_usage(progress.usage, ended.record.usage)
-        return ended
+            self.limiter.succeeded(spec, started_at=started_at)
+        is_first = progress.tries == 1
+        progress.usage = record.usage if is_first else add_usage(progress.usage, record.usage)
+        return ended, record
 
-    async def _send(self, spec: ModelSpec, call: ChatCall, draft: CallRecord) -> Try:
-        timeout = httpx2.Timeout(spec.timeout_s, connect=min(CONNECT_S, spec.timeout_s))
+    async def _send(self, ended: Try) -> None:
+        spec, call = ended.spec, ended.call
         trace = call.trace if spec.send_trace_headers else None
         try:
             async with asyncio.timeout(spec.timeout_s):
-                response = await self._endpoint(spec).post(
-                    "/chat/completions",
-                    body=draft.request,
-                    cast_to=httpx2.Response,
-                    options={"timeout": timeout, "headers": trace.as_headers() if trace else {}},
+                received = await self._endpoint(spec).post_chat(
+                    ended.request, trace.as_headers() if trace else {}
                 )
-        except APIStatusError as error:
-            text = without_key(error.response.text, spec)
-            failure = read_failure(error.status_code, error.response.headers, text)
-            return Try(replace(draft, reply=parse_body(text)), failure=failure)
         except TimeoutError:
-            return timed_out(draft, spec)
-        except APIConnectionError as error:
-            return unreachable(draft, error, spec)
-        return answered(response.status_code, without_key(response.text, spec), draft, spec)
+            ended.timed_out()
+        except httpx2.TransportError as error:
+            ended.unreachable(error)
+        else:
+            ended.answered(received.status, received.headers, received.text)
 
     async def _after(
         self,
@@ -231,23 +194,5 @@ class ModelClient:
     def _endpoint(self, spec: ModelSpec) -> Endpoint:
         place = (spec.base_url, spec.api_key)
         if place not in self._endpoints:
-            limits = httpx2.Limits(
-                max_connections=MOST_CONNECTIONS,
-                max_keepalive_connections=MOST_CONNECTIONS,
-                keepalive_expiry=KEEP_ALIVE_S,
-            )
-            http = DefaultAioHttpClient(
-                limits=limits,
-                timeout=httpx2.Timeout(spec.timeout_s),
-                # A redirect could lead a key, or a request from inside, where nobody meant it to go.
-                follow_redirects=False,
-                trust_env=urlsplit(spec.base_url).hostname not in LOOPBACK,
-            )
-            self._endpoints[place] = Endpoint(
-                base_url=spec.base_url,
-                api_key=spec.api_key,
-                http_client=http,
-                max_retries=0,
-                _enforce_credentials=False,
-            )
+            self._endpoints[place] = Endpoint(spec)
         return self._endpoints[place]

@@ -131,8 +131,9 @@ class _Asked:
     def written(self) -> tuple[Messages, str]:
         """Return the messages, with a mark of their own, and the hash of the question without it."""
         texts = [self.question.instructions, *(text for _, text in self.question.quoted)]
-        canonical = [self.question.purpose, self._messages(CANONICAL_MARK)]
-        return self._messages(new_mark(texts)), sha256_of(canonical)
+        form = REPLY_RULE.format(schema=json.dumps(self.schema, ensure_ascii=False))
+        canonical = [self.question.purpose, self._messages(CANONICAL_MARK, form)]
+        return self._messages(new_mark(texts), form), sha256_of(canonical)
 
     def problem_of(self, text: str) -> str:
         """Read a reply and keep its content; return what is wrong with it, or ""."""
@@ -142,11 +143,11 @@ class _Asked:
             return str(error)
         return self.question.check(self.content) if self.question.check else ""
 
-    def _messages(self, mark: str) -> Messages:
+    def _messages(self, mark: str, form: str) -> Messages:
         parts = [self.question.instructions]
         if self.question.quoted:
             parts.append(rule(mark))
-        parts.append(REPLY_RULE.format(schema=json.dumps(self.schema, ensure_ascii=False)))
+        parts.append(form)
         quoted = [quote(label, text, mark) for label, text in self.question.quoted]
         return (
             {"role": "system", "content": "\n\n".join(parts)},

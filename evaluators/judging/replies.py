@@ -16,6 +16,10 @@ from evaluators.judging.requests import canonical_json
 FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
 MOST_PROBLEMS = 3
 MOST_LENGTH = 1_000_000
+MOST_READY = 256
+
+Compiled = tuple[dict[str, Any], Draft202012Validator]
+_READY: dict[int, tuple[Mapping[str, Any], Compiled]] = {}
 
 
 class UnreadableReplyError(ValueError):
@@ -36,7 +40,7 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     reply = _load(_unfenced(text.strip()))
     if not isinstance(reply, dict):
         raise UnreadableReplyError("the reply is not a JSON object")
-    _, validator = _compiled(canonical_json(schema))
+    _, validator = _compiled_of(schema)
     errors = sorted(validator.iter_errors(reply), key=lambda error: error.json_path)
     if errors:
         said = "; ".join(_words(error.json_path, error.message) for error in errors[:MOST_PROBLEMS])
@@ -46,7 +50,7 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def closed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema with every object in it closed against keys it does not name; not to be changed."""
-    return _compiled(canonical_json(schema))[0]
+    return _compiled_of(schema)[0]
 
 
 def _closed(value: Any) -> Any:
@@ -108,7 +112,18 @@ def _words(path: str, message: str) -> str:
     return f"{path.removeprefix('$.') if path != '$' else 'object'}: {message[:200]}"
 
 
-@lru_cache(maxsize=256)
-def _compiled(schema: str) -> tuple[dict[str, Any], Draft202012Validator]:
+def _compiled_of(schema: Mapping[str, Any]) -> Compiled:
+    """Return a schema made ready; one that was seen before is known by being the same object."""
+    known = _READY.get(id(schema))
+    if known is None or known[0] is not schema:
+        if len(_READY) >= MOST_READY:
+            _READY.clear()
+        # The entry holds on to the schema, so that no other can get its id.
+        known = _READY[id(schema)] = (schema, _compiled(canonical_json(schema)))
+    return known[1]
+
+
+@lru_cache(maxsize=MOST_READY)
+def _compiled(schema: str) -> Compiled:
     closed: dict[str, Any] = _closed(json.loads(schema))
     return closed, Draft202012Validator(closed)

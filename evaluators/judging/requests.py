@@ -21,11 +21,12 @@ PARAMETER_REFUSALS = (404, 415, 501)
 MODE_PARAMETER = "response_format"
 MODE_WORDS = (MODE_PARAMETER, "json_schema", "json_object", "json mode", "structured", "schema")
 SCHEMA_NAME = "reply"
+CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def canonical_json(value: Any) -> str:
     """Return the one spelling of a JSON value that equal values share."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return CANONICAL.encode(value)
 
 
 def sha256_of(value: Any) -> str:

@@ -1,10 +1,16 @@
-"""What one try of a call came to: a record for the ledger, with an answer or a failure."""
+"""One try of a call: what came of it, as a record for the ledger with an answer or a failure."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any
 
 from evaluators.judging.answers import (
     Answer,
@@ -12,6 +18,7 @@ from evaluators.judging.answers import (
     UnreadableAnswerError,
     parse_body,
     read_answer,
+    read_failure,
 )
 from evaluators.judging.calls import (
     NO_USAGE,
@@ -25,16 +32,9 @@ from evaluators.judging.specs import ModelSpec
 from evaluators.scoring.types import Usage
 
 HIDDEN_KEY = "[key]"
-
-
-@dataclass(slots=True)
-class Try:
-    """How one try ended: with an answer or with a failure."""
-
-    record: CallRecord
-    answer: Answer | None = None
-    failure: Failure | None = None
-    started_at: float = 0.0
+HTTP_GOOD = 200
+HTTP_REDIRECT = 300
+STOPPED = Failure(CallStatus.CONNECTION, "Stopped before the answer came")
 
 
 @dataclass(slots=True)
@@ -58,52 +58,84 @@ class Progress:
         )
 
 
-def answered(http_status: int, text: str, draft: CallRecord, spec: ModelSpec) -> Try:
-    """Return the try that a completion, or what should have been one, ends."""
-    body = parse_body(text)
-    record = replace(draft, http_status=http_status, reply=body)
-    try:
-        answer = read_answer(body)
-    except UnreadableAnswerError as error:
-        reason = f"Not readable: {error}"
-        return Try(record, failure=Failure(CallStatus.UNREADABLE, reason, http_status))
-    return Try(_with_tokens(record, answer, spec), answer)
+@dataclass(slots=True)
+class Try:
+    """One try of a call, and how it ended: with an answer or with a failure.
 
+    `started_at` is on the limiter's clock. Until it ends it counts as stopped on the way.
+    """
 
-def timed_out(draft: CallRecord, spec: ModelSpec) -> Try:
-    """Return a try whose answer did not come in time."""
-    reason = f"No answer within {spec.timeout_s:g} s"
-    return Try(draft, failure=Failure(CallStatus.TIMEOUT, reason))
+    spec: ModelSpec
+    call: ChatCall
+    request: Mapping[str, Any]
+    number: int
+    digest: str
+    started_at: float
+    created_at: datetime = field(default_factory=partial(datetime.now, UTC))
+    began_s: float = field(default_factory=time.perf_counter)
+    answer: Answer | None = None
+    failure: Failure | None = STOPPED
+    http_status: int | None = None
+    reply: Any = None
 
+    def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
+        """Take in what the server sent: a completion, or what it has instead of one."""
+        text = without_key(text, self.spec)
+        self.http_status, self.reply = http_status, parse_body(text)
+        if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
+            self.failure = read_failure(http_status, headers, text)
+            return
+        try:
+            self.answer, self.failure = read_answer(self.reply), None
+        except UnreadableAnswerError as error:
+            reason = f"Not readable: {error}"
+            self.failure = Failure(CallStatus.UNREADABLE, reason, http_status)
 
-def unreachable(draft: CallRecord, error: BaseException, spec: ModelSpec) -> Try:
-    """Return a try that reached no server, or lost it; a time-out below is told as one."""
-    cause: BaseException | None = error
-    last = error
-    while cause is not None:
-        if isinstance(cause, TimeoutError):
-            return timed_out(draft, spec)
-        last, cause = cause, cause.__cause__ or cause.__context__
-    said = without_key(str(last), spec) or type(last).__name__
-    return Try(
-        draft,
-        failure=Failure(CallStatus.CONNECTION, f"The server could not be reached: {said[:300]}"),
-    )
+    def timed_out(self) -> None:
+        """Note that no answer came in time."""
+        reason = f"No answer within {self.spec.timeout_s:g} s"
+        self.failure = Failure(CallStatus.TIMEOUT, reason)
 
+    def unreachable(self, error: BaseException) -> None:
+        """Note that no server was reached, or lost; a time-out below is told as one."""
+        cause: BaseException | None = error
+        last = error
+        while cause is not None:
+            if isinstance(cause, TimeoutError):
+                return self.timed_out()
+            last, cause = cause, cause.__cause__ or cause.__context__
+        said = without_key(str(last), self.spec) or type(last).__name__
+        reason = f"The server could not be reached: {said[:300]}"
+        self.failure = Failure(CallStatus.CONNECTION, reason)
+        return None
 
-def finished(ended: Try, call: ChatCall, latency_ms: int) -> CallRecord:
-    """Return the record with status, error and latency as the ledger keeps them."""
-    if ended.failure is not None:
-        return replace(
-            ended.record,
-            status=ended.failure.status,
-            error=ended.failure.reason,
-            http_status=ended.failure.http_status,
+    def record(self) -> CallRecord:
+        """Return the try as the ledger keeps it, now that it has ended."""
+        latency_ms = round((time.perf_counter() - self.began_s) * 1000)
+        status, error, answer = CallStatus.OK, "", self.answer
+        if self.failure is not None:
+            status, error = self.failure.status, self.failure.reason
+        elif answer is not None:
+            error = problem_of(answer, self.call)
+            status = CallStatus.UNREADABLE if error else CallStatus.OK
+        return CallRecord(
+            key=self.call.key,
+            model=self.spec.slug,
+            status=status,
+            request_hash=self.digest,
+            request=self.request,
+            created_at=self.created_at,
+            http_status=self.http_status,
+            error=error,
+            reply=self.reply,
+            input_tokens=answer.input_tokens if answer else None,
+            output_tokens=answer.output_tokens if answer else None,
+            cached_tokens=answer.cached_tokens if answer else None,
+            cost_usd=cost_of(answer, self.spec) if answer else None,
+            price_version=self.spec.price_version,
             latency_ms=latency_ms,
+            try_number=self.number,
         )
-    problem = problem_of(ended.answer, call) if ended.answer is not None else ""
-    status = CallStatus.UNREADABLE if problem else CallStatus.OK
-    return replace(ended.record, status=status, error=problem, latency_ms=latency_ms)
 
 
 def problem_of(answer: Answer, call: ChatCall) -> str:
@@ -120,9 +152,12 @@ def problem_of(answer: Answer, call: ChatCall) -> str:
 
 def reply_of(answer: Answer, record: CallRecord, progress: Progress) -> ChatReply:
     """Return the answer as the caller of chat gets it."""
+    usage = progress.usage
+    if usage.latency_ms != record.latency_ms:
+        usage = replace(usage, latency_ms=record.latency_ms)
     return ChatReply(
         text=answer.text,
-        usage=replace(progress.usage, latency_ms=record.latency_ms),
+        usage=usage,
         model=answer.model or str(record.request.get("model", "")),
         finish_reason=answer.finish_reason,
         message=answer.message,
@@ -161,18 +196,12 @@ def without_key(text: str, spec: ModelSpec) -> str:
     return text
 
 
-def _with_tokens(record: CallRecord, answer: Answer, spec: ModelSpec) -> CallRecord:
-    cost_usd = None
-    if spec.prices is not None:
-        cost_usd = spec.prices.cost_usd(
-            input_tokens=answer.input_tokens,
-            output_tokens=answer.output_tokens,
-            cached_tokens=answer.cached_tokens,
-        )
-    return replace(
-        record,
+def cost_of(answer: Answer, spec: ModelSpec) -> Decimal | None:
+    """Return what an answer cost, None where price or tokens are not known."""
+    if spec.prices is None:
+        return None
+    return spec.prices.cost_usd(
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,
         cached_tokens=answer.cached_tokens,
-        cost_usd=cost_usd,
     )
