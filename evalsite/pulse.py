@@ -12,6 +12,7 @@ from django.db import close_old_connections, connection
 from evaluators.sandbox.probe import sandbox_offered
 from runs.execution.mishaps import note_error
 from runs.execution.running import let_go
+from runs.execution.settling import settle
 from runs.execution.sweeping import hide_worker, show_worker, sweep
 from runs.models.clock import database_now
 from runs.services.queueing import WORK_ON_RUN, queue
@@ -44,6 +45,7 @@ class Pulse:
             self._thread.join(timeout=5)
 
     def _beat(self) -> None:
+        settle()
         while True:
             self.beat()
             if self._ending.wait(BEAT_EVERY_S):
@@ -63,9 +65,7 @@ class Pulse:
         was_missed, self._missed = self._missed, True
         try:
             close_old_connections()
-            show_worker(
-                now=database_now(), version=version(), sandbox=sandbox_offered().in_words
-            )
+            show_worker(now=database_now(), version=version(), sandbox=sandbox_offered().in_words)
             if not was_missed:
                 sweep_and_queue()
             self._missed = False

@@ -17,6 +17,7 @@ from runs.execution.hands import Hands
 from runs.execution.loading import RunWork, load_work
 from runs.execution.mishaps import first_of, note_crash, note_error
 from runs.execution.recording import RunState
+from runs.execution.settling import settle
 from runs.models import Hand, Run, RunStatus
 from runs.models.clock import database_now
 
@@ -33,6 +34,7 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     """
     if not _desks.enter(run_id):
         return False
+    settle()
     try:
         _work(run_id, owner_id)
         while not _desks.leave(run_id):

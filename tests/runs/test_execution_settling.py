@@ -1,0 +1,35 @@
+"""A process that works spares the garbage collector what stays loaded, and nothing else."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from runs.execution.settling import MOST_TIMES, settle
+
+
+class Knot:
+    """Holds itself, so that only the garbage collector can free it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_is_loaded_is_spared_and_garbage_of_later_is_not() -> None:
+    settle()
+    assert gc.get_freeze_count() > 50_000
+
+    later = weakref.ref(Knot())
+    gc.collect()
+    assert later() is None
+
+
+def test_only_the_first_few_times_count() -> None:
+    for _ in range(MOST_TIMES):
+        settle()
+    spared = gc.get_freeze_count()
+
+    kept = [Knot() for _ in range(10_000)]
+    settle()
+
+    assert gc.get_freeze_count() < spared + len(kept)
