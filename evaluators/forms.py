@@ -189,9 +189,8 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
             return model
         if any(getattr(model, name) != old for name, old in self._old.items()):
             model.last_test, model.last_tested_at = None, None
-        if model.limit_now is not None and model.limit_now > model.concurrency:
-            model.limit_now = model.concurrency
-        model.save()
+        columns = (field.name for field in model._meta.concrete_fields if not field.primary_key)
+        model.save(update_fields=[one for one in columns if one not in model.FOUND_BY_WORKERS])
         has_new_key = bool(self.cleaned_data["api_key"])
         after = {**model.facts(), "key_changed": has_new_key or self.dropped_key}
         model.write_down("change", actor=actor, before=self.before, after=after)

@@ -108,6 +108,11 @@ class LanguageModel(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    # What the workers find out and write while runs go on; forms leave it alone.
+    FOUND_BY_WORKERS = frozenset(
+        {"limit_now", "limit_cuts", "limit_reason", "limit_changed_at", "paused_until"}
+    )
+
     class Meta:
         """List models by name."""
 
@@ -116,6 +121,11 @@ class LanguageModel(models.Model):
     def __str__(self) -> str:
         """Return the name shown to users."""
         return self.name
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether no call starts for now, because the server wants a pause."""
+        return self.paused_until is not None and self.paused_until > timezone.now()
 
     def users(self) -> list[str]:
         """Return what names this model, in words: suites it judges, targets, evaluators."""

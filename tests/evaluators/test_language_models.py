@@ -17,6 +17,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from evalsite.celery import app
+from evaluators.forms import LanguageModelForm
 from evaluators.judging.keys import decrypt, encrypt, key_of
 from evaluators.judging.specs import spec_of
 from evaluators.models import AuditEntry, LanguageModel
@@ -330,6 +331,27 @@ def test_a_lowered_limit_is_shown_with_its_reason(viewer_client: Client) -> None
         page = viewer_client.get(address).content.decode()
         assert "2 of 8" in page
         assert "429 from the server" in page
+
+
+def test_a_pause_is_shown_until_it_is_over(viewer_client: Client) -> None:
+    until = timezone.now() + timedelta(seconds=90)
+    make_model(slug="m", limit_now=2, limit_changed_at=timezone.now(), paused_until=until)
+    make_model(slug="n", paused_until=timezone.now() - timedelta(seconds=1))
+
+    for address in ("/models/", "/models/m/"):
+        assert viewer_client.get(address).content.decode().count("no calls until") == 1
+    assert "no calls until" not in viewer_client.get("/models/n/").content.decode()
+
+
+def test_a_change_leaves_what_the_workers_found_meanwhile(admin: User) -> None:
+    seen_by_the_form = make_model(slug="house-judge", concurrency=8)
+    LanguageModel.objects.update(limit_now=2, limit_cuts=3, limit_reason="429 from the server")
+    form = LanguageModelForm(posted(concurrency="4"), instance=seen_by_the_form)
+    assert form.is_valid(), form.errors
+    form.save_as(admin)
+
+    model = LanguageModel.objects.get()
+    assert (model.concurrency, model.limit_now, model.limit_cuts) == (4, 2, 3)
 
 
 def test_the_list_takes_one_query_however_long_it_is(
