@@ -114,16 +114,15 @@ def _field(name: str, setting: FieldInfo) -> forms.Field:
         if setting.is_required()
         else setting.get_default(call_default_factory=True),
     }
-    annotation = _plain_type(setting.annotation)
+    annotation = plain_type(setting.annotation)
     if annotation is bool:
         return forms.BooleanField(**{**options, "required": False})
     if get_origin(annotation) is Literal:
         choices = [(word, str(word).replace("_", " ")) for word in get_args(annotation)]
         return forms.ChoiceField(choices=choices, **options)
     if annotation in (int, float):
-        bounds = {"min_value": _bound(setting, Ge, "ge"), "max_value": _bound(setting, Le, "le")}
         number = forms.IntegerField if annotation is int else forms.FloatField
-        return number(**bounds, **options)
+        return number(**bounds_of(setting), **options)
     if annotation is str:
         return forms.CharField(strip=False, widget=_text_widget(setting), **options)
     if get_origin(annotation) is tuple and get_args(annotation)[0] is str:
@@ -141,11 +140,16 @@ def _text_widget(setting: FieldInfo) -> forms.Widget:
     return forms.Textarea(attrs={"rows": LONG_ROWS}) if is_long else forms.TextInput()
 
 
+def bounds_of(setting: FieldInfo) -> dict[str, Any]:
+    """Return the least and the largest number that a setting takes, as form fields name them."""
+    return {"min_value": _bound(setting, Ge, "ge"), "max_value": _bound(setting, Le, "le")}
+
+
 def _bound(setting: FieldInfo, kind: type, name: str) -> Any:
     return next((getattr(m, name) for m in setting.metadata if isinstance(m, kind)), None)
 
 
-def _plain_type(annotation: Any) -> Any:
+def plain_type(annotation: Any) -> Any:
     """Return a type without the None that makes it optional."""
     if get_origin(annotation) in (Union, types.UnionType):
         return next(part for part in get_args(annotation) if part is not type(None))
@@ -153,7 +157,7 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def _type_words(setting: FieldInfo) -> str:
-    annotation = _plain_type(setting.annotation)
+    annotation = plain_type(setting.annotation)
     words = {bool: "true or false", int: "whole number", float: "number", str: "text"}
     if annotation in words:
         return words[annotation]

@@ -98,7 +98,7 @@ class ModelJudge:
             raise JudgeFailure("no judge is chosen for this suite or evaluator", stage="judge")
         if slug not in self.models:
             raise JudgeFailure(f"there is no language model {slug!r}", stage="judge")
-        return self.models[slug]
+        return self.models[slug].within(question.timeout_s)
 
     async def _chat(
         self, asked: _Asked, messages: Messages, digest: str, *, repair: int

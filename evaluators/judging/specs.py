@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from evaluators.judging.keys import key_of
@@ -43,6 +43,10 @@ class ModelSpec:
     def price_version(self) -> str:
         """Return where the prices are from, "" when none are known."""
         return self.prices.version if self.prices else ""
+
+    def within(self, timeout_s: float | None) -> ModelSpec:
+        """Return the model with another time-out for each call; None leaves its own."""
+        return self if timeout_s is None else replace(self, timeout_s=float(timeout_s))
 
     def as_json(self) -> dict[str, Any]:
         """Return what a run's snapshot freezes, as plain JSON values and without the key."""

@@ -42,7 +42,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, ask
+from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._files import is_reference, text_or_file
 from evaluators.kinds._variables import (
@@ -114,6 +114,7 @@ class Config(KindConfig):
     model: str = Field(
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
+    timeout_s: int | None = judge_timeout()
 
     @field_validator("prompt")
     @classmethod
@@ -154,6 +155,7 @@ async def score(config: Config, context: Context) -> Outcome:
             schema=SCHEMA,
             check=problem_of,
             model=config.model,
+            timeout_s=config.timeout_s,
         ),
     )
     if isinstance(reply, Unscored):

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from evaluators.kinds._asking import JUDGE_RULES, ask
+from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._variables import fill
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Unscored
@@ -64,6 +64,7 @@ class Config(KindConfig):
     model: str = Field(
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
+    timeout_s: int | None = judge_timeout()
 
 
 @kind(
@@ -89,6 +90,7 @@ async def score(config: Config, context: Context) -> Outcome:
             schema=SCHEMA,
             check=lambda content: problem_of(len(expected), content),
             model=config.model,
+            timeout_s=config.timeout_s,
         ),
     )
     if isinstance(reply, Unscored):

@@ -36,7 +36,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, ask
+from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
 from evaluators.kinds._criteria import TOP_GRADE, Criterion, read
 from evaluators.kinds._variables import fill
@@ -88,6 +88,7 @@ class Config(KindConfig):
     model: str = Field(
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
+    timeout_s: int | None = judge_timeout()
 
     @model_validator(mode="before")
     @classmethod
@@ -159,6 +160,7 @@ async def score(config: Config, context: Context) -> Outcome:
             schema=_schema(config),
             check=lambda content: problem_of(config, content),
             model=config.model,
+            timeout_s=config.timeout_s,
         ),
     )
     if isinstance(reply, Unscored):

@@ -94,12 +94,18 @@ class ExecutionPorts:
     def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
         return self.earlier.get((key, request_hash))
 
-    async def _chat(self, messages: Sequence[Message], parameters: Mapping[str, Any]) -> ChatAnswer:
+    async def _chat(
+        self,
+        messages: Sequence[Message],
+        parameters: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+    ) -> ChatAnswer:
         slug = self.work.plan.target.model
         spec = self.work.models.get(slug)
         if spec is None:
             raise ChatFailure(f"there is no language model {slug!r} any more", Cause.FAILED)
-        spec = replace(spec, parameters={**spec.parameters, **parameters})
+        spec = replace(spec, parameters={**spec.parameters, **parameters}).within(timeout_s)
         call = ChatCall(
             tuple({"role": turn.role, "content": turn.content} for turn in messages),
             CallKey(CallPurpose.TARGET.value),

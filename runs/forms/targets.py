@@ -11,6 +11,7 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import IntegrityError, transaction
 from pydantic import ValidationError
 
+from evaluators.kind_forms import bounds_of, plain_type
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs import services
@@ -188,12 +189,12 @@ def _field(name: str, annotation: Any, column: Any) -> forms.Field:
         "help_text": column.description or "",
         "initial": column.get_default(call_default_factory=True),
     }
+    annotation = plain_type(annotation)
     if annotation is bool:
         return forms.BooleanField(**options | {"required": False})
-    if annotation is int:
-        return forms.IntegerField(**options)
-    if annotation is float:
-        return forms.FloatField(**options)
+    if annotation in (int, float):
+        number = forms.IntegerField if annotation is int else forms.FloatField
+        return number(**bounds_of(column), **options)
     if annotation is str:
         is_long = any(part in name for part in LONG_TEXTS)
         widget = forms.Textarea(attrs={"rows": 6}) if is_long else forms.TextInput()

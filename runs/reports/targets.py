@@ -11,7 +11,7 @@ from django.db.models import Count
 
 from runs.models import Target
 from runs.reports.run_list import RunRow, listed, run_row
-from runs.targets import UnknownTargetKindError, target_kind_named
+from runs.targets import UnknownTargetKindError, target_kind_named, target_kinds
 
 RUNS_SHOWN = 20
 
@@ -76,7 +76,7 @@ def target_page(target: Target) -> TargetPage:
     return TargetPage(
         kind_label=label,
         manual=manual,
-        settings=tuple(_setting(name, value) for name, value in target.config.items()),
+        settings=tuple(_setting(target, name, value) for name, value in target.config.items()),
         recorded=recorded.count(),
         examples=tuple(recorded.values_list("case_key", flat=True)[:5]),
         runs=tuple(run_row(run) for run in runs[:RUNS_SHOWN]),
@@ -92,7 +92,13 @@ def _kind(target: Target) -> tuple[str, str]:
     return kind.label, kind.manual
 
 
-def _setting(name: str, value: Any) -> Setting:
+def _setting(target: Target, name: str, value: Any) -> Setting:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    label = name.replace("_", " ").capitalize()
-    return Setting(label, text, len(text) > 60 or "\n" in text)
+    return Setting(_label(target, name), text, len(text) > 60 or "\n" in text)
+
+
+def _label(target: Target, name: str) -> str:
+    """Return how the form of the target's kind calls a setting."""
+    kind = target_kinds().get(target.kind)
+    setting = kind.config.model_fields.get(name) if kind else None
+    return (setting.title if setting else None) or name.replace("_", " ").capitalize()

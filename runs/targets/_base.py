@@ -42,9 +42,13 @@ class Chat(Protocol):
     """A model to talk to. Handed in, so that a target imports no transport."""
 
     async def __call__(
-        self, messages: Sequence[Message], parameters: Mapping[str, Any]
+        self,
+        messages: Sequence[Message],
+        parameters: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
     ) -> ChatAnswer:
-        """Return the answer; raise ChatFailure when there is none."""
+        """Return the answer; raise ChatFailure when there is none in time, by default the model's."""
         ...
 
 

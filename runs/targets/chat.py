@@ -1,7 +1,8 @@
 """Send the case to a model behind an OpenAI-compatible endpoint and take its answer as the output.
 
 The system prompt goes before the messages of the case; the parameters are sent with every call, in
-place of the model's own where both name one.
+place of the model's own where both name one. An agent that thinks longer than other users of the
+model may have a time-out of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from evaluators.kinds._base import Message, Output, Step
 from runs.plan import Cause, TargetFailure
 from runs.targets._base import ChatFailure, TargetConfig, TargetContext, target_kind
 
+LONGEST_TIMEOUT_S = 3600
 OWN_PARAMETERS = ("model", "messages", "stream", "n", "response_format")
 
 
@@ -23,6 +25,14 @@ class Config(TargetConfig):
     system_prompt: str = Field("", description="Instructions sent before the case's messages.")
     parameters: dict[str, Any] = Field(
         default_factory=dict, description="Sent with every call, such as temperature."
+    )
+    timeout_s: int | None = Field(
+        None,
+        ge=1,
+        le=LONGEST_TIMEOUT_S,
+        title="Time-out in seconds",
+        description=f"How long to wait for an answer, 1 to {LONGEST_TIMEOUT_S} seconds. "
+        "Empty: as the language model says.",
     )
 
     @field_validator("parameters")
@@ -41,7 +51,8 @@ async def answer(config: Config, context: TargetContext) -> Output | TargetFailu
         return TargetFailure(f"target {context.target} has no model to ask", Cause.FAILED)
     system = (Message("system", config.system_prompt),) if config.system_prompt else ()
     try:
-        reply = await context.chat((*system, *context.case.input), config.parameters)
+        turns = (*system, *context.case.input)
+        reply = await context.chat(turns, config.parameters, timeout_s=config.timeout_s)
     except ChatFailure as failure:
         return TargetFailure(failure.reason, failure.cause)
     if not reply.text.strip():
@@ -54,5 +65,5 @@ async def answer(config: Config, context: TargetContext) -> Output | TargetFailu
         input_tokens=reply.usage.input_tokens,
         output_tokens=reply.usage.output_tokens,
     )
-    turns = (*context.case.input, Message("assistant", reply.text))
-    return Output(text=reply.text, messages=turns, trace=(step,), usage=reply.usage)
+    messages = (*context.case.input, Message("assistant", reply.text))
+    return Output(text=reply.text, messages=messages, trace=(step,), usage=reply.usage)

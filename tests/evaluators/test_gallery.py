@@ -69,10 +69,21 @@ def test_settings_become_an_evaluator_that_a_suite_reads(viewer: Client) -> None
     assert node.config["values"] == ["rule 4: goodwill", "my prompt"]
 
 
+def test_a_time_out_for_the_judge_is_written_as_a_suite_reads_it(viewer: Client) -> None:
+    sent = {"name": "tone", "weight": "1", "prompt": "Is it kind?", "timeout_s": "20"}
+    written = page(viewer, "llm_judge", **sent).context["written"]
+
+    suite = f"name: s\nevaluators:\n{written}tests: [{{id: A, input: x}}]\n"
+    assert "timeout_s: 20" in written
+    assert agentv.read(suite.encode()).root.children[0].config["timeout_s"] == 20
+
+
 @pytest.mark.parametrize(
     ("kind", "sent", "field", "said"),
     [
         ("llm_judge", {"prompt": "{{x}}"}, "prompt", "{{x}} is not a variable"),
+        ("llm_judge", {"timeout_s": "0"}, "timeout_s", "greater than or equal to 1"),
+        ("llm_judge", {"timeout_s": "3601"}, "timeout_s", "less than or equal to 3600"),
         ("text_check", {"operator": "regex", "value": "("}, None, "not a regular expression"),
         ("text_check", {"operator": "max_length", "max_length": "-1"}, "max_length", "0"),
         ("rubric", {"rubrics": "- {id: a}", "mode": "satisfied"}, "rubrics", "expected_outcome"),

@@ -19,12 +19,14 @@ from evaluators.judging.client import ModelClient
 from evaluators.judging.sharing import Ask
 from evaluators.judging.specs import spec_of
 from evaluators.models import SlotLease
+from runs import services
 from runs.execution import limiting, slots, starts
 from runs.execution.database import DatabaseThread
 from runs.execution.running import _work
 from runs.models import Hand, ModelCall
-from tests.factories import make_model, make_run
-from tests.model_server import good, rate_limited
+from tests.factories import make_case, make_model, make_run, make_suite, make_target
+from tests.model_server import good, hang, rate_limited
+from tests.runs.trees import JUDGED, tree
 from tests.runs.virtual_time import TimedLimiter, TimedSlotKeeper, VirtualTime
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -241,6 +243,37 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
     assert run.events.filter(kind="limit_lowered").exists()
     assert run.events.count() <= 2 * 3, "at most three events of each model"
     assert not SlotLease.objects.exists()
+
+
+def test_target_and_judge_each_keep_their_own_time_out(model_server):
+    facts = {"base_url": model_server.base_url, "timeout_s": 60}
+    agent = make_model(slug="agent", **facts)
+    judge = make_model(slug="judge", send_trace_headers=True, **facts)
+    judged = {**JUDGED, "config": {"prompt": "Is it right?", "timeout_s": 1}}
+    suite = make_suite(tree=tree(judged), judge=judge)
+    for key in ("slow answer", "slow judge"):
+        make_case(suite=suite, key=key, input=[{"role": "user", "content": key}])
+    target = make_target(kind="chat", model=agent, config={"timeout_s": 1})
+    run = services.start_run(suite=suite, target=target, started_by=None)
+    target.config = {"timeout_s": 50}
+    target.save()
+
+    async def slow_at_one(request):
+        is_slow = "slow answer" in request.text
+        return await (hang() if is_slow else good("An answer."))(request)
+
+    model_server.on_model("agent", slow_at_one)
+    model_server.on_evaluator("right", hang())
+    _work(run.pk)
+
+    slow_answer, slow_judge = run.results.order_by("position")
+    assert run.snapshot["target"]["config"] == {"timeout_s": 1}
+    assert slow_answer.error == "Timed out: No answer within 1 s, after 2 tries"
+    assert (slow_answer.error_stage, slow_answer.score) == ("target", None)
+    assert (
+        slow_judge.error == "right could not be scored: judge: No answer within 1 s, after 2 tries"
+    )
+    assert (slow_judge.error_stage, slow_judge.score) == ("judge", None)
 
 
 def test_hands_that_ask_at_the_same_moment_get_no_more_than_there_is():

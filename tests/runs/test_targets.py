@@ -105,8 +105,8 @@ class FakeChat:
         self.reply = reply
         self.seen = None
 
-    async def __call__(self, messages, parameters):
-        self.seen = (messages, parameters)
+    async def __call__(self, messages, parameters, *, timeout_s=None):
+        self.seen = (messages, parameters, timeout_s)
         if isinstance(self.reply, Exception):
             raise self.reply
         return self.reply
@@ -120,15 +120,22 @@ def test_a_chat_target_sends_prompt_case_and_parameters():
     config = {"system_prompt": "Be kind.", "parameters": {"temperature": 0}}
     output = answer("chat", config=config, chat=chat)
 
-    messages, parameters = chat.seen
+    messages, parameters, timeout_s = chat.seen
     assert messages == (Message("system", "Be kind."), *CASE.input)
-    assert parameters == {"temperature": 0}
+    assert (parameters, timeout_s) == ({"temperature": 0}, None)
     assert output == Output(
         text="Tomorrow.",
         messages=(*CASE.input, Message("assistant", "Tomorrow.")),
         trace=(Step("model", "mock", None, None, 0, 250, 100, 20),),
         usage=USAGE,
     )
+
+
+def test_a_chat_target_may_have_a_time_out_of_its_own():
+    chat = FakeChat(ChatAnswer("Tomorrow.", USAGE, "mock"))
+    answer("chat", config={"timeout_s": 20}, chat=chat)
+
+    assert chat.seen[2] == 20
 
 
 def test_a_chat_that_fails_is_a_failure_of_its_class():

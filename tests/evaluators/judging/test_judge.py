@@ -22,6 +22,7 @@ from tests.model_server import (
     completion,
     echo_injection,
     good,
+    hang,
     only_modes,
     prose,
     rate_limited,
@@ -104,6 +105,15 @@ def test_prose_twice_is_a_parse_failure_after_one_repair(model_server: ModelServ
     assert [(r.key.repair, r.status) for r in records] == [(0, "unreadable"), (1, "unreadable")]
     assert (failure.usage.calls, failure.usage.input_tokens) == (2, 200)
     assert failure.usage.cost_usd == Decimal("0.000800000")
+
+
+def test_a_question_may_have_a_time_out_of_its_own(model_server: ModelServer) -> None:
+    model_server.behave(then=hang())
+
+    failure, records = ask(model_server, replace(QUESTION, timeout_s=0.05), timeout_s=60)
+
+    assert str(failure) == "mock: No answer within 0.05 s, after 2 tries"
+    assert [record.status for record in records] == ["timeout", "timeout"]
 
 
 def test_the_repair_shows_what_was_wrong(model_server: ModelServer) -> None:

@@ -14,6 +14,7 @@ from django.template.loader import get_template, render_to_string
 
 from evaluators.kind_forms import KindForm, settings_of
 from evaluators.kinds import (
+    InvalidConfigError,
     UnknownKindError,
     all_kinds,
     kind_for_spelling,
@@ -55,6 +56,20 @@ def test_every_kind_has_a_manual_with_a_good_and_a_bad_example(name: str) -> Non
     assert "\n\nBad: " in kind.explanation
     assert "```" not in kind.explanation
     assert all(setting["meaning"] for setting in settings_of(kind))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if all_kinds()[name].uses_judge])
+def test_every_kind_that_asks_a_judge_may_give_it_a_time_out(name: str) -> None:
+    needed = {"rubrics": ["Is right"]} if name == "rubric" else {}
+    context = {"criteria": "Is right", "expected_outcomes": ("Is right",)}
+
+    for timeout_s in (None, 20):
+        judge = doubles.ListedJudge()
+        config = {**needed, "timeout_s": timeout_s}
+        doubles.unscored_of(name, config, doubles.context_of(judge=judge, **context))
+        assert judge.questions[0].timeout_s == timeout_s
+    with pytest.raises(InvalidConfigError, match="timeout_s"):
+        read_config(name, {**needed, "timeout_s": 3601})
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -60,8 +60,11 @@ LEAVES = st.one_of(
             configured("text_check", {"operator": "max_length", "max_length": n}),
         )
     ),
-    ANY_TEXT.filter(lambda text: "{{" not in text).map(
-        lambda text: ("llm_judge", configured("llm_judge", {"prompt": text + " end."}))
+    st.tuples(ANY_TEXT.filter(lambda text: "{{" not in text), st.none() | st.integers(1, 3600)).map(
+        lambda chosen: (
+            "llm_judge",
+            configured("llm_judge", {"prompt": chosen[0] + " end.", "timeout_s": chosen[1]}),
+        )
     ),
     st.sampled_from(["exact", "contains", "regex"]).map(
         lambda match: ("expected_output", configured("expected_output", {"match": match}))

@@ -71,6 +71,9 @@ def test_a_chat_model_with_its_prompt_becomes_a_target(editor_client: Client) ->
         ({"model": ""}, "This field is required."),
         ({"parameters": "{"}, "Enter a valid JSON."),
         ({"parameters": '{"messages": []}'}, "messages is set by Evalsite"),
+        ({"timeout_s": "0"}, "Ensure this value is greater than or equal to 1."),
+        ({"timeout_s": "3601"}, "Ensure this value is less than or equal to 3600."),
+        ({"timeout_s": "soon"}, "Enter a whole number."),
     ],
 )
 def test_wrong_settings_are_refused_at_their_field(
@@ -84,6 +87,20 @@ def test_wrong_settings_are_refused_at_their_field(
     assert message in page
     assert "kept" in page
     assert Target.objects.count() == 1
+
+
+def test_a_time_out_of_its_own_is_stored_shown_and_taken_away_again(editor_client: Client) -> None:
+    sent = {"name": "juno", "model": make_model().pk, "parameters": "{}", "timeout_s": "20"}
+    page = editor_client.post(f"{NEW}?kind=chat", sent, follow=True).content.decode()
+    target = Target.objects.get()
+    assert target.config["timeout_s"] == 20
+    assert "<dt>Time-out in seconds</dt><dd>20</dd>" in page
+
+    edit = reverse("runs:target-edit", args=[target.pk])
+    assert 'value="20"' in editor_client.get(edit).content.decode()
+    editor_client.post(edit, sent | {"timeout_s": ""})
+    target.refresh_from_db()
+    assert "timeout_s" not in target.config
 
 
 def test_an_unknown_kind_is_not_found(editor_client: Client) -> None:
