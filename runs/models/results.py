@@ -162,8 +162,10 @@ class Retry(models.Model):
         ordering = ("-id",)
 
     def __str__(self) -> str:
-        """Return who asked for how many."""
-        return f"{self.count} by {self.asked_by_name}"
+        """Say what is done again."""
+        if self.paths:
+            return f"only {', '.join(self.paths)}, outputs kept"
+        return "outputs kept" if self.keeps_output else "the target is asked again"
 
 
 class Attempt(models.Model):

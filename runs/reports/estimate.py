@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from decimal import Decimal
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -170,16 +169,17 @@ def _mean_cost(
 
 def _duration(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
     """Return milliseconds: the hands' time an execution took, shared by as many hands as asked for."""
-    timed = [run for run in runs if run.started_at and run.finished_at]
+    timed = [
+        (worked_ms, run)
+        for run in runs
+        if run.finished_at and (worked_ms := run.worked_ms(now=run.finished_at))
+    ]
     if not timed:
         return None
-    busy = timedelta()
-    for run in timed:
-        if run.started_at and run.finished_at:
-            busy += (run.finished_at - run.started_at) * min(run.concurrency, run.done_count)
-    each = busy / sum(run.done_count for run in timed)
+    busy_ms = sum(worked_ms * min(run.concurrency, run.done_count) for worked_ms, run in timed)
+    each_ms = busy_ms / sum(run.done_count for _, run in timed)
     hands = max(min(concurrency, executions), 1)
-    return each.total_seconds() * 1000 * executions / hands
+    return each_ms * executions / hands
 
 
 def _judge_calls(order: Order) -> int:

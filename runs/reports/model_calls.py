@@ -11,6 +11,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from runs.models import CallStatus, ModelCall, Run
+from runs.reports.result_attempts import name_of_try
 
 MOST_CALLS = 200
 LONGEST_SHOWN = 20_000
@@ -96,15 +97,15 @@ def _row(call: ModelCall) -> CallRow:
 
 
 def _occasion(call: ModelCall) -> str:
-    """Say which of several calls of the same evaluator it was."""
+    """Say which of several calls of the same evaluator it was, and in which try."""
     named = (("sample", call.sample), ("round", call.round), ("repair", call.repair))
     parts = [
         f"{name} {number}" if name == "repair" else f"{name} {number + 1}"
         for name, number in named
         if number
     ]
-    if call.generation > 1:
-        parts.append(f"retry {call.generation - 1}")
+    if call.generation > 1 or call.attempt > 1:
+        parts.append(name_of_try(call.generation, call.attempt))
     return ", ".join(parts)
 
 

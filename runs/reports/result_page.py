@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from django.db.models import Count, Q, Sum
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
 from runs.models import (
     OPEN_RESULT_STATUSES,
-    Attempt,
-    CallPurpose,
-    CallStatus,
     Case,
     Result,
     ResultOutput,
@@ -27,7 +21,9 @@ from runs.models import (
 from runs.plan import OUTCOMES_PATH, read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
+from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
 from runs.reports.result_neighbours import Neighbour, Repetition, mark_of, neighbour, repetitions_of
+from runs.reports.result_purses import ResultPurses, result_purses
 from runs.reports.result_tree import Remark, TreeNode, remarks, result_tree
 from runs.reports.text_diff import DiffLine, text_diff
 
@@ -42,24 +38,6 @@ STAGES = {
     "evaluator": "An evaluator could not score",
     "worker": "The worker was lost",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Purse:
-    """The calls paid from one purse, failed ones included; None where nothing was reported."""
-
-    calls: int
-    failed: int
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: Decimal | None
-
-    @property
-    def tokens(self) -> int | None:
-        """Return the tokens in and out together."""
-        if self.input_tokens is None and self.output_tokens is None:
-            return None
-        return (self.input_tokens or 0) + (self.output_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +65,16 @@ class ResultPage:
     steps: tuple[Mapping[str, Any], ...] | None
     step_count: int
     tool_calls: int
-    target: Purse
-    judges: Purse
-    total_cost_usd: Decimal | None
+    purses: ResultPurses
     repetitions: tuple[Repetition, ...]
     spread: float | None
     previous: Neighbour | None
     following: Neighbour | None
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRow, ...]
+    try_name: str
+    last_retry: int
     history: tuple[PastRun, ...]
     scored_count: int
-    calls: int
-    failed_calls: int
 
     @property
     def has_output(self) -> bool:
@@ -141,7 +117,6 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
     tree = result_tree(root, decision, rows, plan.policy)
     repetitions = repetitions_of(run, result)
     scores = [row.score for row in repetitions if row.score is not None]
-    purses = _purses(result)
     steps = output.trace
     outcomes = tuple(output.outcomes or ())
     return ResultPage(
@@ -166,18 +141,16 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
         step_count=len(steps or ()),
         tool_calls=sum(step.get("type") == "tool" for step in steps or ()),
-        target=_target_purse(result, purses),
-        judges=replace(purses[CallPurpose.EVALUATION], cost_usd=result.evaluation_cost_usd),
-        total_cost_usd=_total(result),
+        purses=result_purses(run, result),
         repetitions=repetitions,
         spread=max(scores) - min(scores) if len(scores) > 1 else None,
         previous=neighbour(run, result, back=True),
         following=neighbour(run, result, back=False),
-        attempts=tuple(result.attempts.all()),
+        attempts=result_attempts(result),
+        try_name=name_of_try(result.generation, result.attempt),
+        last_retry=run.retries.values_list("pk", flat=True).first() or 0,
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
-        calls=sum(purse.calls for purse in purses.values()),
-        failed_calls=sum(purse.failed for purse in purses.values()),
     )
 
 
@@ -198,47 +171,6 @@ def _diff(case: Case, output: ResultOutput) -> tuple[DiffLine, ...] | None:
     if not case.expected_output or not output.text:
         return None
     return text_diff(case.expected_output, output.text)
-
-
-def _purses(result: Result) -> Mapping[str, Purse]:
-    rows = (
-        result.model_calls.order_by()
-        .values("purpose")
-        .annotate(
-            calls=Count("id"),
-            failed=Count("id", filter=~Q(status=CallStatus.OK)),
-            tokens_in=Sum("input_tokens"),
-            tokens_out=Sum("output_tokens"),
-            cost=Sum("cost_usd"),
-        )
-    )
-    found = {
-        row["purpose"]: Purse(
-            row["calls"], row["failed"], row["tokens_in"], row["tokens_out"], row["cost"]
-        )
-        for row in rows
-    }
-    return {purpose: found.get(purpose, Purse(0, 0, None, None, None)) for purpose in CallPurpose}
-
-
-def _target_purse(result: Result, purses: Mapping[str, Purse]) -> Purse:
-    """Return the target's purse; its tokens are what it reported, where it is no model of ours."""
-    purse = purses[CallPurpose.TARGET]
-    return replace(
-        purse,
-        input_tokens=result.input_tokens if result.input_tokens is not None else purse.input_tokens,
-        output_tokens=result.output_tokens
-        if result.output_tokens is not None
-        else purse.output_tokens,
-        cost_usd=result.run_cost_usd,
-    )
-
-
-def _total(result: Result) -> Decimal | None:
-    purses: Sequence[Decimal] = [
-        purse for purse in (result.run_cost_usd, result.evaluation_cost_usd) if purse is not None
-    ]
-    return sum(purses, Decimal(0)) if purses else None
 
 
 def is_finished(run: Run, key: str, repetition: int) -> bool:

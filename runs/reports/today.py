@@ -10,6 +10,7 @@ from decimal import Decimal
 from django.db.models import Count, Q, Sum
 
 from runs.models import ACTIVE_RUN_STATUSES, CallPurpose, ModelCall, Run
+from runs.reports.purses import UNPRICED_CALLS
 from runs.reports.run_list import RunRow
 from runs.reports.suites import has_failed_gate
 
@@ -48,19 +49,19 @@ def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
     `now` is in the time zone whose month is meant.
     """
     active = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES).values_list(
-        "done_count", "execution_count", "started_at"
+        "done_count", "execution_count", "started_at", "worked_before_ms"
     )
     errors = [run.counts["error"] for run in latest if run.counts["error"]]
     month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     spent = ModelCall.objects.filter(created_at__gte=month).aggregate(
         run=Sum("cost_usd", filter=Q(purpose=CallPurpose.TARGET)),
         evaluation=Sum("cost_usd", filter=Q(purpose=CallPurpose.EVALUATION)),
-        unpriced=Count("pk", filter=Q(cost_usd=None)),
+        unpriced=Count("pk", filter=UNPRICED_CALLS),
     )
     return Today(
         runs=len(active),
-        done=sum(done for done, _, _ in active),
-        executions=sum(total for _, total, _ in active),
+        done=sum(row[0] for row in active),
+        executions=sum(row[1] for row in active),
         left_ms=max(
             (left for row in active if (left := _left(*row, now)) is not None), default=None
         ),
@@ -75,8 +76,11 @@ def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
     )
 
 
-def _left(done: int, total: int, started_at: datetime | None, now: datetime) -> float | None:
+def _left(
+    done: int, total: int, started_at: datetime | None, worked_before_ms: int, now: datetime
+) -> float | None:
     """Return how long a run has left at its speed so far, in ms; None before its first result."""
     if started_at is None or not done:
         return None
-    return (now - started_at).total_seconds() * 1000 / done * (total - done)
+    worked_ms = worked_before_ms + max((now - started_at).total_seconds() * 1000, 0.0)
+    return worked_ms / done * (total - done)

@@ -47,12 +47,6 @@ class Asked:
     keep_output: bool = False
     paths: tuple[str, ...] | None = None
 
-    def in_words(self) -> str:
-        """Say what is done again."""
-        if self.paths:
-            return f"only {', '.join(self.paths)}, outputs kept"
-        return "outputs kept" if self.keep_output else "the target is asked again"
-
 
 def check_budget(run: Run, held: Run, budget_usd: Decimal | None) -> None:
     """Raise BudgetSpentError when a run would end at once because its budget is spent."""

@@ -12,14 +12,13 @@ from django.db.models import Q
 from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError
-from runs.models import OPEN_RESULT_STATUSES, Attempt, ResultStatus, Run, RunOwner, Score
+from runs.models import OPEN_RESULT_STATUSES, Attempt, ResultStatus, Retry, Run, RunOwner, Score
 from runs.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
 from runs.services.reopening import (
     CHUNK,
     Asked,
     check_budget,
     go_on,
-    name_of,
     note,
     open_run,
     results,
@@ -104,7 +103,7 @@ def retry_results(  # noqa: PLR0913 - every choice of the retry form
         retry.count = count
         retry.save(update_fields=("count",))
         taken_over = open_run(held, budget_usd=budget_usd)
-        note(held, "retry", _retried(asked, count, taken_over=taken_over), by=asked_by)
+        note(held, "retry", _retried(retry, taken_over=taken_over), by=asked_by)
     return count
 
 
@@ -166,7 +165,7 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
             )
 
 
-def _retried(asked: Asked, count: int, *, taken_over: bool) -> str:
-    by = f" by {name_of(asked.by)}" if asked.by is not None else ""
+def _retried(retry: Retry, *, taken_over: bool) -> str:
+    by = f" by {retry.asked_by_name}" if retry.asked_by_name else ""
     who = "; the workers go on with what a command line began" if taken_over else ""
-    return f"{results(count)} tried again{by}: {asked.in_words()}{who}"
+    return f"{results(retry.count)} tried again{by}: {retry}{who}"

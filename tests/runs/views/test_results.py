@@ -332,7 +332,7 @@ def test_trying_again_keeps_the_earlier_attempt(editor_client: Client) -> None:
     response = editor_client.post(at(result, "result-retry"), {"keep_output": "on"}, follow=True)
     page = response.content.decode()
     assert "The output is scored again." in page
-    assert "Earlier attempts" in page
+    assert "2, newest first; all are kept" in page
     result.refresh_from_db()
     assert result.status == "pending"
     assert result.keeps_output
@@ -360,5 +360,5 @@ def test_a_result_is_a_fixed_number_of_queries(
     for case in suite.cases.all():
         for repetition in range(1, 6):
             make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
-    with django_assert_max_num_queries(18):
+    with django_assert_max_num_queries(19):
         text(viewer_client, at(run.results.last()))
