@@ -88,11 +88,13 @@ def result_purses(run: Run, result: Result) -> ResultPurses:
             output_tokens=Sum("output_tokens"),
         )
     )
-    found = {row.pop("purpose"): row for row in rows}
+    found: dict[str, dict[str, Any]] = {row["purpose"]: {**row} for row in rows}
     nothing: dict[str, Any] = {"calls": 0, "failed": 0, "answers": 0, "priced": 0}
     nothing |= {"input_tokens": None, "output_tokens": None}
     of_run = nothing | found.get(CallPurpose.TARGET, {})
     evaluation = nothing | found.get(CallPurpose.EVALUATION, {})
+    for purse in (of_run, evaluation):
+        purse.pop("purpose", None)
     if not run.snapshot["target"]["model"]:
         of_run |= _reported(result)
     return ResultPurses(
