@@ -51,13 +51,14 @@ def sweep(*, now: datetime) -> list[int]:
 
 
 def _bury_hands(*, now: datetime) -> None:
-    """Forget hands that are silent, and end at once the leases of those whose process is surely dead."""
+    """Forget hands that are silent, and end at once all leases of those whose process is surely dead."""
     for hand in Hand.objects.all():
         if is_dead(hand.worker):
             expiring = Result.objects.filter(run_id=hand.run_id, lease_token=hand.token)
             with transaction.atomic():
                 Run.objects.hold(hand.run_id)
                 expiring.filter(status=ResultStatus.RUNNING).update(lease_until=now)
+            SlotLease.objects.filter(holder=hand.token).delete()
             hand.delete()
     Hand.objects.filter(heartbeat_at__lt=now - LEASE).delete()
     silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)

@@ -11,8 +11,10 @@ from evaluators.judging.minutes import BEHIND_OTHERS_S, COUNTS_S
 from evaluators.judging.sharing import Ask, Standing
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from runs.execution import slots as slots_module
+from runs.execution.processes import process_name
 from runs.execution.slots import agree, leave, tell_wait
 from runs.execution.starts import grant_starts
+from runs.execution.sweeping import sweep
 from runs.models import Hand, RunEvent
 from tests.factories import make_model, make_run
 
@@ -30,9 +32,9 @@ def tell(model, run, holder, **news) -> Standing:
     return agree(model.pk, run.pk, holder, replace(CALM, **news))
 
 
-def show_hand(run, token):
+def show_hand(run, token, worker="w"):
     now = timezone.now()
-    Hand.objects.create(run=run, token=token, worker="w", started_at=now, heartbeat_at=now)
+    Hand.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
 
 
 def events(run):
@@ -96,6 +98,17 @@ def test_slots_of_the_dead_expire_and_those_given_back_are_free():
 
     leave("a", {})
     assert lease(model, "b", 4) == 4
+
+
+def test_slots_of_a_process_that_is_surely_dead_are_free_with_the_next_sweep():
+    model, run = make_model(concurrency=4), make_run(status="running")
+    show_hand(run, "dead", worker=f"{process_name()}0")
+    show_hand(run, "alive", worker=process_name())
+    lease(model, "dead", 3)
+    lease(model, "alive", 1)
+    sweep(now=timezone.now())
+
+    assert list(SlotLease.objects.values_list("holder", flat=True)) == ["alive"]
 
 
 def test_a_model_that_is_gone_has_no_slots_to_agree_on():
