@@ -1,4 +1,4 @@
-"""Write many rows with one prepared statement: a fifth of the time of model instances."""
+"""Write many rows at once: a fifth of the time of model instances."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import cache
 from typing import Any
 
 from django.db import connection, models
+
+from runs.models import rows_of_postgresql as postgresql
 
 Adapt = Callable[[Any], Any]
 
@@ -28,39 +30,50 @@ def insert_rows(
 ) -> None:
     """Insert rows whose values stand in the order of `columns` (attribute names such as run_id)."""
     table, names, adapters = _columns(model, tuple(columns), connection.vendor)
+    values = _adapted(rows, adapters)
+    if connection.vendor == "postgresql":
+        postgresql.insert(table, names, values)
+        return
     marks = ", ".join(["%s"] * len(names))
-    statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
-    _execute(statement, adapters, rows)
+    _execute(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", values)  # noqa: S608
 
 
 def update_rows(
     model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], *, key: str
 ) -> None:
     """Set `columns` of one row each; the last value of a row is that of the `key` column."""
+    if connection.vendor == "postgresql":
+        postgresql.update(model, columns, rows, key=key)
+        return
     table, names, adapters = _columns(model, (*columns, key), connection.vendor)
     settings = ", ".join(f"{name} = %s" for name in names[:-1])
     statement = f"UPDATE {table} SET {settings} WHERE {names[-1]} = %s"  # noqa: S608
-    _execute(statement, adapters, rows)
+    _execute(statement, _adapted(rows, adapters))
 
 
 def add_to_rows(model: type[models.Model], column: str, rows: Iterable[tuple[Any, int]]) -> None:
     """Add an amount to a column of one row each, by primary key; an empty column counts as zero."""
-    table, names, adapters = _columns(model, (column, model._meta.pk.attname), connection.vendor)
+    key = model._meta.pk.attname
+    if connection.vendor == "postgresql":
+        postgresql.update(model, (column,), rows, key=key, adds=True)
+        return
+    table, names, adapters = _columns(model, (column, key), connection.vendor)
     sum_ = f"COALESCE({names[0]}, 0) + %s"
     statement = f"UPDATE {table} SET {names[0]} = {sum_} WHERE {names[1]} = %s"  # noqa: S608
-    _execute(statement, adapters, rows)
+    _execute(statement, _adapted(rows, adapters))
 
 
-def _execute(
-    statement: str, adapters: Sequence[Adapt | None], rows: Iterable[Sequence[Any]]
-) -> None:
-    values = [
+def _adapted(rows: Iterable[Sequence[Any]], adapters: Sequence[Adapt | None]) -> list[list[Any]]:
+    return [
         [
             value if adapt is None or value is None else adapt(value)
             for adapt, value in zip(adapters, row, strict=True)
         ]
         for row in rows
     ]
+
+
+def _execute(statement: str, values: Sequence[Sequence[Any]]) -> None:
     if values:
         with connection.cursor() as cursor:
             cursor.executemany(statement, values)
@@ -84,8 +97,10 @@ def _columns(
 def _adapter(field: models.Field[Any, Any], vendor: str) -> Adapt | None:
     if isinstance(field, PLAIN):
         return None
-    if isinstance(field, models.JSONField) and vendor == "sqlite":
+    if isinstance(field, models.JSONField):
         return _json
+    if vendor == "postgresql":
+        return None
     return lambda value: field.get_db_prep_save(value, connection)
 
 
