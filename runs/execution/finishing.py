@@ -10,6 +10,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Sum
 
+from evaluators.models import ZERO_USD
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import DomainError, Verdict
 from runs.models import (
@@ -74,9 +75,23 @@ def summarise_ended(run_id: int) -> bool:
     run = ended.filter(id=run_id, summary__isnull=True).first()
     if run is None:
         return False
-    figures = _figures(run, RunStatus(run.status))
-    still = ended.filter(id=run_id, summary__isnull=True, finished_at=run.finished_at)
-    return still.update(**figures) == 1
+    figures, mark = _figures(run, RunStatus(run.status)), _end_mark(run)
+    with transaction.atomic():
+        # A call booked meanwhile has made the figures old; whoever booked it computes them anew.
+        is_same = _end_mark(Run.objects.hold(run_id)) == mark
+        still = ended.filter(id=run_id, summary__isnull=True)
+        return is_same and still.update(**figures) == 1
+
+
+def _end_mark(run: Run) -> tuple[Any, ...]:
+    return run.finished_at, run.run_cost_usd, run.evaluation_cost_usd
+
+
+def is_budget_spent(run_id: int, *, replays: bool) -> bool:
+    """Tell whether a run's cap, as it is now, is spent; what a replayed output once cost is not."""
+    run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=run_id)
+    target_usd = ZERO_USD if replays else run.run_cost_usd
+    return run.budget_usd is not None and run.evaluation_cost_usd + target_usd >= run.budget_usd
 
 
 def _is_done(run_id: int) -> bool:

@@ -11,7 +11,7 @@ from evaluators.judging.client import ModelClient
 from evaluators.judging.limits import Limiter
 from evaluators.kinds._base import Sandbox
 from runs.engine import ExecutionOutcome, execute
-from runs.execution.admission import Admission
+from runs.execution.admission import Admission, CallRefusedError
 from runs.execution.budget import Budget
 from runs.execution.claiming import release_held
 from runs.execution.database import DatabaseThread
@@ -85,6 +85,11 @@ class Hands:
     def budget(self) -> Budget:
         """Return what the run may spend and has spent."""
         return self._desk.budget
+
+    @property
+    def were_dropped(self) -> bool:
+        """Tell whether the run was over for these hands before they were done."""
+        return self._dropping is not None
 
     def halt(self) -> None:
         """Take nothing new."""
@@ -182,6 +187,8 @@ class Hands:
             self._desk.put(Ended(job.claim, job.execution.root, outcome))
         elif self.budget.was_reached:
             self.halt()
+            # Whoever waits for a slot or for the minute would only be refused when its turn came.
+            self._limiter.turn_away(CallRefusedError(self.budget.in_words()))
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.ended(record)

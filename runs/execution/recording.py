@@ -91,6 +91,9 @@ def write_down(
     with transaction.atomic():
         run = Run.objects.hold(work.run_id)
         write_calls(work, missing_entries(entries) if is_repeated else entries)
+        if entries and not run.is_active:
+            # Calls that were under way when the run ended: its figures come anew with their cost.
+            Run.objects.filter(id=run.pk).update(summary=None)
         accepted = _still_held(work, token, ended)
         _write_results(accepted, now=database_now())
         _write_outputs(accepted)

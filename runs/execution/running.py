@@ -12,7 +12,7 @@ from evaluators.scoring.types import DomainError
 from runs.execution.claiming import begin_run, show_hand
 from runs.execution.database import DatabaseThread, is_away
 from runs.execution.desks import Desks
-from runs.execution.finishing import end_run, finish_run
+from runs.execution.finishing import end_run, finish_run, is_budget_spent, summarise_ended
 from runs.execution.hands import Hands
 from runs.execution.loading import RunWork, load_work
 from runs.execution.mishaps import first_of, note_crash, note_error
@@ -93,10 +93,14 @@ def _after_crash(run_id: int, error: Exception) -> None:
 
 def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
     """End the run where these hands brought its end, by budget, by a broken target or by the last result."""
-    if state is not None and state.broken_target:
+    if hands.were_dropped:
+        # The run ended without them and may be on again: what they saw of it tells nothing now.
+        summarise_ended(work.run_id)
+        finish_run(work.run_id)
+    elif state is not None and state.broken_target:
         reason = f"The first executions all ended alike. {state.broken_target}"
         end_run(work.run_id, RunStatus.FAILED, reason)
-    elif hands.budget.was_reached:
+    elif hands.budget.was_reached and is_budget_spent(work.run_id, replays=work.target.replays):
         end_run(work.run_id, RunStatus.BUDGET_REACHED, hands.budget.in_words())
     else:
         finish_run(work.run_id)
