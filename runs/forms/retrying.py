@@ -58,6 +58,7 @@ class AgainForm(forms.Form):
     budget = NewBudgetField()
 
     names: tuple[str, ...] = ("path",)
+    refusal = ""
     data: QueryDict
 
     def __init__(self, run: Run, data: QueryDict) -> None:
@@ -77,6 +78,11 @@ class AgainForm(forms.Form):
     def meant(self) -> QuerySet[Result]:
         """Return the results that are named, whatever their state."""
         raise NotImplementedError
+
+    @property
+    def names_results(self) -> bool:
+        """Tell whether the form says which results it means, whatever else is wrong with it."""
+        return set(self.errors) <= {"budget"}
 
     @property
     def is_only_unscored(self) -> bool:
@@ -101,7 +107,7 @@ class AgainForm(forms.Form):
     @property
     def all_chosen(self) -> QuerySet[Result]:
         """Return the results that can be tried again of those named; none while the form is wrong."""
-        if not self.is_valid():
+        if not self.names_results:
             return self.run.results.none()
         found = self.meant().filter(pk__in=retryable_results(self.run).values("pk"))
         path = self.cleaned_data["path"]
@@ -124,7 +130,7 @@ class AgainForm(forms.Form):
 
     def plan_of_unscored(self) -> RetryPlan | None:
         """Return what it would do only where one evaluator could not score; None where that is no choice."""
-        if not self.is_valid() or not self.cleaned_data["path"]:
+        if not self.names_results or not self.cleaned_data["path"]:
             return None
         found = self.all_chosen.filter(self.unscored())
         count = found.count()
@@ -136,7 +142,7 @@ class AgainForm(forms.Form):
         return {"result_ids": list(self.chosen().values_list("pk", flat=True))}
 
     def retry(self, asked_by: User) -> str:
-        """Queue the results and say how many; "" with the reason among the errors when refused."""
+        """Queue the results and say how many; "" with the reason in errors or `refusal` when refused."""
         if not self.is_valid():
             return ""
         path = self.cleaned_data["path"]
@@ -154,7 +160,7 @@ class AgainForm(forms.Form):
             self.add_error("budget", str(refusal))
             return ""
         except DomainError as refusal:
-            self.add_error(None, str(refusal))
+            self.refusal = str(refusal)
             return ""
         return self.done(count)
 
