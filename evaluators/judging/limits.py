@@ -41,10 +41,16 @@ class Limiter:
         self._clock = clock
         self._sleep = sleep
         self._gates: dict[str, Gate] = {}
+        self._refusal: Exception | None = None
 
     @asynccontextmanager
     async def slot(self, spec: ModelSpec) -> AsyncIterator[float]:
-        """Wait for a slot, hold it, and give it back; yields when the call started on the limiter's clock."""
+        """Wait for a slot, hold it, and give it back; yields when the call started on the limiter's clock.
+
+        Raises what calls were turned away with.
+        """
+        if self._refusal is not None:
+            raise self._refusal
         gate = self._gate(spec)
         started_at = self._clock()
         if not gate.enter(started_at):
@@ -85,6 +91,12 @@ class Limiter:
             gate.is_refused, gate.has_earned = True, False
         if gate.has_news:
             self._tell(gate)
+
+    def turn_away(self, refusal: Exception) -> None:
+        """Let no call in any more, not even those that wait; calls in flight go on."""
+        self._refusal = refusal
+        for gate in self._gates.values():
+            gate.fail(refusal)
 
     def limit_now(self, spec: ModelSpec) -> int:
         """Return the limit in force, as far as it is known here."""

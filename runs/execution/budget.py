@@ -19,10 +19,14 @@ class Budget:
     unbooked: Decimal = Decimal(0)
     was_reached: bool = False
 
+    @property
+    def is_used_up(self) -> bool:
+        """Tell whether nothing is left for another call."""
+        return self.cap is not None and self.booked + self.unbooked >= self.cap
+
     def is_spent(self) -> bool:
-        """Tell whether nothing is left, and remember it."""
-        if self.cap is not None and self.booked + self.unbooked >= self.cap:
-            self.was_reached = True
+        """Tell a call that nothing is left for it, and remember that one was refused."""
+        self.was_reached = self.was_reached or self.is_used_up
         return self.was_reached
 
     def in_words(self) -> str:

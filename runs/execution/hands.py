@@ -68,7 +68,7 @@ class Hands:
             async with asyncio.TaskGroup() as group:
                 helpers = [
                     group.create_task(self._desk.write_regularly()),
-                    group.create_task(self._desk.look_regularly(self._limiter.renew)),
+                    group.create_task(self._desk.look_regularly(self._renew_limits)),
                 ]
                 self._carriers = [
                     group.create_task(self._carry()) for _ in range(self.work.concurrency)
@@ -185,11 +185,19 @@ class Hands:
             outcome = await execute(job.execution, ports)
         if not ports.is_refused:
             self._desk.put(Ended(job.claim, job.execution.root, outcome))
-        elif self.budget.was_reached:
+        elif self.budget.is_spent():
             self.halt()
-            # Whoever waits for a slot or for the minute would only be refused when its turn came.
-            self._limiter.turn_away(CallRefusedError(self.budget.in_words()))
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.ended(record)
         self._desk.put_call(job.claim, record)
+        self._mind_budget()
+
+    def _mind_budget(self) -> None:
+        """Let no call wait for a slot or for the minute only to be refused when its turn has come."""
+        if self.budget.is_used_up:
+            self._limiter.turn_away(CallRefusedError(self.budget.in_words()))
+
+    async def _renew_limits(self) -> None:
+        self._mind_budget()
+        await self._limiter.renew()

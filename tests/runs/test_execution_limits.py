@@ -7,6 +7,7 @@ import re
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from evaluators.judging.calls import CallKey, CallStatus, ChatCall, ChatReply, L
 from evaluators.judging.client import ModelClient
 from evaluators.judging.sharing import Ask
 from evaluators.judging.specs import spec_of
-from evaluators.models import SlotLease
+from evaluators.models import LanguageModel, SlotLease
 from runs import services
 from runs.execution import limiting, slots, starts
 from runs.execution.database import DatabaseThread
@@ -243,6 +244,16 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
     assert run.events.filter(kind="limit_lowered").exists()
     assert run.events.count() <= 2 * 3, "at most three events of each model"
     assert not SlotLease.objects.exists()
+
+
+def test_a_spent_budget_ends_a_run_whose_calls_wait_for_the_minute(start_chat):
+    run = start_chat(30, concurrency=16, budget_usd=Decimal("2.5"))
+    LanguageModel.objects.filter(slug="judge").update(requests_per_minute=1)
+    _work(run.pk)
+
+    run.refresh_from_db()
+    assert (run.status, run.error_count, run.fail_count) == ("budget_reached", 0, 0)
+    assert run.results.filter(status="cancelled").count() >= 29
 
 
 def test_target_and_judge_each_keep_their_own_time_out(model_server):

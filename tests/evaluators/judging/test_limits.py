@@ -91,6 +91,10 @@ class Calls:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return list(self._tasks.values())
+
+    @property
     def in_flight(self) -> int:
         return sum(not end.is_set() for end in self._ends.values())
 
@@ -459,6 +463,21 @@ def test_who_waits_is_told_when_nobody_can_be_asked() -> None:
         return [task.exception() for task in tasks]
 
     assert [str(error) for error in asyncio.run(session())] == ["no database"] * 3
+
+
+def test_calls_that_are_turned_away_wait_no_longer_and_those_in_flight_go_on() -> None:
+    async def session() -> None:
+        calls = Calls(Limiter(), spec(concurrency=2))
+        await calls.begin(5)
+        calls.limiter.turn_away(ValueError("the budget is spent"))
+        await calls.begin(1)
+        ended = [task for task in calls.tasks if task.done()]
+        assert [str(task.exception()) for task in ended] == ["the budget is spent"] * 4
+        assert calls.in_flight == 2
+        await calls.end(2)
+        await calls.stop()
+
+    asyncio.run(session())
 
 
 def test_alone_only_what_is_known_of_the_limit_lowers_or_raises_it() -> None:
