@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.urls import reverse
 
@@ -29,6 +31,7 @@ OF_CAUSE = {
     Cause.CONNECTION: ("model", f"Start the server at its address. {GOES_ON}"),
     Cause.BAD_REPLY: ("model", f"Test the language model to see what it answers. {GOES_ON}"),
 }
+OWN_TIMEOUT = ("target", f"Give the target more time. {NEW_RUN}")
 OTHERWISE = ("target", f"Put the target right. {GOES_ON}")
 
 
@@ -43,8 +46,9 @@ class Blame:
 
 def blame_of(run: Run, error: str) -> Blame:
     """Return what helps against the error that every first execution ended in."""
-    slug = run.snapshot["target"]["model"]
-    who, remedy = _found(error) if slug else OTHERWISE
+    target = run.snapshot["target"]
+    slug = target["model"]
+    who, remedy = _found(error, target["config"]) if slug else OTHERWISE
     if who == "target":
         url = reverse("runs:target", args=[run.target_id]) if run.target_id else ""
         return Blame(remedy, url, "Open the target")
@@ -53,9 +57,11 @@ def blame_of(run: Run, error: str) -> Blame:
     return Blame(remedy, url, "Open the language model")
 
 
-def _found(error: str) -> tuple[str, str]:
+def _found(error: str, config: Mapping[str, Any]) -> tuple[str, str]:
     status = re.search(r"\((\d{3})\)", error)
     if status and status[1] in OF_STATUS and Cause.REFUSED.label in error:
         return OF_STATUS[status[1]]
+    if f"{Cause.TIMEOUT.label}: " in error and config.get("timeout_s"):
+        return OWN_TIMEOUT
     cause = next((cause for cause in OF_CAUSE if f"{cause.label}: " in error), None)
     return OTHERWISE if cause is None else OF_CAUSE[cause]
