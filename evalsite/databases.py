@@ -18,14 +18,27 @@ SQLITE_OPTIONS = {
         "PRAGMA temp_store=MEMORY;PRAGMA mmap_size=134217728;PRAGMA cache_size=-20000"
     ),
 }
-POOL_OPTIONS = {"min_size": 0, "max_size": 16, "timeout": 20, "max_idle": 120}
+# Each process has a pool of its own and never as many threads as it holds connections: who waits
+# for one waits for a database that is away, and a page should say so soon.
+POOL_OPTIONS = {"min_size": 0, "max_size": 16, "timeout": 5, "max_idle": 120}
+# A server that vanished without a word is noticed in seconds; what the URL says goes before.
+CONNECTION_OPTIONS = {
+    "application_name": "evalsite",
+    "connect_timeout": "5",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+LONGEST_WAIT_FOR_A_LOCK_S = 30
 EXAMPLES = "sqlite:////path/to/file.sqlite3 or postgresql://user:password@host/name"
 
 
 def database_settings(url: str, *, data_dir: Path, lease_s: int) -> dict[str, Any]:
     """Return the settings of the database at `url`, of a SQLite file in `data_dir` when empty.
 
-    A PostgreSQL session that stands still for `lease_s` seconds inside a transaction is ended.
+    A PostgreSQL session that stands still for `lease_s` seconds inside a transaction is ended, and
+    one that waits half a minute for a lock gives up. Parameters of the URL go before ours.
 
     Raises:
         ValueError: the URL is no database URL; the message says what one looks like.
@@ -62,8 +75,11 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
     if not options.get("dbname"):
         raise ValueError(f"names no database; write {EXAMPLES}")
     # A worker that was frozen while it held a run's row would hold up all the others.
-    idle = f"-c idle_in_transaction_session_timeout={lease_s}s"
-    options["options"] = f"{idle} {options.get('options', '')}".rstrip()
+    ours = (
+        f"-c idle_in_transaction_session_timeout={lease_s}s"
+        f" -c lock_timeout={LONGEST_WAIT_FOR_A_LOCK_S}s"
+    )
+    options["options"] = f"{ours} {options.get('options', '')}".rstrip()
     return {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": options.pop("dbname"),
@@ -71,5 +87,7 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
         "PASSWORD": options.pop("password", ""),
         "HOST": options.pop("host", ""),
         "PORT": options.pop("port", ""),
-        "OPTIONS": {**options, "pool": POOL_OPTIONS},
+        # The pool tries a connection before it hands it out: none is left over from before a restart.
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {**CONNECTION_OPTIONS, **options, "pool": POOL_OPTIONS},
     }

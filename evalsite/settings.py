@@ -127,10 +127,24 @@ if not IS_EMBEDDED and urlsplit(CELERY_BROKER_URL).scheme not in ("redis", "redi
         "CELERY_BROKER_URL names no broker Evalsite knows.",
         "Write redis://host:6379/0, or leave it out for the embedded worker.",
     )
-CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.02} if IS_EMBEDDED else {}
+# A broker that vanished without a word must hold up neither the request that starts a run nor a
+# worker: an answer is due within seconds, and a worker asks again for as long as it takes.
+REDIS_OPTIONS = {
+    "socket_timeout": 2,
+    "socket_connect_timeout": 2,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    # What a dead worker had fetched and not begun. The sweep queues it again long before.
+    "visibility_timeout": 300,
+}
+CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.02} if IS_EMBEDDED else REDIS_OPTIONS
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# Tasks that are not acknowledged until their end would be cancelled; ours are before they begin.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_TASK_IGNORE_RESULT = True
 # Each run keeps hundreds of calls in flight in one event loop: a process of threads serves several.
+# Because it is set here, `--pool prefork` does nothing: no process forks with an open database pool.
 CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
+from dataclasses import dataclass
 
 from celery import current_app
 from kombu.exceptions import OperationalError
+from redis import RedisError
 
 from runs.models import Run, WorkerProcess
 from runs.models.clock import database_now
@@ -14,7 +17,19 @@ logger = logging.getLogger(__name__)
 
 WORK_ON_RUN = "runs.work_on_run"
 SUMMARISE_RUN = "runs.summarise_run"
-RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0.1}
+# Once: a connection that broke is noticed when it is taken from the pool, and the sweep comes anyway.
+RETRY_POLICY = {"max_retries": 0}
+ASK_AGAIN_AFTER_S = 5.0
+
+
+@dataclass(slots=True)
+class Broker:
+    """Until when the broker is taken to be away: each try may cost a person seconds of waiting."""
+
+    away_until: float = 0.0
+
+
+BROKER = Broker()
 
 
 def queue_hands(run: Run) -> None:
@@ -26,8 +41,14 @@ def queue_hands(run: Run) -> None:
 
 
 def queue(task: str, run_id: int) -> None:
-    """Queue a task; a broker that is away is no harm, the next sweep finds the work."""
+    """Queue a task; a broker that is away is no harm, the next sweep finds the work.
+
+    One that did not answer is not asked again for five seconds.
+    """
+    if time.monotonic() < BROKER.away_until:
+        return
     try:
         current_app.send_task(task, kwargs={"run_id": run_id}, retry_policy=RETRY_POLICY)
-    except OperationalError as error:
+    except (OperationalError, RedisError) as error:
+        BROKER.away_until = time.monotonic() + ASK_AGAIN_AFTER_S
         logger.warning("%s for run %s waits for the next sweep: %s", task, run_id, error)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+from celery import Celery
+
+from evalsite.settings import REDIS_OPTIONS
+from runs.services import queueing
+from runs.services.queueing import WORK_ON_RUN, queue
+from tests.services.redis import RedisServer, redis_process
+
+pytestmark = pytest.mark.slow
+
+KEY = "celery"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_process() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _app(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    app = Celery(broker=server.url, set_as_current=False)
+    app.conf.broker_transport_options = REDIS_OPTIONS | {"socket_timeout": 0.3}
+    monkeypatch.setattr(queueing, "current_app", app)
+    monkeypatch.setattr(queueing, "BROKER", queueing.Broker())
+    server.empty()
+    yield
+    app.close()
+
+
+def waiting(server: RedisServer) -> int:
+    with redis.Redis.from_url(server.url) as client:
+        return int(str(client.llen(KEY)))
+
+
+def test_what_is_queued_waits_in_the_broker(server: RedisServer):
+    queue(WORK_ON_RUN, 1)
+    assert waiting(server) == 1
+
+
+def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_at_all(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+):
+    queue(WORK_ON_RUN, 1)
+    server.process.freeze()
+    try:
+        # Without a time-out this would wait for as long as the broker is frozen.
+        queue(WORK_ON_RUN, 2)
+        asked: list[str] = []
+        monkeypatch.setattr(queueing.current_app, "send_task", lambda *a, **k: asked.append("task"))
+        queue(WORK_ON_RUN, 3)
+        assert asked == []
+    finally:
+        server.process.wake()
+    monkeypatch.setattr(queueing, "BROKER", queueing.Broker(away_until=time.monotonic() - 1))
+    queue(WORK_ON_RUN, 4)
+    assert asked == ["task"]
+
+
+def test_a_broker_that_was_started_again_is_used_at_once(server: RedisServer):
+    queue(WORK_ON_RUN, 1)
+    server.process.kill()
+    server.process.start()
+    queue(WORK_ON_RUN, 2)
+    assert waiting(server) == 1
+
+
+def test_a_broker_that_is_full_is_like_one_that_is_away(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+):
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("maxmemory", "1")
+        try:
+            queue(WORK_ON_RUN, 1)
+        finally:
+            client.config_set("maxmemory", "0")
+    assert "waits for the next sweep" in caplog.text
