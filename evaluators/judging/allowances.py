@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from evaluators.judging.minutes import VALID_S
+from evaluators.judging.minutes import LET_IN_S
 from evaluators.judging.sharing import Starts
 
 NEVER = float("-inf")
@@ -56,13 +56,13 @@ class Allowance:
 
     def wanted(self, could_start: int, now: float) -> int:
         """Return how many starts to ask for: those of now, or twice the block that was used up soon."""
-        is_soon = now < self._asked_at + VALID_S / 2 and not self.left
+        is_soon = now < self._asked_at + LET_IN_S / 2 and not self.left
         return max(could_start, 2 * self._started if is_soon else 0)
 
     def take(self, starts: Starts, *, asked_at: float, now: float) -> None:
         """Take what was granted, valid from when it was asked for."""
         self.left, self._started, self._grant = starts.calls, 0, starts.grant
-        self._asked_at, self._until = asked_at, asked_at + VALID_S
+        self._asked_at, self._until = asked_at, asked_at + LET_IN_S
         self.again_at = now + min(starts.wait_s, LOOK_AGAIN_S) if not starts.calls else NEVER
         if starts.calls:
             self.settle(now)

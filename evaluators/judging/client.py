@@ -154,6 +154,8 @@ class ModelClient:
         body = chat_body(spec, call, progress.mode)
         async with self.limiter.slot(spec) as started_at:
             await ledger.admit()
+            if self.limiter.is_late(spec, started_at=started_at):
+                started_at = await self.limiter.start_again(spec)
             progress.tries += 1
             ended = Try(spec, call, body, progress.tries, progress.digest, started_at)
             try:

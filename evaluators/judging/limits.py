@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from evaluators.judging.adapting import AdaptiveLimit
 from evaluators.judging.gates import Gate
+from evaluators.judging.minutes import SEND_S, VALID_S
 from evaluators.judging.sharing import Alone, Clock, Sharing
 
 if TYPE_CHECKING:
@@ -63,6 +64,20 @@ class Limiter:
             raise
         finally:
             self._leave(gate)
+
+    def is_late(self, spec: ModelSpec, *, started_at: float) -> bool:
+        """Tell whether a call that was held up since it was let in has missed its place in the minute."""
+        gate = self._gate(spec)
+        return gate.minute is not None and self._clock() > started_at + SEND_S
+
+    async def start_again(self, spec: ModelSpec) -> float:
+        """Wait for another place in the minute for a call that missed its own; return when it starts."""
+        while True:
+            asked_at = self._clock()
+            starts = await self._sharing.starts(spec, 1, {})
+            if starts.calls and self._clock() <= asked_at + VALID_S:
+                return asked_at
+            await self._sleep(starts.wait_s)
 
     def succeeded(self, spec: ModelSpec, *, started_at: float) -> None:
         """Note an answer."""

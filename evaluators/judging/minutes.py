@@ -1,8 +1,9 @@
 """Who may start how many calls of a model now, so that no minute ever holds more than its limit.
 
-Starts are granted in blocks. A grant is good for `VALID_S`, then what is left of it is void. It
-counts for a minute and that time on top: whenever in its time its calls began, a minute later
-they are out of every window of 60 s that a call granted then could share with them.
+Starts are granted in blocks. A grant is good for `VALID_S`, then what is left of it is void: its calls
+are let in at first and sent in the rest of that time. It counts for a minute and that time on
+top: whenever its calls were sent, they are out of every window of 60 s that a call granted later
+could share with them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MINUTE_S = 60.0
-VALID_S = 2.0
+LET_IN_S = 1.5
+SEND_S = 0.5
+VALID_S = LET_IN_S + SEND_S
 COUNTS_S = MINUTE_S + VALID_S
 # When the minute is used up, starts are handed on by so many seconds' worth: one transaction each.
 BLOCK_S = 1.0

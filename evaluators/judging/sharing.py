@@ -48,7 +48,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """So many calls that may start within VALID_S; with none of them, in how many seconds to ask again."""
+    """So many calls that may be sent within VALID_S; with none of them, in how many seconds to ask again."""
 
     calls: int
     wait_s: float = 0.0

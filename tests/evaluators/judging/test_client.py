@@ -7,6 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import pytest
@@ -156,6 +157,35 @@ def test_retry_after_holds_every_call_of_the_model(model_server: ModelServer) ->
     run(lambda client: client.chat(make_spec(model_server), call(), Ledger()), limiter=limiter)
 
     assert waited == [7.0]
+
+
+def test_a_call_held_up_after_its_start_waits_for_another_place_in_the_minute(
+    model_server: ModelServer,
+) -> None:
+    now, sent_at = [100.0], []
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    async def admit() -> None:
+        now[0] += held_up_s.pop(0)
+
+    def record(made: CallRecord) -> None:
+        sent_at.append(now[0])
+
+    held_up_s = [0.4, 30.0, 0.0]
+    limiter = Limiter(clock=lambda: now[0], sleep=sleep)
+    spec = make_spec(model_server, requests_per_minute=1)
+
+    async def work(client: ModelClient) -> None:
+        for text in ("one", "held up", "three"):
+            await client.chat(spec, call(text), Ledger(record=record, admit=admit))
+
+    run(work, limiter=limiter)
+
+    waits = [later - before for before, later in pairwise(sent_at)]
+    assert sent_at[0] == 100.4
+    assert all(wait >= 60 for wait in waits)
 
 
 def test_a_wish_to_wait_too_long_gives_the_call_up(model_server: ModelServer) -> None:
