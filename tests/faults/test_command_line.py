@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.faults.befalling import pick_a_moment
+from tests.faults.books import assert_all_right, assert_purses_agree
+from tests.faults.installations import Installation
+from tests.faults.suite import AGENT, CASES, SUITE
+from tests.services.processes import Process
+
+
+@pytest.fixture
+def command_line(cluster: Installation) -> Process:
+    """Run the suite at a command line beside two workers, from the first call on."""
+    cluster.forget_the_run()
+    for _ in range(2):
+        cluster.site.begin_worker()
+    command = cluster.site.begin_command("evaluate", SUITE, "--target", AGENT)
+    cluster.wait_for("SELECT count(*) = 2 FROM runs_workerprocess")
+    cluster.wait_for("SELECT count(*) = 1 FROM runs_hand")
+    cluster.models.release()
+    return command
+
+
+def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
+    cluster: Installation, command_line: Process, chance: random.Random
+):
+    pick_a_moment(cluster, chance)
+    hands = cluster.database.rows("SELECT worker FROM runs_hand")
+    assert [name.split("/")[-2] for [name] in hands] == [str(command_line.pid)]
+    cluster.kill_hands(command_line)
+    cluster.wait_for_the_end()
+
+    status, reason = cluster.database.row("SELECT status, status_reason FROM runs_run")
+    assert (status, reason) == ("stopped", "The command line that carried out this run is gone.")
+    open_results = "SELECT count(*) FROM runs_result WHERE status NOT IN ('scored', 'cancelled')"
+    assert cluster.database.value(open_results) == 0
+    tried_again = "SELECT count(*) FROM runs_result WHERE attempt > 1"
+    assert cluster.database.value(tried_again) == 0
+    assert_purses_agree(cluster)
+
+    cluster.resume_the_run()
+    cluster.wait_for_the_end()
+    assert_all_right(cluster)
+
+
+def test_workers_leave_the_run_of_a_command_line_alone(
+    cluster: Installation, command_line: Process
+):
+    assert command_line.wait() == 1, command_line.tail()
+
+    assert_all_right(cluster)
+    assert f"{CASES}" in command_line.tail()

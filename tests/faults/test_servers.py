@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import random
+
+from tests.faults.befalling import pick_a_moment
+from tests.faults.books import assert_all_right
+from tests.faults.installations import Installation
+from tests.services.site import is_healthy
+
+
+def test_a_run_that_is_started_while_redis_is_away_begins_when_it_is_back(cluster: Installation):
+    assert cluster.redis is not None
+    cluster.forget_the_run()
+    cluster.site.begin_worker()
+    cluster.wait_for("SELECT count(*) = 1 FROM runs_workerprocess")
+    cluster.redis.process.kill()
+    cluster.start_a_run()
+    cluster.redis.process.start()
+    cluster.models.release()
+    cluster.wait_for_the_end()
+
+    assert_all_right(cluster)
+
+
+def test_the_web_process_of_a_cluster_is_killed(cluster: Installation, chance: random.Random):
+    cluster.site.web.begin()
+    cluster.begin_workers()
+    pick_a_moment(cluster, chance)
+    cluster.site.web.kill()
+    cluster.wait_for_the_end()
+
+    assert_all_right(cluster)
+    cluster.site.web.start()
+    assert is_healthy(cluster.site.url)
