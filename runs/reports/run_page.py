@@ -45,7 +45,6 @@ class Costs:
 
     purses: Purses
     forecast_usd: Decimal | None
-    budget_usd: Decimal | None
     budget_words: str
     share: float | None
 
@@ -182,17 +181,22 @@ def _rate(run: Run, now: datetime) -> float | None:
 
 def _costs(run: Run, left: int) -> Costs:
     known = purses(run)
-    total = run.run_cost_usd + run.evaluation_cost_usd
-    # What was tried again was carried out before, too.
-    carried = run.done_count + (run.retries.aggregate(sum=Sum("count"))["sum"] or 0)
-    is_known = carried and known.total_usd is not None
-    forecast = total + left * total / carried if is_known else None
-    counted = counted_usd(run, snapshot=run.snapshot) if run.budget_usd else total
+    forecast = _forecast(run, left) if run.is_active and known.total_usd is not None else None
+    spent = counted_usd(run, snapshot=run.snapshot) if run.budget_usd else known.total_usd
     ceiling = run.budget_usd or forecast
     return Costs(
         purses=known,
-        forecast_usd=forecast if run.is_active else None,
-        budget_usd=run.budget_usd,
-        budget_words=budget_words(counted, run.budget_usd) if run.budget_usd else "No budget set",
-        share=float(counted / ceiling) if ceiling else None,
+        forecast_usd=forecast,
+        budget_words=budget_words(spent, run.budget_usd)
+        if spent is not None and run.budget_usd
+        else "No budget set",
+        share=float(spent / ceiling) if spent is not None and ceiling else None,
     )
+
+
+def _forecast(run: Run, left: int) -> Decimal | None:
+    """Return what the whole run may come to, if what is left costs what an execution cost so far."""
+    total: Decimal = run.run_cost_usd + run.evaluation_cost_usd
+    # What was tried again was carried out before, too.
+    carried = run.done_count + (run.retries.aggregate(sum=Sum("count"))["sum"] or 0)
+    return total + left * total / carried if carried else None
