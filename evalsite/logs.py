@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import logging
 
+SERVER_ERROR, OUTAGE = 500, 503
+
 
 def is_no_probe(record: logging.LogRecord) -> bool:
     """Tell whether a record is more than the health page saying what it is asked for."""
     return getattr(getattr(record, "request", None), "path", "") != "/healthz"
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Tell whether a record says what nothing else does, and take the traceback off a refusal.
+
+    Refusing is what a page should do; where it did so in our code, the address tells. An outage is
+    told in one line by the page that met it.
+    """
+    status = getattr(record, "status_code", 500)
+    if status < SERVER_ERROR:
+        record.exc_info = None
+    return status != OUTAGE

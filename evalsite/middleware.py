@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 
@@ -23,3 +25,22 @@ def refuse_nul(
         return get_response(request)
 
     return answer
+
+
+class MembersOnlyMiddleware(LoginRequiredMiddleware):
+    """Asks for a login where one is needed, and elsewhere not even whether somebody is logged in.
+
+    The health page has to answer while no session can be read.
+    """
+
+    def process_view(
+        self,
+        request: HttpRequest,
+        view_func: Callable[..., HttpResponseBase],
+        view_args: tuple[Any, ...],
+        view_kwargs: dict[str, Any],
+    ) -> HttpResponseBase | None:
+        """Return the way to the login page, or None for whoever may go on."""
+        if not getattr(view_func, "login_required", True):
+            return None
+        return super().process_view(request, view_func, view_args, view_kwargs)

@@ -13,7 +13,7 @@ from csp.constants import NONE, SELF
 from evalsite.databases import database_settings
 from evalsite.env import Environment
 from evalsite.keys import kept_key, new_encryption_key, new_secret_key
-from evalsite.logs import is_no_probe
+from evalsite.logs import is_news, is_no_probe
 
 # Lets forms and managers name the model they are of, as strict typing wants it.
 django_stubs_ext.monkeypatch()
@@ -81,7 +81,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "evalsite.middleware.MembersOnlyMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -265,13 +265,16 @@ LOG_LEVEL = ENV.choice("EVALSITE_LOG_LEVEL", "INFO", LOG_LEVELS)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"no_probe": {"()": "django.utils.log.CallbackFilter", "callback": is_no_probe}},
+    "filters": {
+        "no_probe": {"()": "django.utils.log.CallbackFilter", "callback": is_no_probe},
+        "news": {"()": "django.utils.log.CallbackFilter", "callback": is_news},
+    },
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {
         "stderr": {
             "class": "logging.StreamHandler",
             "formatter": "line",
-            "filters": ["no_probe"],
+            "filters": ["no_probe", "news"],
         }
     },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},

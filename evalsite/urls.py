@@ -15,3 +15,4 @@ urlpatterns = [
     path("", include("runs.urls")),
 ]
 handler403 = "evalsite.views.permission_denied"
+handler500 = "evalsite.views.server_error"

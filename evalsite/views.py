@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.views import defaults
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from evalsite.access.members import admin_names
 from evalsite.access.roles import role_of
-from evalsite.health import OK, health
+from evalsite.health import OK, PARTS, health
+from evalsite.outages import outage_of
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 5
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 @require_safe
 @never_cache
 @login_not_required
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 when database, broker and a worker are there, 503 with the parts otherwise."""
-    parts = health()
+    """Answer 200 when database, broker and a worker are there, 503 with the parts otherwise.
+
+    `?parts=database,broker` asks for some of them: a web process is well without a worker.
+    """
+    asked = request.GET.get("parts", ",".join(PARTS)).split(",")
+    if not set(asked) <= set(PARTS):
+        return JsonResponse({"error": f"The parts are {', '.join(PARTS)}."}, status=400)
+    parts = health(asked)
     is_well = all(state == OK for state in parts.values())
     status = {"status": OK if is_well else "unavailable", **parts}
     return JsonResponse(status, status=200 if is_well else 503)
@@ -37,3 +54,21 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     user = request.user
     role = role_of(user) if isinstance(user, User) else None
     return render(request, "403.html", {"role": role, "admins": admin_names()}, status=403)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Say what is wrong with the database where that is why a page broke, else that it broke.
+
+    Called while the error is being handled, and without a database to ask.
+    """
+    error = sys.exc_info()[1]
+    outage = outage_of(error)
+    if outage is None:
+        return defaults.server_error(request)
+    logger.warning("%s (%s %s): %s", outage.title, request.method, request.path, error)
+    is_form = request.method not in SAFE_METHODS
+    page = render_to_string("503.html", {"outage": outage, "is_form": is_form})
+    response = HttpResponse(page, status=503)
+    response["Retry-After"] = str(RETRY_AFTER_S)
+    response["Cache-Control"] = "no-store"
+    return response

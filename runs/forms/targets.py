@@ -138,6 +138,7 @@ class RecordedTargetForm(TargetForm):
         content: bytes = upload.read()
         return content
 
+    @transaction.atomic
     def save(self, *, saved_by: User) -> Target:
         """Store the target with its outputs; raises DomainError naming the line that is wrong."""
         chosen = self.cleaned_data

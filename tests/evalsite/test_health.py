@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 from django.db import OperationalError, connection
@@ -10,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
+from evalsite.health import file_health
 from evalsite.logs import is_no_probe
 from runs.models import WorkerProcess
 from runs.models.clock import LEASE
@@ -78,13 +80,37 @@ def test_a_database_that_is_gone_is_told_apart(client: Client) -> None:
     def refuse(*args: Any) -> None:
         raise OperationalError("secret host")
 
-    with mock.patch("evalsite.health.connection") as gone, connection.execute_wrapper(refuse):
-        gone.cursor.side_effect = OperationalError("secret host")
+    with connection.execute_wrapper(refuse):
         response = client.get("/healthz")
     assert response.status_code == 503
+    assert b"secret" not in response.content
     assert response.json() == {
         "status": "unavailable",
         "database": "unreachable",
         "broker": "ok",
         "worker": "unknown",
     }
+
+
+def test_a_web_process_is_well_without_a_worker(client: Client) -> None:
+    response = client.get("/healthz?parts=database,broker")
+    assert response.status_code == 200
+    assert response.json() == {"status": "ok", "database": "ok", "broker": "ok"}
+
+
+def test_a_part_there_is_not_is_answered_with_those_there_are(client: Client) -> None:
+    response = client.get("/healthz?parts=redis")
+    assert response.status_code == 400
+    assert response.json() == {"error": "The parts are database, broker, worker."}
+
+
+def test_a_file_that_cannot_be_written_is_told_before_somebody_tries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "evalsite.sqlite3"
+    assert file_health(path) == "read-only"
+    path.touch()
+    assert file_health(path) == "ok"
+    full = SimpleNamespace(free=1000)
+    monkeypatch.setattr("evalsite.health.shutil.disk_usage", lambda folder: full)
+    assert file_health(path) == "full"
