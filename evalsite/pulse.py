@@ -13,6 +13,7 @@ from evaluators.sandbox.probe import sandbox_offered
 from runs.execution.mishaps import note_error
 from runs.execution.running import let_go
 from runs.execution.settling import settle
+from runs.execution.standstill import end_sessions_at_a_standstill
 from runs.execution.sweeping import hide_worker, show_worker, sweep
 from runs.models.clock import database_now
 from runs.services.queueing import WORK_ON_RUN, queue
@@ -65,6 +66,7 @@ class Pulse:
         was_missed, self._missed = self._missed, True
         try:
             close_old_connections()
+            end_sessions_at_a_standstill()
             show_worker(now=database_now(), version=version(), sandbox=sandbox_offered().in_words)
             if not was_missed:
                 sweep_and_queue()

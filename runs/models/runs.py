@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import models, transaction
 
 from evaluators.models import money_field
+from runs.models.clock import database_now
 from runs.models.suites import Suite, Target
 
 
@@ -117,7 +118,7 @@ class Run(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=database_now)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     worked_before_ms = models.PositiveBigIntegerField(default=0)
@@ -146,7 +147,14 @@ class Run(models.Model):
         constraints = (
             models.UniqueConstraint(fields=("suite", "number"), name="run_number_unique"),
         )
-        indexes = (models.Index(fields=("suite", "status", "-number"), name="run_of_suite"),)
+        indexes = (
+            models.Index(fields=("suite", "status", "-number"), name="run_of_suite"),
+            models.Index(
+                fields=("status",),
+                condition=models.Q(summary__isnull=True),
+                name="run_without_summary",
+            ),
+        )
         permissions = (("start_run", "Can start, stop and retry runs"),)
 
     def __str__(self) -> str:
@@ -174,7 +182,7 @@ class RunEvent(models.Model):
     """Something a reader of the run page should know: a lowered limit, a lost worker, a retry."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="events")
-    at = models.DateTimeField(auto_now_add=True)
+    at = models.DateTimeField(default=database_now)
     kind = models.CharField(max_length=40)
     text = models.CharField(max_length=500)
 

@@ -15,7 +15,7 @@ from django.db.models import Sum
 from evalsite.pulse import Pulse
 from evaluators.models import SlotLease
 from runs import services
-from runs.execution import leasing, mishaps, recording
+from runs.execution import leasing, mishaps, recording, standstill
 from runs.execution.claiming import claim_results, show_hand
 from runs.execution.database import Patience, is_away
 from runs.execution.jobs import claim_jobs
@@ -323,3 +323,25 @@ def test_slots_of_the_dead_are_cleared_away():
         )
     sweep(now=now)
     assert [lease.holder for lease in SlotLease.objects.all()] == ["alive"]
+
+
+def test_a_session_that_stands_still_with_what_it_wrote_is_ended_and_no_other(monkeypatch):
+    monkeypatch.setattr(standstill, "LEASE", timedelta())
+    if connection.vendor != "postgresql":
+        assert standstill.end_sessions_at_a_standstill() == 0
+        return
+    url = psycopg.conninfo.make_conninfo(**psycopg_params())
+    with psycopg.connect(url) as frozen, psycopg.connect(url) as reading:
+        frozen.execute("CREATE TEMPORARY TABLE written AS SELECT 1")
+        reading.execute("SELECT 1")
+
+        assert standstill.end_sessions_at_a_standstill() == 1
+        with pytest.raises(psycopg.OperationalError):
+            frozen.execute("SELECT 1")
+        assert reading.execute("SELECT 2").fetchone() == (2,)
+
+
+def psycopg_params():
+    found = connection.get_connection_params()
+    names = ("host", "port", "user", "password", "dbname", "application_name")
+    return {name: found[name] for name in names if found.get(name)}
