@@ -114,6 +114,13 @@ def leave(holder: str, used: Mapping[int, int]) -> None:
     forget_starts(now=database_now())
 
 
+def forget_leases(*, now: datetime) -> None:
+    """Remove the leases that have run out, but those that another is removing."""
+    expired = SlotLease.objects.select_for_update(skip_locked=True).filter(expires_at__lte=now)
+    with transaction.atomic():
+        SlotLease.objects.filter(id__in=expired.values("id")).delete()
+
+
 def _live_leases(model: LanguageModel, *, now: datetime) -> list[SlotLease]:
     """Return the leases of a model that hold, and remove those of the dead."""
     leases = list(SlotLease.objects.filter(model=model))

@@ -51,7 +51,8 @@ def grant_starts(model_id: int, holder: str, wanted: int, used: Mapping[int, int
 
 
 def _granted(model: LanguageModel, *, now: datetime) -> list[Granted]:
-    rows = StartGrant.objects.filter(model=model).values_list("holder", "granted_at", "calls")
+    counted = StartGrant.objects.filter(model=model, granted_at__gt=now - COUNTS)
+    rows = counted.values_list("holder", "granted_at", "calls")
     return [Granted(name, (now - at).total_seconds(), calls) for name, at, calls in rows]
 
 
@@ -89,5 +90,9 @@ def give_starts_back(holder: str, used: Mapping[int, int]) -> None:
 
 
 def forget_starts(*, now: datetime) -> None:
-    """Remove the grants that count in no minute any more."""
-    StartGrant.objects.filter(granted_at__lte=now - COUNTS).delete()
+    """Remove the grants that count in no minute any more, but those that another is removing."""
+    old = StartGrant.objects.select_for_update(skip_locked=True).filter(
+        granted_at__lte=now - COUNTS
+    )
+    with transaction.atomic():
+        StartGrant.objects.filter(id__in=old.values("id")).delete()

@@ -14,6 +14,8 @@ from evaluators.models import SlotLease
 from runs.execution.claiming import RELEASED
 from runs.execution.finishing import end_run, finish_run, summarise_ended
 from runs.execution.processes import is_dead, process_name
+from runs.execution.slots import forget_leases
+from runs.execution.starts import forget_starts
 from runs.models import (
     ACTIVE_RUN_STATUSES,
     Attempt,
@@ -39,7 +41,8 @@ WORKER_LOST = "worker lost"
 def sweep(*, now: datetime) -> list[int]:
     """Free what the dead held and end what is over; returns the runs that could use more hands."""
     _bury_hands(now=now)
-    SlotLease.objects.filter(expires_at__lt=now).delete()
+    forget_leases(now=now)
+    forget_starts(now=now)
     for run_id in _runs_with_expired_leases(now=now):
         _free_expired(run_id, now=now)
     _stop_abandoned_command_lines(now=now)
@@ -72,7 +75,8 @@ def _expired(*, now: datetime) -> QuerySet[Result]:
 
 
 def _runs_with_expired_leases(*, now: datetime) -> list[int]:
-    return list(_expired(now=now).order_by().values_list("run_id", flat=True).distinct())
+    # Distinct here and not there: SQLite would go through every result to save itself the sorting.
+    return sorted(set(_expired(now=now).order_by().values_list("run_id", flat=True)))
 
 
 def _free_expired(run_id: int, *, now: datetime) -> None:
