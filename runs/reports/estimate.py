@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from evaluators.kinds import all_kinds
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.templatetags.figures import money
-from runs.models import Result, Run, RunStatus, Suite, Target
+from runs.models import Result, ResultStatus, Run, RunStatus, Suite, Target
 from runs.plan import judge_calls
 
 RUNS_LOOKED_AT = 5
@@ -122,14 +122,15 @@ def model_family(model_id: str) -> str:
 
 
 def _past_runs(suite: Suite) -> QuerySet[Run]:
-    """Return the suite's last ended runs, with whether each purse's price was known."""
-    priced = Result.objects.filter(run=OuterRef("pk"))
+    """Return the suite's last ended runs, with what their first scored result cost."""
+    scored = Result.objects.filter(run=OuterRef("pk"), status=ResultStatus.SCORED)
+    first = scored.order_by("position", "repetition")
     return (
         suite.runs.filter(status__in=ENDED, done_count__gt=0)
         .defer("snapshot", "leaf_scores")
         .annotate(
-            knows_run_cost=Exists(priced.filter(run_cost_usd__isnull=False)),
-            knows_evaluation_cost=Exists(priced.filter(evaluation_cost_usd__isnull=False)),
+            first_run_cost=Subquery(first.values("run_cost_usd")[:1]),
+            first_evaluation_cost=Subquery(first.values("evaluation_cost_usd")[:1]),
         )
         .order_by("-number")[: 10 * RUNS_LOOKED_AT]
     )
@@ -160,11 +161,17 @@ def _mean_cost(
 ) -> tuple[Decimal | None, str]:
     if not runs:
         return None, no_run
-    known = [run for run in runs if getattr(run, f"knows_{purse}_cost")]
+    known = [run for run in runs if _knows_cost(run, purse)]
     if not known:
         return None, NO_PRICE
     spent = sum((getattr(run, f"{purse}_cost_usd") for run in known), Decimal(0))
     return spent / sum(run.done_count for run in known) * executions, ""
+
+
+def _knows_cost(run: Run, purse: str) -> bool:
+    """Tell whether a run's purse had a price; what costs nothing has one of 0."""
+    first = getattr(run, f"first_{purse}_cost")
+    return first is not None or getattr(run, f"{purse}_cost_usd") > 0
 
 
 def _duration(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:

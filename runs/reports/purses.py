@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import (
-    BooleanField,
-    Count,
-    Exists,
-    ExpressionWrapper,
-    OuterRef,
-    Q,
-    QuerySet,
-    Sum,
-)
+from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum, When
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
@@ -79,19 +70,21 @@ def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs, each told which purses hold answers without a price."""
     calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
     outputs = Result.objects.filter(run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED)
-    # Reading every output would be slow in a list: only a purse that holds nothing is doubted.
-    silent = _both(Q(run_cost_usd=0), Exists(outputs.exclude(error_stage="target")))
+    in_order = outputs.exclude(error_stage="target").order_by("position", "repetition")
+    # Reading every output would be slow in a list: only a purse that holds nothing is doubted. The
+    # order leads PostgreSQL to the run's own results: else it looks for one among those of all.
+    silent = Case(When(run_cost_usd=0, done_count__gt=0, then=Subquery(in_order.values("pk")[:1])))
     return runs.annotate(
         has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
         has_unpriced_evaluation=Exists(calls.filter(purpose=CallPurpose.EVALUATION)),
-        is_target_silent=silent,
+        silent_output=silent,
     )
 
 
 def listed_purses(run: Run) -> Purses:
     """Return the purses of a run of `with_purses`: whether they are partial, without counts."""
     told: Mapping[str, Any] = vars(run)
-    in_target = told["has_unpriced_target"] or told["is_target_silent"]
+    in_target = told["has_unpriced_target"] or told["silent_output"] is not None
     return Purses(
         _listed(run.run_cost_usd, is_partial=in_target),
         _listed(run.evaluation_cost_usd, is_partial=told["has_unpriced_evaluation"]),
@@ -171,7 +164,3 @@ def _reported(run: Run) -> Purse:
         return Purse(run.run_cost_usd)
     usd = run.run_cost_usd if priced else None
     return Purse(usd, answers, priced, found["tokens_in"], found["tokens_out"], noun="output")
-
-
-def _both(first: Q, second: Exists) -> ExpressionWrapper[Q]:
-    return ExpressionWrapper(first & Q(second), output_field=BooleanField())

@@ -1,0 +1,125 @@
+"""What workers ask the database all the time is found by an index, on every database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from runs.execution.claiming import claim_results
+from runs.execution.loading import earlier_calls
+from runs.execution.sweeping import sweep
+from runs.models import Result, Run
+from runs.models.clock import database_now
+from runs.models.rows import insert_rows
+from runs.reports.purses import with_purses
+from tests.factories import make_call, make_case, make_result, make_run
+
+pytestmark = pytest.mark.django_db
+
+
+MANY = 2000
+
+
+@pytest.fixture
+def run() -> Run:
+    """Give a run in the middle of its work, beside one that is over."""
+    over, run = make_run(), make_run(status="running", execution_count=MANY, done_count=1)
+    fill(over, status="scored")
+    fill(run, status="pending")
+    for status in ("running", "scored"):
+        lease = {"lease_token": "t", "lease_until": database_now()} if status == "running" else {}
+        result = make_result(run=run, case=make_case(suite=run.suite), status=status, **lease)
+        make_call(result=result)
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE")
+    return run
+
+
+def fill(run: Run, *, status: str) -> None:
+    """Give a run very many results of one case."""
+    first = make_result(run=run, case=make_case(suite=run.suite), status=status)
+    names = [field.attname for field in Result._meta.concrete_fields if not field.primary_key]
+    facts = {name: getattr(first, name) for name in names}
+    insert_rows(
+        Result,
+        names,
+        ({**facts, "repetition": n, "position": n}.values() for n in range(2, MANY)),
+    )
+
+
+@contextmanager
+def asked_of(table: str) -> Any:
+    """Collect the statements that read a table, with what is put into them."""
+    found: list[tuple[str, Any]] = []
+
+    def listen(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        if f'FROM "{table}"' in sql:
+            found.append((sql, params))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(listen):
+        yield found
+
+
+def plan_of(sql: str, params: Any) -> str:
+    """Return how the database means to find the rows, as if there were very many."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # A handful of rows is read as a whole, whatever indexes there are.
+            cursor.execute("SET LOCAL enable_seqscan = off")
+        explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
+        cursor.execute(f"{explain} {sql}", params)
+        return "\n".join(str(row[-1]) for row in cursor.fetchall())
+
+
+def claim(run: Run) -> None:
+    assert len(claim_results(run.pk, token="u", most=50, now=database_now())) == 50
+
+
+def sweep_later(run: Run) -> None:
+    sweep(now=database_now() + timedelta(seconds=1))
+
+
+def recall(run: Run) -> None:
+    results = run.results.exclude(status="pending").values_list("pk", flat=True)
+    assert len(earlier_calls(dict.fromkeys(results, 1))) == 2
+
+
+def list_runs(run: Run) -> None:
+    assert list(with_purses(Run.objects.all()))
+
+
+@pytest.mark.parametrize(
+    ("work", "table", "index"),
+    [
+        (claim, "runs_result", "result_to_claim"),
+        (sweep_later, "runs_result", "result_lease"),
+        (sweep_later, "runs_run", "run_without_summary"),
+        (recall, "runs_modelcall", "call_by_ledger_key"),
+        (list_runs, "runs_result", "result_in_order"),
+        (list_runs, "runs_modelcall", "call_without_price"),
+    ],
+)
+def test_a_query_of_all_the_time_reads_an_index(
+    run: Run, work: Callable[[Run], None], table: str, index: str
+) -> None:
+    with asked_of(table) as found:
+        work(run)
+
+    plans = [plan_of(*statement) for statement in found]
+    assert any(index in plan for plan in plans), "\n\n".join(plans)
+
+
+def test_no_statement_of_a_claim_goes_through_all_results(run: Run) -> None:
+    with asked_of("runs_result") as found:
+        claim(run)
+
+    plans = "\n\n".join(plan_of(*statement) for statement in found)
+    assert "SCAN runs_result" not in plans
+    assert "Seq Scan on runs_result" not in plans
