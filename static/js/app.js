@@ -1,5 +1,8 @@
 // The only script besides htmx. Small jobs, no inline code, no eval.
 
+// What only a script can do is shown from here on.
+document.documentElement.dataset.scripts = "on";
+
 // 1. Choices kept on this browser: the theme and whether single keys press things. CSS (:has)
 //    switches the theme at once; the server renders the kept choice, so nothing flashes.
 document.addEventListener("change", ({ target }) => {

@@ -10,7 +10,9 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.models import Attempt, Retry, RunEvent
 from tests.factories import (
+    STARTED,
     make_call,
     make_case,
     make_model,
@@ -41,6 +43,11 @@ PAGES = (
     "/suites/support/runs/5/",
     "/suites/support/runs/5/C-001/1/",
     "/suites/support/runs/1/C-004/1/",
+    "/suites/support/runs/1/retry/?which=errored",
+    "/suites/support/runs/1/retry/?which=all_missing&budget=much",
+    "/suites/support/runs/5/retry/?path=tone",
+    "/suites/support/runs/5/retry/?path=palmistry",
+    "/suites/support/runs/5/C-001/1/retry/?path=tone",
     "/suites/support/runs/2/C-003/1/",
     "/suites/support/runs/3/C-002/1/",
     "/targets/",
@@ -90,6 +97,20 @@ def site_with_runs(transactional_db: None) -> None:
     )
     make_result(run=run, case=case, repetition=2, verdict="pass", score=0.9)
     make_call(result=result)
+    retry = Retry.objects.create(run=run, asked_by_name="mira", asked_at=STARTED, paths=["tone"])
+    Attempt.objects.create(
+        result=result,
+        retry=retry,
+        attempt=1,
+        generation=1,
+        status="error",
+        reason="gone",
+        ended_at=STARTED,
+    )
+    result.generation = 2
+    result.save()
+    for number in range(12):
+        RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
 
 
@@ -122,6 +143,8 @@ def test_no_page_has_a_barrier_or_scrolls_sideways(
         for fold in page.locator("main details:not([open]) > summary").all():
             if fold.is_visible():
                 fold.click()
+        for box in page.get_by_role("checkbox", name="Choose C-001").all():
+            box.check()
         broad = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         violations = Axe().run(page, options=rules).response["violations"]
         found += [(path, one["id"], one["nodes"][0]["html"][:160]) for one in violations]

@@ -1,0 +1,211 @@
+"""Choose results by mouse and keys, be told what a retry takes, and have it done, with and without scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.models import Run, RunEvent
+from tests.browser.conftest import Console
+from tests.factories import make_case, make_result, make_run, make_score, make_suite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+# The live part asks every 2 seconds, the table every 5.
+POLL_MS = 20_000
+
+
+@pytest.fixture
+def run(transactional_db: None) -> Run:
+    """Make a completed run of 60 cases: 45 failed, 14 passed, one errored, all with an output."""
+    suite = make_suite(slug="support", title="Customer support")
+    run = make_run(suite=suite)
+    for number in range(1, 61):
+        case = make_case(suite=suite, key=f"CS-{number:03}", position=number)
+        verdict = "pass" if number > 46 else "fail" if number > 1 else ""
+        facts = {"verdict": verdict} if verdict else {"status": "error", "error": "gone"}
+        score = {"pass": 0.9, "fail": 0.3}.get(verdict)
+        result = make_result(run=run, case=case, score=score, output={"text": "Hi."}, **facts)
+        make_score(result=result, path="tone", score=score)
+    return run
+
+
+@pytest.fixture
+def run_page(page: Page, live_server: LiveServer, log_in: LogIn, run: Run) -> Page:
+    log_in("editor")
+    page.goto(f"{live_server.url}/suites/support/runs/1/?sort=case")
+    return page
+
+
+def test_keys_and_mouse_choose_rows_and_the_count_follows(run_page: Page) -> None:
+    bar = run_page.locator(".picks")
+    expect(bar).to_be_hidden()
+    for key in "jxjjx":
+        run_page.keyboard.press(key)
+    expect(bar).to_contain_text("2 results chosen")
+    expect(run_page.get_by_label("Choose CS-001")).to_be_checked()
+    expect(run_page.get_by_label("Choose CS-003")).to_be_checked()
+    run_page.keyboard.press("x")
+    expect(bar).to_contain_text("1 result chosen")
+    run_page.get_by_label("Choose every row shown").check()
+    expect(bar).to_contain_text("50 results chosen")
+    run_page.get_by_role("link", name="Show more").click()
+    expect(run_page.locator("#rows tr")).to_have_count(60)
+    expect(bar).to_contain_text("50 results chosen")
+    run_page.get_by_role("button", name="Choose none").click()
+    expect(bar).to_be_hidden()
+
+
+def test_chosen_rows_are_retried_as_the_dialog_says(run_page: Page, run: Run) -> None:
+    run_page.get_by_role("link", name=re.compile(r"^Fail 45")).click()
+    expect(run_page.locator("#rows tr")).to_have_count(45)
+    for key in ("CS-002", "CS-010"):
+        run_page.get_by_label(f"Choose {key}").check()
+    run_page.get_by_role("button", name="Retry 2 results").click()
+    dialog = run_page.get_by_role("dialog")
+    expect(dialog).to_contain_text("2 of the run's 60 executions")
+    expect(dialog).to_contain_text("What was frozen when the run began decides again")
+    dialog.get_by_role("link", name="Keep as it is").click()
+    expect(dialog).to_be_hidden()
+    expect(run_page.locator(".picks")).to_contain_text("2 results chosen")
+    run_page.get_by_role("button", name="Retry 2 results").click()
+    dialog.get_by_label("Score the kept outputs again").check()
+    dialog.get_by_role("button", name="Retry 2 results").click()
+    expect(run_page.get_by_text("2 results are tried again.")).to_be_visible()
+    expect(run_page).to_have_url(re.compile(r"verdict=fail"))
+    assert run.results.filter(status="pending", keeps_output=True).count() == 2
+
+
+def test_all_of_a_filter_is_more_than_the_page_shows(run_page: Page, run: Run) -> None:
+    run_page.get_by_label("Choose CS-001").check()
+    run_page.get_by_label("All 60 of this run").check()
+    run_page.get_by_role("button", name="Retry 60 results").click()
+    dialog = run_page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text("Retry 60 results")
+    dialog.get_by_role("button", name="Retry 60 results").click()
+    expect(run_page.get_by_text("60 results are tried again.")).to_be_visible()
+    assert run.results.filter(status="pending").count() == 60
+
+
+def test_what_is_chosen_survives_the_live_table(run_page: Page, run: Run) -> None:
+    Run.objects.update(status="running", finished_at=None)
+    run.results.filter(case__key="CS-060").update(status="running", verdict="", score=None)
+    run_page.reload()
+    run_page.get_by_label("Choose CS-002").check()
+    run.results.filter(case__key="CS-003").update(verdict="pass", score=0.95)
+    expect(run_page.get_by_role("row", name="CS-003")).to_contain_text("Pass", timeout=POLL_MS)
+    expect(run_page.get_by_label("Choose CS-002")).to_be_checked()
+    expect(run_page.locator(".picks")).to_contain_text("1 result chosen")
+
+
+def test_one_evaluator_scores_again_after_the_dialog_told_what_it_takes(
+    run_page: Page, run: Run
+) -> None:
+    run_page.get_by_role("link", name="Score again with tone").click()
+    dialog = run_page.get_by_role("dialog")
+    expect(dialog).to_contain_text("60 of 60 results have an output for it")
+    expect(dialog).to_contain_text("up to 60 calls of juno-2")
+    dialog.get_by_label("Only the 1 it could not score").check()
+    dialog.get_by_role("button", name="Score again").click()
+    expect(run_page.get_by_text("1 result is tried again.")).to_be_visible()
+    assert run.results.get(status="pending").retry_paths == ["tone"]
+
+
+def test_title_age_and_rail_follow_a_live_run(run_page: Page, run: Run) -> None:
+    Run.objects.update(status="running", finished_at=None, done_count=30, created_at=timezone.now())
+    run_page.reload()
+    expect(run_page).to_have_title(re.compile(r"^Run #1, 50\.0%"))
+    expect(run_page.locator("#run-age")).not_to_contain_text("just now", timeout=POLL_MS)
+    running = run_page.locator("#pinned [data-verdict=running]")
+    expect(running).to_have_count(1)
+    Run.objects.update(done_count=45)
+    expect(run_page).to_have_title(re.compile(r"^Run #1, 75\.0%"), timeout=POLL_MS)
+    Run.objects.update(done_count=60, status="completed", finished_at=timezone.now())
+    expect(run_page).to_have_title(re.compile(r"^Run #1 "), timeout=POLL_MS)
+    expect(running).to_have_count(0)
+
+
+def test_older_events_stay_unfolded_while_the_run_goes_on(run_page: Page, run: Run) -> None:
+    Run.objects.update(status="running", finished_at=None)
+    for number in range(10):
+        RunEvent.objects.create(run=run, kind="limit_lowered", text=f"event {number}")
+    run_page.reload()
+    run_page.get_by_text("2 older").click()
+    expect(run_page.get_by_text("event 0")).to_be_visible()
+    RunEvent.objects.create(run=run, kind="limit_lowered", text="event 10")
+    expect(run_page.get_by_text("event 10")).to_be_visible(timeout=POLL_MS)
+    expect(run_page.get_by_text("event 0")).to_be_visible()
+
+
+def test_a_budget_that_is_too_low_is_kept_with_its_error(
+    run_page: Page, run: Run, console: Console
+) -> None:
+    console.allow("422")
+    Run.objects.update(status="budget_reached", budget_usd="0.1", evaluation_cost_usd="0.24")
+    run.results.filter(verdict="pass").update(status="cancelled", verdict="")
+    run_page.reload()
+    run_page.get_by_label("New budget in US dollars").fill("0.2")
+    run_page.get_by_role("button", name="Run the 14 left").click()
+    expect(run_page.locator("#budget-error")).to_contain_text("has spent $0.24 of $0.2")
+    expect(run_page.get_by_label("New budget in US dollars")).to_have_value("0.2")
+    run_page.get_by_label("New budget in US dollars").fill("5")
+    run_page.get_by_role("button", name="Run the 14 left").click()
+    expect(run_page.get_by_text("14 results are left to run.")).to_be_visible()
+
+
+def test_a_phone_has_the_bar_and_the_dialog_in_its_width(run_page: Page) -> None:
+    run_page.set_viewport_size({"width": 390, "height": 844})
+    run_page.get_by_label("Choose CS-002").check()
+    bar = run_page.locator(".picks")
+    expect(bar).to_be_in_viewport()
+    run_page.get_by_role("button", name="Retry 1 result").click()
+    box = run_page.get_by_role("dialog").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert run_page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.fixture
+def plain_page(browser: Browser, context: BrowserContext, console: Console) -> Iterator[Page]:
+    """Open a page in a browser that runs no scripts, with the cookies of the first."""
+    plain = browser.new_context(java_script_enabled=False)
+    plain.set_default_timeout(15_000)
+    plain.add_cookies(context.cookies())
+    yield plain.new_page()
+    plain.close()
+
+
+@pytest.fixture
+def logged_in(log_in: LogIn) -> User:
+    return log_in("editor")
+
+
+def test_without_scripts_forms_lead_to_the_same(
+    logged_in: User, plain_page: Page, live_server: LiveServer, run: Run
+) -> None:
+    plain_page.goto(f"{live_server.url}/suites/support/runs/1/?verdict=fail")
+    expect(plain_page.get_by_label("Choose every row shown")).to_be_hidden()
+    plain_page.get_by_label("Choose CS-002").check()
+    plain_page.get_by_label("Choose CS-003").check()
+    plain_page.get_by_role("button", name="Retry the chosen").click()
+    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Retry 2 results")
+    plain_page.get_by_label("Score the kept outputs again").check()
+    plain_page.get_by_role("button", name="Retry 2 results").click()
+    expect(plain_page.get_by_text("2 results are tried again.")).to_be_visible()
+    expect(plain_page).to_have_url(re.compile(r"\?verdict=fail$"))
+    assert run.results.filter(status="pending", keeps_output=True).count() == 2
+
+    plain_page.get_by_label("Choose CS-004").check()
+    plain_page.get_by_label("All 43 of this filter").check()
+    plain_page.get_by_role("button", name="Retry the chosen").click()
+    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Retry 43 results")
+    plain_page.get_by_role("link", name="Keep as it is").click()
+    plain_page.get_by_role("link", name="Score again with tone").click()
+    expect(plain_page.get_by_role("heading", level=1)).to_have_text("Score again with tone")
