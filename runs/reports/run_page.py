@@ -160,9 +160,9 @@ def _open(run: Run) -> tuple[int, int]:
     """Return how many executions are claimed, and how many are left with those that wait."""
     if not run.is_active:
         return 0, 0
-    found = run.results.order_by().aggregate(
-        claimed=Count("pk", filter=Q(status=ResultStatus.RUNNING)),
-        left=Count("pk", filter=Q(status__in=OPEN_RESULT_STATUSES)),
+    still = run.results.filter(status__in=OPEN_RESULT_STATUSES).order_by()
+    found = still.aggregate(
+        claimed=Count("pk", filter=Q(status=ResultStatus.RUNNING)), left=Count("pk")
     )
     return found["claimed"], found["left"]
 
