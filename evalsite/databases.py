@@ -37,8 +37,9 @@ EXAMPLES = "sqlite:////path/to/file.sqlite3 or postgresql://user:password@host/n
 def database_settings(url: str, *, data_dir: Path, lease_s: int) -> dict[str, Any]:
     """Return the settings of the database at `url`, of a SQLite file in `data_dir` when empty.
 
-    A PostgreSQL session that stands still for `lease_s` seconds inside a transaction is ended, and
-    one that waits half a minute for a lock gives up. Parameters of the URL go before ours.
+    A PostgreSQL session that stands still for `lease_s` seconds inside a transaction is ended. One
+    that waits so long for a lock, and half a minute at most, gives up. Parameters of the URL go
+    before ours.
 
     Raises:
         ValueError: the URL is no database URL; the message says what one looks like.
@@ -77,7 +78,7 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
     # A worker that was frozen while it held a run's row would hold up all the others.
     ours = (
         f"-c idle_in_transaction_session_timeout={lease_s}s"
-        f" -c lock_timeout={LONGEST_WAIT_FOR_A_LOCK_S}s"
+        f" -c lock_timeout={min(lease_s, LONGEST_WAIT_FOR_A_LOCK_S)}s"
     )
     options["options"] = f"{ours} {options.get('options', '')}".rstrip()
     return {

@@ -79,7 +79,7 @@ def value(wrapper: DatabaseWrapper, query: str) -> str:
 @pytest.mark.slow
 def test_the_server_knows_how_long_its_sessions_wait(postgresql_wrapper: DatabaseWrapper) -> None:
     assert value(postgresql_wrapper, "SHOW idle_in_transaction_session_timeout") == "7s"
-    assert value(postgresql_wrapper, "SHOW lock_timeout") == "30s"
+    assert value(postgresql_wrapper, "SHOW lock_timeout") == "7s"
     assert value(postgresql_wrapper, "SHOW application_name") == "evalsite"
 
 
