@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import threading
+from pathlib import Path
 
 from django.conf import settings
 from django.db import close_old_connections, connection
@@ -49,6 +50,7 @@ class Pulse:
         settle()
         while True:
             self.beat()
+            touch_beat_file()
             if self._ending.wait(BEAT_EVERY_S):
                 break
         try:
@@ -81,6 +83,15 @@ class Pulse:
             note_error(error)
         except Exception:
             logger.exception("The error could not be kept")
+
+
+def touch_beat_file() -> None:
+    """Show whoever watches over this process from outside that it goes on, its database or not."""
+    try:
+        if settings.BEAT_FILE:
+            Path(settings.BEAT_FILE).touch()
+    except OSError as error:
+        logger.warning("EVALSITE_BEAT_FILE cannot be written: %s", error)
 
 
 def sweep_and_queue() -> None:
