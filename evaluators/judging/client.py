@@ -128,7 +128,7 @@ class ModelClient:
                     self._modes[place] = progress.mode
                 return reply_of(ended.answer, record, progress)
             if ended.failure is not None:
-                await self._after(ended.failure, spec, call, ended.started_at, progress)
+                await self._after(ended.failure, spec, call, progress)
 
     async def model_ids(self, spec: ModelSpec) -> list[str]:
         """Return the ids of the models the server offers, sorted; empty when it does not tell."""
@@ -157,12 +157,15 @@ class ModelClient:
             if self.limiter.is_late(spec, started_at=started_at):
                 started_at = await self.limiter.start_again(spec)
             progress.tries += 1
-            ended = Try(spec, call, body, progress.tries, progress.digest, started_at)
+            ended = Try(spec, call, body, progress.tries, progress.digest)
             try:
                 await self._send(ended)
             finally:
                 record = ended.record()
                 ledger.record(record)
+            if ended.failure is not None and ended.failure.status is CallStatus.RATE_LIMITED:
+                # Before the slot is free: whoever is next in it would start into the pause.
+                progress.pause_s = self._pause(ended.failure, spec, started_at, progress)
         if ended.answer is not None:
             self.limiter.succeeded(spec, started_at=started_at)
         is_first = progress.tries == 1
@@ -184,13 +187,23 @@ class ModelClient:
         else:
             ended.answered(received.status_code, received.headers, received.text)
 
+    def _pause(
+        self, failure: Failure, spec: ModelSpec, started_at: float, progress: Progress
+    ) -> float | None:
+        """Hold the whole model, others would only be refused as well; None when the call is given up."""
+        progress.failed[failure.status] += 1
+        rounds, answered_at = self.limiter.refused(spec, started_at=started_at)
+        pause_s = self._retries.wait_s(
+            failure,
+            progress.refused(started_at=started_at, answered_at=answered_at),
+            rounds=rounds,
+            in_all=progress.failed[failure.status],
+        )
+        self.limiter.rate_limited(spec, started_at=started_at, pause_s=pause_s or 0.0)
+        return pause_s
+
     async def _after(
-        self,
-        failure: Failure,
-        spec: ModelSpec,
-        call: ChatCall,
-        started_at: float,
-        progress: Progress,
+        self, failure: Failure, spec: ModelSpec, call: ChatCall, progress: Progress
     ) -> None:
         """Wait until the call may be tried again; raises ModelCallError when it may not."""
         weaker = weaker_mode(progress.mode) if call.schema is not None else None
@@ -198,20 +211,15 @@ class ModelClient:
         if weaker is not None and is_mode_refused and not call.is_mode_fixed:
             progress.mode = weaker
             return
+        if failure.status is CallStatus.RATE_LIMITED:
+            if progress.pause_s is None:
+                raise progress.error(failure)
+            return
         progress.failed[failure.status] += 1
-        times = in_all = progress.failed[failure.status]
-        is_limited = failure.status is CallStatus.RATE_LIMITED
-        if is_limited:
-            # While the model answers others, a call that is refused has only come too early.
-            times = self.limiter.refusals(spec, started_at=started_at)
-        wait_s = self._retries.wait_s(failure, times, in_all=in_all)
-        if is_limited:
-            # The whole model pauses, this call with it: others would only be refused as well.
-            self.limiter.rate_limited(spec, started_at=started_at, pause_s=wait_s or 0.0)
+        wait_s = self._retries.wait_s(failure, progress.failed[failure.status])
         if wait_s is None:
             raise progress.error(failure)
-        if not is_limited:
-            await asyncio.sleep(wait_s)
+        await asyncio.sleep(wait_s)
 
     def _endpoint(self, spec: ModelSpec) -> Endpoint:
         place = (spec.base_url, spec.api_key)

@@ -31,8 +31,9 @@ class Gate:
     paused_until: float = NEVER
     is_refused: bool = False
     has_earned: bool = False
-    refusals: int = 0
+    answered_at: float = NEVER
     refused_at: float = NEVER
+    rounds: int = 0
     talking: asyncio.Lock = field(default_factory=asyncio.Lock)
     attendant: asyncio.Task[None] | None = None
     teller: asyncio.Task[None] | None = None

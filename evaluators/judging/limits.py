@@ -82,21 +82,21 @@ class Limiter:
     def succeeded(self, spec: ModelSpec, *, started_at: float) -> None:
         """Note an answer."""
         gate = self._gate(spec)
-        gate.refusals = 0
+        gate.answered_at, gate.rounds = self._clock(), 0
         if gate.limit.answered(started_at=started_at):
             gate.has_earned = True
             self._tell(gate)
 
-    def refusals(self, spec: ModelSpec, *, started_at: float) -> int:
-        """Count a 429 and return how many came one after the other with no answer in between.
+    def refused(self, spec: ModelSpec, *, started_at: float) -> tuple[int, float]:
+        """Count a 429; return how many rounds of them came since the model last answered, and when it did.
 
-        Those of calls that were in flight together are one.
+        Those of calls that were in flight together are one round.
         """
         gate = self._gate(spec)
         if started_at > gate.refused_at:
-            gate.refusals += 1
+            gate.rounds += 1
             gate.refused_at = self._clock()
-        return max(1, gate.refusals)
+        return max(1, gate.rounds), gate.answered_at
 
     def rate_limited(self, spec: ModelSpec, *, started_at: float, pause_s: float) -> None:
         """Note a 429: nothing starts for so long, and fewer calls are in flight afterwards."""

@@ -35,8 +35,13 @@ class Retries:
     longest_wish_s: float = 120.0
     jitter: Callable[[], float] = random.random
 
-    def wait_s(self, failure: Failure, times: int, *, in_all: int = 0) -> float | None:
-        """Return the wait after the nth failure in a row of this kind, None to give up."""
+    def wait_s(
+        self, failure: Failure, times: int, *, rounds: int = 0, in_all: int = 0
+    ) -> float | None:
+        """Return the wait after the nth failure in a row of this kind, None to give up.
+
+        `rounds` is how often the model as a whole has refused since its last answer.
+        """
         wish = failure.retry_after_s or 0.0
         if failure.is_final or times >= self.tries.get(failure.status, 1):
             return None
@@ -44,7 +49,7 @@ class Retries:
             return None
         if wish > self.longest_wish_s:
             return None
-        backoff: float = min(self.most_s, self.first_s * 2 ** (times - 1))
+        backoff: float = min(self.most_s, self.first_s * 2 ** (max(times, rounds) - 1))
         return max(wish, backoff * (0.5 + self.jitter() / 2))
 
 

@@ -39,13 +39,26 @@ STOPPED = Failure(CallStatus.CONNECTION, "Stopped before the answer came")
 
 @dataclass(slots=True)
 class Progress:
-    """What a call has come to over its tries."""
+    """What a call has come to over its tries; `pause_s` is None when its last 429 ends it."""
 
     mode: str
     digest: str
     usage: Usage = NO_USAGE
     tries: int = 0
     failed: Counter[CallStatus] = field(default_factory=Counter)
+    pause_s: float | None = None
+    refused_at: float = float("-inf")
+    refused_in_a_row: int = 0
+
+    def refused(self, *, started_at: float, answered_at: float) -> int:
+        """Count a 429; return how many this call has met since the model last answered any call.
+
+        While the model answers others, a call that is refused has only come too early.
+        """
+        is_alive = answered_at > self.refused_at
+        self.refused_in_a_row = 1 if is_alive else self.refused_in_a_row + 1
+        self.refused_at = started_at
+        return self.refused_in_a_row
 
     def error(self, failure: Failure) -> ModelCallError:
         """Return why no more tries are made, in words for a page, with what all of them cost."""
@@ -62,7 +75,7 @@ class Progress:
 class Try:
     """One try of a call, and how it ended: with an answer or with a failure.
 
-    `started_at` is on the limiter's clock. Until it ends it counts as stopped on the way.
+    Until it ends it counts as stopped on the way.
     """
 
     spec: ModelSpec
@@ -70,7 +83,6 @@ class Try:
     request: Mapping[str, Any]
     number: int
     digest: str
-    started_at: float
     created_at: datetime = field(default_factory=partial(datetime.now, UTC))
     began_s: float = field(default_factory=time.perf_counter)
     answer: Answer | None = None

@@ -12,12 +12,8 @@ from runs.models import Hand, RunEvent
 
 LIMIT_MEMORY = timedelta(minutes=2)
 WORTH_TELLING_S = 1.0
-LOWERED, RAISED, PAUSED, MINUTE_USED = (
-    "limit_lowered",
-    "limit_raised",
-    "model_paused",
-    "minute_used",
-)
+LOWERED, RAISED = "limit_lowered", "limit_raised"
+PAUSED, MINUTE_USED = "model_paused", "minute_used"
 
 
 def limit_in_force(model: LanguageModel) -> int:

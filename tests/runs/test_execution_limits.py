@@ -146,9 +146,9 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
     monkeypatch.setattr(slots, "change_limit", change_limit)
     model_server.behave(then=busy_at_first)
     a, b = Worker("a", model, first, clock), Worker("b", model, second, clock)
-    replies = together(clock, a.call(200), b.call(200))
+    replies = together(clock, a.call(300), b.call(300))
 
-    assert [len(some) for some in replies] == [200, 200]
+    assert [len(some) for some in replies] == [300, 300]
     assert {reply.text for some in replies for reply in some} == {"fine"}
     assert len(refused) >= 10
     assert model_server.most_in_flight <= 8
@@ -181,6 +181,22 @@ def test_a_call_out_of_luck_is_tried_on_while_the_model_answers_others(clock, mo
 
     assert len(replies) == 100
     assert sum(request.text == "a 0" for request in model_server.chats) > 11
+
+
+def test_a_model_that_refuses_everybody_for_a_while_costs_no_results(clock, model_server):
+    model = make_model(slug="m", base_url=model_server.base_url, concurrency=8)
+    worker = Worker("a", model, make_run(status="running"), clock)
+    recovers_at = clock.now + 400
+
+    async def away_at_first(request):
+        await clock.sleep_at_work(0.1)
+        return await (rate_limited("5") if clock.now < recovers_at else good("fine"))(request)
+
+    model_server.behave(then=away_at_first)
+    (replies,) = together(clock, worker.call(60))
+
+    assert len(replies) == 60
+    assert len(model_server.chats) < 60 + 60
 
 
 def test_no_minute_holds_more_than_its_calls_over_workers_runs_and_restarts(clock, model_server):
