@@ -16,6 +16,7 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models import Attempt, Result, ResultStatus, Retry, Run, RunEvent, RunOwner, RunStatus
 from runs.models.clock import database_now
+from runs.models.rows import insert_rows
 from runs.reports.purses import counted_usd
 from runs.services.queueing import queue_hands
 
@@ -31,6 +32,16 @@ EMPTIED: dict[str, Any] = {
     **{"verdict": "", "score": None, "metrics_score": None, "decided_by": "", "is_forced": False},
     **{"error": "", "error_stage": "", "outcome_marks": "", "warnings": []},
 }
+
+
+OUTCOME_COLUMNS = (
+    *("id", "attempt", "generation", "status", "verdict", "score", "error", "decided_by"),
+    *("run_cost_usd", "evaluation_cost_usd", "finished_at"),
+)
+ATTEMPT_COLUMNS = (
+    *("result_id", "retry_id", "attempt", "generation", "status", "verdict", "score", "reason"),
+    *("run_cost_usd", "evaluation_cost_usd", "ended_at"),
+)
 
 
 class BudgetSpentError(DomainError):
@@ -74,7 +85,7 @@ def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
         count=len(result_ids),
     )
     for some in _stretches(result_ids):
-        Attempt.objects.bulk_create(_attempts(some, retry))
+        insert_rows(Attempt, ATTEMPT_COLUMNS, _attempts(some, retry))
         _uncount(run, some)
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
         if asked.keep_output:
@@ -145,7 +156,8 @@ def _stretches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
         yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
 
 
-def _attempts(some: QuerySet[Result], retry: Retry) -> list[Attempt]:
+def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:
+    """Yield what the results came to; their costs without what earlier attempts had spent."""
     earlier = {
         row["result"]: (row["run"], row["evaluation"])
         for row in Attempt.objects.filter(result__in=some)
@@ -153,29 +165,14 @@ def _attempts(some: QuerySet[Result], retry: Retry) -> list[Attempt]:
         .values("result")
         .annotate(run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"))
     }
-    return [
-        _attempt(one, retry, *earlier.get(one.pk, (None, None)))
-        for one in some.select_for_update(no_key=True)
-    ]
-
-
-def _attempt(
-    one: Result, retry: Retry, run_usd: Decimal | None, evaluation_usd: Decimal | None
-) -> Attempt:
-    """Return what a result came to; its costs without what the earlier attempts had spent."""
-    return Attempt(
-        result=one,
-        retry=retry,
-        attempt=one.attempt,
-        generation=one.generation,
-        status=one.status,
-        verdict=one.verdict,
-        score=one.score,
-        reason=one.error or one.decided_by,
-        run_cost_usd=_added(one.run_cost_usd, run_usd),
-        evaluation_cost_usd=_added(one.evaluation_cost_usd, evaluation_usd),
-        ended_at=one.finished_at or retry.asked_at,
-    )
+    held = some.select_for_update(no_key=True).order_by().values_list(*OUTCOME_COLUMNS)
+    for pk, *kept, error, decided_by, run_usd, evaluation_usd, finished_at in held:
+        run_before, evaluation_before = earlier.get(pk, (None, None))
+        yield (
+            *(pk, retry.pk, *kept, error or decided_by),
+            *(_added(run_usd, run_before), _added(evaluation_usd, evaluation_before)),
+            finished_at or retry.asked_at,
+        )
 
 
 def _added(purse: Decimal | None, earlier: Decimal | None) -> Decimal | None:
