@@ -23,6 +23,7 @@ DELIVERIES = 40
 NOTICED_AWAY = re.compile("The database is away|A sweep failed")
 # What a late reply costs is added to its result; how that came out is settled.
 OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) ORDER BY id)"
+ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"
 HELD = (
     "SELECT result.id, position FROM runs_result result JOIN runs_hand hand ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
@@ -93,11 +94,13 @@ def kill_postgresql(site: Installation, chance: random.Random) -> None:
 
 
 def make_read_only(site: Installation, chance: random.Random) -> None:
-    """Let the database refuse to be written to until everybody has noticed."""
+    """Let the database refuse to be written to until everybody has noticed, or all leases have run out."""
     assert site.postgresql is not None
     pick_a_moment(site, chance)
     with all_noticing(site):
         site.postgresql.set_read_only(site.database.name, True)
+    if chance.random() < 0.5:
+        site.wait_for(ALL_RAN_OUT)
     site.postgresql.set_read_only(site.database.name, False)
 
 

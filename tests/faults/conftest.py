@@ -13,6 +13,9 @@ from tests.faults.installations import Installation, Workshop, workshop
 
 SEED = "FAULTS_SEED"
 
+# What these assert is told in full, as if it stood in the tests.
+pytest.register_assert_rewrite("tests.faults.befalling", "tests.faults.books")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of this folder."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from decimal import Decimal
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import psycopg
 
 SQLITE = "sqlite:///"
+AWAY = (psycopg.OperationalError, sqlite3.OperationalError)
 BILLIONTH = Decimal("1e-9")
 
 
@@ -23,14 +25,13 @@ class Database:
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """Return what a query finds; raises OperationalError of its driver while it is away."""
-        try:
-            if self._connection is None:
-                self._connection = self._connect()
-            found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
-        except (psycopg.OperationalError, sqlite3.OperationalError):
+        if self._connection is not None:
+            # The server may have been away since the last question.
+            with contextlib.suppress(*AWAY):
+                return self._ask(query)
             self.close()
-            raise
-        return found
+        self._connection = self._connect()
+        return self._ask(query)
 
     def row(self, query: str) -> tuple[Any, ...]:
         """Return the only row a query finds."""
@@ -55,7 +56,7 @@ class Database:
         """Tell whether a query's only value is true; False while the database is away."""
         try:
             return bool(self.value(condition))
-        except (psycopg.OperationalError, sqlite3.OperationalError):
+        except AWAY:
             return False
 
     def execute(self, command: str) -> None:
@@ -70,6 +71,10 @@ class Database:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+        return found
 
     def _connect(self, *, may_write: bool = False) -> Any:
         if not self.url.startswith(SQLITE):
