@@ -89,7 +89,8 @@ def tell(
     text = f"{model.name}: {text}"[:500]
     RunEvent.objects.filter(id__in=told_runs).update(text=text, at=now)
     missing = sorted(runs - set(told_runs.values()))
-    RunEvent.objects.bulk_create(RunEvent(run_id=one, kind=kind, text=text) for one in missing)
+    new = [RunEvent(run_id=one, at=now, kind=kind, text=text) for one in missing]
+    RunEvent.objects.bulk_create(new)
 
 
 def runs_of(holders: Iterable[str]) -> set[int]:
