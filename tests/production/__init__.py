@@ -1,0 +1,1 @@
+"""What the README and compose.yaml promise to those who run Evalsite for others."""
