@@ -46,3 +46,36 @@ def test_start_watch_and_read_a_run(page: Page, site: Site, judge_url: str) -> N
     expect(page.locator("#verdict")).to_be_visible()
     page.get_by_role("link", name="Show requests and replies").click()
     expect(page.locator("#result-calls li").first).to_be_visible()
+
+
+def test_retry_one_evaluator_and_some_rows_for_real(page: Page, site: Site, judge_url: str) -> None:
+    site.manage("demo", "--judge-url", judge_url)
+    page.goto(site.login_link())
+    page.get_by_role("button", name="Log in as").click()
+    page.get_by_role("link", name="Runs", exact=True).first.click()
+    page.get_by_role("link", name=re.compile(r"^#1 ")).click()
+    expect(page.locator("#run-head")).to_contain_text("Completed", timeout=RUN_MS)
+    before = page.locator("#run-live .gate").first.inner_text()
+
+    path = "release_ready/safety"
+    page.get_by_role("link", name=f"Score again with {path}", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Score again").click()
+    expect(page.get_by_text("29 results are tried again.")).to_be_visible()
+    expect(page.locator("#run-head")).to_contain_text("Completed", timeout=RUN_MS)
+    expect(page.locator("#run-live .gate").first).to_have_text(before, use_inner_text=True)
+
+    page.locator("#sort-case").click()
+    expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", "ascending")
+    for number in range(3):
+        page.locator("#rows .pick input").nth(number).check()
+    page.get_by_role("button", name="Retry 3 results").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry 3 results").click()
+    expect(page.get_by_text("3 results are tried again.")).to_be_visible()
+    expect(page.locator("#run-head")).to_contain_text("Completed", timeout=RUN_MS)
+    expect(page.locator("#run-live .gate").first).to_have_text(before, use_inner_text=True)
+
+    page.locator("#rows th a").first.click()
+    attempts = page.locator("#attempts li")
+    expect(attempts).to_have_count(3)
+    expect(attempts.first).to_contain_text("the target is asked again")
+    expect(attempts.nth(1)).to_contain_text(f"only {path}, outputs kept")
