@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxx")
+PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
 LEAST_KEY_LENGTH = 32
 
 
