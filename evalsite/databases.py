@@ -20,7 +20,14 @@ SQLITE_OPTIONS = {
 }
 # Each process has a pool of its own and never as many threads as it holds connections: who waits
 # for one waits for a database that is away, and a page should say so soon.
-POOL_OPTIONS = {"min_size": 0, "max_size": 16, "timeout": 5, "max_idle": 120}
+POOL_OPTIONS = {
+    "min_size": 0,
+    "max_size": 16,
+    "timeout": 3,
+    "max_idle": 120,
+    # Left to itself it asks a server that is away ever more seldom, and long after it is back.
+    "reconnect_timeout": 1,
+}
 # A server that vanished without a word is noticed in seconds; what the URL says goes before.
 CONNECTION_OPTIONS = {
     "application_name": "evalsite",

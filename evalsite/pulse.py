@@ -17,6 +17,7 @@ from runs.execution.settling import settle
 from runs.execution.standstill import end_sessions_at_a_standstill
 from runs.execution.sweeping import hide_worker, show_worker, sweep
 from runs.models.clock import database_now
+from runs.models.connections import discard_connection
 from runs.services.queueing import WORK_ON_RUN, queue
 
 logger = logging.getLogger(__name__)
@@ -75,8 +76,8 @@ class Pulse:
             self._missed = False
         except Exception as error:
             logger.exception("A sweep failed; the next one is in %s s", BEAT_EVERY_S)
+            discard_connection()
             self._note(error)
-            connection.close()
 
     def _note(self, error: Exception) -> None:
         try:

@@ -18,6 +18,7 @@ from evalsite.access.members import admin_names
 from evalsite.access.roles import role_of
 from evalsite.health import OK, PARTS, health
 from evalsite.outages import outage_of
+from runs.models.connections import discard_connection
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
     if outage is None:
         return defaults.server_error(request)
     logger.warning("%s (%s %s): %s", outage.title, request.method, request.path, error)
+    discard_connection()
     is_form = request.method not in SAFE_METHODS
     page = render_to_string("503.html", {"outage": outage, "is_form": is_form})
     response = HttpResponse(page, status=503)

@@ -15,9 +15,10 @@ from django.db import (
     DatabaseError,
     InterfaceError,
     OperationalError,
-    close_old_connections,
     connection,
 )
+
+from runs.models.connections import discard_connection
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 # What was paid for and not yet written lives in this process alone: worth a long wait.
 PATIENCE_S = 600.0
+LATE_AFTER_S = 1.0
 READ_ONLY = "25006"
 
 Sleep = Callable[[float], object]
@@ -66,7 +68,14 @@ class DatabaseThread:
                 loop.call_soon_threadsafe(change)
 
         work = loop.run_in_executor(self._executor, self._patience.call, function, tell)
+        # A server that vanished raises no error for a while.
+        late = loop.call_later(LATE_AFTER_S, self.is_there.clear)
+        work.add_done_callback(lambda done: self._came(late))
         return await asyncio.shield(work)
+
+    def _came(self, late: asyncio.TimerHandle) -> None:
+        late.cancel()
+        self.is_there.set()
 
     def hurry(self) -> None:
         """Wait no longer for a database that is away: this process is about to end."""
@@ -111,7 +120,7 @@ class Patience:
                     logger.warning("The database is away, asking until it is back: %s", error)
                     tell(False)
                 is_repeated = True
-                _drop_connection()
+                discard_connection()
                 self._sleep(pause_s)
                 waited_s, pause_s = waited_s + pause_s, min(LONGEST_PAUSE_S, pause_s * 2)
             else:
@@ -129,10 +138,3 @@ def is_away(error: BaseException) -> bool:
     if isinstance(error, InterfaceError):
         return True
     return getattr(error.__cause__, "sqlstate", None) == READ_ONLY
-
-
-def _drop_connection() -> None:
-    # Inside a test's transaction the connection is not ours to close.
-    if not connection.in_atomic_block:
-        connection.close()
-        close_old_connections()

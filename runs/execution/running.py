@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from evaluators.scoring.types import DomainError
 from runs.execution.claiming import begin_run, show_hand
-from runs.execution.database import DatabaseThread, is_away
+from runs.execution.database import DatabaseThread, Patience, is_away
 from runs.execution.desks import Desks
 from runs.execution.finishing import end_run, finish_run, is_budget_spent, summarise_ended
 from runs.execution.hands import Hands
@@ -22,6 +23,11 @@ from runs.models import Hand, Run, RunStatus
 from runs.models.clock import database_now
 
 logger = logging.getLogger(__name__)
+
+# Before and after the work nothing is lost by giving up: the next sweep finds what is left to do.
+WAIT_S = 30.0
+
+Value = TypeVar("Value")
 
 _desks = Desks()
 
@@ -51,12 +57,12 @@ def let_go() -> None:
 
 
 def _work(run_id: int, owner_id: str = "") -> None:
-    run = Run.objects.filter(id=run_id, owner_id=owner_id).first()
+    run = _surely(Run.objects.filter(id=run_id, owner_id=owner_id).first)
     if run is None or not run.is_active:
         return
-    begin_run(run_id, now=database_now())
+    _surely(lambda: begin_run(run_id, now=database_now()))
     try:
-        work = load_work(run)
+        work = _surely(lambda: load_work(run))
     except (DomainError, ValueError, KeyError, TypeError) as error:
         logger.exception("Run %s cannot be carried out", run_id)
         end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {error}")
@@ -67,7 +73,12 @@ def _work(run_id: int, owner_id: str = "") -> None:
     except Exception as error:
         _after_crash(run_id, error)
         raise
-    _conclude(work, *ended)
+    _surely(lambda: _conclude(work, *ended))
+
+
+def _surely(function: Callable[[], Value]) -> Value:
+    """Return what the function returns, although this thread's connection may have died in its sleep."""
+    return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
 
 
 def _work_off(work: RunWork, token: str) -> tuple[Hands, RunState | None]:
@@ -110,8 +121,8 @@ def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
 def _shown_hand(run_id: int) -> Iterator[str]:
     """Show the pair of hands to everybody while it works, under a token of its own."""
     token = secrets.token_hex(16)
-    show_hand(run_id, token, under_way=0, now=database_now())
+    _surely(lambda: show_hand(run_id, token, under_way=0, now=database_now()))
     try:
         yield token
     finally:
-        Hand.objects.filter(token=token).delete()
+        _surely(Hand.objects.filter(token=token).delete)

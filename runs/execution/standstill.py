@@ -19,7 +19,7 @@ END_SESSIONS = """
     WHERE datname = current_database() AND usename = current_user
       AND application_name = current_setting('application_name') AND application_name <> ''
       AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL
-      AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - %s
+      AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => %s)
 """
 
 
@@ -31,7 +31,7 @@ def end_sessions_at_a_standstill() -> int:
     if connection.vendor != "postgresql":
         return 0
     with connection.cursor() as cursor:
-        cursor.execute(END_SESSIONS, [LEASE])
+        cursor.execute(END_SESSIONS, [LEASE.total_seconds()])
         ended = [pid for pid, _ in cursor.fetchall()]
     if ended:
         logger.warning(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, Q
 
 from evaluators.models import SlotLease
 from runs.execution.claiming import RELEASED
@@ -28,7 +28,7 @@ from runs.models import (
     RunStatus,
     WorkerProcess,
 )
-from runs.models.clock import LEASE
+from runs.models.clock import LEASE, database_answers_since
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +39,19 @@ WORKER_LOST = "worker lost"
 
 
 def sweep(*, now: datetime) -> list[int]:
-    """Free what the dead held and end what is over; returns the runs that could use more hands."""
+    """Free what the dead held and end what is over; returns the runs that could use more hands.
+
+    Silence tells of death only where it could have been broken: not shortly after the database
+    itself was away.
+    """
+    is_silence_telling = database_answers_since() < now - LEASE
     _bury_hands(now=now)
     forget_leases(now=now)
     forget_starts(now=now)
-    for run_id in _runs_with_expired_leases(now=now):
-        _free_expired(run_id, now=now)
-    _stop_abandoned_command_lines(now=now)
+    if is_silence_telling:
+        for run_id in _runs_with_expired_leases(now=now):
+            _free(run_id, Q(lease_until__lte=now), now=now)
+    _stop_abandoned_command_lines(now=now, is_silence_telling=is_silence_telling)
     for run_id in _runs_without_open_results():
         finish_run(run_id)
     for run_id in _ended_without_summary():
@@ -54,13 +60,10 @@ def sweep(*, now: datetime) -> list[int]:
 
 
 def _bury_hands(*, now: datetime) -> None:
-    """Forget hands that are silent, and end at once all leases of those whose process is surely dead."""
+    """Forget hands that are silent, and free at once all that those of surely dead processes held."""
     for hand in Hand.objects.all():
         if is_dead(hand.worker):
-            expiring = Result.objects.filter(run_id=hand.run_id, lease_token=hand.token)
-            with transaction.atomic():
-                Run.objects.hold(hand.run_id)
-                expiring.filter(status=ResultStatus.RUNNING).update(lease_until=now)
+            _free(hand.run_id, Q(lease_token=hand.token), now=now)
             SlotLease.objects.filter(holder=hand.token).delete()
             hand.delete()
     Hand.objects.filter(heartbeat_at__lt=now - LEASE).delete()
@@ -70,21 +73,18 @@ def _bury_hands(*, now: datetime) -> None:
     WorkerProcess.objects.filter(pk__in=dead).delete()
 
 
-def _expired(*, now: datetime) -> QuerySet[Result]:
-    return Result.objects.filter(status=ResultStatus.RUNNING, lease_until__lte=now)
-
-
 def _runs_with_expired_leases(*, now: datetime) -> list[int]:
     # Distinct here and not there: SQLite would go through every result to save itself the sorting.
-    return sorted(set(_expired(now=now).order_by().values_list("run_id", flat=True)))
+    expired = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__lte=now)
+    return sorted(set(expired.order_by().values_list("run_id", flat=True)))
 
 
-def _free_expired(run_id: int, *, now: datetime) -> None:
+def _free(run_id: int, are_lost: Q, *, now: datetime) -> None:
     """Return results of lost workers to waiting, and those lost too often to an error."""
     with transaction.atomic():
         run = Run.objects.hold(run_id)
-        expired = _expired(now=now).filter(run_id=run_id)
-        lost = list(expired.select_for_update(no_key=True).only("id", "attempt", "generation"))
+        held = Result.objects.filter(are_lost, run_id=run_id, status=ResultStatus.RUNNING)
+        lost = list(held.select_for_update(no_key=True).only("id", "attempt", "generation"))
         if not lost:
             return
         earlier = _lost_before(lost)
@@ -134,11 +134,11 @@ def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
     )
 
 
-def _stop_abandoned_command_lines(*, now: datetime) -> None:
+def _stop_abandoned_command_lines(*, now: datetime, is_silence_telling: bool) -> None:
     owned = Run.objects.filter(owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES)
     for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
         is_silent = heartbeat_at is not None and heartbeat_at < now - COMMAND_LINE_SILENCE
-        if is_silent or is_dead(owner_id):
+        if (is_silent and is_silence_telling) or is_dead(owner_id):
             reason = "The command line that carried out this run is gone."
             end_run(run_id, RunStatus.STOPPED, reason)
 

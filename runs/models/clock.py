@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import connection
@@ -17,6 +17,16 @@ def clock_offset() -> timedelta:
     if connection.vendor != "postgresql":
         return timedelta()
     return database_now() - timezone.now()
+
+
+def database_answers_since() -> datetime:
+    """Return when the PostgreSQL server was started; a SQLite file is never away by itself."""
+    if connection.vendor != "postgresql":
+        return datetime.min.replace(tzinfo=UTC)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_postmaster_start_time()")
+        row: tuple[datetime] = cursor.fetchone()
+    return row[0]
 
 
 def database_now() -> datetime:

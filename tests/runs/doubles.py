@@ -82,3 +82,17 @@ def composite(name: str, *children: Node, **aggregator: Any) -> Node:
 def make_execution(root: Node, *, policy: Policy | None = None, **facts: Any) -> Execution:
     case = CaseFacts(key="C-1", input=(), expected_outcomes=facts.pop("expected_outcomes", ()))
     return Execution(case=case, root=root, rules=Rules(root, policy or Policy()), **facts)
+
+
+class Failing:
+    """A function that raises these errors, one a call, and is done after them; `heard` are its arguments."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.heard: list[bool] = []
+
+    def __call__(self, is_repeated: bool = False, **kwargs: Any) -> str:
+        self.heard.append(is_repeated)
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from datetime import timedelta
 from decimal import Decimal
 
-import psycopg
 import pytest
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
+from django.db import OperationalError, connection
 from django.db.models import Sum
 
 from evalsite.pulse import Pulse
 from evaluators.models import SlotLease
 from runs import services
-from runs.execution import leasing, mishaps, recording, standstill
+from runs.execution import leasing, mishaps, recording, running, sweeping
 from runs.execution.claiming import claim_results, show_hand
-from runs.execution.database import Patience, is_away
 from runs.execution.jobs import claim_jobs
 from runs.execution.loading import load_work
 from runs.execution.running import work_on_run
@@ -26,7 +23,8 @@ from runs.models import Hand, ModelCall, Result, Run, WorkerProcess
 from runs.models.clock import database_now
 from tests.factories import make_model
 from tests.model_server import good
-from tests.services.processes import wait_until
+from tests.runs.doubles import Failing
+from tests.services.processes import dead_process_name, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,79 +76,6 @@ class Away:
             self.refused += 1
             raise OperationalError("the database is away")
         return self.function(*args, **kwargs)
-
-
-def sqlite_error(code):
-    error = OperationalError("said by SQLite")
-    error.__cause__ = sqlite3.OperationalError("said by SQLite")
-    error.__cause__.sqlite_errorcode = code
-    return error
-
-
-def read_only():
-    error = DatabaseError("cannot execute UPDATE in a read-only transaction")
-    error.__cause__ = psycopg.errors.ReadOnlySqlTransaction()
-    return error
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (OperationalError("server closed the connection"), True),
-        (InterfaceError("connection already closed"), True),
-        (sqlite_error(sqlite3.SQLITE_FULL), True),
-        (sqlite_error(sqlite3.SQLITE_READONLY), True),
-        (sqlite_error(sqlite3.SQLITE_BUSY), True),
-        (read_only(), True),
-        (sqlite_error(sqlite3.SQLITE_ERROR), False),
-        (IntegrityError("duplicate key"), False),
-        (ValueError("ours"), False),
-    ],
-)
-def test_what_may_pass_by_itself_is_told_from_what_will_not(error, expected):
-    assert is_away(error) is expected
-
-
-class Failing:
-    def __init__(self, *errors):
-        self.errors = list(errors)
-        self.heard = []
-
-    def __call__(self, is_repeated):
-        self.heard.append(is_repeated)
-        if self.errors:
-            raise self.errors.pop(0)
-        return "done"
-
-
-def test_a_database_that_is_away_is_asked_until_it_is_back():
-    pauses, told = [], []
-    failing = Failing(*[OperationalError("away")] * 6)
-
-    assert Patience(sleep=pauses.append).call(failing, told.append) == "done"
-    assert failing.heard == [False, *[True] * 6]
-    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert told == [False, True]
-
-
-def test_patience_ends_and_stays_ended():
-    pauses = []
-    patience = Patience(patience_s=2.0, sleep=pauses.append)
-    with pytest.raises(OperationalError):
-        patience.call(Failing(*[OperationalError("away")] * 100))
-    waited = len(pauses)
-    assert 2.0 <= sum(pauses) <= 3.0
-
-    with pytest.raises(OperationalError):
-        patience.call(Failing(OperationalError("away")))
-    assert len(pauses) == waited
-
-
-def test_an_error_that_will_not_pass_is_raised_at_once():
-    failing = Failing(IntegrityError("twice"))
-    with pytest.raises(IntegrityError):
-        Patience(sleep=pytest.fail).call(failing)
-    assert failing.heard == [False]
 
 
 def test_no_call_is_made_while_nothing_can_be_written_and_nothing_is_paid_twice(
@@ -325,23 +250,46 @@ def test_slots_of_the_dead_are_cleared_away():
     assert [lease.holder for lease in SlotLease.objects.all()] == ["alive"]
 
 
-def test_a_session_that_stands_still_with_what_it_wrote_is_ended_and_no_other(monkeypatch):
-    monkeypatch.setattr(standstill, "LEASE", timedelta())
-    if connection.vendor != "postgresql":
-        assert standstill.end_sessions_at_a_standstill() == 0
-        return
-    url = psycopg.conninfo.make_conninfo(**psycopg_params())
-    with psycopg.connect(url) as frozen, psycopg.connect(url) as reading:
-        frozen.execute("CREATE TEMPORARY TABLE written AS SELECT 1")
-        reading.execute("SELECT 1")
+def test_silence_is_no_sign_of_death_shortly_after_the_database_was_away(
+    start_recorded, monkeypatch
+):
+    run = start_recorded("a refund", "a refund")
+    Run.objects.update(status="running")
+    now = database_now()
+    claim_results(run.pk, token="alive", most=1, now=now)
+    show_hand(run.pk, "alive", under_way=1, now=now)
+    claim_results(run.pk, token="dead", most=1, now=now)
+    Hand.objects.create(
+        run=run, token="dead", worker=dead_process_name(), started_at=now, heartbeat_at=now
+    )
 
-        assert standstill.end_sessions_at_a_standstill() == 1
-        with pytest.raises(psycopg.OperationalError):
-            frozen.execute("SELECT 1")
-        assert reading.execute("SELECT 2").fetchone() == (2,)
+    with monkeypatch.context() as restarted:
+        since = now + MINUTE - timedelta(seconds=1)
+        restarted.setattr(sweeping, "database_answers_since", lambda: since)
+        sweep(now=now + MINUTE)
+    assert list(run.results.values_list("status", flat=True)) == ["running", "pending"]
+
+    sweep(now=now + 2 * MINUTE)
+    assert list(run.results.values_list("status", flat=True)) == ["pending", "pending"]
 
 
-def psycopg_params():
-    found = connection.get_connection_params()
-    names = ("host", "port", "user", "password", "dbname", "application_name")
-    return {name: found[name] for name in names if found.get(name)}
+def test_hands_begin_and_end_although_their_threads_connection_has_died(
+    start_recorded, monkeypatch
+):
+    run = start_recorded("a refund")
+    begin, finish = Failing(OperationalError("stale")), Failing(OperationalError("stale"))
+    begin_run, finish_run = running.begin_run, running.finish_run
+
+    def begins(*args, **kwargs):
+        begin(False)
+        return begin_run(*args, **kwargs)
+
+    def finishes(*args, **kwargs):
+        finish(False)
+        return finish_run(*args, **kwargs)
+
+    monkeypatch.setattr(running, "begin_run", begins)
+    monkeypatch.setattr(running, "finish_run", finishes)
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 1, 1, 0)
+    assert len(begin.heard) == len(finish.heard) == 2

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from datetime import timedelta
 
@@ -16,7 +14,7 @@ from runs.execution.running import work_on_run
 from runs.execution.sweeping import hide_worker, show_worker, sweep
 from runs.models import Attempt, Hand, ModelCall, Result, Run, Score, WorkerProcess
 from tests.model_server import good, hang
-from tests.services.processes import wait_until
+from tests.services.processes import dead_process_name, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -83,25 +81,10 @@ def test_a_result_that_lost_three_workers_is_an_error_and_the_run_ends(start_rec
     assert Attempt.objects.count() == 3
 
 
-def dead_process():
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys; sys.path.insert(0, '.');"
-            "from runs.execution.processes import process_name; print(process_name())",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
-
-
 def test_what_a_dead_process_of_this_machine_held_is_free_at_once(start_recorded):
     run = start_recorded("a refund")
     Run.objects.update(status="running")
-    lose(run, token="lost", worker=dead_process())
+    lose(run, token="lost", worker=dead_process_name())
 
     assert sweep(now=timezone.now()) == [run.pk]
     assert statuses(run) == ["pending"]
