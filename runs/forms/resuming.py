@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.http import QueryDict
 
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs import services
 from runs.forms.money import MoneyField
 from runs.models import Run
@@ -50,4 +51,4 @@ class ResumeForm(forms.Form):
         except DomainError as refusal:
             self.add_error(None, str(refusal))
             return ""
-        return "1 result is left to run." if count == 1 else f"{count} results are left to run."
+        return f"{counted(count, 'result')} {'is' if count == 1 else 'are'} left to run."

@@ -6,14 +6,15 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.db.models import Exists, Q, QuerySet
+from django.db.models import Exists, QuerySet
 from django.http import QueryDict
 from django.urls import reverse
 
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted, thousands
 from runs import services
 from runs.forms.resuming import NewBudgetField
-from runs.models import Result, ResultStatus, Run
+from runs.models import OPEN_RESULT_STATUSES, Result, Run
 from runs.reports.matching import matching_results, retryable_results
 from runs.reports.results_query import LARGEST, ResultsQuery
 from runs.reports.retry_plan import RetryPlan, could_not_score, has_said, retry_plan
@@ -21,12 +22,6 @@ from runs.reports.run_errors import ids_with_error_of
 
 WHICH = (("errored", "errored"), ("failed", "failed"), ("all_missing", "missing"))
 ONLY = (("all", "All of them"), ("unscored", "Only where it could not score"))
-MISSING = (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.SKIPPED)
-KINDS = {
-    "errored": Q(status=ResultStatus.ERROR),
-    "failed": Q(status=ResultStatus.SCORED, verdict="fail"),
-    "all_missing": Q(status__in=MISSING),
-}
 LONGEST_NAMED = 40
 
 
@@ -138,8 +133,9 @@ class AgainForm(forms.Form):
         return retry_plan(self.run, found, self.cleaned_data["path"]) if is_choice else None
 
     def named(self) -> dict[str, Any]:
-        """Return what names the results to the service."""
-        return {"result_ids": list(self.chosen().values_list("pk", flat=True))}
+        """Return what names the results to the service, which says of open ones that they are."""
+        named = self.chosen() or self.meant().filter(status__in=OPEN_RESULT_STATUSES)
+        return {"result_ids": list(named.values_list("pk", flat=True))}
 
     def retry(self, asked_by: User) -> str:
         """Queue the results and say how many; "" with the reason in errors or `refusal` when refused."""
@@ -168,9 +164,9 @@ class AgainForm(forms.Form):
         """Say how many results are tried again, and how many are not that were counted on."""
         # Of the results where one evaluator could not score, another number was said.
         others = 0 if self.cleaned_data["path"] else (self.cleaned_data["count"] or count) - count
-        said = "1 result is tried again." if count == 1 else f"{count} results are tried again."
+        said = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} tried again."
         if others > 0:
-            said += f" {others} more had been reached by another retry meanwhile."
+            said += f" {thousands(others)} more had been reached by another retry meanwhile."
         return said
 
 
@@ -229,7 +225,7 @@ class RunRetryForm(AgainForm):
             return results.filter(case__in=asked["case"])
         if asked["like"]:
             return results.filter(pk__in=ids_with_error_of(self.run, asked["like"]))
-        return results.filter(KINDS[asked["which"]]) if asked["which"] else results
+        return results.filter(services.of_kind(asked["which"])) if asked["which"] else results
 
     def named(self) -> dict[str, Any]:
         """Return what names the results to the service: their kind, where nothing else narrows it."""

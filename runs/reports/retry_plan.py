@@ -29,9 +29,9 @@ class Way:
 class RetryPlan:
     """What is about to be tried again: `count` of the run's `executions`.
 
-    `with_output` of them have an output, `never_run` were cancelled; `path` is the one evaluator
-    that is to score again, "" for all, and `unscored` is where it could not score. `whole` asks
-    the target again, `scoring` keeps the outputs there are. `last_retry` is the newest request.
+    `with_output` of them have an output, `never_run` were cancelled before their first try; `path`
+    is the one evaluator that is to score again, "" for all. `whole` asks the target again, `scoring`
+    keeps the outputs there are. `last_retry` is the newest request for retries.
     """
 
     path: str
@@ -39,7 +39,6 @@ class RetryPlan:
     executions: int
     with_output: int
     never_run: int
-    unscored: int
     whole: Way
     scoring: Way
     replays: bool
@@ -68,8 +67,7 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
     facts = chosen.order_by().aggregate(
         count=Count("pk"),
         with_output=Count("output"),
-        never_run=Count("pk", filter=Q(status=ResultStatus.CANCELLED)),
-        unscored=Count("pk", filter=could_not_score(path)),
+        never_run=Count("pk", filter=Q(status=ResultStatus.CANCELLED, generation=1)),
     )
     count, calls = facts["count"], _judge_calls(run, chosen, path)
     without_output = count - facts["with_output"]
@@ -90,7 +88,6 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
         executions=run.execution_count,
         with_output=facts["with_output"],
         never_run=facts["never_run"],
-        unscored=facts["unscored"],
         whole=way(count),
         scoring=way(without_output),
         replays=replays,

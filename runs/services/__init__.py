@@ -5,7 +5,7 @@ from __future__ import annotations
 from runs.imports import import_recorded_outputs, import_suite
 from runs.services.going_on import CannotResumeError, resume_run, stop_run
 from runs.services.reopening import BudgetSpentError
-from runs.services.retrying import check_paths, retry_results
+from runs.services.retrying import check_paths, of_kind, retry_results
 from runs.services.starting import start_run, suggested_concurrency
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "check_paths",
     "import_recorded_outputs",
     "import_suite",
+    "of_kind",
     "resume_run",
     "retry_results",
     "start_run",

@@ -10,6 +10,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.models import RESUMABLE_RUN_STATUSES, Result, ResultStatus, Run, RunStatus
 from runs.models.clock import database_now
 from runs.services.queueing import SUMMARISE_RUN, queue
@@ -20,7 +21,6 @@ from runs.services.reopening import (
     name_of,
     note,
     open_run,
-    results,
     try_again,
 )
 
@@ -97,4 +97,4 @@ def _ids(found: QuerySet[Result]) -> list[int]:
 def _resumed(user: User | None, count: int, *, taken_over: bool) -> str:
     by = f" by {name_of(user)}" if user is not None else ""
     who = "; the workers go on with what a command line began" if taken_over else ""
-    return f"Resumed{by} with {results(count)} to go{who}"
+    return f"Resumed{by} with {counted(count, 'result')} to go{who}"

@@ -146,11 +146,6 @@ def name_of(user: User | None) -> str:
     return user.get_username() if user is not None else ""
 
 
-def results(count: int) -> str:
-    """Put the count before its noun."""
-    return f"{count} result{'s' if count != 1 else ''}"
-
-
 def _stretches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
     for start in range(0, len(result_ids), CHUNK):
         yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])

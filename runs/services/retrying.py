@@ -12,6 +12,7 @@ from django.db.models import Q
 from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs.models import OPEN_RESULT_STATUSES, Attempt, ResultStatus, Retry, Run, RunOwner, Score
 from runs.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
 from runs.services.reopening import (
@@ -21,7 +22,6 @@ from runs.services.reopening import (
     go_on,
     note,
     open_run,
-    results,
     try_again,
 )
 
@@ -32,6 +32,7 @@ WHICH = {
     "all_missing": (Q(status__in=MISSING), "none is missing now"),
 }
 IN_HAND = "they are being tried again already"
+NONE_LEFT = "none is of that kind now"
 MOST_NAMED = 12
 
 
@@ -57,6 +58,11 @@ class RunElsewhereError(DomainError):
     """The run is being carried out by a command line."""
 
     code = "run_elsewhere"
+
+
+def of_kind(which: str) -> Q:
+    """Return what finds the results of a kind: errored, failed or all_missing."""
+    return WHICH[which][0]
 
 
 def retry_results(  # noqa: PLR0913 - every choice of the retry form
@@ -115,7 +121,7 @@ def _chosen(
         meant, why_none = WHICH[which]
         rows = list(run.results.filter(meant).order_by("id").values_list("id", "status"))
     else:
-        rows, why_none = _named(run, result_ids), IN_HAND if result_ids else "none is chosen"
+        rows, why_none = _named(run, result_ids), IN_HAND if result_ids else NONE_LEFT
     rows = [row for row in rows if row[1] not in OPEN_RESULT_STATUSES]
     reached = _reached_since(run, seen_retry)
     if rows and all(row[0] in reached for row in rows):
@@ -168,4 +174,4 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
 def _retried(retry: Retry, *, taken_over: bool) -> str:
     by = f" by {retry.asked_by_name}" if retry.asked_by_name else ""
     who = "; the workers go on with what a command line began" if taken_over else ""
-    return f"{results(retry.count)} tried again{by}: {retry}{who}"
+    return f"{counted(retry.count, 'result')} tried again{by}: {retry}{who}"

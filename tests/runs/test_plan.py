@@ -14,6 +14,7 @@ from runs.plan import (
     cases_hash,
     content_hash,
     judge_calls,
+    judge_calls_again,
     judge_models,
     needs_outcomes_call,
     read_plan,
@@ -92,6 +93,27 @@ def test_calls_are_counted_before_a_run():
     assert judge_calls(ROOT, kinds, has_outcomes=False) == 3
     assert judge_calls(ROOT, kinds, has_outcomes=True) == 4
     assert judge_calls(composite("all", leaf("text_check")), kinds, has_outcomes=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "calls"),
+    [("tone", 3), ("text_check", 0), ("", 3), ("@outcomes", 1), ("gone", 0)],
+)
+def test_one_evaluator_alone_makes_its_own_calls_again(path, calls):
+    assert judge_calls_again(ROOT, all_kinds(), path, has_outcomes=True) == calls
+
+
+def test_a_judge_over_others_is_asked_again_with_each_of_them():
+    panel = composite(
+        "panel", leaf("tone", "llm_judge"), leaf("check", "text_check"), type="llm_judge"
+    )
+    root = composite("all", panel, leaf("beside", "llm_judge"))
+    kinds = all_kinds()
+
+    assert judge_calls_again(root, kinds, "panel/check", has_outcomes=False) == 1
+    assert judge_calls_again(root, kinds, "panel/tone", has_outcomes=False) == 2
+    assert judge_calls_again(root, kinds, "panel", has_outcomes=False) == 2
+    assert judge_calls_again(root, kinds, "beside", has_outcomes=False) == 1
 
 
 def test_the_models_asked_are_the_judge_and_those_evaluators_name():
