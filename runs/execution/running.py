@@ -19,7 +19,7 @@ from runs.execution.loading import RunWork, load_work
 from runs.execution.mishaps import first_of, note_crash, note_error
 from runs.execution.recording import RunState
 from runs.execution.settling import settle
-from runs.models import Hand, Run, RunStatus
+from runs.models import ALL_ALIKE, Hand, Run, RunStatus
 from runs.models.clock import database_now
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
         summarise_ended(work.run_id)
         finish_run(work.run_id)
     elif state is not None and state.broken_target:
-        reason = f"The first executions all ended alike. {state.broken_target}"
+        reason = f"{ALL_ALIKE} {state.broken_target}"
         end_run(work.run_id, RunStatus.FAILED, reason)
     elif hands.budget.was_reached and is_budget_spent(work.run_id, replays=work.target.replays):
         end_run(work.run_id, RunStatus.BUDGET_REACHED, hands.budget.in_words())

@@ -18,6 +18,7 @@ from runs.models.results import (
 from runs.models.reviews import Review, ReviewItem, ReviewReason
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
+    ALL_ALIKE,
     RESUMABLE_RUN_STATUSES,
     Campaign,
     Run,
@@ -42,6 +43,7 @@ from runs.models.workers import Hand, WorkerProcess
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",
+    "ALL_ALIKE",
     "ANSWERED",
     "OPEN_RESULT_STATUSES",
     "RESUMABLE_RUN_STATUSES",

@@ -23,6 +23,8 @@ class RunStatus(models.TextChoices):
     FAILED = "failed", "Failed"
 
 
+# How the reason of a run begins that its target failed, before the target's error.
+ALL_ALIKE = "The first executions all ended alike."
 HEAVY_RUN_COLUMNS = ("snapshot", "summary", "leaf_scores")
 ACTIVE_RUN_STATUSES = (RunStatus.QUEUED, RunStatus.RUNNING)
 RESUMABLE_RUN_STATUSES = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus.FAILED)

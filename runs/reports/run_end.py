@@ -9,7 +9,7 @@ from decimal import Decimal
 from django.db.models import Count, Q
 
 from evaluators.templatetags.figures import thousands
-from runs.models import RESUMABLE_RUN_STATUSES, ResultStatus, Run, RunStatus
+from runs.models import ALL_ALIKE, RESUMABLE_RUN_STATUSES, ResultStatus, Run, RunStatus
 from runs.models.clock import LEASE
 from runs.reports.purses import budget_words, counted_usd
 from runs.reports.run_blame import Blame, blame_of
@@ -83,5 +83,5 @@ def run_end(run: Run, *, now: datetime) -> RunEnd | None:
         is_settling=run.hands.filter(heartbeat_at__gte=now - LEASE).exists(),
         budget_usd=run.budget_usd,
         spent_usd=spent,
-        blame=blame_of(run, run.status_reason) if broken else None,
+        blame=blame_of(run, run.status_reason) if run.status_reason.startswith(ALL_ALIKE) else None,
     )

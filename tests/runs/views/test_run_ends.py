@@ -207,11 +207,14 @@ def test_what_is_to_blame_may_be_gone(editor_client: Client, viewer_client: Clie
 
 def test_a_run_that_failed_otherwise_says_why_and_blames_nobody(editor_client: Client) -> None:
     run = make_scored_run(
-        verdicts=["cancelled"], status="failed", status_reason="The run cannot be carried out: x"
+        verdicts=["error", "cancelled"],
+        status="failed",
+        status_reason="The run cannot be carried out: x",
     )
     said = end_of(editor_client, run)
     assert "The run cannot be carried out: x." in said
-    assert said.endswith("Run the 1 left")
+    assert "Open the" not in said
+    assert said.endswith("Run the 1 left and retry 1")
 
 
 def test_the_time_taken_is_of_all_stretches(viewer_client: Client) -> None:
