@@ -22,6 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/tests/faults/" in item.path.as_posix():
             item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.processes)
 
 
 @pytest.fixture(scope="session")

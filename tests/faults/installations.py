@@ -60,12 +60,12 @@ class Installation:
         self.wait_for(OVER)
 
     def begin_workers(
-        self, number: int = 2, *, clocks_off_by_s: Sequence[int] = (0, 0)
+        self, number: int = 2, *, clocks_off_by_s: Sequence[int] = ()
     ) -> list[Process]:
         """Start workers, and let the models answer once each has its hands in the run."""
-        off = clocks_off_by_s[:number]
+        off = clocks_off_by_s or [0] * number
         workers = [self.site.begin_worker(clock_off_by_s=seconds) for seconds in off]
-        self.wait_for(f"SELECT count(DISTINCT worker) = {number} FROM runs_hand")
+        self.wait_for(f"SELECT count(DISTINCT worker) = {len(workers)} FROM runs_hand")
         self.models.release()
         return workers
 
@@ -92,15 +92,15 @@ class Installation:
         process.kill()
         self.killed += 1
 
-    def _call(self, call: str) -> None:
-        self.site.manage(
-            "shell", "--verbosity", "0", "-c", f"from tests.faults import suite; {call}"
-        )
-
     def logs(self) -> str:
         """Return the end of every log."""
         processes = (self.site.web, *self.site.workers, *self.site.commands)
         return "\n\n".join(f"{one.log.name}\n{one.tail(6000)}" for one in processes)
+
+    def _call(self, call: str) -> None:
+        self.site.manage(
+            "shell", "--verbosity", "0", "-c", f"from tests.faults import suite; {call}"
+        )
 
 
 @dataclass(slots=True)

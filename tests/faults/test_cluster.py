@@ -4,15 +4,22 @@ import random
 
 import pytest
 
-from tests.faults.befalling import ON_A_CLUSTER
+from tests.faults.befalling import ON_A_CLUSTER, deliver
 from tests.faults.books import assert_all_right
 from tests.faults.installations import Installation
+from tests.services.processes import wait_until
 
 
-def test_without_a_fault_nothing_is_paid_twice(cluster: Installation):
+def test_a_run_that_is_over_stays_as_it_is_however_often_it_is_queued(cluster: Installation):
+    assert cluster.redis is not None
     cluster.begin_workers()
     cluster.wait_for_the_end()
+    assert_all_right(cluster)
 
+    before = cluster.database.rows("SELECT * FROM runs_run")
+    deliver(cluster)
+    wait_until(lambda: not cluster.redis.has_work())
+    assert cluster.database.rows("SELECT * FROM runs_run") == before
     assert_all_right(cluster)
 
 

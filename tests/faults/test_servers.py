@@ -5,6 +5,7 @@ import random
 from tests.faults.befalling import pick_a_moment
 from tests.faults.books import assert_all_right
 from tests.faults.installations import Installation
+from tests.services.processes import wait_until
 from tests.services.site import is_healthy
 
 
@@ -25,6 +26,7 @@ def test_a_run_that_is_started_while_redis_is_away_begins_when_it_is_back(cluste
 def test_the_web_process_of_a_cluster_is_killed(cluster: Installation, chance: random.Random):
     cluster.site.web.begin()
     cluster.begin_workers()
+    wait_until(lambda: is_healthy(cluster.site.url))
     pick_a_moment(cluster, chance)
     cluster.site.web.kill()
     cluster.wait_for_the_end()

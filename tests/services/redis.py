@@ -21,6 +21,11 @@ class RedisServer:
     url: str
     process: Process
 
+    def has_work(self) -> bool:
+        """Tell whether tasks wait, or were taken by a worker that has not finished with them."""
+        with redis.Redis.from_url(self.url) as client:
+            return client.llen("celery") + client.hlen("unacked") > 0
+
     def empty(self) -> None:
         """Forget everything."""
         with redis.Redis.from_url(self.url) as client:

@@ -1,0 +1,78 @@
+"""Runs in a row, each befallen by one or two faults that chance picks."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+from tests.faults import books
+from tests.faults.befalling import ON_A_CLUSTER, ON_A_SINGLE_PROCESS, keep_two_workers
+from tests.faults.installations import Installation, Workshop, workshop
+
+COLUMNS = {
+    **{"round": 5, "faults": 36, "killed": 6, "robbed": 6, "lost": 4, "repeated": 8, "bound": 5},
+    **{"in the ledger": 13, "at the models": 13, "seconds": 7},
+}
+TWO_FAULTS = 0.4
+
+
+def carry_out(rounds: int, *, seed: str) -> Iterator[str]:
+    """Yield the head of a table and a line a round; raises AssertionError when a run ends wrong."""
+    yield line(*COLUMNS)
+    with workshop() as shop:
+        for number in range(1, rounds + 1):
+            yield carry_out_round(shop, number, random.Random(f"{seed}-{number}"))
+
+
+def carry_out_round(shop: Workshop, number: int, chance: random.Random) -> str:
+    """Carry a run out, let faults befall it, look at the books, and return a line."""
+    names = pick_faults(chance)
+    is_single = names[0] in ON_A_SINGLE_PROCESS
+    with shop.single() if is_single else shop.cluster() as site:
+        begun = time.perf_counter()
+        try:
+            befall(site, names, chance, is_single=is_single)
+            site.wait_for_the_end()
+            books.assert_all_right(site)
+        except Exception as error:
+            error.add_note(f"Befallen by {' and '.join(names)}. The logs:\n{site.logs()}")
+            raise
+        return line(number, " + ".join(names), *figures(site), f"{time.perf_counter() - begun:.1f}")
+
+
+def pick_faults(chance: random.Random) -> list[str]:
+    """Return the names of one or two faults; only a cluster outlives two for certain."""
+    first = chance.choice([*ON_A_CLUSTER, *ON_A_SINGLE_PROCESS])
+    if first in ON_A_SINGLE_PROCESS or chance.random() > TWO_FAULTS:
+        return [first]
+    return [first, chance.choice([*ON_A_CLUSTER])]
+
+
+def befall(site: Installation, names: list[str], chance: random.Random, *, is_single: bool) -> None:
+    """Begin the work, and let one fault after the other happen."""
+    if is_single:
+        site.begin_web()
+    else:
+        site.begin_workers()
+    for name in names:
+        fault = ON_A_SINGLE_PROCESS[name] if is_single else ON_A_CLUSTER[name]
+        fault(site, chance)
+        if not is_single:
+            keep_two_workers(site)
+
+
+def figures(site: Installation) -> list[str]:
+    """Return what a run cost and what that might have been."""
+    counts = (books.lost_calls(site), books.repeated_calls(site), books.most_repeated(site))
+    ledger = sum(books.ledger_usd(site, purpose) for purpose in books.PURSES)
+    spent = sum(books.spent_usd(site, purpose) for purpose in books.PURSES)
+    return [str(count) for count in (site.killed, site.robbed, *counts)] + [
+        f"${usd:.7f}" for usd in (ledger, spent)
+    ]
+
+
+def line(*cells: object) -> str:
+    """Return a line of the table."""
+    pairs = zip(cells, COLUMNS.values(), strict=True)
+    return "  ".join(f"{cell!s:<{width}}" for cell, width in pairs).rstrip()
