@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from django.db import connection
+from django.db import DatabaseError, InterfaceError, connection
 
 from runs.execution.database import is_away
 from runs.execution.finishing import end_run
@@ -115,7 +115,7 @@ class OwnHands:
             try:
                 mine = Run.objects.filter(pk=self._run_id, owner_id=self._owner_id)
                 mine.update(heartbeat_at=database_now())
-            except Exception:
-                logger.exception("The heartbeat failed; the next one is in %s s", BEAT_EVERY_S)
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("The heartbeat failed, next in %s s: %s", BEAT_EVERY_S, error)
                 connection.close()
         connection.close()

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluators.scoring.policy import Policy
 from evaluators.templatetags.figures import money
-from runs.models import Run
+from runs.models import Run, RunOwner
 from runs.reports.case_groups import policy_of
 
 
@@ -28,11 +28,13 @@ class RunHead:
     """What the head of the page says and offers, and what was frozen when the run began.
 
     `took_ms` is the time worked over all stretches, of which there was more than one with
-    `has_stretches`.
+    `has_stretches`. `own_host` is the machine whose command line carries the run out, "" for the
+    workers'.
     """
 
     status: str
     is_active: bool
+    own_host: str
     errored: int
     failed: int
     took_ms: float | None
@@ -54,6 +56,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
     return RunHead(
         status=run.status,
         is_active=run.is_active,
+        own_host=run.owner_id.split("/")[0] if run.owner == RunOwner.COMMAND_LINE else "",
         errored=run.error_count,
         failed=run.fail_count,
         took_ms=None if run.is_active else run.worked_ms(now=now),

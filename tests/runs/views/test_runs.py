@@ -117,6 +117,14 @@ def test_a_queued_run_waits_for_a_worker(viewer_client: Client) -> None:
     assert "about" not in page.partition('id="run-live"')[2].partition("Metrics gate")[0]
 
 
+def test_a_run_of_a_command_line_names_its_machine(viewer_client: Client) -> None:
+    own = {"owner": "command_line", "owner_id": "build-7/04dd83286097/5812/380214"}
+    run = make_run(status="queued", **own)
+    page = text(viewer_client, at(run))
+    assert "carried out by the command line on build-7<" in page
+    assert "Waiting for its command line" in page
+
+
 def test_a_stopped_run_keeps_its_figures_and_its_gates_open(viewer_client: Client) -> None:
     run = make_scored_run(
         verdicts=["pass", "cancelled"], status="stopped", status_reason="Stopped by mira"
