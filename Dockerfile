@@ -23,7 +23,6 @@ COPY --from=build /opt/evalsite /opt/evalsite
 COPY --from=build /app /app
 WORKDIR /app
 USER evalsite
-VOLUME /data
 EXPOSE 8000
 # Of the web process; whatever runs another command overrides it, as compose.yaml does for workers.
 HEALTHCHECK --interval=30s --timeout=15s --start-period=60s CMD ["python", "-c", "\

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import stat
@@ -108,8 +109,21 @@ def test_the_image_is_made_as_the_scripts_make_theirs_and_runs_without_root() ->
     assert f"uv=={version}" in DOCKERFILE
     assert "--require-hashes -r pyproject.toml -c requirements.lock" in DOCKERFILE
     assert re.findall(r"^USER (.+)$", DOCKERFILE, flags=re.MULTILINE) == ["evalsite"]
-    command = str(services()["web"]["command"]).replace("'", '"')
-    assert f"CMD {command}" in DOCKERFILE
+    assert commands_of("CMD") == [services()["web"]["command"]]
+
+
+def test_the_image_knows_when_its_web_process_is_well() -> None:
+    [(python, option, code)] = commands_of("HEALTHCHECK .* CMD")
+    assert (python, option) == ("python", "-c")
+    compile(code, "the health check", "exec")
+    assert "/healthz?parts=database,broker" in code
+
+
+def commands_of(instruction: str) -> list[list[str]]:
+    """Return what an instruction of the Dockerfile runs, with its lines joined as the builder does."""
+    joined = DOCKERFILE.replace("\\\n", "")
+    found = re.findall(rf"^{instruction} (\[.*\])$", joined, flags=re.MULTILINE)
+    return [json.loads(command) for command in found]
 
 
 class Composed:
