@@ -67,12 +67,8 @@ class OwnHands:
         return self._is_over.wait(seconds)
 
     def stop(self, reason: str) -> None:
-        """End the run, keeping what is done; calls in flight get seconds to answer, as they are paid.
-
-        Raises the database's own error when it does not answer.
-        """
+        """End the run, keeping what is done; raises the database's own error when it does not answer."""
         end_run(self._run_id, RunStatus.STOPPED, reason)
-        self.release()
 
     def release(self) -> None:
         """Let go of everything within seconds; this process takes on no run after that."""

@@ -22,6 +22,11 @@ from runs.models.runs import HEAVY_RUN_COLUMNS
 LOOK_EVERY_S = 0.25
 STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 STOPPED = "Stopped at the command line."
+AWAY = "The database does not answer. Waiting until it does."
+AWAY_WHILE_STOPPING = (
+    "The run stops as soon as the database answers. Ctrl-C again waits for nothing; the run is then "
+    "ended by the next worker, or the next command, that sees it."
+)
 
 
 def carry_out(run: Run, progress: Progress, stop: threading.Event) -> str:
@@ -49,7 +54,7 @@ class Watch:
         self._hands = hands
         self._progress = progress
         self._is_released = False
-        self._is_away = False
+        self._said_last = ""
 
     def look(self, *, stop_wanted: bool) -> None:
         """Stop the run if that is wanted, tell how far it is, and notice when it is over."""
@@ -61,9 +66,9 @@ class Watch:
         except (DatabaseError, InterfaceError) as error:
             if not is_away(error):
                 raise
-            self._say_once_that_it_is_away()
+            self._say_once_that_it_is_away(stop_wanted=stop_wanted)
             return
-        self._is_away = False
+        self._said_last = ""
         if not self._is_released and not self._is_mine(light):
             self._release(light, stop_wanted=stop_wanted)
 
@@ -80,11 +85,12 @@ class Watch:
         elif stop_wanted:
             self._progress.say("Stopping: calls that are paid for have a few seconds to answer.")
 
-    def _say_once_that_it_is_away(self) -> None:
+    def _say_once_that_it_is_away(self, *, stop_wanted: bool) -> None:
         connection.close()
-        if not self._is_away:
-            self._progress.say("The database does not answer. Waiting until it does.")
-        self._is_away = True
+        sentence = AWAY_WHILE_STOPPING if stop_wanted else AWAY
+        if sentence != self._said_last:
+            self._progress.say(sentence)
+        self._said_last = sentence
 
 
 @contextmanager

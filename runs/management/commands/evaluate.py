@@ -135,10 +135,9 @@ whether it passed. Works beside a running site and without one."""
             )
         run.refresh_from_db()
         conclusion = conclude(run)
-        if summary_file:
-            document = summary_document(run, conclusion, url=url)
-            summary_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         self._tell(run, conclusion, url)
+        if summary_file:
+            _write(summary_document(run, conclusion, url=url), summary_file)
         if conclusion.code != PASSED:
             sys.exit(conclusion.code)
 
@@ -189,6 +188,16 @@ def _writable(path: Path | None) -> Path | None:
         raise CommandError(
             f"--summary {path} cannot be written: {error.strerror}. Name a file in a folder that "
             "exists and that you may write to.",
+            returncode=NOT_EVALUATED,
+        ) from error
+
+
+def _write(document: dict[str, Any], path: Path) -> None:
+    try:
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(
+            f"The run is over, but --summary {path} could not be written: {error.strerror}.",
             returncode=NOT_EVALUATED,
         ) from error
 
