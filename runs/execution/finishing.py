@@ -39,14 +39,14 @@ def finish_run(run_id: int) -> bool:
     run = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES).first()
     if run is None or not _is_done(run_id):
         return False
-    mark = _fingerprint(run_id)
+    mark = _mark(run)
     left = Result.objects.filter(run_id=run_id, status=ResultStatus.CANCELLED).count()
     status = RunStatus.STOPPED if left else RunStatus.COMPLETED
     figures = _figures(run, status)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
-        # A retry that came meanwhile has made the figures old; whoever ends it computes them anew.
-        if not held.is_active or not _is_done(run_id) or _fingerprint(run_id) != mark:
+        # A retry, or a call booked late, has made the figures old; whoever ends it makes them anew.
+        if not held.is_active or not _is_done(run_id) or _mark(held) != mark:
             return False
         Run.objects.filter(id=run_id).update(
             status=status, status_reason=_left_words(left), finished_at=database_now(), **figures
@@ -98,10 +98,11 @@ def _is_done(run_id: int) -> bool:
     return not Result.objects.filter(run_id=run_id, status__in=OPEN_RESULT_STATUSES).exists()
 
 
-def _fingerprint(run_id: int) -> dict[str, int | None]:
-    """Return what grows with every retry and every attempt, so that equal means unchanged."""
-    results = Result.objects.filter(run_id=run_id).order_by()
-    return results.aggregate(Sum("generation"), Sum("attempt"))
+def _mark(run: Run) -> tuple[Any, ...]:
+    """Return what grows with every retry, every attempt and every call: equal means unchanged."""
+    results = Result.objects.filter(run=run).order_by()
+    sums = results.aggregate(Sum("generation"), Sum("attempt"))
+    return run.run_cost_usd, run.evaluation_cost_usd, sums
 
 
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:

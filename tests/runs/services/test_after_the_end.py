@@ -13,8 +13,10 @@ from django.db import connection
 from django.db.models import Sum
 
 from runs import services
+from runs.execution import finishing
 from runs.execution.budget import Budget
 from runs.execution.finishing import summarise_ended
+from runs.execution.ledger import add_costs
 from runs.execution.loading import load_work
 from runs.execution.recording import read_state
 from runs.execution.running import _conclude, work_on_run
@@ -76,6 +78,29 @@ def test_a_late_call_is_booked_in_every_figure_and_changes_no_result(
     assert Decimal(means["run_cost_usd"]) == run.run_cost_usd
     assert Decimal(means["evaluation_cost_usd"]) == run.evaluation_cost_usd
     assert run.status == "stopped"
+
+
+def test_a_call_booked_while_the_figures_are_made_is_in_them(
+    start_chat: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start_chat(2)
+    work_on_run(run.pk)
+    Run.objects.filter(pk=run.pk).update(status="running", summary=None)
+    make_figures = finishing._figures
+
+    def book_meanwhile(*facts: Any) -> dict[str, Any]:
+        figures = make_figures(*facts)
+        add_costs(run.pk, "run_cost_usd", {run.results.first().pk: Decimal("0.25")})
+        monkeypatch.undo()
+        return figures
+
+    monkeypatch.setattr(finishing, "_figures", book_meanwhile)
+    finishing.finish_run(run.pk)
+    finishing.finish_run(run.pk)
+
+    run = again(run)
+    assert run.status == "completed"
+    assert Decimal(run.summary["means"]["run_cost_usd"]) == run.run_cost_usd
 
 
 def test_hands_of_before_a_stop_leave_the_resumed_run_alone(
