@@ -98,6 +98,7 @@ class CallRecord:
 Recall = Callable[[CallKey, str], CallRecord | None]
 Record = Callable[[CallRecord], None]
 Admit = Callable[[], Awaitable[None]]
+Begin = Callable[[], None]
 
 
 def _recall_nothing(key: CallKey, request_hash: str) -> CallRecord | None:
@@ -112,6 +113,10 @@ async def _admit_always() -> None:
     return None
 
 
+def _begin_unseen() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Where the calls of one result are looked up and written down.
@@ -120,11 +125,13 @@ class Ledger:
     generation whose status is ok or unreadable and that has a reply; it is not recorded again.
     `record` is handed every try once, failed ones included. Neither may block. `admit` is awaited
     before every try, inside its slot; what it raises ends the call, and nothing is sent or recorded.
+    `begin` is told when a try is sent; `record` follows it without fail.
     """
 
     recall: Recall = _recall_nothing
     record: Record = _record_nowhere
     admit: Admit = _admit_always
+    begin: Begin = _begin_unseen
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,6 +175,7 @@ class ModelClient:
             if self.limiter.is_late(spec, started_at=started_at):
                 started_at = await self.limiter.start_again(spec)
             progress.tries += 1
+            ledger.begin()
             ended = Try(spec, call, body, progress.tries, progress.digest)
             try:
                 await self._send(ended)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from evaluators.judging.calls import CallRecord
 from runs.execution.budget import Budget
 from runs.execution.database import DatabaseThread
 from runs.execution.leasing import Leases
@@ -50,11 +49,14 @@ class Admission:
             raise CallRefusedError("The result was taken over by other hands.")
         if self._budget.is_spent():
             raise CallRefusedError(self._budget.in_words())
+
+    def begin(self) -> None:
+        """Count a call as in flight."""
         self.in_flight += 1
         self.idle.clear()
 
-    def ended(self, record: CallRecord) -> None:
-        """Count a call that was let through as over."""
+    def end(self) -> None:
+        """Count a call as over."""
         self.in_flight -= 1
         if not self.in_flight:
             self.idle.set()

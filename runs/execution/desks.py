@@ -3,59 +3,89 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
+from dataclasses import dataclass
 
 from runs.execution.hands import Hands
 
 
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where one thread works on one run; `is_called_again` tells that it should look once more."""
+
+    run_id: int
+    is_called_again: bool = False
+    hands: Hands | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def only_awaits_late_replies(self) -> bool:
+        """Tell whether the hands here take nothing more, so that others may begin."""
+        return self.hands is not None and self.hands.were_dropped
+
+
 class Desks:
-    """The runs of one process and the hands on them; every thread of it may ask."""
+    """The places of one process; every thread of it may ask."""
 
     def __init__(self) -> None:
         """Work on nothing yet."""
         self._is_closed = False
         self._lock = threading.Lock()
-        self._called_again: dict[int, bool] = {}
-        self._hands: dict[int, tuple[Hands, asyncio.AbstractEventLoop]] = {}
+        self._of_run: dict[int, Place] = {}
+        self._taken: set[Place] = set()
 
-    def enter(self, run_id: int) -> bool:
-        """Tell whether the run is free here; if not, whoever works on it looks again at the end.
+    def enter(self, run_id: int) -> Place | None:
+        """Return a place for the run; None when it has one, where it is looked at again at the end.
 
-        Nothing is, once the desks are closed.
+        None too once the desks are closed.
         """
         with self._lock:
             if self._is_closed:
+                return None
+            there = self._of_run.get(run_id)
+            if there is not None and not there.only_awaits_late_replies:
+                there.is_called_again = True
+                return None
+            place = Place(run_id)
+            self._of_run[run_id] = place
+            self._taken.add(place)
+            return place
+
+    def leave(self, place: Place) -> bool:
+        """Give a place back unless the run was called again meanwhile; True when it is given back."""
+        with self._lock:
+            is_wanted = place.is_called_again and not self._is_closed
+            if is_wanted and self._of_run.get(place.run_id) is place:
+                place.is_called_again, place.hands = False, None
                 return False
-            if run_id in self._called_again:
-                self._called_again[run_id] = True
-                return False
-            self._called_again[run_id] = False
+            self._give_back(place)
             return True
 
-    def leave(self, run_id: int) -> bool:
-        """Free the run unless it was called again meanwhile; True when it is free."""
+    def forget(self, place: Place) -> None:
+        """Give a place back after a crash."""
         with self._lock:
-            self._hands.pop(run_id, None)
-            if self._called_again[run_id] and not self._is_closed:
-                self._called_again[run_id] = False
-                return False
-            del self._called_again[run_id]
-            return True
+            self._give_back(place)
 
-    def forget(self, run_id: int) -> None:
-        """Free the run after a crash."""
-        with self._lock:
-            self._hands.pop(run_id, None)
-            self._called_again.pop(run_id, None)
-
-    def show(self, run_id: int, hands: Hands) -> None:
+    def show(self, place: Place, hands: Hands) -> None:
         """Let `close` find these hands."""
         with self._lock:
-            self._hands[run_id] = (hands, asyncio.get_running_loop())
+            place.hands, place.loop = hands, asyncio.get_running_loop()
+            if self._is_closed:
+                hands.hurry()
 
     def close(self) -> None:
         """Make all hands of this process let go of what they hold, and take nothing new."""
         with self._lock:
             self._is_closed = True
-            for hands, loop in self._hands.values():
-                loop.call_soon_threadsafe(hands.hurry)
+            for place in self._taken:
+                if place.hands is not None and place.loop is not None:
+                    # A loop that has ended meanwhile holds nothing any more.
+                    with contextlib.suppress(RuntimeError):
+                        place.loop.call_soon_threadsafe(place.hands.hurry)
+
+    def _give_back(self, place: Place) -> None:
+        place.hands = place.loop = None
+        self._taken.discard(place)
+        if self._of_run.get(place.run_id) is place:
+            del self._of_run[place.run_id]

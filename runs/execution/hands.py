@@ -175,6 +175,7 @@ class Hands:
             context=TargetContext(name, job.execution.case, recorded=job.recorded),
             client=self._client,
             admit=partial(self._admission.admit, job.claim.result_id),
+            begin=self._admission.begin,
             write_down=partial(self._put_call, job),
             earlier=job.earlier,
             sandbox=self.sandbox,
@@ -189,7 +190,7 @@ class Hands:
             self.halt()
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
-        self._admission.ended(record)
+        self._admission.end()
         self._desk.put_call(job.claim, record)
         self._mind_budget()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -29,10 +29,14 @@ Calls = Mapping[tuple[CallKey, str], CallRecord]
 
 @dataclass(slots=True)
 class RunWork:
-    """One run as its hands see it; only `trees`, by case, grow while they work."""
+    """One run as its hands see it, in the stretch that began at `started_at`.
+
+    Only `trees`, by case, grow while they work.
+    """
 
     run_id: int
     owner_id: str
+    started_at: datetime | None
     clock_offset: timedelta
     plan: Plan
     target: TargetKind
@@ -65,6 +69,7 @@ def load_work(run: Run) -> RunWork:
     return RunWork(
         run_id=run.pk,
         owner_id=run.owner_id,
+        started_at=run.started_at,
         clock_offset=clock_offset(),
         plan=plan,
         target=target,

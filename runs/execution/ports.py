@@ -8,6 +8,7 @@ from typing import Any
 
 from evaluators.judging.calls import (
     Admit,
+    Begin,
     CallKey,
     CallRecord,
     CallStatus,
@@ -53,6 +54,7 @@ class ExecutionPorts:
     context: TargetContext
     client: ModelClient
     admit: Admit
+    begin: Begin
     write_down: Callable[[CallRecord], None]
     earlier: Calls = field(default_factory=dict)
     sandbox: Sandbox | None = None
@@ -89,7 +91,7 @@ class ExecutionPorts:
         return _RefusableJudge(judge, self)
 
     def _ledger(self) -> Ledger:
-        return Ledger(recall=self._recall, record=self.write_down, admit=self.admit)
+        return Ledger(self._recall, self.write_down, self.admit, self.begin)
 
     def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
         return self.earlier.get((key, request_hash))

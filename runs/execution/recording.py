@@ -36,7 +36,7 @@ RESULT_COLUMNS = (
 )
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
 STATE_FIELDS = (
-    *("status", "execution_count", "done_count", "error_count"),
+    *("status", "started_at", "execution_count", "done_count", "error_count"),
     *("run_cost_usd", "evaluation_cost_usd"),
 )
 COUNTERS = ("pass", "borderline", "fail", "error")
@@ -65,6 +65,7 @@ class RunState:
     """
 
     status: str
+    started_at: datetime | None
     execution_count: int
     done_count: int
     error_count: int
@@ -127,6 +128,7 @@ def read_state(run_id: int) -> RunState:
 def _state_of(run: Run) -> RunState:
     return RunState(
         status=run.status,
+        started_at=run.started_at,
         execution_count=run.execution_count,
         done_count=run.done_count,
         error_count=run.error_count,

@@ -12,7 +12,7 @@ from typing import TypeVar
 from evaluators.scoring.types import DomainError
 from runs.execution.claiming import begin_run, show_hand
 from runs.execution.database import DatabaseThread, Patience, is_away
-from runs.execution.desks import Desks
+from runs.execution.desks import Desks, Place
 from runs.execution.finishing import end_run, finish_run, is_budget_spent, summarise_ended
 from runs.execution.hands import Hands
 from runs.execution.loading import RunWork, load_work
@@ -38,15 +38,16 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     The workers' hands (`owner_id` "") leave a run alone that a command line owns, and the other way.
     False when this process was at it already.
     """
-    if not _desks.enter(run_id):
+    place = _desks.enter(run_id)
+    if place is None:
         return False
     settle()
     try:
-        _work(run_id, owner_id)
-        while not _desks.leave(run_id):
-            _work(run_id, owner_id)
+        _work(place, owner_id)
+        while not _desks.leave(place):
+            _work(place, owner_id)
     except BaseException:
-        _desks.forget(run_id)
+        _desks.forget(place)
         raise
     return True
 
@@ -56,11 +57,13 @@ def let_go() -> None:
     _desks.close()
 
 
-def _work(run_id: int, owner_id: str = "") -> None:
+def _work(place: Place, owner_id: str = "") -> None:
+    run_id = place.run_id
     run = _surely(Run.objects.filter(id=run_id, owner_id=owner_id).first)
     if run is None or not run.is_active:
         return
     _surely(lambda: begin_run(run_id, now=database_now()))
+    _surely(lambda: run.refresh_from_db(fields=["started_at"]))
     try:
         work = _surely(lambda: load_work(run))
     except (DomainError, ValueError, KeyError, TypeError) as error:
@@ -69,7 +72,7 @@ def _work(run_id: int, owner_id: str = "") -> None:
         return
     try:
         with _shown_hand(run_id) as token:
-            ended = _work_off(work, token)
+            ended = _work_off(work, token, place)
     except Exception as error:
         _after_crash(run_id, error)
         raise
@@ -81,12 +84,12 @@ def _surely(function: Callable[[], Value]) -> Value:
     return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
 
 
-def _work_off(work: RunWork, token: str) -> tuple[Hands, RunState | None]:
+def _work_off(work: RunWork, token: str, place: Place) -> tuple[Hands, RunState | None]:
     database = DatabaseThread()
 
     async def work_off() -> tuple[Hands, RunState | None]:
         hands = Hands(work, token, database)
-        _desks.show(work.run_id, hands)
+        _desks.show(place, hands)
         return hands, await hands.work_off()
 
     try:

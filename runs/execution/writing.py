@@ -34,7 +34,7 @@ class Desk:
     """Collects calls and ended executions of one pair of hands, and writes them down.
 
     `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
-    that is over makes the hands `drop`, a target that fails every execution alike makes them
+    that is over, or was stopped and goes on without these hands, makes the hands `drop`, a target that fails every execution alike makes them
     `halt`.
     """
 
@@ -154,7 +154,8 @@ class Desk:
         # What a replayed output once cost is not spent now.
         target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
         self.budget.booked = state.evaluation_cost_usd + target_usd
-        if state.status not in ACTIVE_RUN_STATUSES:
+        is_ours = state.started_at == self._work.started_at
+        if state.status not in ACTIVE_RUN_STATUSES or not is_ours:
             self._drop()
         elif state.broken_target:
             self._halt()

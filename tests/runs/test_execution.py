@@ -16,6 +16,7 @@ from evaluators.scoring.types import Score as ScoreValue
 from runs import services
 from runs.engine import ExecutionOutcome
 from runs.execution.claiming import begin_run, claim_results
+from runs.execution.desks import Place
 from runs.execution.loading import load_work
 from runs.execution.recording import Ended, write_down
 from runs.execution.running import _work, work_on_run
@@ -179,7 +180,7 @@ def test_hands_share_a_run_and_every_result_is_carried_out_once(start_recorded):
 
     def work(_):
         try:
-            _work(run.pk)
+            _work(Place(run.pk))
         finally:
             connection.close()
 

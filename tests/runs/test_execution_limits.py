@@ -23,6 +23,7 @@ from evaluators.models import LanguageModel, SlotLease
 from runs import services
 from runs.execution import limiting, slots, starts
 from runs.execution.database import DatabaseThread
+from runs.execution.desks import Place
 from runs.execution.running import _work
 from runs.models import Hand, ModelCall
 from tests.factories import make_case, make_model, make_run, make_suite, make_target
@@ -246,7 +247,7 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
 
     def work(_):
         try:
-            _work(run.pk)
+            _work(Place(run.pk))
         finally:
             connection.close()
 
@@ -265,7 +266,7 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
 def test_a_spent_budget_ends_a_run_whose_calls_wait_for_the_minute(start_chat):
     run = start_chat(30, concurrency=16, budget_usd=Decimal("2.5"))
     LanguageModel.objects.filter(slug="judge").update(requests_per_minute=1)
-    _work(run.pk)
+    _work(Place(run.pk))
 
     run.refresh_from_db()
     assert (run.status, run.error_count, run.fail_count) == ("budget_reached", 0, 0)
@@ -291,7 +292,7 @@ def test_target_and_judge_each_keep_their_own_time_out(model_server):
 
     model_server.on_model("agent", slow_at_one)
     model_server.on_evaluator("right", hang())
-    _work(run.pk)
+    _work(Place(run.pk))
 
     slow_answer, slow_judge = run.results.order_by("position")
     assert run.snapshot["target"]["config"] == {"timeout_s": 1}

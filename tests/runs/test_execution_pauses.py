@@ -293,3 +293,22 @@ def test_hands_begin_and_end_although_their_threads_connection_has_died(
     work_on_run(run.pk)
     assert counts(run) == ("completed", 1, 1, 0)
     assert len(begin.heard) == len(finish.heard) == 2
+
+
+def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat, model_server):
+    model_server.behave(late, then=good())
+    run = start_chat(4, concurrency=1)
+    first = work_in_thread(run)
+    model_server.wait_for_chats(1)
+    services.stop_run(run, stopped_by=None)
+    services.resume_run(run, resumed_by=None)
+    # As the sweep would: called again until the old hands have seen that the run was stopped.
+    while counts(run)[0] != "completed":
+        work_on_run(run.pk)
+
+    assert counts(run) == ("completed", 4, 4, 0)
+    assert first.is_alive()
+    model_server.release()
+    first.join(30)
+    assert counts(run) == ("completed", 4, 4, 0)
+    assert purses(run) == ledger(run) == 9 * Decimal("0.2")

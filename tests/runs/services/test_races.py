@@ -13,6 +13,7 @@ from django.db.models import Sum
 
 from evaluators.scoring.types import DomainError
 from runs import services
+from runs.execution.desks import Place
 from runs.execution.finishing import finish_run
 from runs.execution.running import _work, work_on_run
 from runs.models import Attempt, ModelCall, Result, Retry, Run
@@ -128,9 +129,11 @@ def test_retries_while_hands_are_at_work_lose_and_double_nothing(start_recorded:
                 continue
         return reached
 
-    answers = at_once(*[partial(_work, run.pk)] * 2, *[retry_again_and_again] * 2)
+    answers = at_once(
+        *[partial(_work, Place(run.pk)) for _ in range(2)], *[retry_again_and_again] * 2
+    )
     while again(run).is_active:
-        _work(run.pk)
+        _work(Place(run.pk))
 
     reached = sum(answer for answer in answers if isinstance(answer, int))
     run = again(run)
