@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 THREADS = 4
 # A thread that serves a page gives the interpreter away with every row it reads, and gets it back
-# from threads that work only after so long. Python's 5 ms made pages wait three times as long.
+# from threads that work only after so long. With Python's 5 ms the added wait was thrice as long.
 SWITCH_S = 0.0005
 
 
