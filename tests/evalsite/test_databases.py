@@ -77,6 +77,7 @@ def value(wrapper: DatabaseWrapper, query: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_server_knows_how_long_its_sessions_wait(postgresql_wrapper: DatabaseWrapper) -> None:
     assert value(postgresql_wrapper, "SHOW idle_in_transaction_session_timeout") == "7s"
     assert value(postgresql_wrapper, "SHOW lock_timeout") == "7s"
@@ -84,6 +85,7 @@ def test_the_server_knows_how_long_its_sessions_wait(postgresql_wrapper: Databas
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_a_connection_that_the_server_ended_is_not_handed_out_again(
     postgresql_wrapper: DatabaseWrapper, postgresql_url: str
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_connection_that_the_server_ended_is_not_handed_out_again(
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 @pytest.mark.django_db
 def test_a_server_that_is_away_is_waited_for_seconds_only(tmp_path: Path) -> None:
     url = f"postgresql://evalsite@127.0.0.1:{free_port()}/evalsite"

@@ -14,7 +14,7 @@ from tests.services.postgresql import installed_binaries, postgresql_server, whe
 from tests.services.processes import scratch_folder, wait_until
 from tests.services.site import Site
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 CASES = 60
 KEY = "sk-kept-by-the-backup"

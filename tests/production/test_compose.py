@@ -175,6 +175,7 @@ def composed() -> Iterator[Composed]:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_redis_takes_its_settings_and_answers() -> None:
     program = installed_redis() or wheel_redis()
     assert program
@@ -198,6 +199,7 @@ def answers(client: redis.Redis) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_secrets_of_the_readme_are_for_the_containers_alone(composed: Composed) -> None:
     folder = composed.folder / "secrets"
     assert {path.name for path in folder.iterdir()} == read()["secrets"].keys()
@@ -208,6 +210,7 @@ def test_the_secrets_of_the_readme_are_for_the_containers_alone(composed: Compos
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_services_start_work_a_run_off_and_show_their_health(composed: Composed) -> None:
     assert composed.run_once(composed.container("prepare").process(composed.log("prepare"))) == 0, (
         composed.log("prepare").read_text()

@@ -41,7 +41,7 @@ from runs.models import Run
 services.stop_run(Run.objects.get(), stopped_by=None)
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from runs.services import queueing
 from runs.services.queueing import WORK_ON_RUN, queue
 from tests.services.redis import RedisServer, redis_process
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
 
 KEY = "celery"
 
