@@ -151,18 +151,22 @@ def running(process: Process) -> Iterator[Process]:
 
 
 def wait_until(
-    is_so: Callable[[], bool], *, timeout_s: float = START_TIMEOUT_S, what: str = "it"
+    is_so: Callable[[], bool],
+    *,
+    timeout_s: float = START_TIMEOUT_S,
+    what: str | Callable[[], str] = "it",
 ) -> None:
     """Wait until something is so.
 
     Raises:
-        AssertionError: it was not so in time; the message names `what` was not.
+        AssertionError: it was not so in time; the message says `what` was not, or what was instead.
 
     """
     deadline = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > deadline:
-            raise AssertionError(f"not so after {timeout_s} s: {what}")
+            said = what if isinstance(what, str) else what()
+            raise AssertionError(f"not so after {timeout_s} s: {said}")
         time.sleep(POLL_S)
 
 
