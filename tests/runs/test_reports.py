@@ -15,8 +15,8 @@ from runs.reports.estimate import model_family
 from runs.reports.gates import cases_gate, metrics_gate
 from runs.reports.purses import purses
 from runs.reports.results_query import ResultsQuery
-from runs.reports.run_list import listed, run_row
 from runs.reports.run_head import run_head
+from runs.reports.run_list import listed, run_row
 from runs.reports.run_page import run_live
 from runs.reports.text_diff import text_diff
 from tests.factories import STARTED, make_call, make_result, make_run, make_suite
