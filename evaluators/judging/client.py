@@ -204,7 +204,7 @@ class ModelClient:
         except APIConnectionError as error:
             ended.unreachable(error)
         else:
-            ended.answered(received.status_code, received.headers, received.text)
+            ended.answered(received.status_code, received.headers, text_of(received))
 
     def _pause(
         self, failure: Failure, spec: ModelSpec, started_at: float, progress: Progress
@@ -245,3 +245,11 @@ class ModelClient:
         if place not in self._endpoints:
             self._endpoints[place] = Endpoint(spec)
         return self._endpoints[place]
+
+
+def text_of(response: httpx2.Response) -> str:
+    """Return the content as text; the header is read closely only where it names another encoding."""
+    kind = response.headers.get("content-type", "").lower()
+    if "charset" in kind and "utf-8" not in kind:
+        return response.text
+    return response.content.decode(errors="replace")
