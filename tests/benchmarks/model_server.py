@@ -1,14 +1,18 @@
-"""A model that answers every chat after 100 ms, in a process of its own."""
+"""A model that answers every chat after a while, in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
-LATENCY_S = 0.1
+from tests.services.processes import ROOT
+
 ANSWER = json.dumps(
     {"reasoning": "Says what was asked.", "hits": ["on topic"], "misses": [], "score": 0.9}
 )
@@ -30,15 +34,29 @@ COMPLETION = json.dumps(
 ).encode()
 
 
-async def answer(request: web.Request) -> web.Response:
-    """Answer a chat."""
-    await request.read()
-    await asyncio.sleep(LATENCY_S)
-    return web.Response(body=COMPLETION, content_type="application/json")
+@contextmanager
+def model_server(*, latency_s: float) -> Iterator[str]:
+    """Run the model and give its address."""
+    command = [sys.executable, "-m", "tests.benchmarks.model_server", str(latency_s)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if process.stdout is None:
+        raise RuntimeError("the model server has no output to read its address from")
+    try:
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.wait()
 
 
-async def serve() -> None:
+async def serve(latency_s: float) -> None:
     """Serve on a free port, written to standard output, until killed."""
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        if latency_s:
+            await asyncio.sleep(latency_s)
+        return web.Response(body=COMPLETION, content_type="application/json")
+
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
     runner = web.AppRunner(app, access_log=None)
@@ -52,4 +70,4 @@ async def serve() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve())
+    asyncio.run(serve(float(sys.argv[1])))

@@ -1,0 +1,52 @@
+"""Row 7: server time and queries of pages that show runs of 10,000 results."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+from tests.benchmarks.figures import Line
+from tests.benchmarks.look import PAGES, RESULTS
+from tests.benchmarks.servers import DATABASES, Servers
+from tests.services.processes import ROOT
+
+GOAL_MS = 300.0
+
+
+def lines(servers: Servers, rounds: int) -> Iterator[Line]:
+    """Measure the pages on each database; each is looked at several times whatever the rounds."""
+    for kind in DATABASES:
+        found = measure(servers, kind)
+        for name in PAGES:
+            seconds, queries = found[name]
+            yield Line(
+                f"{name}, runs of {RESULTS:,} results, {kind}: server time",
+                seconds * 1000,
+                "ms",
+                goal=GOAL_MS,
+                remark=f"{queries} queries",
+            )
+
+
+def measure(servers: Servers, kind: str) -> dict[str, tuple[float, int]]:
+    """Return seconds and number of queries of each page."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    with (
+        tempfile.TemporaryDirectory(prefix="evalsite-bench-") as folder,
+        servers.database(kind) as database,
+    ):
+        own = {"EVALSITE_DATA_DIR": folder, "EVALSITE_LOG_LEVEL": "ERROR"}
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "tests.benchmarks.look"],
+            cwd=ROOT,
+            env={**kept, **own, **database},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    found: dict[str, tuple[float, int]] = json.loads(done.stdout.splitlines()[-1])
+    return found

@@ -1,0 +1,103 @@
+"""What was measured, as lines of one table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+HEADERS = (
+    *("row", "work", "limit", "goal", "measured", "÷ limit", "÷ goal"),
+    *("CPU", "CPU a case", "CPU ÷ goal", "peak"),
+)
+NOTHING = "–"
+YARDSTICK_TIMES = 5_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table; a part that makes no sense for the work is left out.
+
+    `limit` is the least that the work can take, however fast we are. Measured, limit and goal are in
+    the same unit, seconds unless `unit` says otherwise; CPU is in seconds and counts for `cases`.
+    """
+
+    work: str
+    measured: float
+    unit: str = "s"
+    limit: float | None = None
+    goal: float | None = None
+    cpu_s: float | None = None
+    goal_cpu_s: float | None = None
+    cases: int | None = None
+    peak_mb: float | None = None
+    remark: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        """Return what stands in the columns."""
+        goals = [f"≤ {spelt(self.goal, self.unit)}"] if self.goal is not None else []
+        goals += [f"≤ {self.goal_cpu_s:g} s CPU"] if self.goal_cpu_s is not None else []
+        each_ms = self.cpu_s / self.cases * 1000 if self.cpu_s and self.cases else None
+        remark = f" ({self.remark})" if self.remark else ""
+        return (
+            self.work,
+            spelt(self.limit, self.unit),
+            ", ".join(goals) or NOTHING,
+            spelt(self.measured, self.unit) + remark,
+            ratio(self.measured, self.limit),
+            ratio(self.measured, self.goal),
+            spelt(self.cpu_s),
+            NOTHING if each_ms is None else f"{each_ms:.2f} ms",
+            ratio(self.cpu_s, self.goal_cpu_s),
+            NOTHING if self.peak_mb is None else f"{self.peak_mb:.0f} MB",
+        )
+
+
+def spelt(value: float | None, unit: str = "s") -> str:
+    """Return a figure with its unit: seconds to hundredths, anything else without decimals."""
+    if value is None:
+        return NOTHING
+    return f"{value:.2f} s" if unit == "s" else f"{value:.0f} {unit}"
+
+
+def ratio(value: float | None, to: float | None) -> str:
+    """Return how many times the one goes into the other."""
+    return f"{value / to:.2f}" if value is not None and to else NOTHING
+
+
+def table(lines: Iterable[tuple[int, Line]]) -> str:
+    """Return the lines, each with the number of its row, as a Markdown table."""
+    rule = tuple("---" for _ in HEADERS)
+    rows = (HEADERS, rule, *((str(number), *line.cells()) for number, line in lines))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def middle(rounds: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the median of each figure."""
+    return {name: median(figures[name] for figures in rounds) for name in rounds[0]}
+
+
+def p95(values: Sequence[float]) -> float:
+    """Return what 95 of 100 values stay below."""
+    return quantiles(values, n=20, method="inclusive")[-1]
+
+
+def yardstick_ms() -> float:
+    """Return how long this machine takes over a fixed piece of plain Python, the best of five times.
+
+    Machines differ, and virtual ones from hour to hour: figures of two tables are compared by it.
+    """
+    body = {"messages": [{"role": "user", "content": "where is my refund? " * 20}], "n": [1, 2.5]}
+
+    def once() -> float:
+        started = time.perf_counter()
+        for _ in range(YARDSTICK_TIMES):
+            text = json.dumps(body, sort_keys=True)
+            hashlib.sha256(text.encode()).hexdigest()
+            json.loads(text)
+        return (time.perf_counter() - started) * 1000
+
+    return min(once() for _ in range(5))

@@ -1,0 +1,71 @@
+"""Suites to measure with, stored without the importer. To be loaded once Django is set up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluators.models import Evaluator, LanguageModel
+from runs import services
+from runs.execution.running import work_on_run
+from runs.models import Case, Run, Suite, Target
+
+LEAF: dict[str, Any] = {"weight": 1.0, "required": False, "required_below": None, "negate": False}
+CONTAINS = {"kind": "text_check", "config": {"operator": "contains", "value": "refund"}}
+JUDGE = {"kind": "llm_judge", "config": {"prompt": "Is the answer right and kind?"}}
+
+
+def store(
+    name: str,
+    *,
+    cases: int,
+    at_once: int,
+    base_url: str = "",
+    asks_target: bool = True,
+    model_at_once: int = 0,
+) -> dict[str, Any]:
+    """Store a suite with so many cases, and return how a run of it is started.
+
+    With `base_url` the model there judges, and answers the cases too unless their outputs are to be
+    recorded; it allows as many calls as a run keeps in flight, or `model_at_once`.
+    """
+    root = Evaluator.objects.create(name="all", kind="composite", config={})
+    model = None
+    if base_url:
+        limit = model_at_once or at_once
+        facts = {"model_id": "mock", "base_url": base_url, "concurrency": limit}
+        model = LanguageModel.objects.create(slug=name, name=name, **facts)
+    Evaluator.objects.create(parent=root, name="check", **LEAF, **(JUDGE if model else CONTAINS))
+    suite = Suite.objects.create(slug=name, title=name, root=root, judge=model)
+    is_recorded = model is None or not asks_target
+    Case.objects.bulk_create(
+        Case(
+            suite=suite,
+            key=f"C-{number:05}",
+            position=number,
+            input=[{"role": "user", "content": f"Question {number}: where is my refund?"}],
+            content_hash=f"{number:064}",
+            recorded_output={"output": f"Your refund {number} is on its way."}
+            if is_recorded
+            else None,
+        )
+        for number in range(cases)
+    )
+    kind = {"kind": "recorded"} if is_recorded else {"kind": "chat", "model": model}
+    target = Target.objects.create(name=name, **kind)
+    return {"suite": suite, "target": target, "started_by": None, "concurrency": at_once}
+
+
+def start(name: str, *, at_once: int) -> int:
+    """Start a run of a stored suite, for workers to carry out, and return its id."""
+    suite, target = Suite.objects.get(slug=name), Target.objects.get(name=name)
+    run = services.start_run(suite=suite, target=target, started_by=None, concurrency=at_once)
+    return run.pk
+
+
+def carry_out(order: dict[str, Any]) -> None:
+    """Start a run and work it off here; raises SystemExit unless every case passed."""
+    run = services.start_run(**order)
+    work_on_run(run.pk)
+    ended = Run.objects.only("status", "pass_count", "execution_count").get(pk=run.pk)
+    if ended.status != "completed" or ended.pass_count != ended.execution_count:
+        raise SystemExit(f"{ended.pass_count} of {ended.execution_count} passed: {ended.status}")
