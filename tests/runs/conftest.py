@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from runs import services
+from runs.execution import sweeping
 from runs.models import Run
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer
 from tests.runs.trees import CHECK, JUDGED, tree
 
 StartRun = Callable[..., Run]
+
+
+@pytest.fixture(autouse=True)
+def long_running_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the database been there for long: sweeps trust no silence shortly after its start."""
+    long_ago = datetime.min.replace(tzinfo=UTC)
+    monkeypatch.setattr(sweeping, "database_answers_since", lambda: long_ago)
 
 
 @pytest.fixture
