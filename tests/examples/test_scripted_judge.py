@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.examples.reading import EXAMPLES, Entry, read_lines
-from tests.services.processes import running
+from tests.services.processes import Process, running
 
 SCRIPT = EXAMPLES / "scripted_judge.py"
 QUESTION = {"model": "scripted-judge", "messages": [{"role": "user", "content": "Judge this."}]}
@@ -68,7 +68,8 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     def is_ready() -> bool:
         return ready.exists() and ready.read_text().endswith("\n")
 
-    with running([sys.executable, SCRIPT, *options], log=folder / "log", is_ready=is_ready):
+    command = [sys.executable, SCRIPT, *options]
+    with running(Process(command, log=folder / "log", is_ready=is_ready)):
         yield Judge(ready.read_text().strip())
 
 
