@@ -87,7 +87,8 @@ def test_a_broken_place_is_the_first_page(after: str) -> None:
 
 
 def run_of(**columns: Any) -> Run:
-    return Run(**{"status": "running", "execution_count": 10, "repetitions": 1} | columns)
+    facts = {"status": "running", "execution_count": 10, "repetitions": 1, "created_at": STARTED}
+    return Run(**facts | columns)
 
 
 @pytest.mark.parametrize(
