@@ -29,8 +29,10 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 1.0
 # What was paid for and not yet written lives in this process alone: worth a long wait.
 PATIENCE_S = 600.0
+LAST_PATIENCE_S = 8.0
 LATE_AFTER_S = 1.0
-READ_ONLY = "25006"
+# Read-only, and sessions that PostgreSQL ended because they stood still inside a transaction.
+PASSING_STATES = ("25006", "25P03", "25P04")
 
 Sleep = Callable[[float], object]
 
@@ -78,8 +80,8 @@ class DatabaseThread:
         self.is_there.set()
 
     def hurry(self) -> None:
-        """Wait no longer for a database that is away: this process is about to end."""
-        self._patience.is_over = True
+        """Wait only seconds more for a database that is away: this process is about to end."""
+        self._patience.hurry()
 
     def close(self) -> None:
         """Finish what was asked, close the connection and end the thread."""
@@ -95,6 +97,10 @@ class Patience:
         self.is_over = False
         self._patience_s = patience_s
         self._sleep = sleep
+
+    def hurry(self) -> None:
+        """Have little patience from now on: enough for a connection that a restart has broken."""
+        self._patience_s = min(self._patience_s, LAST_PATIENCE_S)
 
     def call(
         self,
@@ -137,4 +143,4 @@ def is_away(error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR
     if isinstance(error, InterfaceError):
         return True
-    return getattr(error.__cause__, "sqlstate", None) == READ_ONLY
+    return getattr(error.__cause__, "sqlstate", None) in PASSING_STATES

@@ -18,6 +18,7 @@ from runs.execution.slots import forget_leases
 from runs.execution.starts import forget_starts
 from runs.models import (
     ACTIVE_RUN_STATUSES,
+    OPEN_RESULT_STATUSES,
     Attempt,
     Hand,
     Result,
@@ -144,8 +145,10 @@ def _stop_abandoned_command_lines(*, now: datetime, is_silence_telling: bool) ->
 
 
 def _runs_without_open_results() -> list[int]:
-    done = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, done_count__gte=F("execution_count"))
-    return list(done.values_list("id", flat=True))
+    # Not by the counters: what was cancelled before a retry is neither open nor done.
+    open_ones = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
+    done = Run.objects.filter(~Exists(open_ones), status__in=ACTIVE_RUN_STATUSES)
+    return list(done.order_by("id").values_list("id", flat=True))
 
 
 def _ended_without_summary() -> list[int]:

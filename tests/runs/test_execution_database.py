@@ -26,6 +26,12 @@ def sqlite_error(code):
     return error
 
 
+def stood_still():
+    error = DatabaseError("terminating connection due to idle-in-transaction timeout")
+    error.__cause__ = psycopg.errors.IdleInTransactionSessionTimeout()
+    return error
+
+
 def read_only():
     error = DatabaseError("cannot execute UPDATE in a read-only transaction")
     error.__cause__ = psycopg.errors.ReadOnlySqlTransaction()
@@ -41,6 +47,7 @@ def read_only():
         (sqlite_error(sqlite3.SQLITE_READONLY), True),
         (sqlite_error(sqlite3.SQLITE_BUSY), True),
         (read_only(), True),
+        (stood_still(), True),
         (sqlite_error(sqlite3.SQLITE_ERROR), False),
         (IntegrityError("duplicate key"), False),
         (ValueError("ours"), False),
@@ -71,6 +78,17 @@ def test_patience_ends_and_stays_ended():
     with pytest.raises(OperationalError):
         patience.call(Failing(OperationalError("away")))
     assert len(pauses) == waited
+
+
+def test_in_a_hurry_it_is_still_asked_for_some_seconds():
+    pauses: list[float] = []
+    patience = Patience(sleep=pauses.append)
+    patience.hurry()
+    assert patience.call(Failing(*[OperationalError("stale")] * 2)) == "done"
+
+    with pytest.raises(OperationalError):
+        patience.call(Failing(*[OperationalError("away")] * 100))
+    assert 8.0 <= sum(pauses) <= 10.0
 
 
 def test_an_error_that_will_not_pass_is_raised_at_once():

@@ -312,3 +312,18 @@ def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat
     first.join(30)
     assert counts(run) == ("completed", 4, 4, 0)
     assert purses(run) == ledger(run) == 9 * Decimal("0.2")
+
+
+def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start_recorded):
+    run = start_recorded("a refund", "no", "a refund")
+    Run.objects.update(status="running", started_at=database_now(), done_count=1, error_count=1)
+    first = run.results.first()
+    Result.objects.filter(pk=first.pk).update(status="error", attempt=1, error_stage="target")
+    services.stop_run(Run.objects.get(), stopped_by=None)
+    services.retry_results(Run.objects.get(), asked_by=None, which="errored")
+    for number in range(3):
+        claim_results(run.pk, token=f"lost-{number}", most=9, now=database_now())
+        sweep(now=database_now() + 2 * MINUTE)
+    sweep(now=database_now() + 2 * MINUTE)
+
+    assert counts(run)[0] not in ("queued", "running")
