@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from django.db import DatabaseError, InterfaceError
+
 from evaluators.judging.calls import (
     Admit,
     Begin,
@@ -36,6 +38,8 @@ from runs.models import CallPurpose
 from runs.plan import Cause, TargetFailure
 from runs.targets._base import ChatAnswer, ChatFailure, TargetContext
 
+# A call for which nobody could be asked whether it may be made is not the target's failure.
+NOT_MADE = (CallRefusedError, DatabaseError, InterfaceError)
 CAUSES: Mapping[CallStatus, Cause] = {
     CallStatus.TIMEOUT: Cause.TIMEOUT,
     CallStatus.REFUSED: Cause.REFUSED,
@@ -73,7 +77,7 @@ class ExecutionPorts:
             context = replace(context, chat=self._chat)
         try:
             return await self.work.target.answer(self.work.target_config, context)
-        except CallRefusedError as error:
+        except NOT_MADE as error:
             self.is_refused = True
             return TargetFailure(str(error), Cause.REFUSED)
 
@@ -131,6 +135,6 @@ class _RefusableJudge:
         """Ask the judge."""
         try:
             return await self.judge.ask(question)
-        except CallRefusedError as error:
+        except NOT_MADE as error:
             self.ports.is_refused = True
             raise JudgeFailure(str(error), stage="judge") from error

@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import DatabaseError, OperationalError, connection
 from django.db.models import Sum
 
 from evalsite.pulse import Pulse
@@ -327,3 +327,22 @@ def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start
     sweep(now=database_now() + 2 * MINUTE)
 
     assert counts(run)[0] not in ("queued", "running")
+
+
+def test_a_database_error_while_a_call_waits_is_no_error_of_the_target(start_chat, monkeypatch):
+    run = start_chat(5, concurrency=5)
+    refused = []
+
+    def agree(*args, **kwargs):
+        refused.append(1)
+        raise DatabaseError("gave up")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("runs.execution.slots.agree", agree)
+        work_on_run(run.pk)
+    assert refused
+    assert counts(run)[1:] == (0, 0, 0)
+    assert set(run.results.values_list("status", flat=True)) == {"pending"}
+
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 5, 5, 0)
