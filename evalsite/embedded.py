@@ -10,6 +10,7 @@ import threading
 from celery.worker import WorkController
 
 from evalsite.celery import app
+from evalsite.courtesy import REQUESTS
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ class EmbeddedWorker:
             loglevel=logging.WARNING,
             quiet=True,
         )
+        importlib.import_module("runs.execution.courtesy").give_way_to(REQUESTS.are_under_way)
         importlib.import_module("evalsite.pulse").PULSE.start()
         self._worker.start()
 

@@ -6,6 +6,8 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from evalsite.courtesy import REQUESTS
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
-application = get_wsgi_application()
+application = REQUESTS.counted(get_wsgi_application())

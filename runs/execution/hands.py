@@ -14,6 +14,7 @@ from runs.engine import ExecutionOutcome, execute
 from runs.execution.admission import Admission, CallRefusedError
 from runs.execution.budget import Budget
 from runs.execution.claiming import release_held
+from runs.execution.courtesy import Courtesy
 from runs.execution.database import DatabaseThread
 from runs.execution.jobs import Job, claim_jobs
 from runs.execution.leasing import Leases, time_since_boot
@@ -57,6 +58,7 @@ class Hands:
         self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
         self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
         self._client = ModelClient(self._limiter)
+        self._courtesy = Courtesy()
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._hungry = asyncio.Event()
         self._carriers: list[asyncio.Task[None]] = []
@@ -160,6 +162,7 @@ class Hands:
             if job is None or self.is_halted:
                 return
             await self._desk.room.wait()
+            await self._courtesy.give_way()
             # What was lost to other hands while it waited here is theirs to carry out.
             if await self._leases.holds(job.claim.result_id):
                 self.under_way += 1
