@@ -11,6 +11,7 @@ from django.test import Client
 
 from tests.members import make_client, make_member
 from tests.services.postgresql import postgresql_server
+from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import redis_server
 
 pytest_plugins = ["tests.model_server"]
@@ -29,7 +30,8 @@ FOR_TESTS = {
 
 
 def pytest_configure() -> None:
-    """Serve plain http from source files and hash passwords fast."""
+    """Serve plain http from source files and hash passwords fast; end all servers when told to end."""
+    end_what_was_started_when_told_to_end()
     for name, value in FOR_TESTS.items():
         setattr(settings, name, value)
 

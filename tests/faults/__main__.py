@@ -15,6 +15,8 @@ import tempfile
 
 import django
 
+from tests.services.processes import end_what_was_started_when_told_to_end
+
 
 def main() -> None:
     """Carry the rounds out."""
@@ -22,6 +24,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", default=secrets.token_hex(4), help="picks the same faults again")
     chosen = parser.parse_args()
+    end_what_was_started_when_told_to_end()
     with tempfile.TemporaryDirectory(prefix="evalsite-settings-") as folder:
         os.environ["EVALSITE_DATA_DIR"] = folder
         os.environ["DJANGO_SETTINGS_MODULE"] = "evalsite.settings"

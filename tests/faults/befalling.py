@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from tests.faults.installations import Installation
+from tests.faults.installations import OVER, Installation
 from tests.faults.suite import AT_ONCE, CALLS, number_of
 from tests.services.disk import full_disk
 from tests.services.processes import Process, wait_until
@@ -24,6 +24,7 @@ NOTICED_AWAY = re.compile("The database is away|A sweep failed")
 # What a late reply costs is added to its result; how that came out is settled.
 OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) ORDER BY id)"
 ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"
+HAS_HANDS = "SELECT count(*) > 0 OR ({over}) FROM runs_hand WHERE worker LIKE '%/{pid}/%'"
 HELD = (
     "SELECT result.id, position FROM runs_result result JOIN runs_hand hand ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
@@ -140,9 +141,11 @@ def pick_a_worker(site: Installation, chance: random.Random) -> Process:
 
 
 def keep_two_workers(site: Installation) -> None:
-    """Start workers in place of those that are gone."""
+    """Start workers in place of those that are gone, until both have their hands in what is left."""
     while len(living_workers(site)) < 2:
         site.site.begin_worker()
+    for worker in living_workers(site):
+        site.wait_for(HAS_HANDS.format(pid=worker.pid, over=OVER))
 
 
 def living_workers(site: Installation) -> list[Process]:

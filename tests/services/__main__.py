@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
 from tests.services.chromium import installed_chromium
 from tests.services.postgresql import installed_binaries, postgresql_server
+from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import installed_redis
 
 
@@ -27,15 +29,26 @@ def missing() -> list[str]:
     return ["fonts-liberation", *absent] if "chromium" in absent else absent
 
 
+def run(env: Mapping[str, str], command: Sequence[str]) -> int:
+    """Run a command and return its exit code; told to end, first give the command time to."""
+    child = subprocess.Popen(command, env=env)
+    try:
+        return child.wait()
+    finally:
+        child.terminate()
+        child.wait()
+
+
 def main(arguments: list[str]) -> int:
     """Do what the arguments say and return the exit code."""
+    end_what_was_started_when_told_to_end()
     match arguments:
         case ["missing"]:
             sys.stdout.write(" ".join(missing()))
             return 0
         case ["with-postgresql", *command] if command:
             with postgresql_server() as url:
-                return subprocess.run(command, env={**os.environ, "DATABASE_URL": url}).returncode
+                return run({**os.environ, "DATABASE_URL": url}, command)
     sys.stderr.write(f"{__doc__}\n")
     return 2
 

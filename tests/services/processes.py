@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 60
@@ -148,6 +149,16 @@ def running(process: Process) -> Iterator[Process]:
         yield process
     finally:
         process.end()
+
+
+def end_what_was_started_when_told_to_end() -> None:
+    """Let the first SIGTERM end this process as Ctrl-C does, with all it started; more change nothing."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def wait_until(
