@@ -54,6 +54,8 @@ DAMAGED = Outage(
 
 BY_SQLSTATE = {
     "25006": READ_ONLY,
+    "25P03": BUSY,
+    "25P04": BUSY,
     "53100": FULL,
     "53200": BUSY,
     "53300": BUSY,

@@ -23,6 +23,8 @@ from runs.services.queueing import WORK_ON_RUN, queue
 logger = logging.getLogger(__name__)
 
 BEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
+# Every beat queues what still lacks hands: without an end the queue of busy workers would only grow.
+QUEUED_FOR_S = 60.0
 
 
 class Pulse:
@@ -98,7 +100,7 @@ def touch_beat_file() -> None:
 def sweep_and_queue() -> None:
     """Set right what dead workers left, and queue hands for the runs that could use them."""
     for run_id in sweep(now=database_now()):
-        queue(WORK_ON_RUN, run_id)
+        queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
 
 
 def version() -> str:

@@ -172,8 +172,10 @@ class ModelClient:
         body = chat_body(spec, call, progress.mode)
         async with self.limiter.slot(spec) as started_at:
             await ledger.admit()
-            if self.limiter.is_late(spec, started_at=started_at):
+            while self.limiter.is_late(spec, started_at=started_at):
                 started_at = await self.limiter.start_again(spec)
+                # That may have taken a minute, in which the call may have become useless.
+                await ledger.admit()
             progress.tries += 1
             ledger.begin()
             ended = Try(spec, call, body, progress.tries, progress.digest)

@@ -71,8 +71,13 @@ class Limiter:
         return gate.minute is not None and self._clock() > started_at + SEND_S
 
     async def start_again(self, spec: ModelSpec) -> float:
-        """Wait for another place in the minute for a call that missed its own; return when it starts."""
+        """Wait for another place in the minute for a call that missed its own; return when it starts.
+
+        Raises what calls were turned away with.
+        """
         while True:
+            if self._refusal is not None:
+                raise self._refusal
             asked_at = self._clock()
             starts = await self._sharing.starts(spec, 1, {})
             if starts.calls and self._clock() <= asked_at + VALID_S:

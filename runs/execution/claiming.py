@@ -49,7 +49,7 @@ def claim_results(
 ) -> list[Claim]:
     """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
 
-    None when the run is over or belongs to another owner; the workers' id is "".
+    None of them when the run is over or belongs to another owner; the workers' id is "".
     """
     owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
     with transaction.atomic():
@@ -96,16 +96,20 @@ def held_results(run_id: int, token: str) -> QuerySet[Result]:
 
 
 def renew_leases(
-    run_id: int, token: str, result_ids: Collection[int], *, under_way: int
+    run_id: int, token: str, result_ids: Collection[int], *, under_way: int | None
 ) -> set[int]:
-    """Push the end of those leases the hands still hold and return them; show that the hands are alive."""
+    """Push the end of those leases the hands still hold and return them; show that the hands are alive.
+
+    Hands that carry nothing out any more are not shown: `under_way` is None.
+    """
     now = database_now()
     with transaction.atomic():
         Run.objects.hold(run_id)
         held = held_results(run_id, token).filter(id__in=result_ids)
         still = set(held.values_list("id", flat=True))
         held.update(lease_until=now + LEASE)
-        show_hand(run_id, token, under_way=under_way, now=now)
+        if under_way is not None:
+            show_hand(run_id, token, under_way=under_way, now=now)
     return still
 
 
@@ -119,6 +123,11 @@ def show_hand(run_id: int, token: str, *, under_way: int, now: datetime) -> None
             **{"heartbeat_at": now, "in_flight": under_way},
         },
     )
+
+
+def hide_hand(token: str) -> None:
+    """Show the pair of hands no more, so that others are called in its place."""
+    Hand.objects.filter(token=token).delete()
 
 
 def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:

@@ -35,6 +35,7 @@ LATE_AFTER_S = 1.0
 PASSING_STATES = ("25006", "25P03", "25P04")
 
 Sleep = Callable[[float], object]
+Clock = Callable[[], float]
 
 
 class DatabaseThread:
@@ -92,11 +93,18 @@ class DatabaseThread:
 class Patience:
     """Calls again while the database is away, for ten minutes altogether; once it is over, once."""
 
-    def __init__(self, *, patience_s: float = PATIENCE_S, sleep: Sleep = time.sleep) -> None:
+    def __init__(
+        self,
+        *,
+        patience_s: float = PATIENCE_S,
+        sleep: Sleep = time.sleep,
+        clock: Clock = time.monotonic,
+    ) -> None:
         """Be patient."""
         self.is_over = False
         self._patience_s = patience_s
         self._sleep = sleep
+        self._clock = clock
 
     def hurry(self) -> None:
         """Have little patience from now on: enough for a connection that a restart has broken."""
@@ -112,14 +120,16 @@ class Patience:
         `tell` hears False when the database is away and True when it is back. Raises the database's
         own error when patience is over, and any other error at once.
         """
-        waited_s, pause_s, is_repeated = 0.0, FIRST_PAUSE_S, False
+        pause_s, is_repeated = FIRST_PAUSE_S, False
+        since = self._clock()
         while True:
             try:
                 value = function(is_repeated)
             except (DatabaseError, InterfaceError) as error:
                 if not is_away(error) or self.is_over:
                     raise
-                if waited_s >= self._patience_s:
+                # By the clock: each try may itself take long to fail.
+                if self._clock() >= since + self._patience_s:
                     self.is_over = True
                     raise
                 if not is_repeated:
@@ -128,10 +138,10 @@ class Patience:
                 is_repeated = True
                 discard_connection()
                 self._sleep(pause_s)
-                waited_s, pause_s = waited_s + pause_s, min(LONGEST_PAUSE_S, pause_s * 2)
+                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
             else:
                 if is_repeated:
-                    logger.warning("The database is back after %.1f s", waited_s)
+                    logger.warning("The database is back after %.1f s", self._clock() - since)
                     tell(True)
                 return value
 

@@ -13,7 +13,7 @@ from evaluators.kinds._base import Sandbox
 from runs.engine import ExecutionOutcome, execute
 from runs.execution.admission import Admission, CallRefusedError
 from runs.execution.budget import Budget
-from runs.execution.claiming import release_held
+from runs.execution.claiming import hide_hand, release_held
 from runs.execution.courtesy import Courtesy
 from runs.execution.database import DatabaseThread
 from runs.execution.jobs import Job, claim_jobs
@@ -51,7 +51,7 @@ class Hands:
         self.is_halted = False
         self.under_way = 0
         self._database = database
-        self._leases = Leases(work.run_id, token, database, count_under_way=lambda: self.under_way)
+        self._leases = Leases(work.run_id, token, database, count_under_way=self._shown_under_way)
         self._desk = Desk(
             work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
         )
@@ -93,6 +93,9 @@ class Hands:
         """Tell whether the run was over for these hands before they were done."""
         return self._dropping is not None
 
+    def _shown_under_way(self) -> int | None:
+        return None if self.were_dropped else self.under_way
+
     def halt(self) -> None:
         """Take nothing new."""
         self.is_halted = True
@@ -113,6 +116,8 @@ class Hands:
     async def _let_go(self, late_replies_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(late_replies_s):
+                # Nobody should wait for these hands: a run that is on again is given others.
+                await self._database.do(hide_hand, self.token)
                 await self._admission.idle.wait()
         for carrier in self._carriers:
             carrier.cancel()

@@ -24,7 +24,10 @@ def time_since_boot() -> float:
 
 
 class Leases:
-    """The results a pair of hands holds; `count_under_way` tells how many it is carrying out."""
+    """The results a pair of hands holds.
+
+    `count_under_way` tells how many it is carrying out, None when it takes on nothing any more.
+    """
 
     def __init__(
         self,
@@ -32,7 +35,7 @@ class Leases:
         token: str,
         database: DatabaseThread,
         *,
-        count_under_way: Callable[[], int],
+        count_under_way: Callable[[], int | None],
         clock: Clock = time_since_boot,
     ) -> None:
         """Hold nothing yet."""

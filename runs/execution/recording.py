@@ -42,6 +42,7 @@ STATE_FIELDS = (
 COUNTERS = ("pass", "borderline", "fail", "error")
 TARGET_STAGE = "target"
 RECORDING_STAGE = "recording"
+NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
 BREAKER = 8
 LONGEST_CELL = 300
 MOST_MARKS = 200
@@ -109,15 +110,19 @@ def write_down(
 def broken_target(run: Run) -> str:
     """Return the error in which the first executions of a run all ended; "" when they did not.
 
-    Numbers in it do not count: they are ports, ids and times.
+    Numbers in it do not count: they are ports, ids and times. An HTTP status does.
     """
     if run.done_count < BREAKER or run.error_count < run.done_count:
         return ""
     done = Result.objects.filter(run=run, status=ResultStatus.ERROR).order_by("finished_at", "id")
     first = list(done.values_list("error_stage", "error")[:BREAKER])
-    alike = {re.sub(r"\d+", "0", error) for stage, error in first if stage == TARGET_STAGE}
+    alike = {_without_numbers(error) for stage, error in first if stage == TARGET_STAGE}
     is_broken = len(alike) == 1 and all(stage == TARGET_STAGE for stage, _ in first)
     return first[0][1] if is_broken else ""
+
+
+def _without_numbers(error: str) -> str:
+    return NUMBER.sub(lambda found: found["status"] or "0", error)
 
 
 def read_state(run_id: int) -> RunState:

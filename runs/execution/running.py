@@ -58,29 +58,36 @@ def let_go() -> None:
 
 
 def _work(place: Place, owner_id: str = "") -> None:
+    try:
+        _carry_out(place, owner_id)
+    except Exception as error:
+        _after_crash(place.run_id, error)
+        raise
+
+
+def _carry_out(place: Place, owner_id: str) -> None:
     run_id = place.run_id
-    run = _surely(Run.objects.filter(id=run_id, owner_id=owner_id).first)
+    run = patiently(Run.objects.filter(id=run_id, owner_id=owner_id).first)
     if run is None or not run.is_active:
         return
-    _surely(lambda: begin_run(run_id, now=database_now()))
-    _surely(lambda: run.refresh_from_db(fields=["started_at"]))
+    patiently(lambda: begin_run(run_id, now=database_now()))
+    patiently(lambda: run.refresh_from_db(fields=["started_at"]))
     try:
-        work = _surely(lambda: load_work(run))
+        work = patiently(lambda: load_work(run))
     except (DomainError, ValueError, KeyError, TypeError) as error:
         logger.exception("Run %s cannot be carried out", run_id)
         end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {error}")
         return
-    try:
-        with _shown_hand(run_id) as token:
-            ended = _work_off(work, token, place)
-    except Exception as error:
-        _after_crash(run_id, error)
-        raise
-    _surely(lambda: _conclude(work, *ended))
+    with _shown_hand(run_id) as token:
+        ended = _work_off(work, token, place)
+    patiently(lambda: _conclude(work, *ended))
 
 
-def _surely(function: Callable[[], Value]) -> Value:
-    """Return what the function returns, although this thread's connection may have died in its sleep."""
+def patiently(function: Callable[[], Value]) -> Value:
+    """Return what the function returns, although this thread's connection may have died in its sleep.
+
+    Raises the database's own error when it stays away for half a minute.
+    """
     return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
 
 
@@ -124,8 +131,8 @@ def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
 def _shown_hand(run_id: int) -> Iterator[str]:
     """Show the pair of hands to everybody while it works, under a token of its own."""
     token = secrets.token_hex(16)
-    _surely(lambda: show_hand(run_id, token, under_way=0, now=database_now()))
+    patiently(lambda: show_hand(run_id, token, under_way=0, now=database_now()))
     try:
         yield token
     finally:
-        _surely(Hand.objects.filter(token=token).delete)
+        patiently(Hand.objects.filter(token=token).delete)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -12,7 +12,9 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from evaluators.models import SlotLease
 from runs.execution.claiming import RELEASED
+from runs.execution.database import is_away
 from runs.execution.finishing import end_run, finish_run, summarise_ended
+from runs.execution.mishaps import note_error
 from runs.execution.processes import is_dead, process_name
 from runs.execution.slots import forget_leases
 from runs.execution.starts import forget_starts
@@ -50,14 +52,24 @@ def sweep(*, now: datetime) -> list[int]:
     forget_leases(now=now)
     forget_starts(now=now)
     if is_silence_telling:
-        for run_id in _runs_with_expired_leases(now=now):
-            _free(run_id, Q(lease_until__lte=now), now=now)
+        expired = Q(lease_until__lte=now)
+        _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))
     _stop_abandoned_command_lines(now=now, is_silence_telling=is_silence_telling)
-    for run_id in _runs_without_open_results():
-        finish_run(run_id)
-    for run_id in _ended_without_summary():
-        summarise_ended(run_id)
+    _of_each(_runs_without_open_results(), finish_run)
+    _of_each(_ended_without_summary(), summarise_ended)
     return runs_wanting_hands(now=now)
+
+
+def _of_each(run_ids: Iterable[int], set_right: Callable[[int], object]) -> None:
+    """Set each run right; one that cannot be keeps no other from it, and is tried at the next sweep."""
+    for run_id in run_ids:
+        try:
+            set_right(run_id)
+        except Exception as error:
+            if is_away(error):
+                raise
+            logger.exception("Run %s could not be set right", run_id)
+            note_error(error)
 
 
 def _bury_hands(*, now: datetime) -> None:

@@ -34,8 +34,8 @@ class Desk:
     """Collects calls and ended executions of one pair of hands, and writes them down.
 
     `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
-    that is over, or was stopped and goes on without these hands, makes the hands `drop`, a target that fails every execution alike makes them
-    `halt`.
+    that is over, or was stopped and goes on without these hands, makes the hands `drop`; a target
+    that fails every execution alike makes them `halt`.
     """
 
     def __init__(
@@ -148,8 +148,9 @@ class Desk:
                 await renew_slots()
 
     def _take_in(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
-        """Act on what the database says of the run."""
-        self.state = state
+        """Act on what the database says of the run; that its target is broken is told only once."""
+        earlier = self.state.broken_target if self.state is not None else ""
+        self.state = replace(state, broken_target=state.broken_target or earlier)
         self.budget.unbooked -= spent
         # What a replayed output once cost is not spent now.
         target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
@@ -157,5 +158,5 @@ class Desk:
         is_ours = state.started_at == self._work.started_at
         if state.status not in ACTIVE_RUN_STATUSES or not is_ours:
             self._drop()
-        elif state.broken_target:
+        elif self.state.broken_target:
             self._halt()

@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from runs.execution.database import is_away
 from runs.execution.finishing import end_run
 from runs.execution.mishaps import first_of, in_words
-from runs.execution.running import let_go, work_on_run
+from runs.execution.running import let_go, patiently, work_on_run
 from runs.execution.sweeping import sweep
 from runs.models import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.clock import LEASE, database_now
@@ -87,10 +87,10 @@ class OwnHands:
             connection.close()
 
     def _goes_on(self) -> bool:
+        if self._is_released.is_set():
+            return False
         mine = Run.objects.filter(pk=self._run_id, owner_id=self._owner_id)
-        return (
-            not self._is_released.is_set() and mine.filter(status__in=ACTIVE_RUN_STATUSES).exists()
-        )
+        return patiently(mine.filter(status__in=ACTIVE_RUN_STATUSES).exists)
 
     def _work(self) -> None:
         """Work until nothing can be claimed, and set right what these hands may have lost before."""
@@ -103,7 +103,7 @@ class OwnHands:
             logger.exception("The hands broke off and begin again")
         if self._goes_on():
             self._is_released.wait(LOOK_AGAIN_S)
-            sweep(now=database_now())
+            patiently(lambda: sweep(now=database_now()))
 
     def _beat(self) -> None:
         """Show that the run is in hand; a database that is away now may be there at the next beat."""

@@ -1,4 +1,4 @@
-"""Runs, campaigns, and the hands and workers that carry them out."""
+"""Runs and campaigns."""
 
 from __future__ import annotations
 

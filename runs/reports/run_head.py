@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluators.scoring.policy import Policy
 from evaluators.templatetags.figures import money
-from runs.models import Run, RunOwner
+from runs.models import OPEN_RESULT_STATUSES, Run, RunOwner
 from runs.reports.case_groups import policy_of
 
 
@@ -75,7 +75,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
 
 def _stop_text(run: Run) -> str:
     spent = run.run_cost_usd + run.evaluation_cost_usd
-    left = run.execution_count - run.done_count
+    left = run.results.filter(status__in=OPEN_RESULT_STATUSES).count() if run.is_active else 0
     kept = f"{run.done_count} of {run.execution_count} executions are finished and are kept."
     return (
         f"{kept} What is under way stops now; {left} {'is' if left == 1 else 'are'} left. "

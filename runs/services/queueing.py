@@ -40,15 +40,18 @@ def queue_hands(run: Run) -> None:
         queue(WORK_ON_RUN, run.pk)
 
 
-def queue(task: str, run_id: int) -> None:
+def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
     """Queue a task; a broker that is away is no harm, the next sweep finds the work.
 
-    One that did not answer is not asked again for five seconds.
+    One that did not answer is not asked again for five seconds. What nobody takes within
+    `expires_s` seconds is dropped.
     """
     if time.monotonic() < BROKER.away_until:
         return
     try:
-        current_app.send_task(task, kwargs={"run_id": run_id}, retry_policy=RETRY_POLICY)
+        current_app.send_task(
+            task, kwargs={"run_id": run_id}, expires=expires_s, retry_policy=RETRY_POLICY
+        )
     except (OperationalError, RedisError) as error:
         BROKER.away_until = time.monotonic() + ASK_AGAIN_AFTER_S
         logger.warning("%s for run %s waits for the next sweep: %s", task, run_id, error)

@@ -18,7 +18,7 @@ from runs.engine import ExecutionOutcome
 from runs.execution.claiming import begin_run, claim_results
 from runs.execution.desks import Place
 from runs.execution.loading import load_work
-from runs.execution.recording import Ended, write_down
+from runs.execution.recording import Ended, broken_target, write_down
 from runs.execution.running import _work, work_on_run
 from runs.execution.sweeping import sweep
 from runs.models import ModelCall, Result, ResultOutput, Run, RunStatus, Score
@@ -264,6 +264,28 @@ def test_a_target_that_fails_the_first_eight_alike_ends_the_run(start_chat, mode
     services.resume_run(run, resumed_by=None)
     work_on_run(run.pk)
     assert after(run, *COUNTS) == ("completed", 30, 30, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("429 busy, request 17", "404 no model, request 17", "running"),
+        ("404 no model, request 17", "404 no model, request 18", "404 no model, request 17"),
+        ("port 40123 refused after 0.404 s", "port 40199 refused after 0.5 s", "port 40123"),
+    ],
+)
+def test_numbers_make_no_difference_between_errors_but_a_status_does(
+    start_recorded, first, second, expected
+):
+    run = start_recorded(*["a refund"] * 8)
+    for number, result in enumerate(run.results.all()):
+        error = first if number < 4 else second
+        finished_at = timezone.now() + timedelta(seconds=number)
+        facts = {"status": "error", "error_stage": "target", "finished_at": finished_at}
+        run.results.filter(pk=result.pk).update(error=error, **facts)
+    Run.objects.update(done_count=8, error_count=8)
+    said = broken_target(Run.objects.get())
+    assert said.startswith(expected) if expected != "running" else said == ""
 
 
 def test_different_errors_do_not_end_a_run(start_recorded):

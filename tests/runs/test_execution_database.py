@@ -67,28 +67,59 @@ def test_a_database_that_is_away_is_asked_until_it_is_back():
     assert told == [False, True]
 
 
+class Clock:
+    """A clock that only what is slept and what is tried moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def patience_on(clock, **facts):
+    return Patience(sleep=clock.sleep, clock=clock, **facts)
+
+
 def test_patience_ends_and_stays_ended():
-    pauses = []
-    patience = Patience(patience_s=2.0, sleep=pauses.append)
+    clock = Clock()
+    patience = patience_on(clock, patience_s=2.0)
     with pytest.raises(OperationalError):
         patience.call(Failing(*[OperationalError("away")] * 100))
-    waited = len(pauses)
-    assert 2.0 <= sum(pauses) <= 3.0
+    waited = len(clock.pauses)
+    assert 2.0 <= clock.now <= 3.0
 
     with pytest.raises(OperationalError):
         patience.call(Failing(OperationalError("away")))
-    assert len(pauses) == waited
+    assert len(clock.pauses) == waited
+
+
+def test_tries_that_take_long_to_fail_use_patience_up_too():
+    clock = Clock()
+
+    def connect(is_repeated: bool) -> None:
+        clock.now += 5.0
+        raise OperationalError("timed out")
+
+    with pytest.raises(OperationalError):
+        patience_on(clock, patience_s=30.0).call(connect)
+    assert clock.now <= 36.0
 
 
 def test_in_a_hurry_it_is_still_asked_for_some_seconds():
-    pauses: list[float] = []
-    patience = Patience(sleep=pauses.append)
+    clock = Clock()
+    patience = patience_on(clock)
     patience.hurry()
     assert patience.call(Failing(*[OperationalError("stale")] * 2)) == "done"
 
     with pytest.raises(OperationalError):
         patience.call(Failing(*[OperationalError("away")] * 100))
-    assert 8.0 <= sum(pauses) <= 10.0
+    assert 8.0 <= clock.now <= 10.0
 
 
 def test_an_error_that_will_not_pass_is_raised_at_once():

@@ -7,60 +7,27 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from django.db import DatabaseError, OperationalError, connection
-from django.db.models import Sum
+from django.db import DatabaseError, OperationalError
 
-from evalsite.pulse import Pulse
+from evalsite.pulse import Pulse, sweep_and_queue
 from evaluators.models import SlotLease
-from runs import services
-from runs.execution import leasing, mishaps, recording, running, sweeping
+from runs.execution import leasing, recording, running, sweeping
 from runs.execution.claiming import claim_results, show_hand
 from runs.execution.jobs import claim_jobs
 from runs.execution.loading import load_work
 from runs.execution.running import work_on_run
-from runs.execution.sweeping import show_worker, sweep
-from runs.models import Hand, ModelCall, Result, Run, WorkerProcess
+from runs.execution.sweeping import sweep
+from runs.models import Hand, ModelCall, Result, Run
 from runs.models.clock import database_now
 from tests.factories import make_model
 from tests.model_server import good
 from tests.runs.doubles import Failing
+from tests.runs.working import counts, late, ledger, purses, work_in_thread
 from tests.services.processes import dead_process_name, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MINUTE = timedelta(minutes=1)
-
-
-def counts(run):
-    run.refresh_from_db()
-    return (run.status, run.done_count, run.pass_count, run.error_count)
-
-
-def purses(run):
-    run.refresh_from_db()
-    return run.run_cost_usd + run.evaluation_cost_usd
-
-
-def ledger(run):
-    return ModelCall.objects.filter(run=run).aggregate(usd=Sum("cost_usd"))["usd"]
-
-
-def work_in_thread(run):
-    def work():
-        try:
-            work_on_run(run.pk)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread
-
-
-async def late(request):
-    """Answer well once the server is released."""
-    await request.hang()
-    return await good()(request)
 
 
 class Away:
@@ -126,28 +93,6 @@ def test_hands_that_stood_still_make_no_call_for_what_others_took_over(
     assert purses(run) == ledger(run) > 0
 
 
-def test_a_reply_that_comes_after_a_stop_is_booked_and_changes_nothing_else(
-    start_chat, model_server
-):
-    model_server.behave(good("A"), good(), then=late)
-    run = start_chat(6, concurrency=1)
-    worker = work_in_thread(run)
-    model_server.wait_for_chats(3)
-    wait_until(lambda: counts(run)[1] == 1)
-    services.stop_run(run, stopped_by=None)
-    before = Result.objects.filter(run=run).values_list("id", "status", "verdict", "score")
-    before = list(before)
-    model_server.release()
-    worker.join(30)
-
-    answered = len(model_server.chats)
-    assert answered >= 3
-    assert ModelCall.objects.filter(run=run, status="ok").count() == answered
-    assert purses(run) == ledger(run) == answered * Decimal("0.2")
-    after = Result.objects.filter(run=run).values_list("id", "status", "verdict", "score")
-    assert list(after) == before
-
-
 def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
     start_chat, model_server, monkeypatch
 ):
@@ -169,28 +114,6 @@ def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
     assert result.error == "Could not be stored: ValueError: a lone surrogate \ufffd"
     assert len(model_server.chats) == 6
     assert purses(run) == ledger(run) == Decimal("1.2")
-
-
-def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_recorded, monkeypatch):
-    run = start_recorded("a refund")
-    show_worker(now=database_now(), version="1")
-
-    def broken(*args, **kwargs):
-        raise TypeError("a bug of ours")
-
-    monkeypatch.setattr("runs.execution.hands.claim_jobs", broken)
-    for expected in ("running", "running", "failed"):
-        with pytest.raises(ExceptionGroup):
-            work_on_run(run.pk)
-        assert counts(run)[0] == expected
-
-    assert run.status_reason == "The run cannot be carried out: TypeError: a bug of ours"
-    assert list(run.results.values_list("status", flat=True)) == ["cancelled"]
-    assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
-    events = run.events.filter(kind=mishaps.CRASHED)
-    assert {event.text for event in events} == {
-        "A worker broke off after 0 results: TypeError: a bug of ours"
-    }
 
 
 def test_what_a_claim_took_before_its_answer_was_lost_is_given_back(start_recorded):
@@ -238,6 +161,14 @@ def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monk
     assert len(swept) == 1
     pulse.beat()
     assert len(swept) == 2
+
+
+def test_what_a_sweep_queues_does_not_pile_up_while_everybody_is_busy(start_recorded, monkeypatch):
+    run = start_recorded("a refund")
+    sent = []
+    monkeypatch.setattr("evalsite.pulse.queue", lambda *args, **facts: sent.append((args, facts)))
+    sweep_and_queue()
+    assert sent == [(("runs.work_on_run", run.pk), {"expires_s": 60.0})]
 
 
 def test_slots_of_the_dead_are_cleared_away():
@@ -293,40 +224,6 @@ def test_hands_begin_and_end_although_their_threads_connection_has_died(
     work_on_run(run.pk)
     assert counts(run) == ("completed", 1, 1, 0)
     assert len(begin.heard) == len(finish.heard) == 2
-
-
-def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat, model_server):
-    model_server.behave(late, then=good())
-    run = start_chat(4, concurrency=1)
-    first = work_in_thread(run)
-    model_server.wait_for_chats(1)
-    services.stop_run(run, stopped_by=None)
-    services.resume_run(run, resumed_by=None)
-    # As the sweep would: called again until the old hands have seen that the run was stopped.
-    while counts(run)[0] != "completed":
-        work_on_run(run.pk)
-
-    assert counts(run) == ("completed", 4, 4, 0)
-    assert first.is_alive()
-    model_server.release()
-    first.join(30)
-    assert counts(run) == ("completed", 4, 4, 0)
-    assert purses(run) == ledger(run) == 9 * Decimal("0.2")
-
-
-def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start_recorded):
-    run = start_recorded("a refund", "no", "a refund")
-    Run.objects.update(status="running", started_at=database_now(), done_count=1, error_count=1)
-    first = run.results.first()
-    Result.objects.filter(pk=first.pk).update(status="error", attempt=1, error_stage="target")
-    services.stop_run(Run.objects.get(), stopped_by=None)
-    services.retry_results(Run.objects.get(), asked_by=None, which="errored")
-    for number in range(3):
-        claim_results(run.pk, token=f"lost-{number}", most=9, now=database_now())
-        sweep(now=database_now() + 2 * MINUTE)
-    sweep(now=database_now() + 2 * MINUTE)
-
-    assert counts(run)[0] not in ("queued", "running")
 
 
 def test_a_database_error_while_a_call_waits_is_no_error_of_the_target(start_chat, monkeypatch):

@@ -152,13 +152,23 @@ def running(process: Process) -> Iterator[Process]:
 
 
 def end_what_was_started_when_told_to_end() -> None:
-    """Let the first SIGTERM end this process as Ctrl-C does, with all it started; more change nothing."""
+    """Let the first SIGTERM end this process as Ctrl-C does, with all it started; more change nothing.
+
+    Whoever started this process in the background may have had it ignore other signals: what it
+    starts is to hear them.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
+    for heard, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
+        if signal.getsignal(heard) is signal.SIG_IGN:
+            signal.signal(heard, usual)
 
 
 def wait_until(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,12 +55,16 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Everything read at `now`; `runs` are the active ones, oldest first, `links` are by run."""
+    """Everything read at `now`; `runs` are the active ones, oldest first.
+
+    `waiting` counts the results nobody holds, by run, as `links` are.
+    """
 
     now: datetime
     workers: tuple[WorkerProcess, ...]
     hands: tuple[Hand, ...]
     held: tuple[Held, ...]
+    waiting: Mapping[int, int]
     runs: tuple[Run, ...]
     links: Mapping[int, RunLink]
 
@@ -78,7 +82,7 @@ class Readings:
 
 
 def read(now: datetime) -> Readings:
-    """Return the readings in four queries, however many rows there are."""
+    """Return the readings in five queries, however many rows there are."""
     hands, runs = _hands(), _runs()
     named = {run.pk: run for run in (*runs, *(hand.run for hand in hands))}
     return Readings(
@@ -86,6 +90,7 @@ def read(now: datetime) -> Readings:
         workers=tuple(WorkerProcess.objects.order_by("host", "pid", "id")),
         hands=tuple(hands),
         held=tuple(_held()),
+        waiting=_waiting(run.pk for run in runs),
         runs=tuple(runs),
         links={pk: link_to(run) for pk, run in named.items()},
     )
@@ -112,6 +117,12 @@ def _held() -> list[Held]:
     rows = running.order_by().values_list("lease_token", "run_id")
     found = rows.annotate(total=Count("id"), first=Min("lease_until"))
     return [Held(*row) for row in found]
+
+
+def _waiting(run_ids: Iterable[int]) -> Mapping[int, int]:
+    # Not by the run's counters: what was cancelled before a retry waits for nobody.
+    pending = Result.objects.filter(run_id__in=run_ids, status=ResultStatus.PENDING).order_by()
+    return dict(pending.values_list("run_id").annotate(total=Count("id")))
 
 
 def _runs() -> list[Run]:

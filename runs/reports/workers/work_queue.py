@@ -94,7 +94,8 @@ def _queued(run: Run, floor: _Floor) -> QueuedRun:
     leases = floor.held.get(run.pk, ())
     gone = [lease for lease in leases if lease.token not in tokens]
     held = sum(lease.count for lease in leases)
-    left = max(0, run.execution_count - run.done_count)
+    waiting = floor.readings.waiting.get(run.pk, 0)
+    left = waiting + held
     is_own = run.owner == RunOwner.COMMAND_LINE
     why, is_stuck = _own(run, floor) if is_own else _why(run, alive, left, floor)
     return QueuedRun(
@@ -103,7 +104,7 @@ def _queued(run: Run, floor: _Floor) -> QueuedRun:
         status=run.status,
         is_own=is_own,
         since=getattr(run, "queued_at", run.created_at),
-        waiting=max(0, left - held),
+        waiting=waiting,
         held=held,
         gone=sum(lease.count for lease in gone),
         gone_left_ms=max((floor.readings.until_ms(lease.until) for lease in gone), default=0.0),

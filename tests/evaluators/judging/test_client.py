@@ -173,7 +173,7 @@ def test_a_call_held_up_after_its_start_waits_for_another_place_in_the_minute(
     def record(made: CallRecord) -> None:
         sent_at.append(now[0])
 
-    held_up_s = [0.4, 30.0, 0.0]
+    held_up_s = [0.4, 30.0, 0.0, 0.0]
     limiter = Limiter(clock=lambda: now[0], sleep=sleep)
     spec = make_spec(model_server, requests_per_minute=1)
 
@@ -186,6 +186,32 @@ def test_a_call_held_up_after_its_start_waits_for_another_place_in_the_minute(
     waits = [later - before for before, later in pairwise(sent_at)]
     assert sent_at[0] == 100.4
     assert all(wait >= 60 for wait in waits)
+
+
+def test_a_call_that_became_useless_while_it_waited_for_another_place_is_not_sent(
+    model_server: ModelServer,
+) -> None:
+    now, asked_at = [100.0], []
+
+    async def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    async def admit() -> None:
+        asked_at.append(now[0])
+        now[0] += 30.0
+        if now[0] > 150.0:
+            raise RuntimeError("the run was stopped")
+
+    limiter = Limiter(clock=lambda: now[0], sleep=sleep)
+    spec = make_spec(model_server, requests_per_minute=1)
+
+    async def work(client: ModelClient) -> None:
+        with pytest.raises(RuntimeError, match="stopped"):
+            await client.chat(spec, call("late"), Ledger(admit=admit))
+
+    run(work, limiter=limiter)
+    assert len(asked_at) == 2
+    assert model_server.chats == []
 
 
 def test_a_wish_to_wait_too_long_gives_the_call_up(model_server: ModelServer) -> None:

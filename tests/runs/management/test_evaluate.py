@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import OperationalError, connection
 
 from evaluators.models import AuditEntry
 from runs.execution.processes import process_name
@@ -208,6 +208,27 @@ def test_hands_that_break_off_begin_again(monkeypatch):
     monkeypatch.setattr(own_hands, "work_on_run", break_once)
     assert evaluate("refunds", "--target", "agent 1.5") == 0
     assert len(calls) == 2
+
+
+def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypatch):
+    recorded("a refund")
+    usual, breaks = own_hands.sweep, [OperationalError("stale")]
+
+    def sweep(*, now):
+        if breaks:
+            raise breaks.pop()
+        return usual(now=now)
+
+    worked = own_hands.work_on_run
+    idle = [True]
+
+    def work(run_id, *, owner_id):
+        return None if idle and idle.pop() else worked(run_id, owner_id=owner_id)
+
+    monkeypatch.setattr(own_hands, "sweep", sweep)
+    monkeypatch.setattr(own_hands, "work_on_run", work)
+    assert evaluate("refunds", "--target", "agent 1.5") == 0
+    assert not breaks
 
 
 def test_the_start_is_written_to_the_audit_list():

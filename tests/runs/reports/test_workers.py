@@ -187,6 +187,12 @@ class TestQueue:
         row = the_run()
         assert (row.waiting, row.held, row.done, row.executions) == (3, 0, 1, 4)
 
+    def test_what_a_stop_left_out_waits_for_nobody(self):
+        make_worker()
+        run = make_open_run(cases=3)
+        run.results.filter(pk=run.results.first().pk).update(status="cancelled")
+        assert the_run().waiting == 2
+
     def test_nobody_there(self):
         make_open_run(cases=1)
         assert (the_run().why, the_run().is_stuck) == ("waits for a worker", True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 
@@ -42,6 +43,13 @@ def waiting(server: RedisServer) -> int:
 def test_what_is_queued_waits_in_the_broker(server: RedisServer):
     queue(WORK_ON_RUN, 1)
     assert waiting(server) == 1
+
+
+def test_what_expires_says_when(server: RedisServer):
+    queue(WORK_ON_RUN, 1, expires_s=60.0)
+    with redis.Redis.from_url(server.url) as client:
+        [message] = client.lrange(KEY, 0, -1)
+    assert json.loads(message)["headers"]["expires"]
 
 
 def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_at_all(

@@ -18,6 +18,7 @@ from runs.execution.finishing import finish_run
 from runs.execution.running import _work, work_on_run
 from runs.models import Attempt, ModelCall, Result, Retry, Run
 from tests.factories import make_scored_run
+from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 StartRun = Callable[..., Run]
@@ -154,7 +155,9 @@ def _generations(run: Run) -> list[int]:
     return list(Result.objects.filter(run=run).values_list("generation", flat=True))
 
 
-def test_stopping_and_resuming_under_busy_hands_pays_nothing_twice(start_chat: StartRun) -> None:
+def test_stopping_and_resuming_under_busy_hands_books_every_call_once(
+    start_chat: StartRun, model_server: ModelServer
+) -> None:
     run = start_chat(30, concurrency=4)
 
     def stop_and_resume() -> None:
@@ -177,7 +180,9 @@ def test_stopping_and_resuming_under_busy_hands_pays_nothing_twice(start_chat: S
 
     run = again(run)
     assert (run.status, run.done_count) == ("completed", 30)
-    spent = ModelCall.objects.filter(run=run).aggregate(usd=Sum("cost_usd"))["usd"]
+    calls = ModelCall.objects.filter(run=run)
+    assert calls.count() == len(model_server.chats)
+    spent = calls.aggregate(usd=Sum("cost_usd"))["usd"]
     assert run.run_cost_usd + run.evaluation_cost_usd == spent
     assert not Attempt.objects.exists()
     counters_are_true(run)
