@@ -102,7 +102,6 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "evalsite.context.site",
                 "runs.context.pinned",
-                "runs.context.pinned",
             ],
         },
     },

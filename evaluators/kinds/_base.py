@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, TypedDict, TypeVar, Unpack
 
@@ -126,22 +126,51 @@ class JudgeQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """One run of a user's program.
+
+    `files` are laid out in the fresh directory it starts in. `workspace` is laid out in another,
+    which `EVAL_WORKSPACE` names; with `keeps_workspace` the result holds what the program left there.
+    `environment` is all it sees besides PATH, HOME, LANG and EVAL_WORKSPACE. The network is there only
+    when it `needs_network` and the administrator allows it.
+    """
+
+    command: tuple[str, ...]
+    stdin: bytes = b""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    workspace: Mapping[str, bytes] = field(default_factory=dict)
+    seconds: float = 60.0
+    needs_network: bool = False
+    keeps_workspace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ScriptResult:
-    """How a user's script ended."""
+    """How a user's program ended.
+
+    `exit_code` is None when it was killed; `ended_by` then says in words by which limit (time, memory,
+    processes, output), "" when it ended by itself. Texts are decoded with replacement characters.
+    """
 
     stdout: str
     stderr: str
     exit_code: int | None
+    ended_by: str = ""
     timed_out: bool = False
+    duration_ms: int = 0
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class SandboxRefusal(Exception):  # noqa: N818 - it says what happened
+    """The program was not started: scripts are switched off, or no sandbox works here."""
 
 
 class Sandbox(Protocol):
-    """Where a user's scripts run."""
+    """Where users' programs run, each alone, within limits, and killed with all it started."""
 
-    async def run(
-        self, command: Sequence[str], *, stdin: str, environment: Mapping[str, str], seconds: float
-    ) -> ScriptResult:
-        """Run the command in a fresh directory and return how it ended."""
+    async def run(self, call: ScriptCall) -> ScriptResult:
+        """Return how the program ended; raises SandboxRefusal when it could not be started."""
         ...
 
 

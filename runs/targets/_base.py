@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluators.kinds._base import CaseFacts, Message, Output
+from evaluators.kinds._base import CaseFacts, Message, Output, Sandbox
 from evaluators.scoring.types import Usage
 from runs.plan import Cause, TargetFailure
 
@@ -63,6 +63,7 @@ class TargetContext:
     case: CaseFacts
     recorded: Mapping[str, Any] | None = None
     chat: Chat | None = None
+    sandbox: Sandbox | None = None
 
 
 AnswerFunction = Callable[[Any, TargetContext], Awaitable[Output | TargetFailure]]
