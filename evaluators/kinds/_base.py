@@ -151,6 +151,7 @@ class ScriptResult:
 
     `exit_code` is None when it was killed; `ended_by` then says in words by which limit (time, memory,
     processes, output), "" when it ended by itself. Texts are decoded with replacement characters.
+    `sandbox` says in words what it was locked in.
     """
 
     stdout: str
@@ -160,6 +161,7 @@ class ScriptResult:
     timed_out: bool = False
     duration_ms: int = 0
     files: Mapping[str, bytes] = field(default_factory=dict)
+    sandbox: str = ""
 
 
 class SandboxRefusal(Exception):  # noqa: N818 - it says what happened
@@ -208,6 +210,7 @@ class Kind:
     operator contains). `read` turns a file's mapping into the config's when that is more than
     renaming. `in_gallery` is False for kinds the product uses itself. A kind that
     `supplies_outcomes` judges the case's expected outcomes too, so no call beside the tree is made.
+    One that `uses_sandbox` runs programs of the suite's author.
     """
 
     name: str
@@ -222,6 +225,7 @@ class Kind:
     uses_judge: bool = False
     in_gallery: bool = True
     supplies_outcomes: bool = False
+    uses_sandbox: bool = False
 
     @property
     def summary(self) -> str:
@@ -250,6 +254,7 @@ class KindOptions(TypedDict, total=False):
     uses_judge: bool
     in_gallery: bool
     supplies_outcomes: bool
+    uses_sandbox: bool
 
 
 def kind(

@@ -157,7 +157,10 @@ class Run(models.Model):
                 name="run_without_summary",
             ),
         )
-        permissions = (("start_run", "Can start, stop and retry runs"),)
+        permissions = (
+            ("start_run", "Can start, stop and retry runs"),
+            ("run_scripts", "Can start runs that run scripts and programs"),
+        )
 
     def __str__(self) -> str:
         """Return the number as pages spell it."""

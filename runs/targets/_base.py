@@ -75,6 +75,7 @@ class TargetKind:
 
     `uses_model` targets need a language model. `replays` tells that answers are read from storage:
     asking again costs nothing, and one missing output says nothing about the others.
+    `uses_sandbox` targets run a program of whoever set them up.
     """
 
     name: str
@@ -85,6 +86,7 @@ class TargetKind:
     manual: str
     uses_model: bool = False
     replays: bool = False
+    uses_sandbox: bool = False
 
 
 def target_kind(
@@ -94,6 +96,7 @@ def target_kind(
     config: type[TargetConfig],
     uses_model: bool = False,
     replays: bool = False,
+    uses_sandbox: bool = False,
 ) -> Callable[[AnswerFunction], AnswerFunction]:
     """Mark a module's answer function; the scan makes the kind, named after the module."""
 
@@ -104,6 +107,7 @@ def target_kind(
             "config": config,
             "uses_model": uses_model,
             "replays": replays,
+            "uses_sandbox": uses_sandbox,
         }
         return function
 
