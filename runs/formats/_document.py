@@ -89,12 +89,20 @@ class _Loader(CParser, _Resolver):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's values, and by path the line each stands on and numbers as they are written."""
+    """A file's values, and by path the line each stands on and numbers as they are written.
+
+    `elsewhere` names the file of each key of the outermost mapping that stands in another one.
+    """
 
     value: Any
     file: str = ""
     lines: Mapping[Path, int] = field(default_factory=dict)
     written: Mapping[Path, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+
+    def file_of(self, path: Path) -> str:
+        """Return the file a value stands in."""
+        return self.elsewhere.get(str(path[0]), self.file) if path else self.file
 
     def line_of(self, path: Path) -> int:
         """Return the line of a value, or of the nearest one around it."""

@@ -29,7 +29,8 @@ class Reading:
     def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
         """Return a problem with the place of a value."""
         key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
-        return Problem(message, self.document.file, self.document.line_of(path), case, key)
+        place = self.document.file_of(path), self.document.line_of(path)
+        return Problem(message, *place, case, key)
 
     def refuse(self, path: Path, message: str, *, case: str = "") -> None:
         """Note what keeps the file from being used."""

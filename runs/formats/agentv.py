@@ -10,7 +10,7 @@ from typing import Any
 from evaluators.scoring.tree import Node
 from runs.formats._cases import read_cases
 from runs.formats._content import CaseContent, SuiteContent
-from runs.formats._document import read_document
+from runs.formats._document import Document, read_document
 from runs.formats._evaluators import (
     check_composite,
     default_children,
@@ -42,13 +42,18 @@ def read(
     `file` is the path of the suite file and `files` holds the files around it by path; prompts it
     names are looked up beside it. Raises UnreadableFileError with every problem found.
     """
-    document = read_document(_decoded(content, file), file)
-    folder = str(PurePosixPath(file).parent)
-    reading = Reading(document, files or {}, "" if folder == "." else folder)
+    return suite_of(read_document(decoded(content, file), file), files or {})
+
+
+def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
+    """Return what the values of a suite file say; raises UnreadableFileError like read."""
+    folder = str(PurePosixPath(document.file).parent)
+    reading = Reading(document, files, "" if folder == "." else folder)
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
-    found = _suite(reading, suite, PurePosixPath(file).stem)
+    found = _suite(reading, suite, PurePosixPath(document.file).stem)
     if reading.problems:
-        raise UnreadableFileError(sorted(reading.problems, key=lambda problem: problem.line))
+        order = sorted(reading.problems, key=lambda problem: (problem.file, problem.line))
+        raise UnreadableFileError(order)
     return found
 
 
@@ -64,7 +69,8 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
 
 
-def _decoded(content: bytes, file: str) -> str:
+def decoded(content: bytes, file: str) -> str:
+    """Return the text of a file; raises UnreadableFileError for one too large or not in UTF-8."""
     if len(content) > MOST_BYTES:
         said = f"the file is larger than {MOST_BYTES // 1_000_000} MB"
         raise UnreadableFileError([Problem(said, file)])
