@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
-from argparse import RawDescriptionHelpFormatter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.management.base import (
-    BaseCommand,
-    CommandError,
-    CommandParser,
-    DjangoHelpFormatter,
-    SystemCheckError,
-)
-from django.db import DatabaseError, InterfaceError
+from django.core.management.base import CommandError, CommandParser
 from django.urls import reverse
 
-from evaluators.scoring.types import DomainError
 from runs import services
 from runs.execution.processes import process_name
 from runs.execution.sweeping import sweep
 from runs.forms.money import MoneyField
+from runs.management.answering import AnsweringCommand
 from runs.management.concluding import (
     NOT_EVALUATED,
     PASSED,
@@ -39,8 +30,6 @@ from runs.management.telling import Progress, summary_table, written_for
 from runs.management.watching import carry_out, stop_wanted
 from runs.models import Run
 from runs.models.clock import database_now
-
-logger = logging.getLogger(__name__)
 
 EPILOG = """\
 exit codes:
@@ -58,21 +47,14 @@ example:
 """
 
 
-class HelpFormatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
-    """The command's own options first, and texts as they are written."""
-
-
-class Command(BaseCommand):
+class Command(AnsweringCommand):
     """Start a run that this process alone carries out, beside a running site or without one."""
 
     help = """\
 Run a suite of this site against one of its targets, in this process, and say by exit code
 whether it passed. Works beside a running site and without one."""
-
-    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
-        """Explain the exit codes under the options."""
-        options |= {"epilog": EPILOG, "formatter_class": HelpFormatter}
-        return super().create_parser(prog_name, subcommand, **options)
+    epilog = EPILOG
+    deed = "The run"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take what the start form takes."""
@@ -96,28 +78,6 @@ whether it passed. Works beside a running site and without one."""
         parser.add_argument(
             "--summary", type=Path, metavar="FILE", help="Write every figure to this file as JSON."
         )
-
-    def execute(self, *args: Any, **options: Any) -> str | None:
-        """Answer everything that kept the run from its end with one exit code, never with a gate's."""
-        try:
-            return super().execute(*args, **options)
-        except SystemCheckError as error:
-            error.returncode = NOT_EVALUATED
-            raise
-        except CommandError:
-            raise
-        except DomainError as error:
-            raise CommandError(str(error), returncode=NOT_EVALUATED) from error
-        except (DatabaseError, InterfaceError) as error:
-            reason = (
-                f"The database could not be used: {error}. See that it answers, and that it is up to "
-                "date: evalsite prepare."
-            )
-            raise CommandError(reason, returncode=NOT_EVALUATED) from error
-        except Exception as error:
-            logger.exception("The command broke off")
-            reason = f"The run could not be carried out: {type(error).__name__}: {error}"
-            raise CommandError(reason, returncode=NOT_EVALUATED) from error
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the run, carry it out, tell what came of it."""

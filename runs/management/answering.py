@@ -1,0 +1,67 @@
+"""What the commands share: help that is read as it is written, and one exit code for what went wrong."""
+
+from __future__ import annotations
+
+import logging
+from argparse import RawDescriptionHelpFormatter
+from typing import Any, ClassVar
+
+from django.core.management.base import (
+    BaseCommand,
+    CommandError,
+    CommandParser,
+    DjangoHelpFormatter,
+    SystemCheckError,
+)
+from django.db import DatabaseError, InterfaceError
+
+from evaluators.scoring.types import DomainError
+from runs.formats import UnreadableFileError
+
+logger = logging.getLogger(__name__)
+
+COULD_NOT = 3
+
+
+class HelpFormatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
+    """The command's own options first, and texts as they are written."""
+
+
+class AnsweringCommand(BaseCommand):
+    """A command that ends with exit code 3 and a sentence whenever it could not do what it is for.
+
+    `epilog` stands under the options; `deed` completes the sentence "… could not be carried out".
+    """
+
+    epilog: ClassVar[str] = ""
+    deed: ClassVar[str] = "The command"
+
+    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+        """Explain exit codes and give examples under the options."""
+        options |= {"epilog": self.epilog, "formatter_class": HelpFormatter}
+        return super().create_parser(prog_name, subcommand, **options)
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        """Answer everything that kept the command from its end with one exit code."""
+        try:
+            return super().execute(*args, **options)
+        except SystemCheckError as error:
+            error.returncode = COULD_NOT
+            raise
+        except CommandError:
+            raise
+        except UnreadableFileError as error:
+            reason = "\n".join(map(str, error.problems))
+            raise CommandError(reason, returncode=COULD_NOT) from error
+        except DomainError as error:
+            raise CommandError(str(error), returncode=COULD_NOT) from error
+        except (DatabaseError, InterfaceError) as error:
+            reason = (
+                f"The database could not be used: {error}. See that it answers, and that it is up to "
+                "date: evalsite prepare."
+            )
+            raise CommandError(reason, returncode=COULD_NOT) from error
+        except Exception as error:
+            logger.exception("The command broke off")
+            reason = f"{self.deed} could not be carried out: {type(error).__name__}: {error}"
+            raise CommandError(reason, returncode=COULD_NOT) from error
