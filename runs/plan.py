@@ -18,6 +18,7 @@ SNAPSHOT_VERSION = 1
 OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
 JUDGING_AGGREGATOR = "llm_judge"
+SCRIPT_AGGREGATOR = "code_judge"
 
 
 class Cause(StrEnum):
@@ -195,6 +196,17 @@ def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[
     return {
         str(node.config.get("model") or default) for _, node in walk(root) if _calls_of(node, kinds)
     }
+
+
+def script_paths(root: Node, kinds: Mapping[str, Kind]) -> list[str]:
+    """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
+    return [path for path, node in walk(root) if _runs_script(node, kinds)]
+
+
+def _runs_script(node: Node, kinds: Mapping[str, Kind]) -> bool:
+    if node.is_composite:
+        return node.aggregator is not None and node.aggregator.type == SCRIPT_AGGREGATOR
+    return node.kind in kinds and kinds[node.kind].uses_sandbox
 
 
 def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:

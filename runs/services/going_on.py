@@ -23,6 +23,7 @@ from runs.services.reopening import (
     open_run,
     try_again,
 )
+from runs.services.script_rights import check_scripts_again
 
 
 class RunNotActiveError(DomainError):
@@ -57,7 +58,8 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
 
     What a failed run got from its broken target is tried again. `budget_usd` is a new cap. A run
     that a command line began goes on with the workers. Raises CannotResumeError when the run is
-    not over or nothing is left, BudgetSpentError when the budget is spent.
+    not over or nothing is left, BudgetSpentError when the budget is spent, ScriptsRefusedError when it
+    runs scripts and that may not be.
     """
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
@@ -69,6 +71,7 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
         count = len(left) + len(broken)
         if not count:
             raise CannotResumeError(f"Run {run} has no results left to carry out.")
+        check_scripts_again(run, resumed_by)
         check_budget(run, held, budget_usd)
         go_on(left)
         if broken:

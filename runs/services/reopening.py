@@ -141,6 +141,13 @@ def note(run: Run, action: str, text: str, *, by: User | None) -> None:
     )
 
 
+def lacks_output(*result_ids: Sequence[int]) -> bool:
+    """Tell whether one of the results has no output, so that its target is asked."""
+    return any(
+        some.filter(output__isnull=True).exists() for ids in result_ids for some in _stretches(ids)
+    )
+
+
 def name_of(user: User | None) -> str:
     """Return how the user is called, "" for nobody."""
     return user.get_username() if user is not None else ""

@@ -20,10 +20,12 @@ from runs.services.reopening import (
     Asked,
     check_budget,
     go_on,
+    lacks_output,
     note,
     open_run,
     try_again,
 )
+from runs.services.script_rights import check_scripts_again
 
 MISSING = (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.SKIPPED)
 WHICH = {
@@ -85,8 +87,9 @@ def retry_results(  # noqa: PLR0913 - every choice of the retry form
     pressing twice tries them once. `budget_usd` is a new cap. Earlier outcomes are kept as
     attempts, and what was frozen when the run began decides again.
 
-    Raises NothingToRetryError, NotOfThisRunError, UnknownEvaluatorError, BudgetSpentError, and
-    RunElsewhereError while a command line carries the run out: it ends with what it began.
+    Raises NothingToRetryError, NotOfThisRunError, UnknownEvaluatorError, BudgetSpentError,
+    ScriptsRefusedError for scripts that may not run, and RunElsewhereError while a command line
+    carries the run out: it ends with what it began.
     """
     # The root stands for the whole tree.
     part = tuple(paths) if paths and ROOT_PATH not in paths else None
@@ -103,6 +106,12 @@ def retry_results(  # noqa: PLR0913 - every choice of the retry form
         count = len(finished) + len(cancelled)
         if not count:
             raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
+        check_scripts_again(
+            run,
+            asked_by,
+            paths=asked.paths or (),
+            asks_target=not asked.keep_output or lacks_output(finished, cancelled),
+        )
         check_budget(run, held, budget_usd)
         retry = try_again(held, finished, asked)
         go_on(cancelled, retry)

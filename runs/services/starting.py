@@ -15,13 +15,15 @@ from django.db.models import Max, QuerySet
 from evaluators.judging.specs import spec_of
 from evaluators.kinds import prompt_versions
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import DomainError
 from runs.models import Campaign, Case, Result, Run, RunOwner, Suite, Target
 from runs.models.clock import database_now
 from runs.models.rows import insert_rows
 from runs.plan import Plan, TargetPlan, cases_hash, content_hash
-from runs.services.checking import check_models, check_target, check_trees
+from runs.services.checking import check_models, check_target, check_trees, target_kind
 from runs.services.queueing import queue_hands
+from runs.services.script_rights import check_scripts
 
 DEFAULT_CONCURRENCY = 8
 MOST_CONCURRENCY = 200
@@ -86,7 +88,8 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
             Suite.objects.select_for_update(of=("self",)).select_related("root").get(pk=suite.pk)
         )
         cases = _chosen_cases(suite, case_keys, tags)
-        plan = _plan(suite, target, judge, cases, policy_changes or {})
+        policy = replace(suite.policy(), **(policy_changes or {}))
+        plan = _plan(suite, target, judge, cases, policy, started_by)
         _check_budget(plan, budget_usd)
         run = _create_run(suite, target, plan, limits, count=len(cases))
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
@@ -174,13 +177,14 @@ def _plan(
     target: Target,
     judge: LanguageModel | None,
     cases: Sequence[Case],
-    policy_changes: Mapping[str, Any],
+    policy: Policy,
+    started_by: User | None,
 ) -> Plan:
     """Return everything to freeze; raises DomainError for what cannot be carried out."""
     root = Evaluator.objects.tree(suite.root)
-    policy = replace(suite.policy(), **policy_changes)
     check_target(target, cases)
     trees = check_trees(root, cases)
+    check_scripts(trees, target_kind(target), started_by)
     models = check_models(trees, cases, target, judge, policy)
     return Plan(
         suite={"slug": suite.slug, "title": suite.title, "version": suite.version},

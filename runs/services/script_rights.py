@@ -1,0 +1,109 @@
+"""Let programs of users run only where the administrator allows it, and only for who may start them.
+
+Three things are needed: the switch `EVALSITE_SCRIPTS`, a sandbox that works here, and the right to
+run scripts. A run started by nobody comes from a shell of the machine, which has that right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Q
+
+from evaluators.kinds import all_kinds
+from evaluators.sandbox import probe
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError
+from runs.models import Case, Run
+from runs.plan import is_in_line, read_plan, script_paths, tree_of_case
+from runs.targets import target_kind_named, target_kinds
+from runs.targets._base import TargetKind
+
+RUN_SCRIPTS = "runs.run_scripts"
+MOST_NAMED = 3
+
+
+class ScriptsRefusedError(DomainError):
+    """What is to be started would run a program of a user, and that may not be."""
+
+    code = "scripts_refused"
+
+
+def check_scripts(
+    trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
+) -> None:
+    """Raise ScriptsRefusedError when the trees or the target run programs and the user may not have that."""
+    if problem := scripts_problem(trees, target, user):
+        raise ScriptsRefusedError(problem)
+
+
+def scripts_problem(
+    trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
+) -> str:
+    """Return why the trees or the target may not be carried out for the user, and the remedy; "" if they may."""
+    who = _who_runs_programs(_named(trees), target)
+    return _problem(who, user) if who else ""
+
+
+def check_scripts_again(
+    run: Run, user: User | None, *, paths: Sequence[str] = (), asks_target: bool = True
+) -> None:
+    """Raise ScriptsRefusedError when going on with a run would start programs the user may not start.
+
+    With `paths` only the evaluators in line with these score again.
+    """
+    plan = read_plan(run.snapshot)
+    own = Case.objects.filter(Q(pk__in=run.results.values("case")), evaluators__isnull=False)
+    trees = [plan.root]
+    for evaluators, append in own.values_list("evaluators", "evaluators_append"):
+        trees.append(tree_of_case(plan.root, evaluators, append=append))
+    names = [
+        path
+        for path in _named(trees)
+        if not paths or any(is_in_line(path, place) for place in paths)
+    ]
+    kind = plan.target.kind
+    target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
+    who = _who_runs_programs(names, target)
+    if problem := _problem(who, user) if who else "":
+        raise ScriptsRefusedError(problem)
+
+
+def _named(trees: Iterable[Node]) -> list[str]:
+    """Return the paths of what runs scripts, each once."""
+    found = (path for tree in trees for path in script_paths(tree, all_kinds()))
+    return list(dict.fromkeys(found))
+
+
+def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
+    """Say who it is, in words that begin a sentence; "" for nobody."""
+    if paths:
+        shown = [path or "the whole suite's aggregator" for path in paths[:MOST_NAMED]]
+        more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+        noun = "evaluator runs a script" if len(paths) == 1 else "evaluators run scripts"
+        return f"{len(paths)} {noun} ({', '.join(shown)}{more})"
+    if target is not None and target.uses_sandbox:
+        return "The target runs a program of its own"
+    return ""
+
+
+def _problem(who: str, user: User | AnonymousUser | None) -> str:
+    if not settings.SCRIPTS:
+        return (
+            f"{who}, and scripts are switched off on this site. Whoever runs the site can switch "
+            "them on: set EVALSITE_SCRIPTS=1 for the site and its workers and start them again."
+        )
+    if user is not None and not user.has_perm(RUN_SCRIPTS):
+        return (
+            f"{who}, and you may not run scripts. An admin can allow it on your page under Members: "
+            "“May run scripts”."
+        )
+    offer = probe.sandbox_offered()
+    if offer.kind == "none":
+        return (
+            f"{who}, and no sandbox works on this machine ({offer.reason}). Scripts run on Linux with "
+            "bubblewrap or prlimit; install one of them and start the site again."
+        )
+    return ""
