@@ -78,13 +78,25 @@ class Environment:
         """Return the value as an absolute path; a leading ~ is the home folder."""
         return self._parsed(name, default, lambda value: Path(value).expanduser().absolute())
 
+    def folder(self, name: str) -> str:
+        """Return the value, which must be the absolute path of a folder there is; "" when not set."""
+        return self._parsed(name, "", _parse_folder)
+
+    def folders(self, name: str) -> list[str]:
+        """Return the folders between commas, none when not set or when one of them is none."""
+        return self._parsed(name, [], lambda value: [_parse_folder(one) for one in _split(value)])
+
+    def program(self, name: str) -> str:
+        """Return the value, which must be the absolute path of a program there is; "" when not set."""
+        return self._parsed(name, "", _parse_program)
+
     def time_zone(self, name: str, default: str) -> str:
         """Return the value, which must name a time zone of the IANA database."""
         return self._parsed(name, default, _parse_time_zone)
 
     def names_list(self, name: str) -> list[str]:
         """Return the values between commas, none when not set."""
-        return [part.strip() for part in self.text(name).split(",") if part.strip()]
+        return _split(self.text(name))
 
     def url(self, name: str, default: str, *, schemes: tuple[str, ...]) -> str:
         """Return the value, which must be an absolute URL of one of `schemes`."""
@@ -112,6 +124,23 @@ class Environment:
         except (ValueError, RuntimeError) as error:
             self.refuse(name, f"{name} is {value!r}, {error}.")
             return default
+
+
+def _split(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _parse_folder(value: str) -> str:
+    if not Path(value).is_absolute() or not Path(value).is_dir():
+        raise ValueError(f"and {value} is not the absolute path of a folder on this machine")
+    return value
+
+
+def _parse_program(value: str) -> str:
+    is_program = Path(value).is_file() and os.access(value, os.X_OK)
+    if not Path(value).is_absolute() or not is_program:
+        raise ValueError("which is not the absolute path of a program on this machine")
+    return value
 
 
 def _parse_flag(value: str) -> bool:

@@ -151,6 +151,23 @@ CELERY_WORKER_CONCURRENCY = 4
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 
+# -- Scripts and commands --------------------------------------------------------------------
+# The administrator's switch; without it no program of a suite or a target is ever started.
+SCRIPTS = ENV.flag("EVALSITE_SCRIPTS")
+SCRIPTS_NETWORK = ENV.flag("EVALSITE_SCRIPTS_NETWORK")
+# What one of them may take: seconds, megabytes, processes, kilobytes.
+SCRIPT_SECONDS = ENV.number("EVALSITE_SCRIPT_SECONDS", 60, least=1, most=3600)
+SCRIPT_MEMORY_MB = ENV.number("EVALSITE_SCRIPT_MEMORY_MB", 1024, least=32, most=1_048_576)
+SCRIPT_PROCESSES = ENV.number("EVALSITE_SCRIPT_PROCESSES", 64, least=1, most=10_000)
+SCRIPT_OUTPUT_KB = ENV.number("EVALSITE_SCRIPT_OUTPUT_KB", 8192, least=1, most=65_536)
+SCRIPT_DISK_MB = ENV.number("EVALSITE_SCRIPT_DISK_MB", 256, least=1, most=1_048_576)
+SCRIPT_FILES = ENV.number("EVALSITE_SCRIPT_FILES", 1000, least=1, most=100_000)
+# How many of them run at once in one worker process; 0 is two for each processor.
+SCRIPT_CONCURRENCY = ENV.number("EVALSITE_SCRIPT_CONCURRENCY", 0, least=0, most=1000)
+SCRIPT_PYTHON = ENV.program("EVALSITE_SCRIPT_PYTHON")
+SCRIPT_FOLDERS = ENV.folders("EVALSITE_SCRIPT_FOLDERS")
+AGENTS_DIR = ENV.folder("EVALSITE_AGENTS_DIR")
+
 # -- Logging in ------------------------------------------------------------------------------
 LOGIN_URL = "access:login"
 LOGIN_REDIRECT_URL = "home"

@@ -106,3 +106,27 @@ def test_a_list_is_split_at_commas() -> None:
         "a.example",
         "b.example",
     ]
+
+
+def test_a_folder_must_be_there_and_absolute(tmp_path: Path) -> None:
+    env = Environment({"A": str(tmp_path), "B": "agents", "C": str(tmp_path / "none"), "D": ""})
+    assert env.folder("A") == str(tmp_path)
+    assert [env.folder(name) for name in "BCD"] == ["", "", ""]
+    assert [problem.variable for problem in env.problems] == ["B", "C"]
+    assert "not the absolute path of a folder" in env.problems[0].message
+
+
+def test_one_folder_that_is_missing_is_named_among_several(tmp_path: Path) -> None:
+    env = Environment({"A": f"{tmp_path}, /nowhere", "B": f"{tmp_path},"})
+    assert env.folders("A") == []
+    assert "/nowhere is not" in env.problems[0].message
+    assert env.folders("B") == [str(tmp_path)]
+
+
+def test_a_program_must_be_one(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("no program")
+    env = Environment({"A": "/bin/sh", "B": str(plain), "C": str(tmp_path), "D": "sh"})
+    assert env.program("A") == "/bin/sh"
+    assert [env.program(name) for name in "BCD"] == ["", "", ""]
+    assert len(env.problems) == 3

@@ -58,6 +58,20 @@ WRONG_TOGETHER = {
         {"EVALSITE_URL": "http://evals.example", "EVALSITE_SECRET_KEY": "short"},
         {"EVALSITE_SECRET_KEY_FILE": "/nowhere/secret"},
         {"EVALSITE_DATA_DIR": "/dev/null/data"},
+        {
+            "EVALSITE_SCRIPTS": "sometimes",
+            "EVALSITE_SCRIPTS_NETWORK": "2",
+            "EVALSITE_SCRIPT_SECONDS": "0",
+            "EVALSITE_SCRIPT_MEMORY_MB": "1 GB",
+            "EVALSITE_SCRIPT_PROCESSES": "-1",
+            "EVALSITE_SCRIPT_OUTPUT_KB": "much",
+            "EVALSITE_SCRIPT_DISK_MB": "0",
+            "EVALSITE_SCRIPT_FILES": "0",
+            "EVALSITE_SCRIPT_CONCURRENCY": "-1",
+            "EVALSITE_SCRIPT_PYTHON": "python3",
+            "EVALSITE_SCRIPT_FOLDERS": "/usr,/nowhere",
+            "EVALSITE_AGENTS_DIR": "agents",
+        },
     ],
 )
 def test_all_wrong_values_are_told_at_once_each_by_its_variable(
