@@ -59,6 +59,7 @@ urlpatterns = [
     path(f"{RESULT}calls/", results.result_calls, name="result-calls"),
     path(f"{RESULT}calls/<int:pk>/", results.result_call, name="result-call"),
     path(f"{RESULT}output/", results.result_output, name="result-output"),
+    path(f"{RESULT}files/<path:file>", results.result_file, name="result-file"),
     path(f"{RESULT}progress/", results.result_progress, name="result-progress"),
     path(f"{RESULT}retry/", going_on.result_retry, name="result-retry"),
     path("targets/", targets.target_list, name="target-list"),

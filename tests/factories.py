@@ -14,7 +14,9 @@ from django.contrib.auth.models import Group, Permission, User
 from evalsite.access.roles import Role, permissions_of
 from evaluators.models import Evaluator, LanguageModel
 from runs.models import (
+    Artifact,
     Case,
+    FileContent,
     ModelCall,
     Result,
     ResultOutput,
@@ -178,7 +180,10 @@ def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> R
     output = columns.pop("output", None)
     result = Result.objects.create(run=run, case=case, **defaults | columns)
     if output is not None:
+        files = output.pop("files", {})
         ResultOutput.objects.create(result=result, **output)
+        for path, sha in zip(files, FileContent.objects.store(files.values()), strict=True):
+            Artifact.objects.create(result=result, path=path, content_id=sha)
     _count(run, result)
     return result
 

@@ -180,7 +180,9 @@ class Hands:
         name = self.work.plan.target.name
         ports = ExecutionPorts(
             work=self.work,
-            context=TargetContext(name, job.execution.case, recorded=job.recorded),
+            context=TargetContext(
+                name, job.execution.case, recorded=job.recorded, files=self.work.files
+            ),
             client=self._client,
             admit=partial(self._admission.admit, job.claim.result_id),
             begin=self._admission.begin,

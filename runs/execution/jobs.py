@@ -19,7 +19,7 @@ from runs.execution.loading import (
     recorded_outputs,
 )
 from runs.execution.stored import kept_outcomes, kept_output
-from runs.models import ResultOutput
+from runs.models import Artifact, ResultOutput
 from runs.models import Score as ScoreRow
 from runs.models.clock import database_now
 
@@ -50,12 +50,12 @@ def claim_jobs(
     )
     recorded = recorded_outputs(work, [claim.case for claim in claims])
     earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
-    outputs = _outputs(claims)
+    outputs, files = _outputs(claims), _files(claims)
     scores = _scores(claims)
     return [
         _job(work, claim, recorded.get(claim.case.key), earlier.get(claim.result_id, {}), kept)
         for claim in claims
-        for kept in [_kept(claim, outputs, scores)]
+        for kept in [_kept(claim, outputs, files, scores)]
     ]
 
 
@@ -88,20 +88,30 @@ def _job(
 def _kept(
     claim: Claim,
     outputs: Mapping[int, ResultOutput],
+    files: Mapping[int, Mapping[str, bytes]],
     scores: Mapping[int, Sequence[ScoreRow]],
 ) -> tuple[Output | None, Mapping[str, Outcome]]:
     row = outputs.get(claim.result_id)
     if row is None:
         return None, {}
+    output = kept_output(row, files.get(claim.result_id, {}))
     if claim.retry_paths is None:
-        return kept_output(row), {}
-    stands = kept_outcomes(scores.get(claim.result_id, ()), row, again=claim.retry_paths)
-    return kept_output(row), stands
+        return output, {}
+    return output, kept_outcomes(scores.get(claim.result_id, ()), row, again=claim.retry_paths)
 
 
 def _outputs(claims: Sequence[Claim]) -> dict[int, ResultOutput]:
     keeping = [claim.result_id for claim in claims if claim.keeps_output]
     return ResultOutput.objects.in_bulk(keeping) if keeping else {}
+
+
+def _files(claims: Sequence[Claim]) -> dict[int, dict[str, bytes]]:
+    keeping = [claim.result_id for claim in claims if claim.keeps_output]
+    left = Artifact.objects.filter(result_id__in=keeping).select_related("content")
+    files: dict[int, dict[str, bytes]] = {}
+    for one in left if keeping else ():
+        files.setdefault(one.result_id, {})[one.path] = bytes(one.content.content)
+    return files
 
 
 def _scores(claims: Sequence[Claim]) -> dict[int, list[ScoreRow]]:

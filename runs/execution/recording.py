@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -35,6 +34,7 @@ RESULT_COLUMNS = (
     *("lease_until", "finished_at", "latency_ms", "input_tokens", "output_tokens"),
 )
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
+ARTIFACT_COLUMNS = ("result_id", "path", "content_id")
 STATE_FIELDS = (
     *("status", "started_at", "execution_count", "done_count", "error_count"),
     *("run_cost_usd", "evaluation_cost_usd"),
@@ -247,15 +247,18 @@ def _score_rows(one: Ended) -> list[tuple[object, ...]]:
 
 
 def _write_files(ended: Sequence[Ended]) -> None:
-    contents, artifacts = {}, []
-    for one in ended:
-        for path, content in (one.outcome.output.files if one.outcome.output else {}).items():
-            sha = hashlib.sha256(content).hexdigest()
-            contents[sha] = FileContent(sha256=sha, size=len(content), content=content)
-            artifact = Artifact(result_id=one.claim.result_id, path=path, content_id=sha)
-            artifacts.append(artifact)
-    FileContent.objects.bulk_create(contents.values(), ignore_conflicts=True)
-    Artifact.objects.bulk_create(artifacts)
+    """Write the files that targets left; what has the same content is stored once."""
+    left = [
+        (one.claim.result_id, path, content)
+        for one in ended
+        for path, content in (one.outcome.output.files if one.outcome.output else {}).items()
+    ]
+    if left:
+        hashes = FileContent.objects.store(content for _, _, content in left)
+        rows = (
+            (result_id, path, sha) for (result_id, path, _), sha in zip(left, hashes, strict=True)
+        )
+        insert_rows(Artifact, ARTIFACT_COLUMNS, rows)
 
 
 def _count(work: RunWork, ended: Sequence[Ended]) -> None:

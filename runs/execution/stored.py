@@ -118,6 +118,6 @@ def kept_outcomes(
     return kept
 
 
-def kept_output(row: ResultOutput) -> Output:
-    """Return what the target answered before."""
-    return output_from_columns(row.text, row.messages, row.trace, row.usage)
+def kept_output(row: ResultOutput, files: Mapping[str, bytes]) -> Output:
+    """Return what the target answered before, with the files it left."""
+    return output_from_columns(row.text, row.messages, row.trace, row.usage, files)

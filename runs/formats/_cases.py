@@ -11,7 +11,7 @@ from runs.formats._content import CaseContent
 from runs.formats._document import Path
 from runs.formats._evaluators import check_composite, read_aggregator, read_evaluators, root_of
 from runs.formats._fields import Fields, Reading
-from runs.targets._outputs import output_from_json
+from runs.formats._recorded import read_recorded
 
 LONGEST_KEY = 200
 LONGEST_TITLE = 300
@@ -24,7 +24,6 @@ ALIASES = {
     "assertions": ("assert",),
     "output": ("recorded_output",),
 }
-BESIDE_OUTPUT = ("trace", "usage", "latency_ms", "cost_usd", "model")
 
 
 def read_cases(reading: Reading, path: Path, items: list[Any]) -> tuple[CaseContent, ...]:
@@ -74,7 +73,7 @@ class _Case:
             expected_output=self._expected(),
             expected_outcomes=self.fields.texts("expected_outcomes"),
             criteria=self.fields.text("criteria"),
-            recorded_output=self._recorded(),
+            recorded_output=read_recorded(self.fields),
             evaluators=evaluators,
             evaluators_append=append,
             metadata={**self.fields.mapping("metadata")[1], **self.fields.keep_rest()},
@@ -130,29 +129,6 @@ class _Case:
 
     def _plain(self, key: str, value: Any) -> str:
         return self.reading.document.written.get(self.fields.place(key), json.dumps(value))
-
-    def _recorded(self) -> Mapping[str, Any] | None:
-        key, value = self.fields.take("output")
-        beside = {name: self.fields.take(name) for name in BESIDE_OUTPUT}
-        if value is None:
-            for spelt, _ in beside.values():
-                if spelt:
-                    self.fields.refuse(spelt, "belongs to an output, and the case has none")
-            return None
-        recorded = self._recorded_form(value)
-        recorded |= {name: part for name, (spelt, part) in beside.items() if spelt}
-        try:
-            output_from_json(recorded)
-        except (ValueError, TypeError, AttributeError) as error:
-            self.fields.refuse(key, f"the recorded output is not readable: {error}")
-        return recorded
-
-    def _recorded_form(self, value: Any) -> dict[str, Any]:
-        if isinstance(value, list):
-            said = [turn for turn in value if isinstance(turn, dict)]
-            last = [turn.get("content") for turn in said if turn.get("role") == "assistant"]
-            return {"output": last[-1] if last else "", "messages": value}
-        return dict(value) if isinstance(value, dict) else {"output": value}
 
     def _evaluators(self) -> tuple[Node | None, bool]:
         """Return the case's own tree and whether it joins the suite's (`assertions`) or replaces it."""

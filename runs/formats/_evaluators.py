@@ -14,7 +14,7 @@ from evaluators.kinds import (
     read_config,
 )
 from evaluators.kinds._base import Kind
-from evaluators.kinds._files import is_reference, path_of
+from evaluators.kinds._files import is_reference
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, check_paths, validate
 from evaluators.scoring.types import DomainError
 from runs.formats._document import Path
@@ -187,12 +187,8 @@ class _Item:
         return settings.model_dump(mode="json")
 
     def _file(self, name: str, key: str, reference: str) -> str:
-        path = path_of(reference, self.reading.folder)
-        if path in self.reading.files:
-            self.reading.used_files[path] = self.reading.files[path]
-            return f"./{path}"
-        said = f"the file {reference.strip()!r} is not among the files given; add it to the upload"
-        if not path:
-            said = f"the file {reference.strip()!r} lies outside the folder of the suite"
-        self.fields.refuse(key, f"evaluator {name}: {said}")
-        return ""
+        try:
+            return f"./{self.reading.use(reference)}"
+        except ValueError as error:
+            self.fields.refuse(key, f"evaluator {name}: {error}")
+            return ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluators.kinds import normal_spelling
+from evaluators.kinds._files import path_of
 from runs.formats._document import Document, Path
 from runs.formats._problems import Problem
 
@@ -40,6 +41,19 @@ class Reading:
     def warn(self, path: Path, message: str, *, case: str = "") -> None:
         """Note what was kept without being understood."""
         self.warnings.append(self.problem(path, message, case=case))
+
+    def use(self, reference: str) -> str:
+        """Return the path of a file named beside the suite file, and keep the file with the suite.
+
+        Raises ValueError saying why it cannot be used.
+        """
+        path, shown = path_of(reference, self.folder), repr(reference.strip())
+        if not path:
+            raise ValueError(f"the file {shown} lies outside the folder of the suite")
+        if path not in self.files:
+            raise ValueError(f"the file {shown} is not among the files given; add it to the upload")
+        self.used_files[path] = self.files[path]
+        return path
 
 
 class Fields:
@@ -76,6 +90,11 @@ class Fields:
                 continue
             self._left[name] = (key, part)
 
+    @staticmethod
+    def names_of(mapping: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a mapping with its keys in snake_case."""
+        return {normal_spelling(key): part for key, part in mapping.items()}
+
     def place(self, key: str) -> Path:
         """Return the path of a key."""
         return (*self.path, key) if key else self.path
@@ -90,11 +109,11 @@ class Fields:
 
     def take(self, name: str) -> tuple[str, Any]:
         """Return the key as it is spelt and its value; ("", None) when it is missing or null."""
-        found = [
-            self._left.pop(spelling)
-            for spelling in (name, *self._aliases.get(name, ()))
-            if spelling in self._left
-        ]
+        return self.take_as(name, *self._aliases.get(name, ()))
+
+    def take_as(self, *names: str) -> tuple[str, Any]:
+        """Return what take does for a key that stands under one of the names."""
+        found = [self._left.pop(spelling) for spelling in names if spelling in self._left]
         if len(found) > 1:
             self.refuse(found[1][0], f"says the same as {found[0][0]!r}; keep one of them")
         return found[0] if found and found[0][1] is not None else ("", None)
@@ -108,6 +127,11 @@ class Fields:
             self.refuse(key, f"{_named(value)} stands where a text is expected")
             return ""
         return value or ""
+
+    def written(self, key: str, value: Any) -> Any:
+        """Return the value of a key, a number as it is written in the file."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return self._as_written(self.place(key), value) if is_number else value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Return a list of texts; one text alone is a list of one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -120,12 +119,7 @@ def _suite(slug: str, content: SuiteContent, judge: LanguageModel | None) -> tup
 
 
 def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
-    hashes = {path: hashlib.sha256(part).hexdigest() for path, part in files.items()}
-    contents = {
-        hashes[path]: FileContent(sha256=hashes[path], size=len(part), content=part)
-        for path, part in files.items()
-    }
-    FileContent.objects.bulk_create(contents.values(), ignore_conflicts=True)
+    hashes = dict(zip(files, FileContent.objects.store(files.values()), strict=True))
     suite.files.exclude(path__in=files).delete()
     SuiteFile.objects.bulk_create(
         (SuiteFile(suite=suite, path=path, content_id=digest) for path, digest in hashes.items()),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+
 from django.conf import settings
 from django.db import models
 
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.scoring.policy import Policy
+
+FILES_A_STATEMENT = 100
 
 
 class CaseGate(models.TextChoices):
@@ -105,12 +110,29 @@ class Suite(PolicyColumns):
         return self.title
 
 
+class FileContentQuerySet(models.QuerySet["FileContent"]):
+    """What is done with the bytes of files."""
+
+    def store(self, contents: Iterable[bytes]) -> list[str]:
+        """Store what is not there yet and return the hash of each, in order."""
+        found = [(hashlib.sha256(content).hexdigest(), content) for content in contents]
+        # In one order for all writers: two that insert the same rows would else wait for each other.
+        rows = (
+            FileContent(sha256=sha, size=len(content), content=content)
+            for sha, content in sorted(dict(found).items())
+        )
+        self.bulk_create(rows, ignore_conflicts=True, batch_size=FILES_A_STATEMENT)
+        return [sha for sha, _ in found]
+
+
 class FileContent(models.Model):
     """The bytes of a file, stored once for every place that refers to them."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
     size = models.PositiveBigIntegerField()
     content = models.BinaryField()
+
+    objects = FileContentQuerySet.as_manager()
 
     def __str__(self) -> str:
         """Return the beginning of the hash."""

@@ -22,6 +22,7 @@ from runs.plan import OUTCOMES_PATH, read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
 from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
+from runs.reports.result_files import LeftFile, result_files
 from runs.reports.result_neighbours import Neighbour, Repetition, mark_of, neighbour, repetitions_of
 from runs.reports.result_purses import ResultPurses, result_purses
 from runs.reports.result_tree import Remark, TreeNode, remarks, result_tree
@@ -75,11 +76,17 @@ class ResultPage:
     last_retry: int
     history: tuple[PastRun, ...]
     scored_count: int
+    files: tuple[LeftFile, ...]
 
     @property
     def has_output(self) -> bool:
-        """Tell whether the target answered anything."""
+        """Tell whether the target answered with a text."""
         return bool(self.output_size)
+
+    @property
+    def has_answer(self) -> bool:
+        """Tell whether the target answered anything, be it a file alone."""
+        return self.has_output or bool(self.files)
 
     @property
     def is_exact(self) -> bool:
@@ -151,6 +158,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         last_retry=run.retries.values_list("pk", flat=True).first() or 0,
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
+        files=result_files(result),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -57,6 +57,7 @@ class TargetContext:
     """Everything a target is given to answer one case.
 
     `recorded` is the stored output of the case in the form of a recorded line, None without one.
+    `files` are those of the suite, by path.
     """
 
     target: str
@@ -64,6 +65,7 @@ class TargetContext:
     recorded: Mapping[str, Any] | None = None
     chat: Chat | None = None
     sandbox: Sandbox | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 AnswerFunction = Callable[[Any, TargetContext], Awaitable[Output | TargetFailure]]

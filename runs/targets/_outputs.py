@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from evaluators.kinds._base import Message, Output, Step
+from evaluators.kinds._base import Output, Step
 from evaluators.scoring.types import Usage
+from runs.targets._conversations import read_conversation
+from runs.targets._files import files_from_json
 
 STEP_FIELDS = tuple(field.name for field in fields(Step))
 STEP_FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
@@ -17,31 +19,40 @@ LARGEST_COUNT = 2**31 - 1
 LARGEST_USD = 100_000
 
 
-def output_from_json(stored: Mapping[str, Any]) -> Output:
-    """Return the output a recorded line holds: output, messages, trace, usage, latency and cost.
+def output_from_json(
+    stored: Mapping[str, Any], *, beside: Mapping[str, bytes] | None = None
+) -> Output:
+    """Return the output a recorded line holds: output, messages, trace, files, usage, latency, cost.
 
-    Raises ValueError or TypeError, naming the field, when the line has another form.
+    `output` may be a conversation itself. Its last answer is the text where none is given, and the
+    tools called in it are the trace where none is given. `beside` are the files of the suite that
+    `files` may name. Raises ValueError or TypeError, naming the field, for another form.
     """
-    text = stored.get("output", "")
-    if not isinstance(text, str):
+    text, turns = stored.get("output"), stored.get("messages")
+    if isinstance(text, list):
+        text, turns = None, turns or text
+    if text is not None and not isinstance(text, str):
         raise TypeError(f"output is {type(text).__name__}, not text")
+    spoken = read_conversation(turns or ())
     trace = stored.get("trace")
     return Output(
-        text=text,
-        messages=tuple(_message(turn) for turn in stored.get("messages") or ()),
-        trace=None if trace is None else tuple(_step(step) for step in trace),
+        text=spoken.answer if text is None else text,
+        messages=spoken.messages,
+        trace=spoken.steps if trace is None else tuple(_step(step) for step in _listed(trace)),
+        files=files_from_json(stored.get("files"), beside),
         usage=_usage(stored),
     )
 
 
-def _message(turn: Mapping[str, Any]) -> Message:
-    try:
-        return Message(str(turn["role"]), str(turn.get("content") or ""))
-    except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"messages holds {turn!r}, not a role with its content") from error
+def _listed(trace: Any) -> list[Any]:
+    if not isinstance(trace, list):
+        raise TypeError(f"trace is {type(trace).__name__}, not a list of steps")
+    return trace
 
 
-def _step(step: Mapping[str, Any]) -> Step:
+def _step(step: Any) -> Step:
+    if not isinstance(step, Mapping):
+        raise ValueError(f"trace holds {step!r}, not a step with type and name")
     known = {name: step[name] for name in STEP_FIELDS if name in step}
     if not (isinstance(known.get("type"), str) and isinstance(known.get("name"), str)):
         raise ValueError(f"trace holds {step!r}, not a step with type and name")
@@ -56,6 +67,8 @@ def _step(step: Mapping[str, Any]) -> Step:
 
 def _usage(stored: Mapping[str, Any]) -> Usage:
     usage = stored.get("usage") or {}
+    if not isinstance(usage, Mapping):
+        raise TypeError(f"usage is {type(usage).__name__}, not input_tokens and output_tokens")
     cost = stored.get("cost_usd")
     return Usage(
         input_tokens=_count(usage, "input_tokens"),
@@ -121,10 +134,14 @@ def usage_as_json(usage: Usage) -> dict[str, Any]:
 
 
 def output_from_columns(
-    text: str, messages: list[Any], trace: list[Any] | None, usage: Mapping[str, Any]
+    text: str,
+    messages: list[Any],
+    trace: list[Any] | None,
+    usage: Mapping[str, Any],
+    files: Mapping[str, bytes] | None = None,
 ) -> Output:
     """Return the output that a result keeps, from the columns the functions above filled."""
-    return output_from_json(
+    output = output_from_json(
         {
             "output": text,
             "messages": messages,
@@ -134,3 +151,4 @@ def output_from_columns(
             "cost_usd": usage.get("cost_usd"),
         }
     )
+    return replace(output, files=dict(files or {}))

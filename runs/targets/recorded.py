@@ -23,7 +23,7 @@ async def answer(config: Config, context: TargetContext) -> Output | TargetFailu
         reason = f"no recorded output for case {context.case.key} in target {context.target}"
         return TargetFailure(reason, Cause.MISSING)
     try:
-        return output_from_json(context.recorded)
+        return output_from_json(context.recorded, beside=context.files)
     except (ValueError, TypeError, AttributeError) as error:
         reason = f"the recorded output of case {context.case.key} cannot be read: {error}"
         return TargetFailure(reason, Cause.BAD_REPLY)

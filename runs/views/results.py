@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.text import get_valid_filename
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from runs.models import ModelCall, Result, ResultOutput
+from runs.models import Artifact, ModelCall, Result, ResultOutput
 from runs.reports import model_calls
+from runs.reports.result_files import one_file
 from runs.reports.result_page import is_finished, result_page, whole_output
 from runs.views._requests import STOP_POLLING, may_view, run_of
 
@@ -86,3 +89,18 @@ def result_output(
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}.txt")
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+@require_safe
+@may_view
+def result_file(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int, file: str
+) -> HttpResponse:
+    """Give a file that the target left, never to be shown as a page of this site."""
+    try:
+        content = one_file(run_of(slug, number), key, repetition, file)
+    except Artifact.DoesNotExist:
+        raise Http404 from None
+    name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-{PurePosixPath(file).name}")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(content, content_type="application/octet-stream", headers=headers)

@@ -108,6 +108,7 @@ PAGES: Mapping[str, Page] = {
     "runs:result-calls": Page("viewer", place=RESULT),
     "runs:result-call": Page("viewer", place=RESULT | {"pk": 0}),
     "runs:result-output": Page("viewer", place=RESULT),
+    "runs:result-file": Page("viewer", place=RESULT | {"file": "report/page.html"}),
     "runs:result-progress": Page("viewer", get=STOP_POLLING, place=RESULT),
     "runs:result-retry": Page("editor", post=MOVED, place=RESULT),
     "runs:target-list": Page("viewer"),
@@ -119,7 +120,7 @@ PAGES: Mapping[str, Page] = {
     "runs:search": Page("viewer"),
     "runs:pinned": Page("viewer"),
 }
-FILES = ("runs:result-call", "runs:result-output")
+FILES = ("runs:result-call", "runs:result-output", "runs:result-file")
 
 
 @pytest.fixture
@@ -130,7 +131,7 @@ def numbers(db: None) -> Mapping[str, int]:
     target = make_target(name="agent", kind="chat", model=make_model(slug="other"))
     run = make_run(suite=suite, target=target)
     case = make_case(suite=suite, key="C-1")
-    output = {"text": "<b>hi</b>", "messages": [], "trace": None, "usage": {}}
+    output = {"text": "<b>hi</b>", "files": {"report/page.html": b"<script>"}}
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
     call = make_call(result=result)
     member = make_member("viewer", "somebody")
@@ -208,7 +209,8 @@ def test_files_are_downloads_that_no_browser_shows(
 ) -> None:
     response = viewer_client.get(address_of(name, numbers))
     assert response["Content-Disposition"].startswith("attachment; filename=")
-    assert response["Content-Type"].split(";")[0] in ("text/plain", "application/json")
+    types = ("text/plain", "application/json", "application/octet-stream")
+    assert response["Content-Type"].split(";")[0] in types
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post != NOT_ALLOWED])

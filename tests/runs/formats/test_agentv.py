@@ -290,7 +290,7 @@ REFUSED = [
     (f"{HEAD}{CASES}    metadata: [1]\n", "metadata: a list stands where a mapping"),
     (f"{HEAD}{CASES}    criteria: x\n    expected_outcome: y\n", "says the same as 'criteria'"),
     (f"{HEAD}{CASES}    expectedOutput: x\n    expected_output: y\n", "stands twice"),
-    (f"{HEAD}{CASES}    output: {{output: 3}}\n", "the recorded output is not readable"),
+    (f"{HEAD}{CASES}    output: {{output: {{a: 1}}}}\n", "the recorded output is not readable"),
     (f"{HEAD}{CASES}    latency_ms: 3\n", "belongs to an output, and the case has none"),
     (f"{HEAD}tests: [{{id: A, input: [{{content: x}}]}}]\n", "the turn has no role"),
     (

@@ -1,0 +1,115 @@
+"""The recorded output of a case of a suite file, in the form of a recorded line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from runs.formats._fields import Fields
+from runs.targets._conversations import read_conversation
+from runs.targets._outputs import output_from_json
+
+# What may stand within an output or, where the output is a text or a list of turns, beside it.
+BESIDE = {
+    "messages": (),
+    "trace": (),
+    "files": (),
+    "usage": ("token_usage",),
+    "latency_ms": ("duration_ms",),
+    "cost_usd": (),
+    "model": (),
+}
+WITHIN = {"output": ("text", "answer"), **BESIDE}
+TOKENS = {
+    "input_tokens": ("input", "prompt_tokens"),
+    "output_tokens": ("output", "completion_tokens"),
+}
+REFERENCE = re.compile(r"\A(?:file:\S+|\.{1,2}/\S+)\Z")
+
+
+def read_recorded(case: Fields) -> Mapping[str, Any] | None:
+    """Return the output of a case, None when it has none; problems are noted.
+
+    Files it names are kept with the suite and named by their path in it.
+    """
+    key, value = case.take("output")
+    beside = {name: found for name in BESIDE if (found := case.take_as(name, *BESIDE[name]))[0]}
+    if value is None:
+        for spelt, _ in beside.values():
+            case.refuse(spelt, "belongs to an output, and the case has none; add output")
+        return None
+    recorded = _form(case, key, value)
+    for name, (spelt, part) in beside.items():
+        if name in recorded:
+            case.refuse(spelt, f"stands in {key} too; keep one of them")
+        recorded[name] = part
+    if "usage" in recorded:
+        recorded["usage"] = _usage(recorded["usage"])
+    if isinstance(recorded.get("files"), dict):
+        recorded["files"] = _files(case, key, recorded["files"])
+    try:
+        output_from_json(recorded, beside=case.reading.used_files)
+    except (ValueError, TypeError) as error:
+        case.refuse(key, f"the recorded output is not readable: {error}")
+    return recorded
+
+
+def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
+    """Return the output as a mapping, whatever form it is written in."""
+    if isinstance(value, list):
+        return _said(value)
+    if not isinstance(value, dict):
+        return {"output": case.written(key, value)}
+    inner = Fields(case.reading, case.place(key), value=value, case=case.case)
+    found = {name: inner.take_as(name, *spellings) for name, spellings in WITHIN.items()}
+    recorded = {name: part for name, (spelt, part) in found.items() if spelt}
+    if not recorded.keys() & {"output", "messages", "files"}:
+        said = "holds no output, messages or files; an answer that is JSON stands in quotes"
+        case.refuse(key, said)
+    for spelt in inner.rest():
+        inner.warn(spelt, "is not used by Evalsite and is kept with the output")
+    text = recorded.get("output")
+    if isinstance(text, list):
+        recorded |= {"messages": recorded.get("messages", text), "output": _said(text)["output"]}
+    elif "output" in recorded:
+        recorded["output"] = inner.written(found["output"][0], text)
+    return recorded | inner.rest()
+
+
+def _said(turns: list[Any]) -> dict[str, Any]:
+    try:
+        return {"output": read_conversation(turns).answer, "messages": turns}
+    except ValueError:
+        return {"output": "", "messages": turns}
+
+
+def _usage(usage: Any) -> Any:
+    """Return the tokens under their own names; other figures stay as they are."""
+    if not isinstance(usage, dict):
+        return usage
+    left = Fields.names_of(usage)
+    for name, spellings in TOKENS.items():
+        for spelling in spellings:
+            if spelling in left and name not in left:
+                left[name] = left.pop(spelling)
+    return left
+
+
+def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files with those that name one of the suite as {path: its path there}."""
+    kept: dict[str, Any] = {}
+    for name, value in files.items():
+        reference = value
+        if isinstance(value, dict) and len(value) == 1:
+            reference = value.get("path", value.get("file"))
+        is_named = isinstance(reference, str) and bool(REFERENCE.match(reference.strip()))
+        if isinstance(reference, str) and (is_named or reference is not value):
+            try:
+                value = {"path": f"./{case.reading.use(reference)}"}
+            except ValueError as error:
+                said = f"files: {name!r}: {error}"
+                case.refuse(key, f'{said}; a text that looks like a path is written {{"text": …}}')
+                value = {"text": ""}
+        kept[name] = value
+    return kept

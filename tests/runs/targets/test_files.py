@@ -1,0 +1,72 @@
+"""The files of an output: in every form, and what is said of those that cannot be kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from runs.targets._files import MOST_BYTES, MOST_FILES, check_files, files_from_json
+from runs.targets._outputs import output_from_json
+
+BESIDE = {"fixtures/plan.bin": b"\x00\x01"}
+
+
+@pytest.mark.parametrize(
+    ("written", "held"),
+    [
+        ("# Täglich", "# Täglich".encode()),
+        ("", b""),
+        ("./plan.md", b"./plan.md"),
+        ({"text": "a"}, b"a"),
+        ({"base64": "AAH/\n"}, b"\x00\x01\xff"),
+        ({"path": "./fixtures/plan.bin"}, b"\x00\x01"),
+    ],
+)
+def test_a_file_is_a_text_or_bytes_or_a_file_of_the_suite(written, held):
+    output = output_from_json({"output": "x", "files": {"report//a.md": written}}, beside=BESIDE)
+
+    assert output.files == {"report/a.md": held}
+
+
+def test_an_output_without_files_has_none():
+    assert output_from_json({"output": "x", "files": None}).files == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (["a.md"], "files is not a mapping of paths"),
+        ({"a": 3}, "'a' is not readable; write a text"),
+        ({"a": {"text": "x", "base64": "eA=="}}, "'a' is not readable; write a text"),
+        ({"a": {"url": "http://x"}}, "'a': 'url' is not known; write a text"),
+        ({"a": {"text": 3}}, "'a': text is not text"),
+        ({"a": {"base64": "???"}}, "'a' is not readable as base64"),
+        ({"a": {"path": "./gone"}}, "'a': the file './gone' is not among those of the suite"),
+        ({"a": {"path": "../../etc/passwd"}}, "is not among those of the suite"),
+        ({"../a": ""}, "'../a' is no path inside the output"),
+        ({"/etc/passwd": ""}, "is no path inside the output"),
+        ({"a\\b": ""}, "is no path inside the output"),
+        ({"a\nb": ""}, "is no path inside the output"),
+        ({" ": ""}, "is no path inside the output"),
+        ({".": ""}, "is no path inside the output"),
+        ({"x" * 301: ""}, "is longer than 300 characters"),
+        ({"a/b": "", "a//b": ""}, "'a//b' stands twice"),
+        ({"a": "", "a/b": ""}, "'a' is a file, so 'a/b' cannot lie in it"),
+    ],
+)
+def test_files_that_cannot_be_kept_are_named(files, said):
+    with pytest.raises(ValueError, match="files") as refused:
+        files_from_json(files, BESIDE)
+
+    assert said in str(refused.value)
+
+
+def test_too_many_files_and_too_large_ones_are_refused():
+    with pytest.raises(ValueError, match=f"there are {MOST_FILES + 1}, and {MOST_FILES} is the"):
+        check_files({f"{n}": b"" for n in range(MOST_FILES + 1)})
+    with pytest.raises(ValueError, match=r"they hold 20\.0 MB, and 20 MB is the most"):
+        check_files({"a": b"x" * MOST_BYTES, "b": b"x"})
+
+
+def test_an_uploaded_line_names_no_file_of_a_suite():
+    with pytest.raises(ValueError, match="only a case of a suite file can"):
+        files_from_json({"a": {"path": "./fixtures/plan.bin"}})
