@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluators.kinds import kind_of, spelled_as
@@ -12,8 +12,16 @@ from runs.formats._content import CaseContent, SuiteContent
 from runs.formats._policy import written_policy
 
 
-def written(content: SuiteContent) -> bytes:
-    """Return the suite as YAML."""
+def written(content: SuiteContent) -> Iterator[bytes]:
+    """Yield the suite as YAML, case by case."""
+    yield yaml_of(suite_head(content)).encode()
+    yield b"tests:\n"
+    for case in content.cases:
+        yield yaml_of([case_values(case)]).encode()
+
+
+def suite_head(content: SuiteContent) -> dict[str, Any]:
+    """Return what a suite file says before its cases."""
     policy, verdicts = written_policy(content.policy)
     suite = {
         "name": content.slug,
@@ -26,12 +34,12 @@ def written(content: SuiteContent) -> bytes:
         "verdicts": verdicts,
         "aggregator": _aggregator(content.root),
         "evaluators": [_evaluator(child) for child in content.root.children],
-        "tests": [_case(case) for case in content.cases],
     }
-    return yaml_of(_given(suite)).encode()
+    return _given(suite)
 
 
-def _case(case: CaseContent) -> dict[str, Any]:
+def case_values(case: CaseContent) -> dict[str, Any]:
+    """Return what a suite file says of a case."""
     own = case.evaluators
     listed = [_evaluator(child) for child in own.children] if own else []
     is_one_question = len(case.input) == 1 and case.input[0]["role"] == "user"
@@ -80,9 +88,9 @@ def _evaluator(node: Node) -> dict[str, Any]:
 
 
 def _aggregator(node: Node) -> dict[str, Any]:
-    if node.aggregator is None or node.aggregator == Aggregator():
-        return {}
-    return node.aggregator.as_json()
+    """Return the options of a composite, those of a script or a judge that aggregates among them."""
+    options: dict[str, Any] = dict(node.as_json()["config"].get("aggregator") or {})
+    return {} if options == Aggregator().as_json() else options
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

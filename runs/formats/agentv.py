@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -59,6 +59,11 @@ def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
 
 def write(content: SuiteContent) -> bytes:
     """Return the suite file that reads back as this suite; the files it names go beside it."""
+    return b"".join(written(content))
+
+
+def write_parts(content: SuiteContent) -> Iterator[bytes]:
+    """Yield the same file part by part, so that nobody waits for the last case of thousands."""
     return written(content)
 
 
@@ -69,11 +74,16 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
 
 
-def decoded(content: bytes, file: str) -> str:
-    """Return the text of a file; raises UnreadableFileError for one too large or not in UTF-8."""
+def refuse_size(content: bytes, file: str) -> None:
+    """Raise UnreadableFileError for a file that is too large to be a suite."""
     if len(content) > MOST_BYTES:
         said = f"the file is larger than {MOST_BYTES // 1_000_000} MB"
         raise UnreadableFileError([Problem(said, file)])
+
+
+def decoded(content: bytes, file: str) -> str:
+    """Return the text of a file; raises UnreadableFileError for one too large or not in UTF-8."""
+    refuse_size(content, file)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

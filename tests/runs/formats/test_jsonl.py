@@ -99,3 +99,20 @@ def test_written_outputs_read_back_the_same(texts: dict[str, str]) -> None:
     read = read_outputs(write_outputs(lines))
 
     assert [(line.key, line.output) for line in read] == [(line.key, line.output) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            '{"id": "A", "input": "x"}',
+            "holds cases, not recorded outputs; give it as the suite file",
+        ),
+        ('{"test_id": "A", "score": 1, "answer": "x"}', "holds results of a run, not recorded"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_apart(line: str, said: str) -> None:
+    with pytest.raises(UnreadableFileError) as refusal:
+        read_outputs(f"{line}\n{line}\n".encode())
+    assert said in str(refusal.value)
+    assert len(refusal.value.problems) == 1

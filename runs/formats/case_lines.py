@@ -1,0 +1,133 @@
+"""Suites in JSON Lines: one case a line, and beside it a YAML file of the same name with the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from evaluators.kinds import normal_spelling
+from evaluators.kinds._yaml import yaml_of
+from runs.formats import agentv
+from runs.formats._content import SuiteContent
+from runs.formats._document import MOST_DEPTH, Document, Path, read_document
+from runs.formats._json_lines import UnreadableLineError, WrittenFloat, lines_of, read_object
+from runs.formats._problems import Problem, UnreadableFileError
+from runs.formats._recognising import CASES_KEYS, LINES_SUFFIXES, YAML_SUFFIXES, Form, misplaced
+from runs.formats._writing import case_values, suite_head
+
+LABEL = "JSON Lines of cases"
+SUFFIXES = LINES_SUFFIXES
+CASES = "tests"
+# In the values the lines are one list; a reader of the file looks for the key within a line.
+WITHIN_LIST = re.compile(rf"\A{CASES}(\[\d+\]\.?)?")
+
+
+def read(
+    content: bytes,
+    *,
+    file: str = "suite.jsonl",
+    files: Mapping[str, bytes] | None = None,
+) -> SuiteContent:
+    """Return the suite of a file of cases and of the YAML beside it, which may be missing.
+
+    `files` holds the files around it by path, the YAML among them: name, description, evaluators,
+    judge and policy stand there in the spellings of suite files. Raises UnreadableFileError with
+    every problem found, each with its file and line.
+    """
+    lines = _read_lines(content, file)
+    beside = sidecar_of(file, files or {})
+    head = _head(files or {}, beside) if beside else Document({})
+    if not lines.cases:
+        raise UnreadableFileError(lines.problems or [Problem("the file holds no cases", file)])
+    document = Document(
+        value={**head.value, CASES: lines.cases},
+        file=beside or file,
+        lines={**head.lines, **lines.lines},
+        written={**head.written, **lines.written},
+        elsewhere={CASES: file},
+    )
+    try:
+        found = agentv.suite_of(document, files or {})
+    except UnreadableFileError as error:
+        lines.problems += [_within_line(problem, file) for problem in error.problems]
+    else:
+        warnings = tuple(_within_line(problem, file) for problem in found.warnings)
+        found = replace(found, warnings=warnings)
+        if not lines.problems:
+            return found
+    only = misplaced(content, file, Form.CASES)
+    raise UnreadableFileError([only] if only else lines.problems)
+
+
+def write(content: SuiteContent) -> tuple[bytes, bytes]:
+    """Return the lines and the YAML beside them that read back as this suite."""
+    lines = (
+        json.dumps(case_values(case), ensure_ascii=False, allow_nan=False) for case in content.cases
+    )
+    return "".join(f"{line}\n" for line in lines).encode(), yaml_of(suite_head(content)).encode()
+
+
+def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
+    """Return the path of the YAML beside a file of cases, "" when there is none."""
+    stem = PurePosixPath(file).with_suffix("")
+    return next((f"{stem}{suffix}" for suffix in YAML_SUFFIXES if f"{stem}{suffix}" in files), "")
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The cases of a file, where each value stands, and what is wrong with lines."""
+
+    cases: list[Any] = field(default_factory=list)
+    lines: dict[Path, int] = field(default_factory=dict)
+    written: dict[Path, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def _read_lines(content: bytes, file: str) -> _Lines:
+    agentv.refuse_size(content, file)
+    found = _Lines()
+    for number, raw in lines_of(content):
+        at: Path = (CASES, len(found.cases))
+        try:
+            case = _plain(read_object(raw), at, found.written)
+        except UnreadableLineError as error:
+            found.problems.append(Problem(str(error), file, number))
+            continue
+        found.cases.append(case)
+        found.lines[at] = number
+    return found
+
+
+def _plain(value: Any, path: Path, written: dict[Path, str]) -> Any:
+    """Return a value as a suite in YAML would give it, and note how its numbers are written."""
+    if len(path) > MOST_DEPTH:
+        raise UnreadableLineError("nested too deeply")
+    if isinstance(value, WrittenFloat):
+        written[path] = value.text
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _plain(part, (*path, key), written) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part, (*path, n), written) for n, part in enumerate(value)]
+    return value
+
+
+def _head(files: Mapping[str, bytes], path: str) -> Document:
+    document = read_document(agentv.decoded(files[path], path), path)
+    if not isinstance(document.value, dict):
+        raise UnreadableFileError([Problem("the file is no mapping of keys", path, 1)])
+    for key in document.value:
+        if normal_spelling(key) in CASES_KEYS:
+            said = "the cases stand in the JSON Lines beside this file; remove them here"
+            raise UnreadableFileError([Problem(said, path, document.line_of((key,)), key=key)])
+    return document
+
+
+def _within_line(problem: Problem, file: str) -> Problem:
+    if problem.file != file:
+        return problem
+    return replace(problem, key=WITHIN_LIST.sub("", problem.key))
