@@ -52,6 +52,8 @@ except OSError as error:
 MODEL_KEYS = ENV.secrets_starting("EVALSITE_MODEL_KEY_")
 if OPENAI_API_KEY := ENV.secret("OPENAI_API_KEY"):
     MODEL_KEYS["OPENAI_API_KEY"] = OPENAI_API_KEY
+# The only variables that a header of a target may be filled from.
+TARGET_SECRETS = ENV.secrets_starting("EVALSITE_TARGET_SECRET_")
 OPENAI_BASE_URL = ENV.url("OPENAI_BASE_URL", "", schemes=("http", "https"))
 
 # -- Application -----------------------------------------------------------------------------

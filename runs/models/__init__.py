@@ -39,6 +39,7 @@ from runs.models.suites import (
     SuiteVersion,
     Target,
 )
+from runs.models.trials import TargetTrial, TrialState
 from runs.models.workers import Hand, WorkerProcess
 
 __all__ = [
@@ -80,6 +81,8 @@ __all__ = [
     "SuiteFile",
     "SuiteVersion",
     "Target",
+    "TargetTrial",
+    "TrialState",
     "VerdictChoice",
     "WorkerProcess",
 ]

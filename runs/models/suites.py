@@ -233,12 +233,17 @@ class Case(models.Model):
 
 
 class Target(models.Model):
-    """The system under test. `config` is validated by the target's kind."""
+    """The system under test. `config` is validated by the target's kind.
+
+    `encrypted_secrets` are the values of its secret headers by name: write-only, and for execution
+    alone to decrypt.
+    """
 
     name = models.CharField(max_length=120, unique=True)
     description = models.TextField(blank=True, default="")
     kind = models.CharField(max_length=50)
     config = models.JSONField(default=dict, blank=True)
+    encrypted_secrets = models.JSONField(default=dict, blank=True)
     model = models.ForeignKey(
         LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="targets"
     )
