@@ -1,0 +1,135 @@
+"""Results as a JUnit file, the form in which build servers read tests."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape, quoteattr
+
+from runs.formats.results import ResultLine, walk
+
+LABEL = "JUnit XML"
+# What no XML 1.0 document may hold, not even escaped.
+UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+REPLACEMENT = "\ufffd"
+LONGEST_OUTPUT = 4_000
+PASS, SCORED, ERROR = "pass", "scored", "error"
+
+
+@dataclass(frozen=True, slots=True)
+class JUnitRun:
+    """One run as a test suite. `took_ms` is how long it ran, `began_at` an ISO time.
+
+    With `counts_reviews` a reviewed verdict goes before the machine's.
+    """
+
+    name: str
+    took_ms: float | None = None
+    began_at: str = ""
+    repetitions: int = 1
+    counts_reviews: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_junit(run: JUnitRun, lines: Iterable[ResultLine]) -> Iterator[str]:
+    """Yield the parts of the file: one test suite, and an execution as one test case.
+
+    A test case passes exactly where the verdict is pass (SCORING §4.3): fail and borderline are
+    failures of that type, an error is an error, and what was never carried out is skipped.
+    """
+    counts: Counter[str] = Counter()
+    cases = []
+    for line in lines:
+        outcome = _outcome(run, line)
+        counts[outcome] += 1
+        cases.append(_case(run, line, outcome))
+    facts = {
+        "name": run.name,
+        "tests": str(sum(counts.values())),
+        "failures": str(counts["failure"]),
+        "errors": str(counts["error"]),
+        "skipped": str(counts["skipped"]),
+        "time": _seconds(run.took_ms),
+    }
+    moment = {"timestamp": run.began_at} if run.began_at else {}
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield f"<testsuites{_attributes(facts)}>\n<testsuite{_attributes({**facts, **moment})}>\n"
+    yield _properties(run.properties)
+    yield from cases
+    yield "</testsuite>\n</testsuites>\n"
+
+
+def _outcome(run: JUnitRun, line: ResultLine) -> str:
+    if _verdict(run, line):
+        return PASS if _verdict(run, line) == PASS else "failure"
+    if line.status == ERROR:
+        return "error"
+    return "failure" if line.status == SCORED else "skipped"
+
+
+def _verdict(run: JUnitRun, line: ResultLine) -> str:
+    return (run.counts_reviews and line.reviewed_verdict) or line.verdict
+
+
+def _case(run: JUnitRun, line: ResultLine, outcome: str) -> str:
+    name = line.eval_id
+    if run.repetitions > 1:
+        name = f"{name} [{line.repetition} of {run.repetitions}]"
+    facts = {"classname": line.suite, "name": name, "time": _seconds(line.usage.latency_ms)}
+    told = _told(run, line, outcome)
+    return f"<testcase{_attributes(facts)}>\n{_properties(_scores(line))}{told}</testcase>\n"
+
+
+def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
+    """Return the element that says why a test case has not passed, "" for one that has."""
+    if outcome == PASS:
+        return ""
+    if outcome == "skipped":
+        return f"<skipped{_attributes({'message': line.status})}/>\n"
+    kind = line.error_stage or "error" if outcome == "error" else _verdict(run, line) or "fail"
+    message = line.error if outcome == "error" else f"{kind}: {line.decided_by or 'no reason kept'}"
+    missed = "".join(f"missed: {text}\n" for text in line.found(passed=False))
+    answer = f"output: {line.output[:LONGEST_OUTPUT]}\n" if line.output else ""
+    attributes = _attributes({"message": message, "type": kind})
+    return f"<{outcome}{attributes}>{_text(missed + answer)}</{outcome}>\n"
+
+
+def _scores(line: ResultLine) -> dict[str, str]:
+    """Return the final score, that of every evaluator by its path, and both purses."""
+    scores = {} if line.score is None else {"score": f"{line.score:g}"}
+    scores |= {
+        f"score.{path}": f"{one.score:g}"
+        for path, one in walk(line.evaluators)
+        if one.score is not None
+    }
+    purses = {"run_cost_usd": line.run_cost_usd, "evaluation_cost_usd": line.evaluation_cost_usd}
+    return scores | {name: f"{usd:f}" for name, usd in purses.items() if usd is not None}
+
+
+def _properties(values: Mapping[str, str]) -> str:
+    if not values:
+        return ""
+    rows = "".join(
+        f"<property{_attributes({'name': name, 'value': value})}/>\n"
+        for name, value in values.items()
+    )
+    return f"<properties>\n{rows}</properties>\n"
+
+
+def _attributes(values: Mapping[str, str]) -> str:
+    return "".join(f" {name}={quoteattr(_clean(text))}" for name, text in values.items())
+
+
+def _text(text: str) -> str:
+    # A reader would make line feeds of bare carriage returns.
+    return escape(_clean(text), {"\r": "&#13;"})
+
+
+def _clean(text: str) -> str:
+    return UNWRITABLE.sub(REPLACEMENT, text)
+
+
+def _seconds(ms: float | None) -> str:
+    return f"{(ms or 0) / 1000:.3f}"

@@ -1,0 +1,160 @@
+"""Results as JSON Lines: one object an execution, what its evaluators said nested in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from evaluators.scoring.tree import ROOT_PATH, below
+from evaluators.scoring.types import Finding, OutcomeResult, Usage
+
+LABEL = "JSON Lines of results"
+NO_USAGE = Usage()
+# Readers that split a text at what Unicode calls line ends would tear a line apart at these.
+LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorLine:
+    """What one evaluator said of an output, with what those under it said (seeds 000 and 004).
+
+    `status` is scored, unscored or skipped; `score` is 0 to 1 after negation, None without one.
+    `weight` is what it weighs in its parent. Findings of a negated evaluator count the other way.
+    """
+
+    name: str
+    type: str
+    status: str
+    score: float | None = None
+    weight: float = 1.0
+    is_negated: bool = False
+    findings: tuple[Finding, ...] = ()
+    reasoning: str = ""
+    usage: Usage = NO_USAGE
+    aggregator: Mapping[str, Any] | None = None
+    children: tuple[EvaluatorLine, ...] = ()
+
+    def found(self, *, passed: bool) -> list[str]:
+        """Return its hits, or its misses."""
+        return [one.text for one in self.findings if (one.passed != self.is_negated) == passed]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a composite holds its children and its aggregator."""
+        written: dict[str, Any] = {
+            "name": self.name,
+            "type": self.type,
+            "status": self.status,
+            "score": self.score,
+            "weight": self.weight,
+            **({"negate": True} if self.is_negated else {}),
+            "hits": self.found(passed=True),
+            "misses": self.found(passed=False),
+            "reasoning": self.reasoning,
+            **_usage(self.usage),
+        }
+        if self.usage.cost_usd is not None:
+            written["cost_usd"] = _dollars(self.usage.cost_usd)
+        if self.aggregator is not None:
+            written["evaluator_results"] = [child.as_json() for child in self.children]
+            written["aggregator"] = dict(self.aggregator)
+        return written
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLine:
+    """One execution of a case.
+
+    Without a verdict an execution has no score either: None, never 0. `status` is that of the
+    result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
+    the two purses hold the costs, None where no price is known.
+    """
+
+    suite: str
+    run: int
+    target: str
+    eval_id: str
+    repetition: int
+    status: str
+    score: float | None = None
+    verdict: str = ""
+    reviewed_verdict: str = ""
+    decided_by: str = ""
+    evaluators: tuple[EvaluatorLine, ...] = ()
+    outcomes: tuple[OutcomeResult, ...] = ()
+    error: str = ""
+    error_stage: str = ""
+    warnings: tuple[str, ...] = ()
+    output: str | None = None
+    usage: Usage = NO_USAGE
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    finished_at: str | None = None
+
+    def found(self, *, passed: bool) -> list[str]:
+        """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""
+        return [text for _, one in walk(self.evaluators) for text in one.found(passed=passed)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values under the names of the file."""
+        return {
+            "eval_id": self.eval_id,
+            "repetition": self.repetition,
+            "status": self.status,
+            "score": self.score,
+            "verdict": self.verdict or None,
+            **({"reviewed_verdict": self.reviewed_verdict} if self.reviewed_verdict else {}),
+            "decided_by": self.decided_by or None,
+            "evaluator_results": [one.as_json() for one in self.evaluators],
+            "hits": self.found(passed=True),
+            "misses": self.found(passed=False),
+            **({"outcomes": [_outcome(one) for one in self.outcomes]} if self.outcomes else {}),
+            "error": self.error or None,
+            "error_stage": self.error_stage or None,
+            "warnings": list(self.warnings),
+            "output": self.output,
+            **_usage(self.usage),
+            "run_cost_usd": _dollars(self.run_cost_usd),
+            "evaluation_cost_usd": _dollars(self.evaluation_cost_usd),
+            "timestamp": self.finished_at,
+            "suite": self.suite,
+            "run": self.run,
+            "target": self.target,
+        }
+
+
+def write_results(lines: Iterable[ResultLine]) -> Iterator[str]:
+    """Yield the lines of the file, each with its line end, as they come."""
+    for line in lines:
+        text = json.dumps(line.as_json(), ensure_ascii=False, allow_nan=False)
+        for end, escaped in LINE_ENDS.items():
+            text = text.replace(end, escaped)
+        yield f"{text}\n"
+
+
+def walk(
+    evaluators: Iterable[EvaluatorLine], path: str = ROOT_PATH
+) -> Iterator[tuple[str, EvaluatorLine]]:
+    """Yield evaluators and everything under them with their paths, in tree order."""
+    for one in evaluators:
+        yield below(path, one.name), one
+        yield from walk(one.children, below(path, one.name))
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    known = {name: count for name, count in tokens.items() if count is not None}
+    return {
+        **({"usage": known} if known else {}),
+        **({} if usage.latency_ms is None else {"latency_ms": usage.latency_ms}),
+    }
+
+
+def _dollars(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(usd)
+
+
+def _outcome(one: OutcomeResult) -> dict[str, Any]:
+    return {"text": one.text, "passed": one.passed, "justification": one.justification}
