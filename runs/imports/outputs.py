@@ -30,7 +30,7 @@ def import_recorded_outputs(
     imported_by: User | None,
     file: str = "outputs.jsonl",
 ) -> Target:
-    """Create the recorded target, or replace the outputs it has, and return it.
+    """Create the recorded target, or replace the outputs it has if they are others, and return it.
 
     Raises UnreadableFileError with line and reason, TargetKindDiffersError when a target of that
     name is of another kind; in either case nothing changes.
@@ -46,7 +46,9 @@ def import_recorded_outputs(
                 f"The target {target.name} is of kind {target.kind} and answers by itself; "
                 "record the outputs under another name."
             )
-        before = target.recorded_outputs.count()
+        before = dict(target.recorded_outputs.values_list("case_key", "output"))
+        if before == {one.key: dict(one.output) for one in outputs}:
+            return target
         target.recorded_outputs.all().delete()
         RecordedOutput.objects.bulk_create(
             (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
@@ -59,7 +61,7 @@ def import_recorded_outputs(
             object_type="target",
             object_id=str(target.pk),
             object_name=target.name,
-            before=None if is_new else {"outputs": before},
+            before=None if is_new else {"outputs": len(before)},
             after={"outputs": len(outputs)},
         )
     return target

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from django.conf import settings
+from django.urls import reverse
+
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.models import Suite, Target
+from runs.models import Run, Suite, Target
 
 MOST_NAMES = 40
 
@@ -18,12 +21,12 @@ class UnknownNameError(DomainError):
 
 
 def suite_named(slug: str) -> Suite:
-    """Return the suite; raises UnknownNameError."""
+    """Return the suite of that short name; raises UnknownNameError."""
     suites = Suite.objects.select_related("judge")
     found = suites.filter(slug=slug).first()
     if found is None:
         known = suites.filter(archived_at=None).order_by("slug").values_list("slug", flat=True)
-        raise UnknownNameError(_unknown("suite", slug, known, "Import one in the browser."))
+        raise UnknownNameError(_unknown("suite", slug, known, "Import one: evalsite import."))
     return found
 
 
@@ -44,6 +47,13 @@ def model_named(slug: str) -> LanguageModel:
         known = LanguageModel.objects.order_by("slug").values_list("slug", flat=True)
         raise UnknownNameError(_unknown("language model", slug, known, "Add one in the browser."))
     return found
+
+
+def url_of(run: Run) -> str:
+    """Return where the run is looked at."""
+    site = settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
+    path = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
+    return f"{site.rstrip('/')}{path}"
 
 
 def _unknown(what: str, name: str, known: Iterable[str], remedy: str) -> str:

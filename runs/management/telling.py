@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import time
 from collections.abc import Callable
 from typing import TextIO
+
+from django.core.management.base import OutputWrapper
 
 from evaluators.templatetags.figures import counted, duration, money, pct, threshold
 from runs.models import Run, RunStatus
@@ -18,6 +22,8 @@ BAR_CELLS = 10
 COMPARED = {"passed": "≥", "failed": "<", "open": "of"}
 # Pages keep figure and unit together by these; a terminal may not know them.
 GAPS = str.maketrans({"\u00a0": " ", "\u202f": " "})
+# Names of cases and targets are anybody's texts, which a terminal may take for commands.
+COMMANDS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 Clock = Callable[[], float]
 
@@ -117,9 +123,33 @@ def cost(purse: Purse) -> str:
     return f"{money(purse.usd)}{priced if purse.is_partial else ''}".translate(GAPS)
 
 
-def written_for(stream: TextIO, text: str) -> str:
-    """Return the text in letters the stream can write."""
+def tell(stream: TextIO | OutputWrapper, text: str) -> None:
+    """Write a line in letters the stream knows, as long as anybody reads it.
+
+    What came of a run is told by its exit code too, which `evaluate … | head -1` must not change.
+    """
+    try:
+        stream.write(written_for(stream, f"{text}\n"))
+        stream.flush()
+    except OSError:
+        _lead_nowhere(stream)
+
+
+def _lead_nowhere(stream: TextIO | OutputWrapper) -> None:
+    """Drop the rest of what goes to a stream: Python would stumble over it again at its end."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def written_for(stream: TextIO | OutputWrapper, text: str) -> str:
+    """Return the text in letters the stream can write, and without commands to a terminal."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
+    text = COMMANDS.sub("\ufffd", text)
     readable = text.replace("≥", ">=") if not _can_write("≥", encoding) else text
     return readable.encode(encoding, "replace").decode(encoding)
 

@@ -2,48 +2,56 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
-from django.urls import reverse
 
 from runs import services
 from runs.execution.processes import process_name
 from runs.execution.sweeping import sweep
 from runs.forms.money import MoneyField
 from runs.management.answering import AnsweringCommand
-from runs.management.concluding import (
-    NOT_EVALUATED,
-    PASSED,
-    Conclusion,
-    conclude,
-    summary_document,
-)
-from runs.management.names import model_named, suite_named, target_named
-from runs.management.telling import Progress, summary_table, written_for
+from runs.management.asking import check_tags, chosen_target, unmatched
+from runs.management.concluding import NOT_EVALUATED, PASSED, Conclusion, conclude
+from runs.management.files import FileOptions
+from runs.management.names import model_named, url_of
+from runs.management.suites import suite_meant
+from runs.management.telling import Progress, summary_table, tell
 from runs.management.watching import carry_out, stop_wanted
 from runs.models import Run
 from runs.models.clock import database_now
 
 EPILOG = """\
+SUITE is the short name of a suite of this site, or a path: a suite file, a folder or a zip. What
+is at a path is imported first, as a new version where it changed. Where a folder has the name of a
+suite, write ./NAME for the folder.
+
+against what:
+  --target NAME                     a target of this site
+  --target recorded                 the outputs that are recorded in the cases
+  --outputs FILE                    the outputs of this file (JSON Lines: {"id": …, "output": …}),
+                                    stored as a recorded target of the file's name, or of --target's
+  --model SLUG                      a language model, asked with the messages of the case alone
+  --target NAME --model SLUG        a chat target as it is, with another model
+
 exit codes:
   0  both gates passed
   1  a gate failed
   2  the command line was not understood
-  3  not evaluated: a name that does not exist, no judge, a run that failed, was stopped or
-     reached its budget, or a gate that fails by errors alone
+  3  not evaluated: a name that does not exist, no judge, files that cannot be read or written, a
+     run that failed, was stopped or reached its budget, or a gate that fails by errors alone
 
 Ctrl-C stops the run and keeps what is done; it can be resumed on its page. Progress goes to
 standard error, the table at the end to standard output.
 
-example:
+examples:
   evalsite evaluate support-agent --target "agent 1.5.0" --budget 5 --summary summary.json
+  evalsite evaluate ./evals --model gpt-4.1-mini --judge my-judge --tag smoke --out results.jsonl
+  evalsite evaluate suite.yaml --outputs agent-1.5.0.jsonl --junit report.xml
 """
 
 
@@ -51,17 +59,28 @@ class Command(AnsweringCommand):
     """Start a run that this process alone carries out, beside a running site or without one."""
 
     help = """\
-Run a suite of this site against one of its targets, in this process, and say by exit code
-whether it passed. Works beside a running site and without one."""
+Run a suite against a target, in this process, and say by exit code whether it passed. Works beside
+a running site and without one; the run is on the site's pages like any other."""
     epilog = EPILOG
     deed = "The run"
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take what the start form takes."""
-        parser.add_argument("suite", metavar="SUITE", help="Short name of the suite.")
-        parser.add_argument("--target", required=True, metavar="NAME", help="Name of the target.")
+        """Take what the start form takes, and where to write what came of it."""
+        parser.add_argument("suite", metavar="SUITE", help="Short name of a suite, or a path.")
+        parser.add_argument(
+            "--target", default="", metavar="NAME", help="Name of a target, or: recorded."
+        )
+        parser.add_argument(
+            "--outputs", type=Path, metavar="FILE", help="Outputs that were recorded before."
+        )
+        parser.add_argument(
+            "--model", metavar="SLUG", help="Language model to evaluate, or for the chat target."
+        )
         parser.add_argument(
             "--judge", metavar="SLUG", help="Language model that judges; default: the suite's."
+        )
+        parser.add_argument(
+            "--tag", action="append", metavar="TAG", help="Only cases with this tag; repeatable."
         )
         parser.add_argument(
             "--repetitions", type=int, default=1, metavar="N", help="Executions of every case (1)."
@@ -75,17 +94,15 @@ whether it passed. Works beside a running site and without one."""
         parser.add_argument(
             "--budget", metavar="USD", help="Stop before the call that would follow this sum."
         )
-        parser.add_argument(
-            "--summary", type=Path, metavar="FILE", help="Write every figure to this file as JSON."
-        )
+        FileOptions.add_to(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the run, carry it out, tell what came of it."""
-        summary_file = _writable(options["summary"])
+        files = FileOptions.read(options)
         with stop_wanted() as stop:
-            run = _start(options)
-            url = _url_of(run)
             progress = Progress(sys.stderr)
+            run = _start(options, progress)
+            url = url_of(run)
             progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
             problem = carry_out(run, progress, stop)
         if problem:
@@ -96,29 +113,34 @@ whether it passed. Works beside a running site and without one."""
         run.refresh_from_db()
         conclusion = conclude(run)
         self._tell(run, conclusion, url)
-        if summary_file:
-            _write(summary_document(run, conclusion, url=url), summary_file)
+        files.write(run, conclusion, url=url)
         if conclusion.code != PASSED:
             sys.exit(conclusion.code)
 
     def _tell(self, run: Run, conclusion: Conclusion, url: str) -> None:
-        self.stdout.write(written_for(sys.stdout, f"\n{summary_table(run)}\n"))
-        self.stdout.write(written_for(sys.stdout, conclusion.sentence))
+        tell(self.stdout, f"\n{summary_table(run)}\n")
+        tell(self.stdout, conclusion.sentence)
         if conclusion.code == NOT_EVALUATED and not run.is_active:
-            self.stderr.write(f"Resume it, or try its errors again, at {url}")
+            tell(self.stderr, f"Resume it, or try its errors again, at {url}")
 
 
-def _start(options: dict[str, Any]) -> Run:
+def _start(options: dict[str, Any], progress: Progress) -> Run:
     """Start the run, after ending those whose command lines are gone."""
     budget_usd = _dollars(options["budget"])
-    suite, target = suite_named(options["suite"]), target_named(options["target"])
     judge = model_named(options["judge"]) if options["judge"] else None
+    model = model_named(options["model"]) if options["model"] else None
+    suite = suite_meant(options["suite"], judge=options["judge"] or "", note=progress.say)
+    check_tags(suite, options["tag"] or ())
+    target = chosen_target(options["target"], options["outputs"], model)
+    for sentence in unmatched(suite, target, options["tag"]):
+        progress.say(sentence)
     sweep(now=database_now())
     return services.start_run(
         suite=suite,
         target=target,
         started_by=None,
         judge=judge,
+        tags=options["tag"],
         repetitions=options["repetitions"],
         concurrency=options["concurrency"],
         budget_usd=budget_usd,
@@ -135,34 +157,3 @@ def _dollars(text: str | None) -> Decimal | None:
             returncode=NOT_EVALUATED,
         ) from error
     return amount
-
-
-def _writable(path: Path | None) -> Path | None:
-    """Return the path if a file can be written there: after the run it would be too late to say so."""
-    if path is None:
-        return None
-    try:
-        with path.open("a", encoding="utf-8"):
-            return path
-    except OSError as error:
-        raise CommandError(
-            f"--summary {path} cannot be written: {error.strerror}. Name a file in a folder that "
-            "exists and that you may write to.",
-            returncode=NOT_EVALUATED,
-        ) from error
-
-
-def _write(document: dict[str, Any], path: Path) -> None:
-    try:
-        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(
-            f"The run is over, but --summary {path} could not be written: {error.strerror}.",
-            returncode=NOT_EVALUATED,
-        ) from error
-
-
-def _url_of(run: Run) -> str:
-    site = settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
-    path = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
-    return f"{site.rstrip('/')}{path}"

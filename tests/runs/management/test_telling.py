@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs.management.telling import Progress, progress_line, summary_table, written_for
+from runs.management.telling import Progress, progress_line, summary_table, tell, written_for
 from tests.factories import make_scored_run
 
 pytestmark = pytest.mark.django_db
@@ -104,3 +104,9 @@ def test_signs_that_a_terminal_cannot_write_are_spelt():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     assert written_for(stream, "86% ≥ 80%, né") == "86% >= 80%, n?"
     assert written_for(Stream(is_terminal=False), "86% ≥ 80%") == "86% ≥ 80%"
+
+
+def test_names_cannot_command_a_terminal() -> None:
+    stream = io.StringIO()
+    tell(stream, "agent \x1b[2J\x9b31m\x07")
+    assert stream.getvalue() == "agent \ufffd[2J\ufffd31m\ufffd\n"

@@ -1,0 +1,130 @@
+"""The files a command writes: seen to be writable before the work, written after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from django.core.management.base import CommandParser
+
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import pct
+from runs.formats.junit import JUnitRun, write_junit
+from runs.formats.results import write_results
+from runs.management.concluding import Conclusion, summary_document
+from runs.models import Run
+from runs.models.clock import database_now
+from runs.reports.case_groups import policy_of
+from runs.reports.gates import cases_gate, metrics_gate
+from runs.reports.result_lines import result_lines
+
+OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
+
+
+class UnwritableFileError(DomainError):
+    """A file cannot be written."""
+
+    code = "unwritable_file"
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """Where what came of a run is to be written, None where nothing was asked for."""
+
+    out: Path | None
+    summary: Path | None
+    junit: Path | None
+
+    @staticmethod
+    def add_to(parser: CommandParser) -> None:
+        """Offer the options."""
+        for option, what in (
+            (OUT, "Write one JSON line for each result: scores, verdict, costs."),
+            (SUMMARY, "Write every figure of the run to this file as JSON."),
+            (JUNIT, "Write a JUnit file for a build server: passed is the verdict pass."),
+        ):
+            parser.add_argument(option, type=Path, metavar="FILE", help=what)
+
+    @classmethod
+    def read(cls, options: dict[str, Any]) -> Self:
+        """Return what was asked for; raises UnwritableFileError while it is early enough to say so."""
+        found = cls(options["out"], options["summary"], options["junit"])
+        check_writable(((OUT, found.out), (SUMMARY, found.summary), (JUNIT, found.junit)))
+        return found
+
+    def write(self, run: Run, conclusion: Conclusion, *, url: str) -> None:
+        """Write the files of a run that is over; raises UnwritableFileError."""
+        if self.summary:
+            document = json.dumps(summary_document(run, conclusion, url=url), indent=2)
+            write_file(SUMMARY, self.summary, [document, "\n"])
+        if self.out:
+            write_file(OUT, self.out, write_results(result_lines(run)))
+        if self.junit:
+            about = junit_run(run, conclusion, url=url)
+            write_file(JUNIT, self.junit, write_junit(about, result_lines(run)))
+
+
+def junit_run(run: Run, conclusion: Conclusion, *, url: str) -> JUnitRun:
+    """Return what a JUnit file says of the run as a whole."""
+    policy = policy_of(run)
+    gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}
+    return JUnitRun(
+        name=f"{run.suite.slug} {run}",
+        took_ms=run.worked_ms(now=database_now()),
+        began_at=run.started_at.isoformat(timespec="seconds") if run.started_at else "",
+        repetitions=run.repetitions,
+        counts_reviews=policy.count_reviews,
+        properties={
+            "url": url,
+            "target": run.target_name,
+            "judge": run.judge_name,
+            "suite_version": str(run.suite_version),
+            "status": run.status,
+            "conclusion": conclusion.sentence,
+            **{name: f"{gate.state} {pct(gate.share)}" for name, gate in gates.items()},
+        },
+    )
+
+
+def check_writable(files: Iterable[tuple[str, Path | None]]) -> None:
+    """Raise UnwritableFileError unless every file can be written: after the work it would be too late.
+
+    `files` are options with the paths they name. Looking leaves nothing behind.
+    """
+    taken: dict[Path, str] = {}
+    for option, path in files:
+        if path is None:
+            continue
+        place = path.resolve()
+        if place in taken:
+            raise UnwritableFileError(f"{taken[place]} and {option} name one file, {path}.")
+        taken[place] = option
+        _try(option, path)
+
+
+def write_file(option: str, path: Path, parts: Iterable[str]) -> None:
+    """Write a text in parts; raises UnwritableFileError."""
+    try:
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(parts)
+    except OSError as error:
+        raise UnwritableFileError(
+            f"The work is done, but {option} {path} could not be written: {error.strerror}."
+        ) from error
+
+
+def _try(option: str, path: Path) -> None:
+    is_new = not path.exists()
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise UnwritableFileError(
+            f"{option} {path} cannot be written: {error.strerror}. Name a file in a folder that "
+            "exists and that you may write to."
+        ) from error
