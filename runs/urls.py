@@ -51,6 +51,7 @@ urlpatterns = [
     path(f"{RUN}live/", runs.run_live, name="run-live"),
     path(f"{RUN}evaluators/", runs.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", runs.run_results, name="run-results"),
+    path(f"{RUN}results.jsonl", runs.run_results_file, name="run-results-file"),
     path(f"{RUN}stop/", going_on.run_stop, name="run-stop"),
     path(f"{RUN}resume/", going_on.run_resume, name="run-resume"),
     path(f"{RUN}retry/", going_on.run_retry, name="run-retry"),

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from runs.formats.results import write_results
 from runs.forms import ResumeForm
 from runs.models import Run
 from runs.models.clock import database_now
 from runs.reports import run_list as listing
 from runs.reports.case_groups import policy_of
+from runs.reports.result_lines import result_lines
 from runs.reports.result_rows import results_table
 from runs.reports.results_query import ResultsQuery
 from runs.reports.run_evaluators import evaluators_of
@@ -110,3 +112,13 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     if not table.query.after:
         response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
     return response
+
+
+@require_safe
+@may_view
+def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
+    """Give every result of a run as JSON Lines, as they are read."""
+    lines = write_results(result_lines(run_of(slug, number)))
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
+    kind = "application/jsonl; charset=utf-8"
+    return StreamingHttpResponse(lines, content_type=kind, headers=headers)

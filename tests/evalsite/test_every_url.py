@@ -100,6 +100,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-live": Page("viewer", get=STOP_POLLING, place=RUN),
     "runs:run-evaluators": Page("viewer", place=RUN),
     "runs:run-results": Page("viewer", place=RUN),
+    "runs:run-results-file": Page("viewer", place=RUN),
     "runs:run-stop": deed("editor", RUN),
     "runs:run-resume": deed("editor", RUN),
     "runs:run-retry": form("editor", RUN),
@@ -120,7 +121,7 @@ PAGES: Mapping[str, Page] = {
     "runs:search": Page("viewer"),
     "runs:pinned": Page("viewer"),
 }
-FILES = ("runs:result-call", "runs:result-output", "runs:result-file")
+FILES = ("runs:result-call", "runs:result-output", "runs:result-file", "runs:run-results-file")
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def test_files_are_downloads_that_no_browser_shows(
 ) -> None:
     response = viewer_client.get(address_of(name, numbers))
     assert response["Content-Disposition"].startswith("attachment; filename=")
-    types = ("text/plain", "application/json", "application/octet-stream")
+    types = ("text/plain", "application/json", "application/jsonl", "application/octet-stream")
     assert response["Content-Type"].split(";")[0] in types
 
 
