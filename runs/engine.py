@@ -13,8 +13,17 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from evaluators.kinds._base import CaseFacts, Context, Judge, Kind, KindConfig, Output, Sandbox
-from evaluators.scoring.aggregation import aggregate, gate_failure, gate_order
+from evaluators.kinds._base import (
+    CaseFacts,
+    ChildResult,
+    Context,
+    Judge,
+    Kind,
+    KindConfig,
+    Output,
+    Sandbox,
+)
+from evaluators.scoring.aggregation import aggregate, child_score, gate_failure, gate_order
 from evaluators.scoring.tree import Node, below, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
 from evaluators.scoring.verdict import Decision, Rules
@@ -153,6 +162,7 @@ class _Scoring:
         self.ports = ports
         self.output = output
         self.outcomes: dict[str, Outcome] = {}
+        self.combined: dict[str, Outcome] = {}
 
     async def run(self) -> None:
         """Run the tree, and beside it the call for the expected outcomes where one is needed."""
@@ -185,9 +195,32 @@ class _Scoring:
         children = await self._run_children(node, path, is_awaited=is_awaited)
         if node.aggregator is None or not node.aggregator.is_judging:
             return self._aggregated(node, path, children) if is_awaited else None
-        outcome = self.execution.kept.get(path) or await self._score(node, path, children)
+        results = self._results_below(node, path)
+        kept = self.execution.kept.get(path)
+        outcome = kept or await self._score(node, path, children, results)
         self.outcomes[path] = outcome
         return outcome
+
+    def _results_below(self, node: Node, path: str) -> tuple[ChildResult, ...]:
+        """Return what everything under a composite came to, for the script or judge that looks at it."""
+        return tuple(
+            self._result_of(child, below(path, child.name), node.weight_of(child))
+            for child in node.children
+        )
+
+    def _result_of(self, node: Node, path: str, weight: float) -> ChildResult:
+        outcome = self.outcomes.get(path) or self.combined.get(path)
+        score = child_score(node, outcome)
+        policy = self.execution.rules.layout.policy
+        return ChildResult(
+            name=node.name,
+            kind=node.kind,
+            weight=weight,
+            outcome=outcome,
+            score=score,
+            verdict="" if score is None else str(policy.verdict_of(score)),
+            results=self._results_below(node, path),
+        )
 
     def _aggregated(self, node: Node, path: str, children: Mapping[str, Outcome]) -> Outcome:
         """Return the outcome of a composite; gates and required ones fail closed (SCORING §4.1)."""
@@ -195,7 +228,8 @@ class _Scoring:
         policy = layout.policy
         if layout.frames[layout.index_of[path]].strict:
             policy = replace(policy, on_unscored="error")
-        return aggregate(node, children, policy)
+        outcome = self.combined[path] = aggregate(node, children, policy)
+        return outcome
 
     async def _run_children(
         self, node: Node, path: str, *, is_awaited: bool
@@ -232,14 +266,18 @@ class _Scoring:
                     self.outcomes[inner] = skipped
 
     async def _score(
-        self, node: Node, path: str, children: Mapping[str, Outcome] | None = None
+        self,
+        node: Node,
+        path: str,
+        children: Mapping[str, Outcome] | None = None,
+        results: tuple[ChildResult, ...] = (),
     ) -> Outcome:
         """Return what the evaluator says; anything it raises becomes Unscored here and nowhere else."""
         kind = self.ports.kinds.get(node.kind)
         if kind is None:
             return Unscored(f"there is no evaluator kind {node.kind!r}", stage="config")
         try:
-            context = self._context(path, children or {})
+            context = self._context(path, children or {}, results)
             outcome: object = await kind.score(_config(kind, node), context)
         except ValidationError as error:
             first = error.errors()[0]
@@ -255,7 +293,9 @@ class _Scoring:
         found = type(outcome).__name__
         return Unscored(f"the evaluator returned {found}, not a score", stage="evaluator")
 
-    def _context(self, path: str, children: Mapping[str, Outcome]) -> Context:
+    def _context(
+        self, path: str, children: Mapping[str, Outcome], results: tuple[ChildResult, ...]
+    ) -> Context:
         return Context(
             path=path,
             case=self.execution.case,
@@ -264,6 +304,7 @@ class _Scoring:
             sandbox=self.ports.sandbox,
             ask_target=self.ports.ask_target,
             children=children,
+            results=results,
             files=self.execution.files,
         )
 

@@ -177,10 +177,27 @@ class Sandbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ChildResult:
+    """What an evaluator under a composite came to, with what lies under it.
+
+    `score` is after negation, None without one; `verdict` is its own by the bands, "" without a score.
+    """
+
+    name: str
+    kind: str
+    weight: float
+    outcome: Outcome | None
+    score: float | None
+    verdict: str = ""
+    results: tuple[ChildResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything an evaluator is given for one output.
 
-    `children` holds the outcomes of a composite's children by name, in tree order.
+    `children` holds the outcomes of a composite's children by name, in tree order; `results` says of
+    all that lies under it what it came to, where a script or a judge makes the score of these.
     """
 
     path: str
@@ -190,6 +207,7 @@ class Context:
     sandbox: Sandbox | None = None
     ask_target: Callable[[str, str], Awaitable[Output]] | None = None
     children: Mapping[str, Outcome] = field(default_factory=dict)
+    results: tuple[ChildResult, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -88,7 +88,8 @@ def _untrusted(name: str, context: Context) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
-def _question(context: Context) -> str:
+def question_of(context: Context) -> str:
+    """Return what the target was asked last, the whole conversation where no user speaks in it."""
     asked = [turn.content for turn in context.case.input if turn.role == "user"]
     return asked[-1] if asked else _conversation(context)
 
@@ -124,7 +125,7 @@ def _json(value: Any) -> str:
 
 
 _QUOTED: Mapping[str, Callable[[Context], str]] = {
-    QUESTION: _question,
+    QUESTION: question_of,
     CONVERSATION: _conversation,
     ANSWER: lambda context: context.output.text or "(the answer is empty)",
     REFERENCE: lambda context: context.case.expected_output,

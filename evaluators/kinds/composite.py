@@ -10,6 +10,7 @@ outermost one.
 | `safety_gate` | the `required` ones run first; one below `gate_threshold` (0.6) ends it with 0 and fail, and the others are not run. Else the average of `all`, or of the `remaining` ones |
 | `all_or_nothing` | the average when each is at least `threshold` (0.7), else 0 and fail |
 | `threshold` | the share of evaluators that pass; below `share` (0.5) it fails |
+| `code_judge` | what a script of yours makes of them: `script` or `command` as in the kind Script, protocol `stdin`. Beside case and output it reads `evaluator_results`, a list of name, type, weight, score, verdict, hits, misses and reasoning, nested, and the same by name in `results` |
 
 `weights` by name go before the evaluators' own weights. An evaluator of weight 0 is recorded, can
 still gate, and counts in no score.
@@ -40,11 +41,13 @@ evaluators:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
+from evaluators.kinds._script_runs import judged_by_script
+from evaluators.kinds._scripts import ScriptSettings, named_settings
 from evaluators.scoring.aggregation import aggregate
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
@@ -54,17 +57,23 @@ OPTIONS = {
     "safety_gate": {"required", "gate_threshold", "remainder"},
     "all_or_nothing": {"threshold"},
     "threshold": {"share"},
+    "code_judge": set(ScriptSettings.model_fields),
 }
+SCRIPT_TYPES = {"code_judge": "code_judge", "code_grader": "code_judge", "script": "code_judge"}
 ALWAYS = {"type", "weights"}
 
 
-class AggregatorOptions(BaseModel):
-    """How the scores of the children become one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class AggregatorOptions(ScriptSettings):
+    """How the scores of the children become one; the settings of a script are code_judge's."""
 
     type: Literal[
-        "weighted_average", "minimum", "maximum", "safety_gate", "all_or_nothing", "threshold"
+        "weighted_average",
+        "minimum",
+        "maximum",
+        "safety_gate",
+        "all_or_nothing",
+        "threshold",
+        "code_judge",
     ] = Field("weighted_average", description="The rule.")
     weights: Mapping[str, float] = Field(
         default_factory=dict, description="Weights by name, before the evaluators' own."
@@ -89,11 +98,26 @@ class AggregatorOptions(BaseModel):
             raise ValueError(
                 "safety_gate needs required: the names of the evaluators that guard it"
             )
+        if self.type == "code_judge" and self.program_problem:
+            raise ValueError(f"code_judge {self.program_problem}")
         return self
 
 
+def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's options of an aggregator under their own names."""
+    kind_of_rule = SCRIPT_TYPES.get(str(values.get("type")))
+    if kind_of_rule is None:
+        return dict(values)
+    return named_settings({**values, "type": kind_of_rule})
+
+
+def runs_script(options: Mapping[str, Any]) -> bool:
+    """Tell whether a script makes the score."""
+    return options.get("type") == "code_judge"
+
+
 def _default(name: str) -> object:
-    return AggregatorOptions.model_fields[name].default
+    return AggregatorOptions.model_fields[name].get_default(call_default_factory=True)
 
 
 class Config(KindConfig):
@@ -109,8 +133,11 @@ class Config(KindConfig):
 async def score(config: Config, context: Context) -> Outcome:
     """Return what the aggregator makes of the children, each of weight 1 unless it says otherwise.
 
-    In a tree the children's own weights count too; that is left to the rules of the tree.
+    In a tree the children's own weights count too; that is left to the rules of the tree. A script
+    is run and may leave it Unscored.
     """
+    if config.aggregator.type == "code_judge":
+        return await judged_by_script(config.aggregator, "stdin", context)
     aggregator = Aggregator.from_json(config.aggregator.model_dump(mode="json"))
     children = tuple(Node(name=name, kind="") for name in context.children)
     node = Node(name=context.path, kind=COMPOSITE, aggregator=aggregator, children=children)

@@ -37,7 +37,7 @@ def gate_failure(node: Node, children: Mapping[str, Outcome]) -> str | None:
     for child in node.children:
         if child.name not in first:
             continue
-        score = _effective(child, children.get(child.name))
+        score = child_score(child, children.get(child.name))
         if score is None:
             return f"the gate {child.name} could not be scored"
         if not is_at_least(score, limit):
@@ -76,7 +76,7 @@ def _values(layout: Layout, children: Mapping[str, Outcome]) -> Values:
     values = Values([None] * count, [NO_INDEX] * count, parts)
     for frame in layout.leaves:
         outcome = children.get(frame.path)
-        values.scores[frame.index] = _effective(frame.node, outcome)
+        values.scores[frame.index] = child_score(frame.node, outcome)
         if isinstance(outcome, Score) and outcome.failed_required:
             parts[frame.index] = outcome.failed_required
         if _failed_by_own_rule(frame.node, outcome):
@@ -84,7 +84,7 @@ def _values(layout: Layout, children: Mapping[str, Outcome]) -> Values:
     return values
 
 
-def _effective(child: Node, outcome: Outcome | None) -> float | None:
+def child_score(child: Node, outcome: Outcome | None) -> float | None:
     """Return the child's score after negation, None when it has none."""
     if not isinstance(outcome, Score):
         return None

@@ -55,8 +55,9 @@ def share_of(value: float, owner: str) -> float:
 
 def on_scale(value: float, scale: float, owner: str) -> float:
     """Return value ÷ scale; raises ScoreOutOfRangeError naming the owner outside 0 to scale."""
-    if not (math.isfinite(value) and 0.0 <= value <= scale):
-        raise ScoreOutOfRangeError(f"{owner}: {value!r} is not a number from 0 to {scale:g}")
+    # Without a look at whether it is finite, which a whole number too large for a float cannot bear.
+    if not 0.0 <= value <= scale:
+        raise ScoreOutOfRangeError(f"{owner}: {value!r:.40} is not a number from 0 to {scale:g}")
     return value / scale
 
 

@@ -31,7 +31,7 @@ def read_env_reply(stdout: str) -> Score:
 def read_stdin_reply(stdout: str) -> Score:
     """Return the score of the stdin protocol: {"score": 0–1, "hits", "misses", "reasoning"}.
 
-    `assertions` and `checks` are findings too, each a mapping of text and passed. Raises
+    `assertions` and `checks` are findings too, each a mapping of text and passed (or pass). Raises
     ScriptReplyError when the output is not one JSON object of that form.
     """
     return _score(_object(stdout), STDIN_SCALE)
@@ -42,8 +42,10 @@ def _object(stdout: str) -> Mapping[str, Any]:
         raise ScriptReplyError("the script printed nothing")
     try:
         reply = json.loads(stdout)
-    except ValueError as error:
-        raise ScriptReplyError(f"the script printed no JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ScriptReplyError(
+            f"the script printed no JSON ({error}); stdout holds one JSON object and nothing else"
+        ) from error
     if not isinstance(reply, dict):
         raise ScriptReplyError("the script printed JSON that is not an object")
     return reply
@@ -57,7 +59,7 @@ def _score(reply: Mapping[str, Any], scale: float) -> Score:
         score = on_scale(raw, scale, "score")
     except ScoreOutOfRangeError as error:
         raise ScriptReplyError(str(error)) from error
-    reasoning = reply.get("reasoning") or ""
+    reasoning = reply.get("reasoning") or reply.get("reason") or ""
     return Score(
         score=score,
         raw_score=float(raw),
@@ -77,11 +79,11 @@ def _findings(reply: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 def _finding(entry: Any, name: str) -> Finding:
     found = entry if isinstance(entry, Mapping) else {}
-    passed = found.get("passed")
+    passed = found.get("passed", found.get("pass"))
     text = next((found[key] for key in TEXT_KEYS if key in found), None)
     if not isinstance(passed, bool) or not isinstance(text, str):
         raise ScriptReplyError(f"{name}: {entry!r} is not an object of text and passed")
-    evidence = found.get("evidence", "")
+    evidence = found.get("evidence") or found.get("reason") or ""
     return Finding(text, passed, evidence if isinstance(evidence, str) else json.dumps(evidence))
 
 

@@ -17,6 +17,9 @@ from evaluators.kinds._base import (
     JudgeReply,
     Message,
     Output,
+    SandboxRefusal,
+    ScriptCall,
+    ScriptResult,
 )
 from evaluators.scoring.types import Outcome, Score, Unscored, Usage
 
@@ -50,14 +53,32 @@ class ListedJudge:
         raise JudgeFailure(f"unreadable twice: {problem}", stage="parse", usage=usage)
 
 
+class ListedSandbox:
+    """Starts nothing: notes what was to run and gives the results it was given."""
+
+    def __init__(self, *results: ScriptResult | str) -> None:
+        self.results = [
+            one if isinstance(one, ScriptResult) else ScriptResult(one, "", 0) for one in results
+        ]
+        self.calls: list[ScriptCall] = []
+
+    async def run(self, call: ScriptCall) -> ScriptResult:
+        self.calls.append(call)
+        if not self.results:
+            raise SandboxRefusal("scripts are switched off")
+        return self.results.pop(0)
+
+
 def case_of(**facts: Any) -> CaseFacts:
     return CaseFacts(**{"key": "C-1", "input": (Message("user", ASKED),)} | facts)
 
 
 def context_of(text: str = ANSWERED, *, judge: ListedJudge | None = None, **facts: Any) -> Context:
-    own = {name: facts.pop(name) for name in ("children", "files") if name in facts}
-    trace = facts.pop("trace", None)
-    return Context("path", case_of(**facts), Output(text, trace=trace), judge=judge, **own)
+    names = ("children", "files", "sandbox", "results")
+    own = {name: facts.pop(name) for name in names if name in facts}
+    trace, left = facts.pop("trace", None), facts.pop("left", {})
+    output = Output(text, trace=trace, files=left)
+    return Context("path", case_of(**facts), output, judge=judge, **own)
 
 
 def outcome_of(kind: str, config: Mapping[str, Any], context: Context) -> Outcome:

@@ -24,6 +24,7 @@ from evaluators.kinds import (
     read_config,
     spelled_as,
 )
+from evaluators.kinds._base import ScriptResult
 from evaluators.templatetags.marks import icon_names
 from runs.formats import agentv
 from tests.evaluators.kinds import doubles
@@ -145,6 +146,21 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         {"expected_outcomes": ("Names the day",)},
     ),
     "composite": ({}, {}, {}),
+    "script": (
+        {"script": "#!/bin/sh\necho", "protocol": "stdin", "config": {"strict": True}},
+        {},
+        {
+            "sandbox": doubles.ListedSandbox(
+                ScriptResult(
+                    '{"score": 0.5, "hits": ["Polite"], "misses": ["No date"], "reasoning": "<i>so</i>"}',
+                    "looked twice",
+                    0,
+                    duration_ms=1200,
+                    sandbox="bubblewrap 0.11.0",
+                )
+            )
+        },
+    ),
 }
 SHOWS = {
     "text_check": ["Does not contain “window”", "contains"],
@@ -153,6 +169,15 @@ SHOWS = {
     "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
     "outcomes": ["Names the day", "says so"],
     "composite": ["÷"],
+    "script": [
+        "Polite",
+        "No date",
+        "&lt;i&gt;so&lt;/i&gt;",
+        "looked twice",
+        "exit code 0",
+        "bubblewrap 0.11.0",
+        "#!/bin/sh",
+    ],
 }
 
 

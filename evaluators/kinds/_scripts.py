@@ -1,0 +1,178 @@
+"""Scripts of a suite's author: their settings, and the program that they become."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evaluators.kinds._script_files import INTERPRETERS, path_named
+
+MOST_SECONDS = 3600
+SCRIPT_FILE = ".evalsite/script"
+OUTPUT_FILE = ".evalsite/output"
+# A text without any of these is one command, whose words stand for themselves.
+SHELL_SIGNS = re.compile(r"\A\S*=|[\n;&|<>$`()*?\[\]{}~#!\\]")
+# The directory is known only where the script runs; `python` is python3 where there is no other.
+LAUNCHER = (
+    'EVAL_OUTPUT_FILE="$PWD/.evalsite/output"; export EVAL_OUTPUT_FILE; cd "$1" || exit 127; shift; '
+    'if [ "$1" = python ] && ! command -v python >/dev/null 2>&1; then shift; set -- python3 "$@"; fi; '
+    'exec "$@"'
+)
+# The shell's own words: no program of that name could be started.
+SHELL_WORDS = frozenset(
+    [
+        "cd",
+        "exit",
+        "export",
+        "set",
+        "unset",
+        "eval",
+        "source",
+        ".",
+        ":",
+        "exec",
+        "if",
+        "for",
+        "while",
+        "case",
+    ]
+)
+PROGRAM = ("command", "script")
+NAMES = {
+    **{"cmd": "command", "run": "script", "code": "script", "path": "script"},
+    **{"timeout": "timeout_s", "timeout_seconds": "timeout_s"},
+}
+
+
+class ScriptSettings(BaseModel):
+    """The program and what it may use; where both forms of it stand, the kind says so."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    command: tuple[str, ...] = Field(
+        (),
+        description="The program with its arguments, one a line. Parts such as ./judges/x.py name files "
+        "of the suite.",
+    )
+    script: str = Field(
+        "",
+        description="The script itself in place of a command; its first line may name an interpreter "
+        "(#!/usr/bin/env python3), else sh runs it.",
+        json_schema_extra={"widget": "textarea"},
+    )
+    cwd: str = Field(
+        "", description="Folder of the suite's files the program starts in. Empty: the suite's own."
+    )
+    timeout_s: float | None = Field(
+        None,
+        title="Time-out, seconds",
+        gt=0,
+        le=MOST_SECONDS,
+        description="How long it may take. Empty: 60. The site's own limit is never exceeded.",
+    )
+    network: bool = Field(
+        False, description="Ask for the network; the site must allow it to scripts as well."
+    )
+    config: Mapping[str, Any] = Field(
+        default_factory=dict, description="Whatever the script wants to be told: config on stdin."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _takes_one_form(cls, values: Any) -> Any:
+        """Take a command for a list and a script for a text, under whichever name they stand."""
+        if not isinstance(values, Mapping):
+            return values
+        found = dict(values)
+        given = [
+            value for name in PROGRAM if (value := found.pop(name, None)) not in (None, "", [], ())
+        ]
+        if len(given) > 1:
+            raise ValueError("command and script are both set; keep one")
+        return {**found, **dict(_program(value) for value in given)}
+
+    @property
+    def program_problem(self) -> str:
+        """Say what is wrong with the program, "" when there is one."""
+        return "" if self.command or self.script.strip() else "needs a command or a script"
+
+
+Protocol = Literal["env", "stdin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is started and the files it needs beside those of the suite."""
+
+    command: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def named_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a file says of a script under the names of its settings.
+
+    A list is a command wherever it stands; a text is one when it is a single command without any
+    sign of the shell, else a script. What says the same twice is left for the settings to refuse.
+    """
+    found: dict[str, Any] = {}
+    for key, given in values.items():
+        name, value = NAMES.get(key, key), given
+        if name in PROGRAM:
+            name, value = _program(given)
+        found[f"{key}_again" if name in found else name] = value
+    return found
+
+
+def program_of(settings: ScriptSettings, files: Mapping[str, bytes]) -> Program:
+    """Return what starts the script in the directory that holds the files of the suite."""
+    if settings.script.strip():
+        content = settings.script.encode("utf-8", "surrogatepass")
+        up = "/".join(".." for part in settings.cwd.split("/") if part)
+        name = f"{up}/{SCRIPT_FILE}" if up else f"./{SCRIPT_FILE}"
+        command = (*(_shebang(content) or ("sh",)), name)
+        return Program(_launched(command, settings.cwd), {SCRIPT_FILE: content})
+    first = path_named(settings.command[0], settings.cwd or ".")
+    before = _interpreter(first, files[first]) if first in files else ()
+    return Program(_launched((*before, *settings.command), settings.cwd))
+
+
+def _program(value: Any) -> tuple[str, Any]:
+    if not isinstance(value, str):
+        return "command", value
+    text = value.strip()
+    if not text or SHELL_SIGNS.search(text):
+        return "script", value
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return "script", value
+    return ("script", value) if words[0] in SHELL_WORDS else ("command", words)
+
+
+def _interpreter(path: str, content: bytes) -> tuple[str, ...]:
+    """Return what runs a file of the suite: by its first line, else by the end of its name."""
+    if content.startswith(b"\x7fELF"):
+        return ()
+    suffix = f".{path.rpartition('.')[2]}" if "." in path.rpartition("/")[2] else ""
+    named = _shebang(content)
+    return named or ((INTERPRETERS[suffix],) if suffix in INTERPRETERS else ("sh",))
+
+
+def _shebang(content: bytes) -> tuple[str, ...]:
+    """Return the interpreter that the first line names, () when it names none."""
+    first = content.partition(b"\n")[0].decode("utf-8", "replace").strip()
+    if not first.startswith("#!"):
+        return ()
+    words = first[2:].split()
+    if words and words[0].endswith("/env"):
+        words = [word for word in words[1:] if word != "-S"]
+    return tuple(words)
+
+
+def _launched(command: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", LAUNCHER, "sh", f"./{cwd}" if cwd else ".", *command)
