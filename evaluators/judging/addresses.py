@@ -1,4 +1,4 @@
-"""Which addresses a model may be called at: never those from which a cloud hands out its secrets."""
+"""Which addresses may be called: never those from which a cloud hands out its secrets."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ EMBEDDING_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network
 LOOPBACK = ipaddress.ip_address("::1")
 
 
-def address_problem(url: str) -> str:
-    """Return in one sentence why a base URL cannot be used, "" when it can."""
+def address_problem(url: str, *, may_have_query: bool = False) -> str:
+    """Return in one sentence why a URL cannot be called, "" when it can; a base URL has no query."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -35,7 +35,9 @@ def address_problem(url: str) -> str:
         )
     if parts.username or parts.password:
         return "Leave user and password out of the URL; a key has its own field."
-    if parts.query or parts.fragment or any(sign.isspace() for sign in url):
+    if may_have_query and (parts.fragment or any(sign.isspace() for sign in url)):
+        return "Write scheme, host, path and query, without # and blanks."
+    if not may_have_query and (parts.query or parts.fragment or any(map(str.isspace, url))):
         return "Write only scheme, host and path, without ?, # and blanks."
     try:
         # As clients spell a host before they look it up: 169。254。169。254 is an address, too.
@@ -44,11 +46,12 @@ def address_problem(url: str) -> str:
         return "This is not a URL: its host is no name that can be looked up."
     if "%" in plain and ":" not in plain:
         return "This is not a URL: a host is written without %."
-    return _host_problem(plain.rstrip(".").lower())
+    return host_problem(plain.rstrip(".").lower())
 
 
-def _host_problem(host: str) -> str:
-    refused = f"{host} is a link-local or cloud metadata address. Models are not called there."
+def host_problem(host: str) -> str:
+    """Return why a name or an address, as it was looked up too, cannot be called, "" when it can."""
+    refused = f"{host} is a link-local or cloud metadata address. Nothing is called there."
     if host in METADATA_HOSTS:
         return refused
     address = _address(host)

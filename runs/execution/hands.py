@@ -12,6 +12,7 @@ from evaluators.judging.limits import Limiter
 from evaluators.kinds._base import Sandbox
 from runs.engine import ExecutionOutcome, execute
 from runs.execution.admission import Admission, CallRefusedError
+from runs.execution.agents import AgentClient
 from runs.execution.budget import Budget
 from runs.execution.claiming import hide_hand, release_held
 from runs.execution.courtesy import Courtesy
@@ -58,6 +59,7 @@ class Hands:
         self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
         self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
         self._client = ModelClient(self._limiter)
+        self._agents = AgentClient()
         self._courtesy = Courtesy()
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._hungry = asyncio.Event()
@@ -128,6 +130,7 @@ class Hands:
             self._dropping.cancel()
         self._desk.end()
         await self._client.aclose()
+        await self._agents.aclose()
         await self._desk.write_now()
         await self._database.do(release_held, self.work.run_id, self.token)
         await self._limiter.aclose()
@@ -188,6 +191,7 @@ class Hands:
             begin=self._admission.begin,
             write_down=partial(self._put_call, job),
             earlier=job.earlier,
+            agents=self._agents,
             sandbox=self.sandbox,
         )
         if job.problem:

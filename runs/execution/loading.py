@@ -16,6 +16,7 @@ from evaluators.kinds._base import CaseFacts, Kind, Message
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
 from evaluators.scoring.verdict import Rules
+from runs.execution.target_secrets import TargetSecrets, secrets_of
 from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run
 from runs.models.clock import clock_offset
 from runs.plan import Plan, read_plan, tree_of_case
@@ -49,6 +50,7 @@ class RunWork:
     model_ids: Mapping[str, int]
     files: Mapping[str, bytes]
     kinds: Mapping[str, Kind]
+    secrets: TargetSecrets = field(default_factory=TargetSecrets)
     trees: dict[int | None, tuple[Node, Rules]] = field(default_factory=dict)
 
     def tree(self, case: Case) -> tuple[Node, Rules]:
@@ -64,6 +66,7 @@ def load_work(run: Run) -> RunWork:
     """Return the run's work; raises DomainError when its snapshot or target cannot be carried out."""
     plan = read_plan(run.snapshot)
     target = target_kind_named(plan.target.kind)
+    config = target.config.model_validate(plan.target.config)
     models = LanguageModel.objects.filter(slug__in=plan.models)
     uploads = RecordedOutput.objects.filter(target=run.target)
     return RunWork(
@@ -73,7 +76,7 @@ def load_work(run: Run) -> RunWork:
         clock_offset=clock_offset(),
         plan=plan,
         target=target,
-        target_config=target.config.model_validate(plan.target.config),
+        target_config=config,
         target_id=run.target_id,
         has_uploads=target.replays and uploads.exists(),
         concurrency=max(1, run.concurrency),
@@ -82,6 +85,7 @@ def load_work(run: Run) -> RunWork:
         model_ids={model.slug: model.pk for model in models},
         files=_files(plan.files),
         kinds=all_kinds(),
+        secrets=secrets_of(run.target, config),
     )
 
 

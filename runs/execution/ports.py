@@ -33,10 +33,11 @@ from evaluators.kinds._base import (
 )
 from runs.engine import AskTarget
 from runs.execution.admission import CallRefusedError
+from runs.execution.agents import AgentClient
 from runs.execution.loading import Calls, RunWork
 from runs.models import CallPurpose
 from runs.plan import Cause, TargetFailure
-from runs.targets._base import ChatAnswer, ChatFailure, TargetContext
+from runs.targets._base import AgentFailure, AgentRequest, ChatAnswer, ChatFailure, TargetContext
 
 # A call for which nobody could be asked whether it may be made is not the target's failure.
 NOT_MADE = (CallRefusedError, DatabaseError, InterfaceError)
@@ -61,6 +62,7 @@ class ExecutionPorts:
     begin: Begin
     write_down: Callable[[CallRecord], None]
     earlier: Calls = field(default_factory=dict)
+    agents: AgentClient | None = None
     sandbox: Sandbox | None = None
     ask_target: AskTarget | None = None
     is_refused: bool = False
@@ -75,6 +77,8 @@ class ExecutionPorts:
         context = self.context
         if self.work.target.uses_model:
             context = replace(context, chat=self._chat)
+        if self.work.target.uses_agent:
+            context = replace(context, agent=self._ask_agent)
         try:
             return await self.work.target.answer(self.work.target_config, context)
         except NOT_MADE as error:
@@ -122,6 +126,12 @@ class ExecutionPorts:
         except ModelCallError as error:
             raise ChatFailure(error.reason, CAUSES.get(error.status, Cause.FAILED)) from error
         return ChatAnswer(reply.text, reply.usage, reply.model)
+
+    async def _ask_agent(self, request: AgentRequest) -> Output:
+        if self.agents is None:
+            raise AgentFailure("agents are not called from here", Cause.FAILED)
+        name = self.work.plan.target.name
+        return await self.agents.ask(request, self.work.secrets, self._ledger(), target=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -296,7 +296,7 @@ def _count_reported_costs(work: RunWork, ended: Sequence[Ended]) -> None:
         and one.outcome.output.usage.cost_usd is not None
         and not one.claim.keeps_output
     }
-    if work.target.uses_model or not reported:
+    if work.target.uses_model or work.target.uses_agent or not reported:
         return
     if work.target.replays:
         paid = Result.objects.filter(id__in=reported, run_cost_usd__isnull=False)

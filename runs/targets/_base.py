@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,9 +14,14 @@ from runs.plan import Cause, TargetFailure
 
 
 class TargetConfig(BaseModel):
-    """The settings of one target; unknown keys are refused by name."""
+    """The settings of one target; unknown keys are refused by name.
+
+    A field may say in `json_schema_extra` in which of the `sections` of the form it stands.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    sections: ClassVar[tuple[str, ...]] = ()
 
 
 class ChatFailure(Exception):  # noqa: N818 - it says what happened
@@ -52,6 +57,70 @@ class Chat(Protocol):
         ...
 
 
+class Header(BaseModel):
+    """One header of a request. A secret one has no value here: that is kept apart, encrypted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    value: str = ""
+    secret: bool = False
+
+
+class AgentFailure(Exception):  # noqa: N818 - it says what happened
+    """The agent behind an address gave no answer that could be read."""
+
+    def __init__(self, reason: str, cause: Cause) -> None:
+        """Keep the reason in words a user can act on."""
+        super().__init__(reason)
+        self.reason = reason
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReply:
+    """What an agent sent with a status of 2xx; `is_json` tells that `json` is its content read as JSON."""
+
+    text: str
+    json: Any = None
+    is_json: bool = False
+    content_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReading:
+    """What could be made of a reply: an output, or what is wrong with it; what it cost either way."""
+
+    output: Output | None = None
+    problem: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """One request to an agent's endpoint; the values of its secret headers are the port's to add.
+
+    `timeout_s` is for all `tries` together, with the waits between them. `body` is JSON, None for none.
+    """
+
+    method: str
+    url: str
+    headers: tuple[Header, ...]
+    body: Any
+    read: Callable[[AgentReply], AgentReading]
+    timeout_s: float
+    tries: int = 1
+    most_at_once: int = 1
+
+
+class Agent(Protocol):
+    """An agent's endpoint. Handed in, so that a target imports no transport."""
+
+    async def __call__(self, request: AgentRequest) -> Output:
+        """Return the output, with how long it took; raise AgentFailure when there is none in time."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TargetContext:
     """Everything a target is given to answer one case.
@@ -64,6 +133,7 @@ class TargetContext:
     case: CaseFacts
     recorded: Mapping[str, Any] | None = None
     chat: Chat | None = None
+    agent: Agent | None = None
     sandbox: Sandbox | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -75,7 +145,8 @@ AnswerFunction = Callable[[Any, TargetContext], Awaitable[Output | TargetFailure
 class TargetKind:
     """A registered kind of target.
 
-    `uses_model` targets need a language model. `replays` tells that answers are read from storage:
+    `uses_model` targets need a language model. `uses_agent` targets call an address; like calls of
+    models theirs are in the ledger, with their cost. `replays` tells that answers are read from storage:
     asking again costs nothing, and one missing output says nothing about the others.
     `uses_sandbox` targets run a program of whoever set them up.
     """
@@ -87,30 +158,28 @@ class TargetKind:
     answer: AnswerFunction
     manual: str
     uses_model: bool = False
+    uses_agent: bool = False
     replays: bool = False
     uses_sandbox: bool = False
 
 
+class TargetOptions(TypedDict, total=False):
+    """What a kind of target may add to its label, icon and config; TargetKind says what each means."""
+
+    uses_model: bool
+    uses_agent: bool
+    replays: bool
+    uses_sandbox: bool
+
+
 def target_kind(
-    *,
-    label: str,
-    icon: str,
-    config: type[TargetConfig],
-    uses_model: bool = False,
-    replays: bool = False,
-    uses_sandbox: bool = False,
+    *, label: str, icon: str, config: type[TargetConfig], **options: Unpack[TargetOptions]
 ) -> Callable[[AnswerFunction], AnswerFunction]:
     """Mark a module's answer function; the scan makes the kind, named after the module."""
 
     def mark(function: AnswerFunction) -> AnswerFunction:
-        function.target_facts = {  # type: ignore[attr-defined]
-            "label": label,
-            "icon": icon,
-            "config": config,
-            "uses_model": uses_model,
-            "replays": replays,
-            "uses_sandbox": uses_sandbox,
-        }
+        facts = {"label": label, "icon": icon, "config": config, **options}
+        function.target_facts = facts  # type: ignore[attr-defined]
         return function
 
     return mark

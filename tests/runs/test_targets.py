@@ -50,7 +50,7 @@ def test_every_kind_has_a_label_an_icon_and_a_manual():
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are():
-    with pytest.raises(UnknownTargetKindError, match="'ftp'; there are chat, recorded"):
+    with pytest.raises(UnknownTargetKindError, match="'ftp'; there are chat, "):
         target_kind_named("ftp")
 
 

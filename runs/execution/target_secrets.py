@@ -1,0 +1,116 @@
+"""The secret headers of a target: decrypted for sending, blotted out of everything that comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from evaluators.judging.keys import KeyUnreadableError, decrypt
+from runs.models import Target
+from runs.targets._base import Header, TargetConfig
+from runs.targets._headers import VARIABLE, is_allowed_variable, value_problem, variables_of
+
+HIDDEN = "[secret]"
+# Shorter parts of a value, such as Bearer, are words that a reply may well hold.
+LEAST_PART = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSecrets:
+    """What a target's headers are filled with; `problem` says why that cannot be, then nothing is sent."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    problem: str = ""
+
+    def sent(self, headers: Iterable[Header]) -> dict[str, str]:
+        """Return the headers as they travel."""
+        return {header.name: self._value(header) for header in headers}
+
+    def shown(self, headers: Iterable[Header]) -> dict[str, str]:
+        """Return the headers as they may be kept: variables by name, secrets hidden."""
+        return {header.name: HIDDEN if header.secret else header.value for header in headers}
+
+    def without(self, text: str) -> str:
+        """Return the text with every secret blotted out, should an agent echo one."""
+        for secret in self._secrets():
+            escaped = json.dumps(secret)[1:-1]
+            for spelling in (secret, escaped, escaped.replace("/", "\\/")):
+                text = text.replace(spelling, HIDDEN)
+        return text
+
+    def _value(self, header: Header) -> str:
+        if header.secret:
+            return self.values.get(header.name.lower(), "")
+        return VARIABLE.sub(lambda found: self.variables.get(found[1], ""), header.value)
+
+    def _secrets(self) -> list[str]:
+        whole = {secret for secret in (*self.values.values(), *self.variables.values()) if secret}
+        parts = {part for one in whole for part in one.split() if len(part) >= LEAST_PART}
+        return sorted(whole | parts, key=len, reverse=True)
+
+
+def secrets_of(target: Target | None, config: TargetConfig) -> TargetSecrets:
+    """Return the secrets for a run's frozen settings, as the target holds them now.
+
+    They are never sent to another server than they were entered for.
+    """
+    headers: tuple[Header, ...] = getattr(config, "headers", ())
+    stored: Mapping[str, str] = target.encrypted_secrets if target is not None else {}
+    problem = _moved(target, config) if any(header.secret for header in headers) else ""
+    return TargetSecrets(problem=problem) if problem else open_secrets(headers, stored)
+
+
+def open_secrets(headers: Iterable[Header], stored: Mapping[str, str]) -> TargetSecrets:
+    """Return the secrets that headers need, decrypted or read from the server's variables."""
+    values: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    for header in headers:
+        if not header.secret:
+            variables.update({name: _variable(name) for name in variables_of(header.value)})
+            continue
+        if not stored.get(header.name.lower()):
+            said = f"The secret header {header.name} has no value stored. Enter it in the target."
+            return TargetSecrets(problem=said)
+        try:
+            values[header.name.lower()] = decrypt(stored[header.name.lower()])
+        except KeyUnreadableError as error:
+            return TargetSecrets(problem=str(error).replace("key", "secret header", 1))
+    return TargetSecrets(values, variables, _variables_problem(variables))
+
+
+def _variable(name: str) -> str:
+    return settings.TARGET_SECRETS.get(name, "") if is_allowed_variable(name) else ""
+
+
+def _variables_problem(variables: Mapping[str, str]) -> str:
+    for name, value in variables.items():
+        if not value:
+            return f"The variable {name} is not set on the server."
+        if value_problem(name, value):
+            return f"The variable {name} holds characters that no header has."
+    return ""
+
+
+def _moved(target: Target | None, config: TargetConfig) -> str:
+    """Return why the stored secrets may not be sent to where the settings point, "" when they may."""
+    if target is None:
+        return "The target is gone, and its secret headers with it. Start a new run."
+    now, then = target.config.get("url", ""), getattr(config, "url", "")
+    if origin_of(now) == origin_of(then):
+        return ""
+    return (
+        f"{target.name} now points at {origin_of(now)}, the run was started with {origin_of(then)}. "
+        "Start a new run."
+    )
+
+
+def origin_of(url: Any) -> str:
+    """Return scheme, host and port of an address."""
+    parts = urlsplit(str(url))
+    return f"{parts.scheme}://{parts.netloc}".lower()
