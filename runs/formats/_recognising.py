@@ -52,11 +52,6 @@ def form_of_lines(content: bytes) -> Form:
     return next((form for form in TELLING if form in found), Form.OTHER)
 
 
-def lists_cases(value: Any) -> bool:
-    """Tell whether the values of a YAML file list cases."""
-    return bool(_keys(value) & CASES_KEYS)
-
-
 def is_meant_as_suite(value: Any) -> bool:
     """Tell whether the values of a YAML file are a suite's, be it one without cases."""
     keys = _keys(value)

@@ -1,0 +1,174 @@
+"""The suites among files that were given together; nothing is passed over in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runs.formats import UnreadableFileError
+from runs.formats.bundles import Bundle, bundles_at
+from runs.formats.suite_files import SuiteFiles, read_suites
+from tests.runs.formats.test_bundles import written
+
+SUITE = b"tests:\n  - {id: A, input: hi}\n"
+JUDGED = b"evaluators: [{type: llm_judge, prompt: ./tone.md}]\n" + SUITE
+SHARED = JUDGED.replace(b"./tone.md", b"../shared/tone.md")
+LINES = b'{"id": "A", "input": "hi"}\n'
+OUTPUTS = b'{"id": "A", "output": "hi"}\n'
+
+
+def bundle(files: Mapping[str, bytes], place: str = "") -> Bundle:
+    return Bundle(files, tuple(sorted(files)), place)
+
+
+def suites(files: Mapping[str, bytes]) -> SuiteFiles:
+    return read_suites([bundle(files)])
+
+
+def problems(files: Mapping[str, bytes]) -> list[str]:
+    with pytest.raises(UnreadableFileError) as refusal:
+        suites(files)
+    return [str(problem) for problem in refusal.value.problems]
+
+
+def test_every_suite_of_a_folder_is_found() -> None:
+    files = {
+        "one.yaml": SUITE, "deep/er/two.yml": SUITE, "three.jsonl": LINES,
+        "three.yaml": b"name: third\n", "prompts/x.md": b"",
+    }  # fmt: skip
+
+    found = suites(files)
+
+    assert [(suite.path, suite.content.slug) for suite in found.suites] == [
+        ("deep/er/two.yml", "two"),
+        ("one.yaml", "one"),
+        ("three.jsonl", "third"),
+    ]
+    assert [str(note) for note in found.notes] == [
+        "1 file that no suite names was left out: prompts/x.md"
+    ]
+
+
+def test_what_is_no_suite_is_named_and_left_out() -> None:
+    files = {
+        "suite.yaml": SUITE, "targets.yaml": b"targets: [{name: a}]\n",
+        "deploy.yaml": b"a: !Ref b\n", "many.yaml": b"a: 1\n---\na: 2\n",
+        "outputs.jsonl": OUTPUTS, "judge.jsonl": b'{"reply": 1}\n',
+        "results.jsonl": b'{"test_id": "A", "score": 1, "hits": []}\n',
+    }  # fmt: skip
+
+    found = suites(files)
+
+    assert [suite.path for suite in found.suites] == ["suite.yaml"]
+    assert {note.file: note.message for note in found.notes} == {
+        "targets.yaml": "is no suite file, for it lists no cases under tests, and was left out",
+        "deploy.yaml": "is no suite file and was left out: the tag '!Ref' is not known; write a "
+        "plain value",
+        "many.yaml": "is no suite file and was left out: not readable as YAML: but found another "
+        "document in what begins on line 1",
+        "outputs.jsonl": "holds recorded outputs, no cases, and was left out; give it as recorded "
+        "outputs, with the name of the target that gave them",
+        "judge.jsonl": "holds something else, no cases, and was left out; a case has an id and an "
+        "input, a recorded output an id and an output",
+        "results.jsonl": "holds results of a run, no cases, and was left out; import it as the "
+        "results of a run",
+    }
+
+
+def test_the_same_suite_is_read_from_every_container(tmp_path: Path) -> None:
+    files = {"evals/a/suite.yaml": JUDGED, "evals/a/tone.md": b"Kind?"}
+    written(tmp_path, files)
+    alone = {"suite.yaml": JUDGED, "tone.md": b"Kind?"}
+
+    contents = [
+        suites(files).suites[0].content,
+        suites(alone).suites[0].content,
+        read_suites(bundles_at([tmp_path])).suites[0].content,
+        read_suites(bundles_at([tmp_path / "evals/a"])).suites[0].content,
+        read_suites(bundles_at([tmp_path / "evals/a/suite.yaml"])).suites[0].content,
+    ]
+
+    assert all(content == contents[0] for content in contents)
+    assert contents[0].files == {"tone.md": b"Kind?"}
+
+
+def test_suites_may_share_the_files_of_a_folder_beside_theirs() -> None:
+    files = {"evals/a/suite.yaml": SHARED, "evals/shared/tone.md": b"Kind?"}
+    deeper = {f"all/{path}": content for path, content in files.items()}
+
+    found = suites(files).suites[0].content
+
+    assert found.files == {"shared/tone.md": b"Kind?"}
+    assert found.root.children[0].config["prompt"] == "./shared/tone.md"
+    assert suites(deeper).suites[0].content == found
+
+
+def test_a_file_that_a_suite_names_is_no_suite_of_its_own() -> None:
+    judge = b"evaluators: [{type: llm_judge, prompt: file://more.txt}]\n" + SUITE
+    named = {"suite.yaml": judge, "more.txt": b"x", "x.yaml": SUITE}
+    assert [suite.path for suite in suites(named).suites] == ["suite.yaml", "x.yaml"]
+
+
+def test_problems_and_warnings_name_the_file_as_people_see_it() -> None:
+    bad = SUITE + b"evaluators: [{type: guess}]\n"
+    broken = [
+        bundle({"a/one.yaml": bad, "a/two.yaml": b"tests: [\n", "b.yaml": SUITE}, "evals/"),
+        bundle({"c.jsonl": b'{"id": 1}\n{"id": 2, "input": ""}\n', "c.yaml": b"x: 1"}, "c.zip/"),
+    ]
+    with pytest.raises(UnreadableFileError) as refusal:
+        read_suites(broken)
+    places = [(problem.file, problem.line) for problem in refusal.value.problems]
+    assert places == [
+        ("evals/a/one.yaml", 3),
+        ("evals/a/two.yaml", 2),
+        ("c.zip/c.jsonl", 1),
+        ("c.zip/c.jsonl", 2),
+    ]
+    odd = read_suites([bundle({"a/b/one.yaml": SUITE + b"owner: me\n", "x.yaml": SUITE}, "evals/")])
+    assert [(w.file, w.line, w.key) for w in odd.warnings] == [("evals/a/b/one.yaml", 3, "owner")]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"x.md": b""}, ["there is no suite among these files"]),
+        ({"a.yaml": b"x: 1"}, ["a.yaml, line 1: the suite has no cases; list them under tests"]),
+        ({"a.yaml": b"x: !y 1"}, ["a.yaml, line 1: the tag '!y' is not known"]),
+        (
+            {"a.yaml": b"x: 1", "b.jsonl": OUTPUTS},
+            ["there is no suite", "b.jsonl: holds recorded outputs", "a.yaml: is no suite file"],
+        ),
+        ({"b.jsonl": OUTPUTS}, ["b.jsonl: the file holds recorded outputs, not cases; give it as"]),
+        (
+            {"a/x.yaml": SUITE, "b/x.yaml": SUITE},
+            ["b/x.yaml, name: the suite 'x' stands in a/x.yaml too; give one of them another name"],
+        ),
+        (
+            {"a.yaml": JUDGED},
+            ["a.yaml, line 1, evaluators[0].prompt: evaluator llm_judge: the file"],
+        ),
+        (
+            {"c.jsonl": LINES, "c.yaml": SUITE},
+            ["c.yaml, line 1, tests: the cases stand in the JSON Lines beside this file"],
+        ),
+    ],
+)
+def test_what_cannot_be_imported_says_why(files: dict[str, bytes], said: list[str]) -> None:
+    found = problems(files)
+    assert len(found) == len(said)
+    for part, problem in zip(said, found, strict=True):
+        assert problem.startswith(part)
+
+
+def test_one_bad_suite_keeps_all_of_them_out() -> None:
+    assert len(problems({"a.yaml": SUITE, "b.yaml": b"evaluators: []\n"})) == 1
+
+
+def test_the_warnings_of_a_suite_come_before_what_was_left_out() -> None:
+    files = {"a.yaml": SUITE + b"owner: me\n", "x.md": b""}
+    first, second = suites(files).warnings
+    assert (first.key, second.file) == ("owner", "")
+    assert replace(first, line=0).file == "a.yaml"
