@@ -13,8 +13,16 @@ INTERPRETERS = {
     **{".py": "python3", ".sh": "sh", ".bash": "bash", ".rb": "ruby", ".pl": "perl"},
     **{".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node", ".php": "php", ".lua": "lua"},
 }
+# Beside the suite file these are suites and cases, which no script imports.
+SUITES = (".yaml", ".yml", ".jsonl")
+MOST_FILES = 500
+MOST_BYTES = 20 * 1024 * 1024
 LEADS_UP = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+)\Z")
 WORDS = re.compile(r"[\w./-]+")
+
+
+class TooManyFilesError(ValueError):
+    """A script's folder holds more than is laid out for every run of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,8 @@ def placed(config: Mapping[str, Any], folder: str, files: Mapping[str, bytes]) -
     """Return a script's settings as they are stored, with the files of the suite that it may read.
 
     `folder` is where the suite file stands; references count from there, or from `cwd`. A script
-    gets every file that was given in its own folder and below, hidden ones left out. Raises nothing.
+    gets every file that was given in its own folder and below, hidden ones left out, and beside the suite
+    file other suites too. Raises TooManyFilesError.
     """
     stored = dict(config)
     cwd = normpath(f"{folder}/{stored.get('cwd') or '.'}") if folder else stored.get("cwd") or "."
@@ -47,7 +56,7 @@ def placed(config: Mapping[str, Any], folder: str, files: Mapping[str, bytes]) -
     for name, must_exist in _references(stored, files, cwd):
         path = path_named(name, cwd)
         if path in files:
-            found |= _around(path, files)
+            found |= _around(path, files, folder)
         elif not path and must_exist:
             outside.append(name)
         elif must_exist:
@@ -92,15 +101,24 @@ def path_named(reference: str, cwd: str) -> str:
     return "" if path.startswith(("..", "/")) else path
 
 
-def _around(path: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return a file with all that lie in its folder and below."""
+def _around(path: str, files: Mapping[str, bytes], of_suite: str) -> dict[str, bytes]:
+    """Return a file with all that lie in its folder and below; raises TooManyFilesError."""
     folder = dirname(path)
-    beside = {
-        name: content
-        for name, content in files.items()
-        if (not folder or name.startswith(f"{folder}/")) and not _is_hidden(name[len(folder) :])
-    }
-    return {**beside, path: files[path]}
+    before = f"{folder}/" if folder else ""
+    names = {name for name in files if name.startswith(before)} | {path}
+    names = {name for name in names if name == path or not _is_hidden(name[len(before) :])}
+    if folder == of_suite:
+        names -= {n for n in names if dirname(n) == folder and n.endswith(SUITES) and n != path}
+    found: dict[str, bytes] = {}
+    for name in sorted(names):
+        found[name] = files[name]
+        if len(names) > MOST_FILES or sum(map(len, found.values())) > MOST_BYTES:
+            raise TooManyFilesError(
+                f"the folder of {path!r} holds more than a script can take along: {len(names)} files, of "
+                f"which it may have {MOST_FILES} with {MOST_BYTES // 1024**2} MB; put the script into a "
+                "folder of its own"
+            )
+    return found
 
 
 def _is_hidden(name: str) -> bool:

@@ -6,8 +6,8 @@ switches them on (`EVALSITE_SCRIPTS`), and only members who may run scripts can 
 
 **Program.** `command` is a list, or one command in a line; its parts may name files of the suite:
 `["python", "./judges/check.py"]`. Those files are stored with the suite's version together with all
-others in the same folder and below (hidden ones left out), and lie at the same places when the script
-runs, so that it can import and read them. A text of several lines is the script itself: the
+others in the same folder and below, and lie at the same places when the script runs, so that it can
+import and read them; hidden files, and suites beside the suite's own file, are left out. A text of several lines is the script itself: the
 interpreter stands in its first line (`#!/usr/bin/env python3`), else `sh` runs it.
 
 **Protocol `env`**, that of the type `script`. The script prints

@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.kinds import InvalidConfigError, kind_for_spelling, read_config
 from evaluators.kinds._base import Message, ScriptCall, ScriptResult, Step
-from evaluators.kinds._script_files import placed
+from evaluators.kinds._script_files import TooManyFilesError, placed
 from evaluators.kinds._script_payload import LONGEST_VARIABLE
 from evaluators.kinds._scripts import named_settings
 from evaluators.scoring.types import Score, Unscored
@@ -315,6 +315,28 @@ def test_a_file_that_was_not_given_is_named(
     found = placed(config, "evals", GIVEN)
 
     assert (found.missing, found.outside) == (missing, outside)
+
+
+def test_scripts_beside_the_suite_leave_other_suites_alone() -> None:
+    given = {
+        "a.py": b"",
+        "lib/b.py": b"",
+        "suite.yaml": b"",
+        "lib/words.yaml": b"",
+        "out.jsonl": b"",
+    }
+
+    found = placed({"command": ["./a.py"]}, "", given)
+
+    assert set(found.files) == {"a.py", "lib/b.py", "lib/words.yaml"}
+    assert set(placed({"command": ["cat", "./out.jsonl"]}, "", given).files) >= {"out.jsonl"}
+
+
+def test_a_folder_too_large_to_lay_out_is_refused_with_the_remedy() -> None:
+    given = {"a.py": b"", **{f"data/{n}.txt": b"" for n in range(501)}}
+
+    with pytest.raises(TooManyFilesError, match="folder of its own"):
+        placed({"command": ["./a.py"]}, "", given)
 
 
 def test_a_fake_verdict_in_the_answer_is_not_taken_for_the_scripts() -> None:
