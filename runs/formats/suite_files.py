@@ -33,7 +33,7 @@ NONE_FOUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFile:
+class FoundSuite:
     """A suite and the path of its file as people write it."""
 
     path: str
@@ -41,10 +41,10 @@ class SuiteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFiles:
+class FoundSuites:
     """Every suite that was given, in the order of their paths, and what is to be said of the rest."""
 
-    suites: tuple[SuiteFile, ...]
+    suites: tuple[FoundSuite, ...]
     notes: tuple[Problem, ...] = ()
 
     @property
@@ -53,7 +53,7 @@ class SuiteFiles:
         return (*(warning for one in self.suites for warning in one.content.warnings), *self.notes)
 
 
-def read_suites(bundles: Sequence[Bundle]) -> SuiteFiles:
+def read_suites(bundles: Sequence[Bundle]) -> FoundSuites:
     """Return the suites of all bundles; what is no suite is named in the notes.
 
     A YAML file that lists no cases, JSON Lines that hold none, and what a suite names as its own file
@@ -70,10 +70,10 @@ def read_suites(bundles: Sequence[Bundle]) -> SuiteFiles:
         raise UnreadableFileError(problems or [Problem(NONE_FOUND), *notes])
     if doubled := list(_doubled(suites)):
         raise UnreadableFileError(doubled)
-    return SuiteFiles(suites, notes)
+    return FoundSuites(suites, notes)
 
 
-def _doubled(suites: Sequence[SuiteFile]) -> Iterator[Problem]:
+def _doubled(suites: Sequence[FoundSuite]) -> Iterator[Problem]:
     first: dict[str, str] = {}
     for suite in suites:
         slug = suite.content.slug
@@ -118,10 +118,10 @@ class _Search:
             self.notes.append(Problem(f"{said}: {named(rest)}", self.bundle.place.rstrip("/")))
         self.notes += self.bundle.left_out
 
-    def suites(self) -> list[SuiteFile]:
+    def suites(self) -> list[FoundSuite]:
         """Return the suites; a file that another suite names is that one's."""
         own = sorted(self.found.keys() - self.named)
-        return [SuiteFile(f"{self.bundle.place}{path}", self.found[path]) for path in own]
+        return [FoundSuite(f"{self.bundle.place}{path}", self.found[path]) for path in own]
 
     def problems(self) -> list[Problem]:
         """Return what keeps suites from being used."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from runs.imports._models import UnknownJudgeError
 from runs.imports.outputs import TargetKindDiffersError, import_recorded_outputs
-from runs.imports.suites import UnknownJudgeError, import_suite
+from runs.imports.several import ImportedFile, UnusableSlugError, import_suites
+from runs.imports.suites import Imported, import_suite
 
 __all__ = [
+    "Imported",
+    "ImportedFile",
     "TargetKindDiffersError",
     "UnknownJudgeError",
+    "UnusableSlugError",
     "import_recorded_outputs",
     "import_suite",
+    "import_suites",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -11,9 +11,8 @@ from django.db import transaction
 
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import walk
-from evaluators.scoring.types import DomainError
 from runs.formats import CaseContent, SuiteContent
+from runs.imports._models import UnknownJudgeError, judge_of, missing_models
 from runs.imports._versions import described, note_of
 from runs.models import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.plan import content_hash
@@ -22,10 +21,24 @@ LONGEST_NOTE = 300
 BATCH = 1_000
 
 
-class UnknownJudgeError(DomainError):
-    """A suite names a language model that is not set up here."""
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of one suite: it is new without a version before, and unchanged without a note."""
 
-    code = "unknown_judge"
+    suite: Suite
+    version_before: int | None
+    note: str
+    cases: int
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether the suite was created."""
+        return self.version_before is None
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether the suite got a version, its first or a new one."""
+        return self.version_before != self.suite.version
 
 
 def import_suite(
@@ -42,15 +55,28 @@ def import_suite(
     suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own.
     Raises UnknownJudgeError for a language model that is not set up here.
     """
-    chosen = _judge(content.judge if judge is None else judge)
-    _check_models(content)
+    if problems := tuple(missing_models(content, judge=judge)):
+        raise UnknownJudgeError(problems)
+    return import_content(content, imported_by=imported_by, slug=slug, judge=judge, note=note).suite
+
+
+def import_content(
+    content: SuiteContent,
+    *,
+    imported_by: User | None,
+    slug: str | None = None,
+    judge: str | None = None,
+    note: str = "",
+) -> Imported:
+    """Do what import_suite does for a suite whose models are known, and return what came of it."""
+    chosen = judge_of(content.judge if judge is None else judge)
     with transaction.atomic():
         suite, is_new = _suite(slug or content.slug, content, chosen)
         before = None if is_new else suite.versions.filter(number=suite.version).first()
         _store_files(suite, content.files)
         cases = _store_cases(suite, content.cases)
         kept = described(suite, content, cases)
-        digest = content_hash(kept)
+        digest, said = content_hash(kept), ""
         if before is None or before.content_hash != digest:
             suite.version = 1 if before is None else suite.version + 1
             suite.save(update_fields=["version", "updated_at"])
@@ -64,35 +90,7 @@ def import_suite(
                 content=kept,
             )
             _audit(imported_by, "import", suite, before, said)
-    return suite
-
-
-def _judge(slug: str) -> LanguageModel | None:
-    if not slug:
-        return None
-    found = LanguageModel.objects.filter(slug=slug).first()
-    if found is None:
-        raise UnknownJudgeError(_missing_model(slug, "judge"))
-    return found
-
-
-def _check_models(content: SuiteContent) -> None:
-    known = set(LanguageModel.objects.values_list("slug", flat=True))
-    trees = [content.root, *(case.evaluators for case in content.cases if case.evaluators)]
-    for tree in trees:
-        for path, node in walk(tree):
-            slug = str(node.config.get("model") or "")
-            if slug and slug not in known:
-                raise UnknownJudgeError(_missing_model(slug, f"evaluator {path}: model"))
-
-
-def _missing_model(slug: str, place: str) -> str:
-    known = ", ".join(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
-    there_are = f"there are {known}" if known else "there is none yet"
-    return (
-        f"{place}: no language model has the slug {slug!r}; {there_are}. "
-        "Add it under Language models, or name another."
-    )
+    return Imported(suite, before.number if before else None, said, len(cases))
 
 
 def _suite(slug: str, content: SuiteContent, judge: LanguageModel | None) -> tuple[Suite, bool]:

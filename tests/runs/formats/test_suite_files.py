@@ -10,7 +10,7 @@ import pytest
 
 from runs.formats import UnreadableFileError
 from runs.formats.bundles import Bundle, bundles_at
-from runs.formats.suite_files import SuiteFiles, read_suites
+from runs.formats.suite_files import FoundSuites, read_suites
 from tests.runs.formats.test_bundles import written
 
 SUITE = b"tests:\n  - {id: A, input: hi}\n"
@@ -24,7 +24,7 @@ def bundle(files: Mapping[str, bytes], place: str = "") -> Bundle:
     return Bundle(files, tuple(sorted(files)), place)
 
 
-def suites(files: Mapping[str, bytes]) -> SuiteFiles:
+def suites(files: Mapping[str, bytes]) -> FoundSuites:
     return read_suites([bundle(files)])
 
 

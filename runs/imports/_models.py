@@ -1,0 +1,57 @@
+"""The language models a suite names, looked up here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.tree import walk
+from evaluators.scoring.types import DomainError
+from runs.formats import Problem, SuiteContent
+
+
+class UnknownJudgeError(DomainError):
+    """Suites name language models that are not set up here; `problems` says which and where."""
+
+    code = "unknown_judge"
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        """Say every problem on a line of its own."""
+        self.problems = problems
+        super().__init__("\n".join(map(str, problems)))
+
+
+def judge_of(slug: str) -> LanguageModel | None:
+    """Return the language model, None for ""; raises UnknownJudgeError."""
+    if not slug:
+        return None
+    found = LanguageModel.objects.filter(slug=slug).first()
+    if found is None:
+        raise UnknownJudgeError((Problem(_missing(slug), key="judge"),))
+    return found
+
+
+def missing_models(
+    content: SuiteContent, *, judge: str | None = None, file: str = ""
+) -> Iterator[Problem]:
+    """Yield a problem for each place of a suite that names a language model which is not set up here."""
+    known = set(LanguageModel.objects.values_list("slug", flat=True))
+    chosen = content.judge if judge is None else judge
+    if chosen and chosen not in known:
+        yield Problem(_missing(chosen), file, key="judge")
+    trees = [("", content.root)]
+    trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
+    for case, tree in trees:
+        for path, node in walk(tree):
+            slug = str(node.config.get("model") or "")
+            if slug and slug not in known:
+                yield Problem(_missing(slug), file, case=case, key=f"evaluator {path}: model")
+
+
+def _missing(slug: str) -> str:
+    known = ", ".join(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
+    there_are = f"there are {known}" if known else "there is none yet"
+    return (
+        f"no language model has the slug {slug!r}; {there_are}. "
+        "Add it under Language models, or name another."
+    )
