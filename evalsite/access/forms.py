@@ -23,6 +23,17 @@ class RoleForm(forms.Form):
         return Role(self.cleaned_data["role"])
 
 
+class ScriptsForm(forms.Form):
+    """Whether one member may run scripts, whatever the role."""
+
+    run_scripts = forms.BooleanField(
+        label="May run scripts",
+        required=False,
+        help_text="Start runs whose evaluators or targets run programs on this site's machines, locked "
+        "into a sandbox. It counts for who may start runs at all: editors.",
+    )
+
+
 class MemberForm(RoleForm):
     """A new member."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 
-from evalsite.access.roles import Role, role_of
+from evalsite.access.roles import RUN_SCRIPTS, Role, role_of
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 
@@ -74,6 +74,24 @@ def change_role(member: User, *, actor: User, role: Role) -> None:
     )
 
 
+def runs_scripts(member: User) -> str:
+    """Return why a member may run scripts: "role", "own" for having been allowed to, "" for not at all."""
+    if role_of(member) == Role.ADMIN:
+        return "role"
+    return "own" if member.user_permissions.filter(pk=_script_permission().pk).exists() else ""
+
+
+@transaction.atomic
+def allow_scripts(member: User, *, actor: User, allowed: bool) -> None:
+    """Let a member start runs that run scripts, or no longer; an admin may by role."""
+    permission = _script_permission()
+    if member.user_permissions.filter(pk=permission.pk).exists() == allowed:
+        return
+    change = member.user_permissions.add if allowed else member.user_permissions.remove
+    change(permission)
+    _record(actor, "member.scripts_allowed" if allowed else "member.scripts_forbidden", member)
+
+
 @transaction.atomic
 def deactivate(member: User, *, actor: User) -> None:
     """Lock a member out at once, and keep what the member did.
@@ -112,6 +130,11 @@ def refuse_without_other_admin(member: User) -> None:
         raise LastAdminError(
             f"{member.username} is the last active admin. Make somebody else admin first."
         )
+
+
+def _script_permission() -> Permission:
+    app, codename = RUN_SCRIPTS.split(".")
+    return Permission.objects.get(content_type__app_label=app, codename=codename)
 
 
 def _groups_with(member: User, role: Role) -> list[Group]:

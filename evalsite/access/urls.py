@@ -18,5 +18,6 @@ urlpatterns = [
     path("members/add/", views.member_add, name="member-add"),
     path("members/<int:pk>/", views.member, name="member"),
     path("members/<int:pk>/status/", views.member_status, name="member-status"),
+    path("members/<int:pk>/scripts/", views.member_scripts, name="member-scripts"),
     path("members/<int:pk>/link/", views.member_link, name="member-link"),
 ]

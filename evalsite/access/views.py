@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
@@ -15,7 +16,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.access import links, members
-from evalsite.access.forms import MemberForm, RoleForm
+from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm
 from evalsite.access.links import LOGIN_TOKENS, PASSWORD_TOKENS, user_of_link
 from evalsite.access.roles import MEANINGS, role_of
 
@@ -162,6 +163,19 @@ def member_status(request: MemberRequest, pk: int) -> HttpResponse:
 
 @admin_only
 @require_POST
+def member_scripts(request: MemberRequest, pk: int) -> HttpResponse:
+    """Let a member run scripts, or no longer."""
+    person = get_object_or_404(members.members(), pk=pk)
+    form = ScriptsForm(request.POST)
+    form.is_valid()
+    allowed = form.cleaned_data["run_scripts"]
+    members.allow_scripts(person, actor=request.user, allowed=allowed)
+    messages.success(request, f"{person.username} may {'' if allowed else 'not '}run scripts.")
+    return redirect("access:member", pk)
+
+
+@admin_only
+@require_POST
 def member_link(request: MemberRequest, pk: int) -> HttpResponse:
     """Make a link with which the member sets a password."""
     person = get_object_or_404(User, pk=pk, is_active=True)
@@ -173,10 +187,14 @@ def member_link(request: MemberRequest, pk: int) -> HttpResponse:
 def _member_page(
     request: MemberRequest, person: User, *, form: RoleForm, error: str
 ) -> HttpResponse:
+    by = members.runs_scripts(person)
     context = {
         "member": person,
         "role": role_of(person),
         "form": form,
+        "scripts_by": by,
+        "scripts": ScriptsForm(initial={"run_scripts": by == "own"}),
+        "scripts_on": settings.SCRIPTS,
         "error": error,
         "link": request.session.pop(LINK_IN_SESSION, ""),
     }

@@ -73,6 +73,7 @@ PAGES: Mapping[str, Page] = {
     "access:member": form("admin", {"pk": 0}),
     "access:member-status": deed("admin", {"pk": 0}),
     "access:member-link": deed("admin", {"pk": 0}),
+    "access:member-scripts": deed("admin", {"pk": 0}),
     "evaluators:gallery": Page(LOGGED_IN),
     "evaluators:kind": form(LOGGED_IN, {"name": "expected_output"}),
     "evaluators:language-models": Page("viewer"),
@@ -138,7 +139,8 @@ def numbers(db: None) -> Mapping[str, int]:
     member = make_member("viewer", "somebody")
     assert model.pk
     named = {"runs:result-call": call.pk, "runs:target": target.pk, "runs:target-edit": target.pk}
-    members = ("access:member", "access:member-status", "access:member-link")
+    deeds = ("status", "link", "scripts")
+    members = ("access:member", *(f"access:member-{deed}" for deed in deeds))
     return named | dict.fromkeys(members, member.pk)
 
 

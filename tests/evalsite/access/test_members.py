@@ -14,7 +14,10 @@ from evaluators.models import AuditEntry
 from tests.members import PASSWORD, make_client, make_member
 
 ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/"]
-ADMIN_POSTS = ["/members/add/", "/members/{pk}/", "/members/{pk}/status/", "/members/{pk}/link/"]
+ADMIN_POSTS = [
+    "/members/add/",
+    *(f"/members/{{pk}}/{deed}" for deed in ("", "status/", "link/", "scripts/")),
+]
 
 
 @pytest.mark.parametrize("role", ["viewer", "reviewer", "editor", ""])
@@ -183,3 +186,45 @@ def test_a_name_that_somebody_else_got_meanwhile_is_refused(
     response = admin_client.post("/members/add/", {"username": viewer.username, "role": "viewer"})
     assert response.status_code == 422
     assert "There is already a member named viewer." in response.text
+
+
+def test_a_single_member_may_be_allowed_to_run_scripts(admin_client: Client, admin: User) -> None:
+    member = make_member("editor")
+    page = f"/members/{member.pk}/"
+    assert not member.has_perm("runs.run_scripts")
+
+    answer = admin_client.post(f"{page}scripts/", {"run_scripts": "on"}, follow=True)
+    assert "editor may run scripts." in answer.text
+    assert "checked" in answer.text.partition('name="run_scripts"')[2].partition(">")[0]
+    assert User.objects.get(pk=member.pk).has_perm("runs.run_scripts")
+
+    answer = admin_client.post(f"{page}scripts/", {}, follow=True)
+    assert "editor may not run scripts." in answer.text
+    assert not User.objects.get(pk=member.pk).has_perm("runs.run_scripts")
+    deeds = AuditEntry.objects.filter(object_id=str(member.pk)).order_by("id")
+    assert [(entry.action, entry.actor) for entry in deeds] == [
+        ("member.scripts_allowed", admin),
+        ("member.scripts_forbidden", admin),
+    ]
+
+
+def test_an_admin_may_run_scripts_by_role(admin_client: Client, admin: User) -> None:
+    assert admin.has_perm("runs.run_scripts")
+    page = admin_client.get(f"/members/{admin.pk}/").text
+    assert "May run scripts, as every admin." in page
+    assert "run_scripts" not in page
+
+
+def test_the_page_says_whether_scripts_are_on(admin_client: Client, settings: Any) -> None:
+    page = f"/members/{make_member('editor').pk}/"
+    settings.SCRIPTS = False
+    assert "EVALSITE_SCRIPTS=1" in admin_client.get(page).text
+    settings.SCRIPTS = True
+    assert "EVALSITE_SCRIPTS=1" not in admin_client.get(page).text
+
+
+def test_a_right_that_is_there_already_is_not_given_twice(admin_client: Client) -> None:
+    member = make_member("editor")
+    for _ in range(2):
+        admin_client.post(f"/members/{member.pk}/scripts/", {"run_scripts": "on"})
+    assert AuditEntry.objects.filter(object_id=str(member.pk)).count() == 1
