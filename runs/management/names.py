@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from django.conf import settings
@@ -9,9 +10,12 @@ from django.urls import reverse
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.models import Run, Suite, Target
+from runs.models import ACTIVE_RUN_STATUSES, Run, Suite, Target
 
 MOST_NAMES = 40
+MOST_RUNS = 5
+LARGEST_NUMBER = 2**31 - 1
+RUN_NAME = re.compile(r"(?P<suite>[-\w]+)(?:#(?P<number>[0-9]{1,18})|:(?P<word>latest|baseline))")
 
 
 class UnknownNameError(DomainError):
@@ -40,6 +44,29 @@ def target_named(name: str) -> Target:
     return found
 
 
+def run_named(word: str) -> Run:
+    """Return the run that SUITE#N, SUITE:latest or SUITE:baseline names; raises UnknownNameError.
+
+    The latest is the newest that is over, however it ended.
+    """
+    parts = RUN_NAME.fullmatch(word)
+    if parts is None:
+        raise UnknownNameError(
+            f"{word!r} names no run. Write SUITE#NUMBER, SUITE:latest or SUITE:baseline."
+        )
+    suite = suite_named(parts["suite"])
+    runs = Run.objects.select_related("suite").defer("summary", "leaf_scores").filter(suite=suite)
+    if parts["number"]:
+        found = runs.filter(number=min(int(parts["number"]), LARGEST_NUMBER)).first()
+    elif parts["word"] == "latest":
+        found = runs.exclude(status__in=ACTIVE_RUN_STATUSES).order_by("-number").first()
+    else:
+        found = runs.filter(pk=suite.baseline_run_id or 0).first()
+    if found is None:
+        raise UnknownNameError(f"{suite.slug} has no {_of(parts)}. {_runs_of(suite)}")
+    return found
+
+
 def model_named(slug: str) -> LanguageModel:
     """Return the language model; raises UnknownNameError."""
     found = LanguageModel.objects.filter(slug=slug).first()
@@ -54,6 +81,17 @@ def url_of(run: Run) -> str:
     site = settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
     path = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
     return f"{site.rstrip('/')}{path}"
+
+
+def _of(parts: re.Match[str]) -> str:
+    words = {"latest": "run that is over", "baseline": "baseline run"}
+    return words.get(parts["word"] or "", f"run #{parts['number']}")
+
+
+def _runs_of(suite: Suite) -> str:
+    newest = suite.runs.order_by("-number").values_list("number", flat=True)[:MOST_RUNS]
+    numbers = ", ".join(f"{suite.slug}#{number}" for number in newest)
+    return f"The newest: {numbers}." if numbers else "It was never run."
 
 
 def _unknown(what: str, name: str, known: Iterable[str], remedy: str) -> str:

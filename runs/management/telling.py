@@ -21,7 +21,7 @@ PLAIN_EVERY_S = 5.0
 BAR_CELLS = 10
 COMPARED = {"passed": "≥", "failed": "<", "open": "of"}
 # Pages keep figure and unit together by these; a terminal may not know them.
-GAPS = str.maketrans({"\u00a0": " ", "\u202f": " "})
+GAPS = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2212": "-"})
 # Names of cases and targets are anybody's texts, which a terminal may take for commands.
 COMMANDS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 

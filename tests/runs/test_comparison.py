@@ -9,11 +9,14 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
 from runs.comparison import (
     CaseSide,
+    RunFacts,
     RunSide,
     Tolerances,
+    by_harm,
     compare_case,
     compare_cases,
     compare_runs,
+    differences,
 )
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
@@ -147,3 +150,100 @@ def test_cases_of_one_side_are_added_or_removed() -> None:
         ("gone", "removed"),
     ]
     assert found[1].score_change == -0.8
+
+
+def side(verdict: Verdict | None, score: float | None) -> CaseSide:
+    return CaseSide(verdict, score)
+
+
+def test_the_worst_cases_come_first() -> None:
+    before = {name: side(PASS, 0.9) for name in "abcdef"}
+    after = {
+        "a": side(PASS, 0.9),
+        "b": side(PASS, 0.8),
+        "c": side(BORDERLINE, 0.7),
+        "d": side(FAIL, 0.5),
+        "e": side(None, None),
+        "f": side(FAIL, 0.1),
+        "g": side(PASS, 1.0),
+    }
+    assert [one.case for one in by_harm(compare_cases(before, after))] == list("fdcbeag")
+
+
+SNAPSHOT = {
+    "suite": {"slug": "support", "version": 1},
+    "policy": Policy().as_json(),
+    "evaluators": {
+        "name": "all",
+        "kind": "composite",
+        "children": [{"name": "tone", "kind": "llm_judge", "config": {"prompt": "Kind?"}}],
+    },
+    "target": {"name": "agent", "model": "agent-model"},
+    "judge": {
+        "slug": "j",
+        "name": "Juno",
+        "base_url": "http://j:1/v1",
+        "model_id": "j",
+        "prices": 1,
+    },
+    "models": {"agent-model": {"model_id": "a"}, "extra": {"model_id": "x"}},
+    "files": {"a.md": "1"},
+}
+FACTS = RunFacts(SNAPSHOT, 1, {"a": "1", "b": "2"})
+
+
+def changed(**parts) -> RunFacts:
+    return RunFacts({**SNAPSHOT, **parts}, 1, {"a": "1", "b": "2"})
+
+
+def test_runs_that_differ_in_their_target_alone_are_comparable() -> None:
+    judge = {**SNAPSHOT["judge"], "base_url": "http://j:2/v1", "prices": 2, "name": "June"}
+    models = {**SNAPSHOT["models"], "agent-model": {"model_id": "b"}}
+    gates = {**SNAPSHOT["policy"], "cases_pass_threshold": 0.1}
+    other = changed(target={"name": "b"}, judge=judge, models=models, policy=gates)
+    assert differences(FACTS, FACTS) == differences(FACTS, other) == ()
+
+
+@pytest.mark.parametrize(
+    ("other", "what", "text", "spoils"),
+    [
+        (
+            changed(suite={"slug": "other", "version": 2}),
+            "suite",
+            "support and other",
+            True,
+        ),
+        (
+            changed(suite={"slug": "support", "version": 2}),
+            "suite version",
+            "version 1 and version 2",
+            False,
+        ),
+        (RunFacts(SNAPSHOT, 3, FACTS.cases), "repetitions", "1 and 3", False),
+        (
+            RunFacts(SNAPSHOT, 1, {"b": "3", "c": "4"}),
+            "cases",
+            "1 added (“c”), 1 removed (“a”), 1 changed (“b”)",
+            True,
+        ),
+        (changed(files={"a.md": "2"}), "files", "“a.md” changed", True),
+        (changed(judge=None), "judge", "Juno and none", True),
+        (
+            changed(models={**SNAPSHOT["models"], "extra": {"model_id": "y"}}),
+            "judge",
+            "the model extra was set up anew",
+            True,
+        ),
+        (
+            changed(
+                evaluators={**SNAPSHOT["evaluators"], "config": {"aggregator": {"type": "minimum"}}}
+            ),
+            "evaluators",
+            "“the whole” changed",
+            True,
+        ),
+    ],
+)
+def test_what_differs_is_told(other: RunFacts, what: str, text: str, spoils: bool) -> None:
+    [found] = differences(FACTS, other)
+    assert (found.what, found.text, found.spoils) == (what, text, spoils)

@@ -1,19 +1,15 @@
-"""Compare two runs: whole runs by tolerances, shared cases one by one (SCORING §9)."""
+"""Compare two whole runs by tolerances (SCORING §9)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evaluators.scoring.numbers import percent, rounded, spelt
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
-
-CASE_TOLERANCE = 0.05
-UNCHANGED, REGRESSION, IMPROVEMENT = "unchanged", "regression", "improvement"
-ERROR, ADDED, REMOVED = "error", "added", "removed"
+from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError
+from runs.comparison._changes import difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,36 +85,12 @@ class RunComparison:
         return asdict(self) | {"reasons": [asdict(reason) for reason in self.reasons]}
 
 
-@dataclass(frozen=True, slots=True)
-class CaseSide:
-    """A case as one run left it; without a verdict it is errored."""
-
-    verdict: Verdict | None
-    mean_score: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CaseChange:
-    """How a case changed: regression, improvement, unchanged, error, added or removed.
-
-    `has_flipped` tells that it went from pass to not-pass or back; `score_change` is candidate
-    minus baseline, −1 to 1.
-    """
-
-    case: str
-    status: str
-    has_flipped: bool = False
-    score_change: float | None = None
-    baseline: CaseSide | None = None
-    candidate: CaseSide | None = None
-
-
 def compare_runs(
     baseline: RunSide, candidate: RunSide, tolerances: Tolerances = Tolerances()
 ) -> RunComparison:
     """Return the changes of pass rate, mean score and latency, and which tolerances they exceed."""
-    rate = _difference(baseline.pass_rate, candidate.pass_rate)
-    score = _difference(baseline.mean_score, candidate.mean_score)
+    rate = difference(baseline.pass_rate, candidate.pass_rate)
+    score = difference(baseline.mean_score, candidate.mean_score)
     latency = _increase_pct(baseline.mean_latency_ms, candidate.mean_latency_ms)
     found = (
         _drop(
@@ -133,40 +105,6 @@ def compare_runs(
     return RunComparison(bool(reasons), reasons, rate, score, latency)
 
 
-def compare_case(case: str, baseline: CaseSide | None, candidate: CaseSide | None) -> CaseChange:
-    """Return how one case changed; a side that is None does not have it."""
-    if baseline is None:
-        return CaseChange(case, ADDED, candidate=candidate)
-    if candidate is None:
-        return CaseChange(case, REMOVED, baseline=baseline)
-    change = _difference(baseline.mean_score, candidate.mean_score)
-    if baseline.verdict is None or candidate.verdict is None:
-        return CaseChange(case, ERROR, False, change, baseline, candidate)
-    was, now = baseline.verdict is Verdict.PASS, candidate.verdict is Verdict.PASS
-    status = _status(was, now, change)
-    return CaseChange(case, status, was != now, change, baseline, candidate)
-
-
-def compare_cases(
-    baseline: Mapping[str, CaseSide], candidate: Mapping[str, CaseSide]
-) -> tuple[CaseChange, ...]:
-    """Return every case of both runs, in the candidate's order, removed ones last."""
-    names: Iterable[str] = dict.fromkeys((*candidate, *baseline))
-    return tuple(compare_case(name, baseline.get(name), candidate.get(name)) for name in names)
-
-
-def _status(was: bool, now: bool, change: float | None) -> str:
-    if was != now:
-        return IMPROVEMENT if now else REGRESSION
-    if change is None or abs(change) <= CASE_TOLERANCE:
-        return UNCHANGED
-    return IMPROVEMENT if change > 0 else REGRESSION
-
-
-def _difference(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else rounded(after - before)
-
-
 def _increase_pct(before: float | None, after: float | None) -> float | None:
     """Return by how many percent it grew; None when missing or when there is no base to grow from."""
     if before is None or after is None or before <= 0:
@@ -176,7 +114,7 @@ def _increase_pct(before: float | None, after: float | None) -> float | None:
 
 def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) -> Reason | None:
     before, after = sides
-    change = _difference(before, after)
+    change = difference(before, after)
     if before is None or after is None or change is None or -change <= rounded(limit):
         return None
     points = percent(-change)

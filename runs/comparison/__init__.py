@@ -1,0 +1,41 @@
+"""Compare two runs: whole runs by tolerances, shared cases one by one (SCORING §9)."""
+
+from __future__ import annotations
+
+from runs.comparison._cases import (
+    ADDED,
+    ERROR,
+    IMPROVEMENT,
+    REGRESSION,
+    REMOVED,
+    UNCHANGED,
+    CaseChange,
+    CaseSide,
+    by_harm,
+    compare_case,
+    compare_cases,
+)
+from runs.comparison._comparability import Difference, RunFacts, differences
+from runs.comparison._runs import Reason, RunComparison, RunSide, Tolerances, compare_runs
+
+__all__ = [
+    "ADDED",
+    "ERROR",
+    "IMPROVEMENT",
+    "REGRESSION",
+    "REMOVED",
+    "UNCHANGED",
+    "CaseChange",
+    "CaseSide",
+    "Difference",
+    "Reason",
+    "RunComparison",
+    "RunFacts",
+    "RunSide",
+    "Tolerances",
+    "by_harm",
+    "compare_case",
+    "compare_cases",
+    "compare_runs",
+    "differences",
+]

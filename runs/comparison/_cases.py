@@ -1,0 +1,86 @@
+"""Compare the cases of two runs one by one (SCORING §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from evaluators.scoring.types import Verdict
+from runs.comparison._changes import difference
+
+CASE_TOLERANCE = 0.05
+UNCHANGED, REGRESSION, IMPROVEMENT = "unchanged", "regression", "improvement"
+ERROR, ADDED, REMOVED = "error", "added", "removed"
+HARM = (REGRESSION, ERROR, UNCHANGED, IMPROVEMENT, ADDED, REMOVED)
+DEPTH = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSide:
+    """A case as one run left it; without a verdict it is errored."""
+
+    verdict: Verdict | None
+    mean_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """How a case changed: regression, improvement, unchanged, error, added or removed.
+
+    `has_flipped` tells that it went from pass to not-pass or back; `score_change` is candidate
+    minus baseline, −1 to 1.
+    """
+
+    case: str
+    status: str
+    has_flipped: bool = False
+    score_change: float | None = None
+    baseline: CaseSide | None = None
+    candidate: CaseSide | None = None
+
+
+def compare_case(case: str, baseline: CaseSide | None, candidate: CaseSide | None) -> CaseChange:
+    """Return how one case changed; a side that is None does not have it."""
+    if baseline is None:
+        return CaseChange(case, ADDED, candidate=candidate)
+    if candidate is None:
+        return CaseChange(case, REMOVED, baseline=baseline)
+    change = difference(baseline.mean_score, candidate.mean_score)
+    if baseline.verdict is None or candidate.verdict is None:
+        return CaseChange(case, ERROR, False, change, baseline, candidate)
+    was, now = baseline.verdict is Verdict.PASS, candidate.verdict is Verdict.PASS
+    status = _status(was, now, change)
+    return CaseChange(case, status, was != now, change, baseline, candidate)
+
+
+def compare_cases(
+    baseline: Mapping[str, CaseSide], candidate: Mapping[str, CaseSide]
+) -> tuple[CaseChange, ...]:
+    """Return every case of both runs, in the candidate's order, removed ones last."""
+    names: Iterable[str] = dict.fromkeys((*candidate, *baseline))
+    return tuple(compare_case(name, baseline.get(name), candidate.get(name)) for name in names)
+
+
+def _status(was: bool, now: bool, change: float | None) -> str:
+    if was != now:
+        return IMPROVEMENT if now else REGRESSION
+    if change is None or abs(change) <= CASE_TOLERANCE:
+        return UNCHANGED
+    return IMPROVEMENT if change > 0 else REGRESSION
+
+
+def by_harm(changes: Iterable[CaseChange]) -> tuple[CaseChange, ...]:
+    """Return the cases, the worst first: regressions that flipped, by how far the score fell, then the others."""
+    return tuple(sorted(changes, key=_harm))
+
+
+def _harm(change: CaseChange) -> tuple[int, bool, int, float, str]:
+    now = change.candidate.verdict if change.candidate else None
+    depth = -1 if now is None else DEPTH[now]
+    return (
+        HARM.index(change.status),
+        not change.has_flipped,
+        depth,
+        change.score_change or 0.0,
+        change.case,
+    )
