@@ -68,14 +68,11 @@ def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
 
 def _how_it_failed(result: ScriptResult) -> str:
     """Say by what a script was ended, or how it ended itself; "" when it ended well."""
-    if result.timed_out:
-        return f"the script was stopped after {result.duration_ms / 1000:.3g} s: it took too long"
-    if result.ended_by:
-        return f"the script was stopped by the limit on {result.ended_by}"
     if result.exit_code is None:
-        return "the script was killed"
-    if result.exit_code:
-        return f"the script ended with exit code {result.exit_code}"
+        return f"the script was stopped by {result.ended_by or 'something outside'}"
+    at = f" at {result.ended_by}" if result.ended_by else ""
+    if result.exit_code or at:
+        return f"the script ended with exit code {result.exit_code}{at}"
     if len(result.stdout) > LONGEST_REPLY:
         return (
             f"the script printed {len(result.stdout):,} characters; a verdict has a million at most"
@@ -92,7 +89,7 @@ def _said(stderr: str) -> str:
 def _kept(result: ScriptResult) -> Mapping[str, Any]:
     return {
         "exit_code": result.exit_code,
-        "ended_by": "time" if result.timed_out else result.ended_by,
+        "ended_by": result.ended_by,
         "duration_ms": result.duration_ms,
         "sandbox": result.sandbox,
         "stdout": _storable(result.stdout.strip()[-MOST_KEPT:]),

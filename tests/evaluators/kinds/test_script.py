@@ -113,9 +113,11 @@ def test_what_is_no_verdict_is_no_score_and_never_0(reply: str, reason: str) -> 
     ("result", "reason"),
     [
         (ScriptResult('{"score": 90}', "boom\nline 2", 1), "exit code 1; stderr ends: boom line 2"),
-        (ScriptResult("", "", None, "memory"), "stopped by the limit on memory"),
-        (ScriptResult("", "", None, "time", timed_out=True, duration_ms=2500), "after 2.5 s"),
-        (ScriptResult("", "", None), "was killed"),
+        (ScriptResult("", "", None, "the memory limit of 9 MB"), "by the memory limit of 9 MB"),
+        (ScriptResult("", "", 1, "the memory limit of 9 MB"), "code 1 at the memory limit of 9"),
+        (ScriptResult('{"score": 1}', "", 0, "the disk limit"), "exit code 0 at the disk limit"),
+        (ScriptResult("", "", None, "the time limit of 2 s", timed_out=True), "time limit of 2 s"),
+        (ScriptResult("", "", None), "was stopped"),
         (ScriptResult("no", "x" * 9000 + " the end", 0), "the end"),
     ],
 )
