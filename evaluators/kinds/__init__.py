@@ -20,6 +20,7 @@ __all__ = [
     "InvalidConfigError",
     "UnknownKindError",
     "all_kinds",
+    "is_spelling",
     "kind_for_spelling",
     "kind_of",
     "normal_spelling",
@@ -54,10 +55,13 @@ def kind_of(name: str) -> Kind:
     return found
 
 
-def kind_for_spelling(spelling: str) -> tuple[Kind, Mapping[str, Any]]:
+def kind_for_spelling(
+    spelling: str, settings: Mapping[str, Any] | None = None
+) -> tuple[Kind, Mapping[str, Any]]:
     """Return the kind a suite file means by a type name and the settings the name stands for.
 
-    `llm-judge`, `llm_judge` and `llmJudge` are one spelling. Raises UnknownKindError listing them.
+    `llm-judge`, `llm_judge` and `llmJudge` are one spelling; the settings beside the name may show
+    that another kind is meant. Raises UnknownKindError listing the spellings there are.
     """
     known = _spellings()
     found = known.get(normal_spelling(spelling))
@@ -66,7 +70,15 @@ def kind_for_spelling(spelling: str) -> tuple[Kind, Mapping[str, Any]]:
             f"There is no evaluator type {spelling!r}; there are {', '.join(sorted(known))}."
         )
     name, preset = found
-    return all_kinds()[name], preset
+    kind = all_kinds()[name]
+    spelt = {normal_spelling(str(key)): value for key, value in (settings or {}).items()}
+    meant = kind.meant(spelt) if kind.meant else ""
+    return (all_kinds()[meant], {}) if meant else (kind, preset)
+
+
+def is_spelling(text: str) -> bool:
+    """Tell whether a text is a type name of suite files."""
+    return normal_spelling(text) in _spellings()
 
 
 def spelled_as(name: str, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -226,7 +226,8 @@ class Kind:
     `spellings` are the type names under which suite files know it, its own name included; a value
     is merged into the config, so one kind serves many spellings (`contains` is text_check with
     operator contains). `read` turns a file's mapping into the config's when that is more than
-    renaming. `in_gallery` is False for kinds the product uses itself. A kind that
+    renaming, and may raise ValueError; `meant` names the kind that a mapping means instead of this
+    one, "" for none. `in_gallery` is False for kinds the product uses itself. A kind that
     `supplies_outcomes` judges the case's expected outcomes too, so no call beside the tree is made.
     One that `uses_sandbox` runs programs of the suite's author.
     """
@@ -240,6 +241,7 @@ class Kind:
     rescore: RescoreFunction | None = None
     spellings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     read: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    meant: Callable[[Mapping[str, Any]], str] | None = None
     uses_judge: bool = False
     in_gallery: bool = True
     supplies_outcomes: bool = False
@@ -269,6 +271,7 @@ class KindOptions(TypedDict, total=False):
     rescore: RescoreFunction
     spellings: Mapping[str, Mapping[str, Any]]
     read: Callable[[dict[str, Any]], dict[str, Any]]
+    meant: Callable[[Mapping[str, Any]], str]
     uses_judge: bool
     in_gallery: bool
     supplies_outcomes: bool

@@ -11,6 +11,8 @@ from evaluators.kinds._spelling import normal_spelling
 from evaluators.scoring.types import SCORE_DIGITS
 
 TOP_GRADE = 10
+LIST_SPELLINGS = ("criteria", "value")
+RANGES = ("score_ranges", "score_range")
 TEXT_SPELLINGS = ("outcome", "description", "criteria", "text")
 
 
@@ -35,12 +37,19 @@ class Criterion(BaseModel):
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of a criterion."""
+    """Return the settings a suite file means by its several spellings of a criterion.
+
+    Criteria that say what grades mean are graded. Raises ValueError for grades that cannot be read.
+    """
     found = dict(mapping)
-    if "criteria" in found:
-        found.setdefault("rubrics", found.pop("criteria"))
+    for spelling in LIST_SPELLINGS:
+        if spelling in found:
+            found.setdefault("rubrics", found.pop(spelling))
     if isinstance(found.get("rubrics"), list):
-        found["rubrics"] = [_criterion(n, item) for n, item in enumerate(found["rubrics"], 1)]
+        items = found["rubrics"]
+        found["rubrics"] = [_criterion(n, item) for n, item in enumerate(items, 1)]
+        if any(isinstance(item, Mapping) and _ranges(item) for item in items):
+            found.setdefault("mode", "graded")
     return found
 
 
@@ -58,4 +67,54 @@ def _criterion(number: int, item: Any) -> Any:
     required = found.get("required")
     if isinstance(required, int | float) and not isinstance(required, bool):
         found["min_score"] = found.pop("required")
-    return found
+    return _with_meaning(found)
+
+
+def _with_meaning(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a criterion whose text says what its operator and its grades mean."""
+    text, ranges = found.get("expected_outcome"), _ranges(found)
+    operator = found.pop("operator", None)
+    for name in RANGES:
+        found.pop(name, None)
+    if operator == "contradiction" and isinstance(text, str):
+        text = f"Nothing in the answer contradicts this, which it need not mention: {text}"
+    elif operator not in (None, "correctness", "contradiction"):
+        raise ValueError(f"operator: {operator!r} is not one of correctness, contradiction")
+    if ranges:
+        grades = "\n".join(f"{grade}: {meaning}" for grade, meaning in ranges)
+        text = f"{text if isinstance(text, str) else found['id']}\n{grades}"
+    return found if text is None else {**found, "expected_outcome": text}
+
+
+def _ranges(item: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return grades and what they mean, "" for a criterion that tells of none."""
+    spelt = {normal_spelling(str(key)): value for key, value in item.items()}
+    given = next((spelt[name] for name in RANGES if spelt.get(name) is not None), None)
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return [(_grade(grade), _meaning(text)) for grade, text in given.items()]
+    if isinstance(given, list) and all(isinstance(one, Mapping) for one in given):
+        named = [{normal_spelling(str(key)): one[key] for key in one} for one in given]
+        return [(_span(one.get("score_range")), _meaning(one.get("outcome"))) for one in named]
+    raise ValueError("score_ranges: is neither grades with their meaning nor a list of such")
+
+
+def _span(span: Any) -> str:
+    if not isinstance(span, list) or len(span) != 2:
+        raise ValueError("score_ranges: score_range takes two grades, such as [3, 5]")
+    low, high = (_grade(grade) for grade in span)
+    return low if low == high else f"{low} to {high}"
+
+
+def _grade(grade: Any) -> str:
+    text = str(grade).strip()
+    if not text.isdecimal() or int(text) > TOP_GRADE:
+        raise ValueError(f"score_ranges: {text[:40]!r} is not a grade from 0 to {TOP_GRADE}")
+    return str(int(text))
+
+
+def _meaning(text: Any) -> str:
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("score_ranges: a grade does not say in words what it means")
+    return text.strip()

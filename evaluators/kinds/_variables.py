@@ -23,8 +23,13 @@ NO_CALLS = "(no tool was called)"
 
 ANSWER, QUESTION, CONVERSATION = "candidate_answer", "question", "input"
 REFERENCE, TOOLS = "reference_answer", "tool_calls"
-SAME = {"output": ANSWER, "expected_output": REFERENCE, "expected_outcome": "criteria"}
-SHOWS_OUTPUT = {ANSWER, "output", TOOLS}
+SAME = {
+    **{"output": ANSWER, "answer": ANSWER, "expected_output": REFERENCE},
+    **{"expected_messages": REFERENCE, "input_messages": CONVERSATION},
+    **{"output_messages": "messages", "expected_outcome": "criteria", "outcome": "criteria"},
+    **{"note": "metadata.note", "metadata_json": "metadata"},
+}
+SHOWS_OUTPUT = {ANSWER, "output", "answer", TOOLS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from pydantic import Field, field_validator
 from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._files import is_reference, text_or_file
+from evaluators.kinds._prompts import lists_criteria, read_prompt
 from evaluators.kinds._variables import (
     ANSWER,
     SHOWS_OUTPUT,
@@ -132,7 +133,9 @@ class Config(KindConfig):
     icon="e-judge",
     config=Config,
     uses_judge=True,
-    spellings={"llm_grader": {}, "llm_eval": {}},
+    spellings={"llm_grader": {}, "llm_eval": {}, "llm_rubric": {}},
+    read=read_prompt,
+    meant=lambda mapping: "rubric" if lists_criteria(mapping) else "",
 )
 async def score(config: Config, context: Context) -> Outcome:
     """Return the score the judge gives, with its hits and misses."""

@@ -62,6 +62,8 @@ NEEDS = {
     "json_schema": "json_schema",
     "max_length": "max_length",
 }
+# How a search looks; g, u and y say nothing where any match will do.
+KNOWN_FLAGS = set("imsguy")
 BLIND_TO_CASE = ("is_json", "json_schema", "max_length")
 
 
@@ -111,8 +113,15 @@ class Config(KindConfig):
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means: there `value` may hold a list, a number or a schema."""
+    """Return the settings a suite file means: there `value` may hold a list, a number or a schema.
+
+    Raises ValueError for flags of a regular expression that mean nothing here.
+    """
     found = dict(mapping)
+    if "pattern" in found and found.get("operator") == "regex":
+        found.setdefault("value", found.pop("pattern"))
+    if "flags" in found:
+        found |= _flagged(str(found.pop("flags") or ""), found.get("value"))
     if "schema" in found:
         found.setdefault("json_schema", found.pop("schema"))
     needed = NEEDS.get(str(found.get("operator")), "value")
@@ -122,6 +131,15 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
         found[needed] = [given] if needed == "values" and isinstance(given, str) else given
         del found["value"]
     return found
+
+
+def _flagged(flags: str, pattern: Any) -> dict[str, Any]:
+    """Return the settings that the flags of a regular expression stand for."""
+    if unknown := set(flags.lower()) - KNOWN_FLAGS:
+        raise ValueError(f"flags: {sorted(unknown)[0]!r} is not known; there are i, m and s")
+    found: dict[str, Any] = {"ignore_case": True} if "i" in flags.lower() else {}
+    within = "".join(flag for flag in "ms" if flag in flags.lower())
+    return found | ({"value": f"(?{within}){pattern}"} if within and pattern else {})
 
 
 def _spellings() -> dict[str, dict[str, Any]]:

@@ -15,13 +15,13 @@ from runs.formats._problems import Problem
 class CaseContent:
     """One case of a suite file.
 
-    `input` holds turns of role and content. `evaluators` is a root composite that replaces the
+    `input` holds turns of role and content, with `blocks` where a content names files of the suite. `evaluators` is a root composite that replaces the
     suite's tree, or whose children join it when `evaluators_append` is on. `recorded_output` has
     the form of a recorded line.
     """
 
     key: str
-    input: tuple[Mapping[str, str], ...]
+    input: tuple[Mapping[str, Any], ...]
     title: str = ""
     tags: tuple[str, ...] = ()
     expected_output: str = ""

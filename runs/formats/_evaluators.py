@@ -2,116 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 from evaluators.kinds import (
-    InvalidConfigError,
     UnknownKindError,
+    is_spelling,
     kind_for_spelling,
     normal_spelling,
-    read_config,
 )
-from evaluators.kinds._base import Kind
-from evaluators.kinds._files import is_reference
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, check_paths, validate
-from evaluators.scoring.types import DomainError
+from evaluators.scoring.tree import COMPOSITE, Node, below
 from runs.formats._document import Path
-from runs.formats._fields import Fields, Reading
+from runs.formats._fields import Fields
+from runs.formats._reading import Reading
+from runs.formats._settings import COMMON, keep_unknown, read_settings
+from runs.formats._trees import check_composite, read_aggregator
 
-ROOT_NAME = "suite"
 LONGEST_NAME = 100
-CHILDREN = ("evaluators", "assertions", "assert")
+MOST_IN_A_LIST = 500
 ALIASES = {
     "type": ("kind",),
+    "name": ("metric",),
     "required_below": ("min_score",),
     "negate": ("negated",),
     "evaluators": ("assertions", "assert"),
 }
-DEFAULT_KIND = "llm_judge"
-
-
-def root_of(children: tuple[Node, ...], aggregator: Mapping[str, Any] | None = None) -> Node:
-    """Return the outermost composite of a suite or of a case with a tree of its own."""
-    config = {"aggregator": dict(aggregator)} if aggregator else {}
-    return canonical(Node(name=ROOT_NAME, kind=COMPOSITE, config=config, children=children))
-
-
-def canonical(node: Node) -> Node:
-    """Return the tree as it reads back from the form it is stored in."""
-    return Node.from_json(node.as_json())
-
-
-def default_children() -> tuple[Node, ...]:
-    """Return what scores a suite that names no evaluators: one judge, by the criteria of each case."""
-    settings = read_config(DEFAULT_KIND, {}).model_dump(mode="json")
-    return (Node(name=DEFAULT_KIND, kind=DEFAULT_KIND, config=settings),)
-
-
-def read_aggregator(
-    reading: Reading, path: Path, value: Mapping[str, Any], *, case: str = ""
-) -> dict[str, Any]:
-    """Return the options of an aggregator; problems are noted and the rest is dropped."""
-    options = {normal_spelling(key): part for key, part in value.items()}
-    if isinstance(options.get("type"), str):
-        options["type"] = normal_spelling(options["type"])
-    try:
-        settings = read_config(COMPOSITE, {"aggregator": options})
-    except InvalidConfigError as error:
-        for refusal in error.refusals:
-            inner = refusal.path[1:]
-            said = f"{'.'.join(map(str, inner))}: {refusal.reason}" if inner else refusal.reason
-            reading.refuse((*path, *inner), said, case=case)
-        return {}
-    return Aggregator.from_json(settings.model_dump(mode="json")["aggregator"]).as_json()
+RUBRIC = "rubric"
 
 
 def read_evaluators(
-    reading: Reading, path: Path, items: list[Any], *, case: str = ""
+    reading: Reading,
+    path: Path,
+    items: list[Any],
+    *,
+    case: str = "",
+    beside: tuple[Node, ...] = (),
+    above: str = "",
 ) -> tuple[Node, ...]:
-    """Return the evaluators of a list; what cannot be read is noted and left out."""
+    """Return the evaluators of a list; what cannot be read is noted and left out.
+
+    Sentences in it become the criteria of one rubric, where the first of them stands. No name may
+    be that of an evaluator `beside` them; `above` is the path of the composite that holds them.
+    """
+    if len(items) > MOST_IN_A_LIST:
+        said = (
+            f"holds {len(items)} evaluators, and {MOST_IN_A_LIST} is the most; group them in suites"
+        )
+        reading.refuse(path, said, case=case)
+        return ()
+    taken = {node.name for node in beside}
     found: list[Node] = []
-    for n, item in enumerate(items):
-        node = _Item(reading, (*path, n), item, case).node({one.name for one in found})
+    for n, item in _gathered(reading, path, items, case):
+        node = _Item(reading, (*path, n), item, case, above).node(taken)
         if node is not None:
             found.append(node)
+            taken.add(node.name)
     return tuple(found)
 
 
-def check_composite(reading: Reading, path: Path, node: Node, *, case: str = "") -> None:
-    """Note what keeps a composite from being scored; what lies deeper is checked where it stands."""
-    known_bad = any(refused[: len(path)] == path for refused in reading.refused)
-    children = tuple(Node(name=c.name, kind="", weight=c.weight) for c in node.children)
-    if known_bad or not children:
-        return
-    try:
-        check_paths(node)
-        validate(replace(node, children=children))
-    except DomainError as error:
-        reading.refuse(path, str(error), case=case)
+def _gathered(
+    reading: Reading, path: Path, items: list[Any], case: str
+) -> Iterator[tuple[int, Any]]:
+    """Yield the evaluators of a list with their places, its sentences gathered into one rubric."""
+    sentences = {n: item for n, item in enumerate(items) if isinstance(item, str)}
+    for n, item in sentences.items():
+        if not item.strip():
+            said = "the sentence is empty; write what must be true of the answer, or remove it"
+            reading.refuse((*path, n), said, case=case)
+        elif is_spelling(item):
+            said = f"{item!r} is a type, not a sentence to judge by; write type: {item.strip()}"
+            reading.refuse((*path, n), said, case=case)
+    for n, item in enumerate(items):
+        if n not in sentences:
+            yield n, item
+        elif n == next(iter(sentences)):
+            yield n, {"type": RUBRIC, "rubrics": list(sentences.values())}
 
 
 class _Item:
     """One evaluator of a list."""
 
-    def __init__(self, reading: Reading, path: Path, item: Any, case: str) -> None:
+    def __init__(self, reading: Reading, path: Path, item: Any, case: str, above: str) -> None:
         self.reading = reading
         self.path = path
         self.case = case
-        self.fields = Fields(reading, path, aliases=ALIASES, value=item, case=case)
+        self.above = above
+        self.is_read = isinstance(item, dict)
+        self.fields = Fields(
+            reading, path, aliases=ALIASES, value=item if self.is_read else {}, case=case
+        )
+        if not self.is_read:
+            said = "an evaluator with name and type, or a sentence to judge by, is expected here"
+            self.fields.refuse("", said)
 
     def node(self, taken: set[str]) -> Node | None:
         """Return the evaluator, None when its type is not known."""
         before = len(self.reading.problems)
         spelling = self.fields.text("type")
         named = self.fields.text("name")
-        if not spelling:
-            if len(self.reading.problems) == before:
-                self.fields.refuse("", f"evaluator {named or '?'}: type is missing")
+        if not spelling or not self.is_read:
+            if self.is_read and len(self.reading.problems) == before:
+                said = "type is missing; it says what scores, such as contains, rubric or llm_judge"
+                self.fields.refuse("", f"evaluator {named or '?'}: {said}")
             return None
         try:
-            kind, preset = kind_for_spelling(spelling)
+            kind, preset = kind_for_spelling(spelling, self.fields.rest())
         except UnknownKindError as error:
             self.fields.refuse("type", f"evaluator {named or spelling}: {error}")
             return None
@@ -125,17 +120,20 @@ class _Item:
             "negate": bool(self.fields.flag("negate")),
         }
         if facts["weight"] < 0:
-            self.fields.refuse("weight", f"evaluator {name}: the weight {weight!r} is below 0")
+            said = f"the weight {weight!r} is below 0; 0 records a score without counting it"
+            self.fields.refuse("weight", f"evaluator {name}: {said}")
         if kind.name == COMPOSITE:
             return self._composite(name, facts)
-        return Node(name=name, kind=kind.name, config=self._config(kind, name, preset), **facts)
+        config = read_settings(self.fields, kind, preset, below(self.above, name))
+        return Node(name=name, kind=kind.name, config=config, **facts)
 
     def _name(self, named: str, spelling: str, taken: set[str]) -> str:
         if not named:
             free = (spelling if n == 1 else f"{spelling}_{n}" for n in range(1, len(taken) + 2))
             return next(name for name in free if name not in taken)
         if named in taken:
-            self.fields.refuse("name", f"the evaluator {named!r} stands twice beside itself")
+            said = "evaluators scored together, the suite's own among them, need names of their own"
+            self.fields.refuse("name", f"the evaluator {named!r} stands twice; {said}")
         if "/" in named or len(named) > LONGEST_NAME:
             said = f"a name has at most {LONGEST_NAME} characters and no slash"
             self.fields.refuse("name", f"evaluator {named[:LONGEST_NAME]!r}: {said}")
@@ -157,38 +155,22 @@ class _Item:
     def _composite(self, name: str, facts: dict[str, Any]) -> Node:
         key, items = self.fields.items("evaluators")
         aggregator_key, options = self.fields.mapping("aggregator")
-        children = read_evaluators(self.reading, (*self.path, key), items, case=self.case)
+        path = below(self.above, name)
+        children = read_evaluators(
+            self.reading, (*self.path, key), items, case=self.case, above=path
+        )
         if not items:
-            self.fields.refuse("", f"evaluator {name}: a composite needs evaluators")
+            said = "a composite needs evaluators; list what it combines under evaluators"
+            self.fields.refuse("", f"evaluator {name}: {said}")
         aggregator = read_aggregator(
             self.reading, (*self.path, aggregator_key), options, case=self.case
         )
-        self.fields.refuse_rest("name, type, weight, required, min_score, evaluators, aggregator")
+        known = (*COMMON, "evaluators", "aggregator")
+        left = {normal_spelling(key): key for key in self.fields.rest()}
+        kept = keep_unknown(self.fields, path, known=known, names=left)
+        for key in (left[name] for name in left.keys() - kept):
+            self.fields.refuse(key, f"is not known here; known are {', '.join(known)}")
         config = {"aggregator": aggregator} if aggregator else {}
         node = Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
         check_composite(self.reading, self.path, node, case=self.case)
         return node
-
-    def _config(self, kind: Kind, name: str, preset: Mapping[str, Any]) -> dict[str, Any]:
-        left = self.fields.rest()
-        config = {**preset, **{normal_spelling(key): value for key, value in left.items()}}
-        config = kind.read(config) if kind.read else config
-        for key in kind.config.prompt_fields:
-            if is_reference(config.get(key)):
-                config[key] = self._file(name, key, str(config[key]))
-        try:
-            settings = read_config(kind.name, config, evaluator=name, files=self.reading.used_files)
-        except InvalidConfigError as error:
-            for refusal in error.refusals:
-                said = f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
-                at = (*self.path, *refusal.path)
-                self.reading.refuse(at, f"evaluator {name}: {said}", case=self.case)
-            return {}
-        return settings.model_dump(mode="json")
-
-    def _file(self, name: str, key: str, reference: str) -> str:
-        try:
-            return f"./{self.reading.use(reference)}"
-        except ValueError as error:
-            self.fields.refuse(key, f"evaluator {name}: {error}")
-            return ""

@@ -4,56 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from evaluators.kinds import normal_spelling
-from evaluators.kinds._files import path_of
-from runs.formats._document import Document, Path
-from runs.formats._problems import Problem
+from runs.formats._document import Path
+from runs.formats._reading import Reading
 
 Aliases = Mapping[str, tuple[str, ...]]
-
-
-@dataclass(slots=True)
-class Reading:
-    """One file being read: its document and what was found wrong with it so far."""
-
-    document: Document
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    folder: str = ""
-    problems: list[Problem] = field(default_factory=list)
-    warnings: list[Problem] = field(default_factory=list)
-    used_files: dict[str, bytes] = field(default_factory=dict)
-    refused: list[Path] = field(default_factory=list)
-
-    def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
-        """Return a problem with the place of a value."""
-        key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
-        place = self.document.file_of(path), self.document.line_of(path)
-        return Problem(message, *place, case, key)
-
-    def refuse(self, path: Path, message: str, *, case: str = "") -> None:
-        """Note what keeps the file from being used."""
-        self.problems.append(self.problem(path, message, case=case))
-        self.refused.append(path)
-
-    def warn(self, path: Path, message: str, *, case: str = "") -> None:
-        """Note what was kept without being understood."""
-        self.warnings.append(self.problem(path, message, case=case))
-
-    def use(self, reference: str) -> str:
-        """Return the path of a file named beside the suite file, and keep the file with the suite.
-
-        Raises ValueError saying why it cannot be used.
-        """
-        path, shown = path_of(reference, self.folder), repr(reference.strip())
-        if not path:
-            raise ValueError(f"the file {shown} lies outside the folder of the suite")
-        if path not in self.files:
-            raise ValueError(f"the file {shown} is not among the files given; add it to the upload")
-        self.used_files[path] = self.files[path]
-        return path
 
 
 class Fields:
@@ -81,7 +38,7 @@ class Fields:
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
-            self.refuse("", f"{_named(value)} stands where a mapping of keys is expected")
+            self.refuse("", f"{named(value)} stands where a mapping of keys is expected")
             return
         for key, part in value.items():
             name = normal_spelling(key)
@@ -111,6 +68,11 @@ class Fields:
         """Return the key as it is spelt and its value; ("", None) when it is missing or null."""
         return self.take_as(name, *self._aliases.get(name, ()))
 
+    def peek(self, name: str) -> tuple[str, Any]:
+        """Return what take would, and leave it."""
+        names = (name, *self._aliases.get(name, ()))
+        return next((self._left[one] for one in names if one in self._left), ("", None))
+
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Return what take does for a key that stands under one of the names."""
         found = [self._left.pop(spelling) for spelling in names if spelling in self._left]
@@ -124,7 +86,7 @@ class Fields:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return self._as_written(self.place(key), value)
         if value is not None and not isinstance(value, str):
-            self.refuse(key, f"{_named(value)} stands where a text is expected")
+            self.refuse(key, f"{named(value)} stands where a text is expected")
             return ""
         return value or ""
 
@@ -140,7 +102,7 @@ class Fields:
             return ()
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list):
-            self.refuse(key, f"{_named(value)} stands where a list of texts is expected")
+            self.refuse(key, f"{named(value)} stands where a list of texts is expected")
             return ()
         return tuple(self._listed(key, values))
 
@@ -154,7 +116,7 @@ class Fields:
             if isinstance(part, str | int | float) and not isinstance(part, bool):
                 yield self._as_written((*self.place(key), n), part)
                 continue
-            message = f"{_named(part)} stands where a text is expected"
+            message = f"{named(part)} stands where a text is expected"
             self.reading.refuse((*self.place(key), n), message, case=self.case)
 
     def number(self, name: str) -> float | None:
@@ -182,7 +144,7 @@ class Fields:
         if value is None:
             return key, {}
         if not isinstance(value, dict):
-            self.refuse(key, f"{_named(value)} stands where a mapping of keys is expected")
+            self.refuse(key, f"{named(value)} stands where a mapping of keys is expected")
             return key, {}
         return key, value
 
@@ -192,7 +154,7 @@ class Fields:
         if value is None:
             return key, []
         if not isinstance(value, list):
-            self.refuse(key, f"{_named(value)} stands where a list is expected")
+            self.refuse(key, f"{named(value)} stands where a list is expected")
             return key, []
         return key, value
 
@@ -206,13 +168,23 @@ class Fields:
             self.warn(key, "is not used by Evalsite and is kept with the metadata")
         return self.rest()
 
+    def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata with the keys nobody took and more that is kept; it says each thing once."""
+        _, found = self.mapping("metadata")
+        for kept in (*more, self.keep_rest()):
+            for key in kept.keys() & found.keys():
+                self.refuse(key, f"{key!r} stands in the metadata too; keep one of them")
+            found = {**found, **kept}
+        return found
+
     def refuse_rest(self, known: str) -> None:
         """Refuse the keys nobody took, naming those that are known."""
         for key in self.rest():
             self.refuse(key, f"is not known here; known are {known}")
 
 
-def _named(value: Any) -> str:
+def named(value: Any) -> str:
+    """Say in words what a value is."""
     match value:
         case bool():
             return "true or false"

@@ -8,7 +8,8 @@ from typing import Any
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import DomainError
-from runs.formats._fields import Fields, Reading
+from runs.formats._fields import Fields
+from runs.formats._reading import Reading
 
 # File name -> column. In files pass_threshold is the fallback of the metrics system, 0 to 100.
 PERCENTS = {

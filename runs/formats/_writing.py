@@ -10,6 +10,7 @@ from evaluators.kinds._yaml import yaml_of
 from evaluators.scoring.tree import Aggregator, Node
 from runs.formats._content import CaseContent, SuiteContent
 from runs.formats._policy import written_policy
+from runs.formats._turns import BLOCKS
 
 
 def written(content: SuiteContent) -> Iterator[bytes]:
@@ -42,7 +43,7 @@ def case_values(case: CaseContent) -> dict[str, Any]:
     """Return what a suite file says of a case."""
     own = case.evaluators
     listed = [_evaluator(child) for child in own.children] if own else []
-    is_one_question = len(case.input) == 1 and case.input[0]["role"] == "user"
+    is_one_question = len(case.input) == 1 and _is_question(case.input[0])
     written_case = _given(
         {
             "id": case.key,
@@ -57,13 +58,23 @@ def case_values(case: CaseContent) -> dict[str, Any]:
             "aggregator": _aggregator(own) if own and not case.evaluators_append else {},
         }
     )
-    turns = [dict(turn) for turn in case.input]
+    turns = [_turn(turn) for turn in case.input]
     asked = case.input[0]["content"] if is_one_question else turns
     written_case["input"] = asked or turns
     if case.recorded_output is not None:
         written_case["output"] = dict(case.recorded_output)
     order = ("id", "title", "tags", "input")
     return {key: written_case[key] for key in (*order, *written_case) if key in written_case}
+
+
+def _is_question(turn: Mapping[str, Any]) -> bool:
+    return turn["role"] == "user" and turn.keys() == {"role", "content"}
+
+
+def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a turn as it is read: where its content names files, their names and not their text."""
+    written_turn = {key: value for key, value in turn.items() if key != BLOCKS}
+    return written_turn | ({"content": list(turn[BLOCKS])} if BLOCKS in turn else {})
 
 
 def _evaluator(node: Node) -> dict[str, Any]:

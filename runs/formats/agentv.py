@@ -8,19 +8,16 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from evaluators.scoring.tree import Node
-from runs.formats._cases import read_cases
-from runs.formats._content import CaseContent, SuiteContent
+from runs.formats._cases import Defaults, read_cases
+from runs.formats._content import SuiteContent
 from runs.formats._document import Document, read_document
-from runs.formats._evaluators import (
-    check_composite,
-    default_children,
-    read_aggregator,
-    read_evaluators,
-    root_of,
-)
-from runs.formats._fields import Fields, Reading
+from runs.formats._evaluators import read_evaluators
+from runs.formats._fields import Fields, named
 from runs.formats._policy import read_policy
 from runs.formats._problems import Problem, UnreadableFileError
+from runs.formats._reading import Reading
+from runs.formats._trees import check_composite, default_children, read_aggregator, root_of
+from runs.formats._turns import read_shared
 from runs.formats._writing import written
 
 LABEL = "YAML suite file"
@@ -52,8 +49,7 @@ def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     found = _suite(reading, suite, PurePosixPath(document.file).stem)
     if reading.problems:
-        order = sorted(reading.problems, key=lambda problem: (problem.file, problem.line))
-        raise UnreadableFileError(order)
+        raise UnreadableFileError(reading.in_order())
     return found
 
 
@@ -88,7 +84,9 @@ def decoded(content: bytes, file: str) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
-        raise UnreadableFileError([Problem("not text in UTF-8", file, line)]) from error
+        raise UnreadableFileError(
+            [Problem("not text in UTF-8; save it as UTF-8", file, line)]
+        ) from error
 
 
 def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
@@ -96,19 +94,19 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
     title = suite.text("title") or name
     slug = slug_of(name)
     if not slug:
-        suite.refuse("name", f"{name!r} has no letter or digit an address could be made of")
+        said = "has no letter or digit an address could be made of; give the suite another name"
+        suite.refuse("name", f"{name!r} {said}")
     if len(title) > LONGEST_TITLE:
-        suite.refuse("title", f"the title is longer than {LONGEST_TITLE} characters")
-    children, kept = _evaluators(reading, suite)
+        suite.refuse("title", f"the title is longer than {LONGEST_TITLE} characters; shorten it")
+    children, rest = _evaluators(reading, suite)
     aggregator_key, options = suite.mapping("aggregator")
     aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None
-    cases_key, items = suite.items("tests")
-    if not items:
-        suite.refuse(cases_key, "the suite has no cases; list them under tests")
-    cases = read_cases(reading, (cases_key,), items)
     root = root_of(children or default_children(), aggregator)
     check_composite(reading, (aggregator_key or "evaluators",), root)
-    _check_joined(suite, root, cases)
+    defaults = Defaults(root, not children, read_shared(suite))
+    cases_key, items = _cases(suite)
+    cases = read_cases(reading, (cases_key,), items, defaults)
+    own = reading.kept.pop("", {})
     return SuiteContent(
         slug=slug,
         title=title,
@@ -118,34 +116,43 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
         policy=read_policy(reading, suite),
         root=root,
         cases=cases,
+        metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
-        metadata={**suite.mapping("metadata")[1], **kept, **suite.keep_rest()},
-        warnings=tuple(reading.warnings),
+        warnings=tuple(sorted(reading.warnings, key=lambda one: (one.file, one.line))),
     )
 
 
-def _check_joined(suite: Fields, root: Node, cases: tuple[CaseContent, ...]) -> None:
-    """Refuse assertions of a case that share a name with an evaluator of the suite they join."""
-    taken = {child.name for child in root.children}
-    for case in cases:
-        joined = case.evaluators.children if case.evaluators and case.evaluators_append else ()
-        for name in (child.name for child in joined if child.name in taken):
-            said = f"the assertion {name!r} has the name of an evaluator of the suite"
-            suite.refuse("tests", f"case {case.key}: {said}")
+def _cases(suite: Fields) -> tuple[str, list[Any]]:
+    """Return the list of cases with its key; what is no list of any is noted."""
+    key, value = suite.take("tests")
+    if isinstance(value, str):
+        said = "names no cases; list them here, or import that file with this one beside it as its YAML"
+        suite.refuse(key, f"{value[:100]!r} {said}")
+        return key, []
+    if value is not None and not isinstance(value, list):
+        suite.refuse(key, f"{named(value)} stands where a list of cases is expected")
+        return key, []
+    if not value:
+        suite.refuse(key, "the suite has no cases; list them under tests")
+    return key, value or []
 
 
-def _evaluators(reading: Reading, suite: Fields) -> tuple[Any, dict[str, Any]]:
+def _evaluators(reading: Reading, suite: Fields) -> tuple[tuple[Node, ...], dict[str, Any]]:
     """Return the evaluators of the suite and what else its `execution` block holds."""
-    key, items = suite.items("evaluators")
     execution_key, block = suite.mapping("execution")
     aliases = {"evaluators": ALIASES["evaluators"]}
     execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
-    inner_key, inner = execution.items("evaluators")
-    children = read_evaluators(reading, (key,), items)
-    within = read_evaluators(reading, (execution_key, inner_key), inner)
-    if children and within:
-        suite.refuse(
-            execution_key, "evaluators stand at the top and under execution; keep one list"
-        )
+    found: tuple[Node, ...] = ()
+    for fields in (suite, execution):
+        key, items = fields.items("evaluators")
+        if items and found:
+            said = "evaluators stand at the top and under execution; keep one list"
+            fields.refuse(key, said)
+        found += read_evaluators(reading, fields.place(key), items, beside=found)
+    key, rubrics = suite.items("rubrics")
+    if rubrics:
+        items = [{"type": "rubric", "rubrics": rubrics}]
+        found += read_evaluators(reading, (key,), items, beside=found)
+    execution.flag("skip_defaults")
     rest = execution.keep_rest()
-    return children or within, {"execution": rest} if rest else {}
+    return found, {"execution": rest} if rest else {}

@@ -22,7 +22,8 @@ class Turns:
 
 def conversation(case: Case, output: ResultOutput) -> Turns:
     """Return the case's input and the target's answer as one conversation."""
-    asked, answered = list(case.input), list(output.messages)
+    asked = [{"role": turn["role"], "content": turn["content"]} for turn in case.input]
+    answered = list(output.messages)
     if answered[: len(asked)] != asked:
         is_whole = bool(answered) and answered[0].get("role") in ("user", "system")
         answered = answered if is_whole else [*asked, *answered]

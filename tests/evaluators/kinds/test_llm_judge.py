@@ -145,7 +145,7 @@ def test_no_prompt_and_no_criteria_is_unscored() -> None:
     assert judge.questions == []
 
 
-@pytest.mark.parametrize("name", ["answer", "Question", "metadata.a b", "", "outputs"])
+@pytest.mark.parametrize("name", ["reply", "Question", "metadata.a b", "", "outputs"])
 def test_an_unknown_variable_is_refused_with_the_list_of_known_ones(name: str) -> None:
     with pytest.raises(InvalidConfigError) as refused:
         read_config("llm_judge", {"prompt": f"Look at {{{{{name}}}}}"}, evaluator="tone")

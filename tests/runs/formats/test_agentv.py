@@ -179,7 +179,9 @@ def test_without_evaluators_one_judge_scores_by_the_criteria_of_each_case() -> N
 def test_evaluators_of_a_case_replace_those_of_the_suite_and_assertions_join_them(
     written: str, append: bool
 ) -> None:
-    case = read(f"{HEAD}{CASES}    {written}\n").cases[0]
+    suite = "evaluators: [{type: contains, value: x}]\n"
+
+    case = read(f"{HEAD}{suite}{CASES}    {written}\n").cases[0]
 
     assert case.evaluators is not None
     assert (len(case.evaluators.children), case.evaluators_append) == (1, append)
@@ -191,9 +193,9 @@ def test_unknown_harmless_keys_are_reported_and_kept() -> None:
     assert content.metadata == {"version": 1.0, "execution": {"target": "default"}}
     assert content.cases[0].metadata == {"note": "x"}
     assert [(w.line, w.case, w.key) for w in content.warnings] == [
+        (2, "", "version"),
         (3, "", "execution.target"),
         (7, "A", "tests[0].note"),
-        (2, "", "version"),
     ]
 
 
@@ -226,7 +228,9 @@ def test_a_name_that_is_a_slug_is_the_slug(slug):
 )
 def test_every_example_reads_and_reads_back_the_same(path: Path) -> None:
     folder = {
-        p.relative_to(path.parent).as_posix(): p.read_bytes() for p in path.parent.rglob("*.md")
+        p.relative_to(path.parent).as_posix(): p.read_bytes()
+        for p in path.parent.rglob("*")
+        if p.is_file()
     }
 
     content = agentv.read(path.read_bytes(), file=path.name, files=folder)
@@ -271,8 +275,8 @@ REFUSED = [
     (f"{HEAD}{CASES}    metadata: {{a: .inf}}\n", "line 5: '.inf' is not a number"),
     (f"{HEAD}{CASES}    metadata: {{a: 1e999}}\n", "line 5: '1e999' is not a number"),
     (HEAD, "the suite has no cases; list them under tests"),
-    (f"{HEAD}tests: 3\n", "line 2, tests: 3 stands where a list is expected"),
-    (f"{HEAD}tests: [x]\n", "tests[0]: 'x' stands where a mapping of keys is expected"),
+    (f"{HEAD}tests: 3\n", "line 2, tests: 3 stands where a list of cases is expected"),
+    (f"{HEAD}tests: [x]\n", "tests[0]: 'x' names no case"),
     (f"{HEAD}tests:\n  - input: hi\n", "line 3, tests[0]: the case has no id"),
     (f"{HEAD}tests:\n  - id: A\n", "line 3, case A, tests[0]: the case has no input"),
     (f"{HEAD}tests:\n  - {{id: A, input: []}}\n", "case A, tests[0].input: the case has no input"),
@@ -295,7 +299,7 @@ REFUSED = [
     (f"{HEAD}tests: [{{id: A, input: [{{content: x}}]}}]\n", "the turn has no role"),
     (
         f"{HEAD}tests: [{{id: A, input: [{{role: user, content: [{{type: image}}]}}]}}]\n",
-        "neither a text nor blocks of type text",
+        "a block of type image cannot be made text",
     ),
     (
         f"{HEAD}{CASES}policy: {{case_gate: vibes}}\n",
@@ -320,8 +324,12 @@ REFUSED = [
     ),
     (f"{EVALUATOR}{{name: x, type: contains}}", "evaluator x: contains needs value"),
     (
-        f"{EVALUATOR}{{name: x, type: contains, value: a, size: 2}}",
-        "evaluator x: size: is not a setting",
+        f"{EVALUATOR}{{name: x, type: contains, value: a, ignore_caes: true}}",
+        "evaluator x: ignore_caes: is not a setting",
+    ),
+    (
+        f"{EVALUATOR}{{name: x, type: contains, value: a, prompt: b}}",
+        "evaluator x: prompt: is not a setting",
     ),
     (
         f"{EVALUATOR}{{name: x, type: is_json, weight: -1}}",
@@ -370,7 +378,7 @@ REFUSED = [
     ),
     (
         f"{HEAD}evaluators: [{{name: x, type: is_json}}]\n{CASES}    assertions: [{{name: x, type: is_json}}]\n",
-        "case A: the assertion 'x' has the name of an evaluator of the suite",
+        "case A, tests[0].assertions[0].name: the evaluator 'x' stands twice",
     ),
 ]
 

@@ -12,7 +12,7 @@ from evaluators.kinds import read_config
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Aggregator, Node
 from runs.formats import CaseContent, SuiteContent, agentv
-from runs.formats._evaluators import root_of
+from runs.formats._trees import root_of
 
 TEXT = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40
@@ -115,7 +115,7 @@ def aggregators(draw: st.DrawFn, children: tuple[Node, ...]) -> Aggregator:
 
 @st.composite
 def cases(draw: st.DrawFn, taken: set[str]) -> tuple[CaseContent, ...]:
-    keys = draw(st.lists(TEXT, min_size=1, max_size=3, unique=True))
+    keys = draw(st.lists(TEXT.filter(str.strip), min_size=1, max_size=3, unique=True))
     return tuple(draw(case(key, taken)) for key in keys)
 
 

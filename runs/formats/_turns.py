@@ -1,0 +1,193 @@
+"""The turns of a suite file: what a case asks and what it expects, with the files they name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs.formats._fields import Fields
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+BLOCKS = "blocks"
+WRITE = "write a text, or blocks of type text, file or json"
+
+Turn = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What a suite puts before the input of each of its cases."""
+
+    turns: tuple[Turn, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def read_shared(suite: Fields) -> Shared:
+    """Return the `input` and `input_files` of a suite; problems are noted."""
+    key, value = suite.take("input")
+    turns = read_turns(suite, key, value) if key else ()
+    return Shared(turns, suite.texts("input_files"))
+
+
+def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
+    """Return what a case asks: the suite's turns and its own; problems are noted.
+
+    Files listed under `input_files`, the suite's where the case lists none, go before its question.
+    """
+    key, value = case.take("input")
+    files_key, _ = case.peek("input_files")
+    files = case.texts("input_files") or shared.files
+    if value is None or value in ("", [], {}):
+        case.refuse(key, "the case has no input; write what it asks under input")
+        return ()
+    if not files:
+        return (*shared.turns, *read_turns(case, key, value))
+    text = case.written(key, value)
+    if not isinstance(text, str):
+        said = "go with an input that is a text; in turns a file is a block of type file"
+        case.refuse(files_key or key, f"input_files {said}")
+        return ()
+    blocks = [{"type": "file", "value": name} for name in files]
+    content = [*blocks, {"type": "text", "value": text}]
+    return (*shared.turns, *_read(case, files_key or key, {"role": "user", "content": content}))
+
+
+def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
+    """Return the turns of a key: a text or JSON is one of the user; problems are noted.
+
+    A turn has role and content, `blocks` where its content names files, and what else stood there.
+    """
+    text = holder.written(key, value)
+    if isinstance(text, str):
+        return ({"role": "user", "content": text},)
+    if isinstance(value, dict) and not _is_turn(value):
+        return ({"role": "user", "content": _json(value)},)
+    if not isinstance(value, dict | list):
+        holder.refuse(key, "is neither a text nor a list of turns with role and content")
+        return ()
+    if isinstance(value, dict):
+        return _read(holder, key, value)
+    turns = [_read(holder, key, part, n) for n, part in enumerate(value)]
+    return tuple(turn for found in turns for turn in found)
+
+
+def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
+    """Return the expected output as text, and what is kept of it beside that; problems are noted.
+
+    Of a conversation the text is what the assistant says in it.
+    """
+    key, value = case.take("expected_output")
+    is_said = isinstance(value, list) and any(isinstance(part, dict) for part in value)
+    if isinstance(value, dict) and _is_turn(value):
+        value, is_said = [value], True
+    if value is None or not is_said or not any(_is_turn(part) for part in value):
+        written = case.written(key, value)
+        return ("" if value is None else written if isinstance(written, str) else _json(value)), {}
+    found = [_read(case, key, part, n, is_kept=False) for n, part in enumerate(value)]
+    turns = [turn for part in found for turn in part]
+    text = "\n\n".join(turn["content"] for turn in turns if turn["role"] == "assistant")
+    has_more = any(turn.keys() - {"role", "content"} for turn in turns)
+    return text, {key: value} if has_more else {}
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and any(str(key).lower() == "role" for key in value)
+
+
+def _read(
+    holder: Fields, key: str, part: Any, n: int | None = None, *, is_kept: bool = True
+) -> tuple[Turn, ...]:
+    path = holder.place(key) if n is None else (*holder.place(key), n)
+    turn = Fields(holder.reading, path, value=part, case=holder.case)
+    if not isinstance(part, Mapping):
+        return ()
+    role = turn.text("role").strip().lower()
+    content_key, content = turn.take("content")
+    if not role:
+        turn.refuse("", f"the turn has no role; it is one of {', '.join(ROLES)}")
+    elif role not in ROLES:
+        turn.refuse("role", f"{role!r} is not one of {', '.join(ROLES)}")
+    if content is None and not turn.rest():
+        turn.refuse("", f"the turn has no content; {WRITE}")
+    text, blocks = _content(turn, content_key, content, is_kept=is_kept)
+    found: dict[str, Any] = {"role": role, "content": text}
+    for name, value in turn.rest().items():
+        if name in (*found, BLOCKS):
+            turn.refuse(name, "is not known here; known are role and content")
+        turn.warn(name, "is kept with the turn; targets and judges are given role and content")
+        found[name] = value
+    return ({**found, BLOCKS: blocks} if blocks and is_kept else found,)
+
+
+def _content(
+    turn: Fields, key: str, content: Any, *, is_kept: bool
+) -> tuple[str, list[dict[str, str]]]:
+    """Return the text of a turn, and its blocks where some of them are files."""
+    if content is None:
+        return "", []
+    written = turn.written(key, content)
+    if isinstance(written, str):
+        return written, []
+    if isinstance(content, dict):
+        return _json(content), []
+    if not isinstance(content, list):
+        turn.refuse(key, f"the content is neither a text nor blocks; {WRITE}")
+        return "", []
+    read = [_block(turn, key, n, part, is_kept=is_kept) for n, part in enumerate(content)]
+    found = [pair for pair in read if pair is not None]
+    blocks = [block for _, block in found]
+    has_files = any(block["type"] == "file" for block in blocks)
+    return "\n".join(text for text, _ in found), blocks if has_files else []
+
+
+def _block(
+    turn: Fields, key: str, n: int, part: Any, *, is_kept: bool
+) -> tuple[str, dict[str, str]] | None:
+    """Return the text of a block and the block in its shortest form; None for what is no text."""
+    path = (*turn.place(key), n)
+    if isinstance(part, str):
+        return part, {"type": "text", "value": part}
+    block = Fields(turn.reading, path, value=part, case=turn.case)
+    if not isinstance(part, Mapping):
+        return None
+    kind = block.text("type") or "text"
+    named, value = block.take_as("value", "text", "path", "file")
+    block.refuse_rest("type and value")
+    if kind == "json" and named:
+        text = _json(value)
+    elif kind == "file" and isinstance(value, str) and value.strip():
+        return _file(block, named, value, is_kept=is_kept)
+    elif kind in ("text", "input_text", "output_text") and isinstance(value, str):
+        text = value
+    else:
+        shown = f" ({value!r})" if isinstance(value, str) and len(value) < 100 else ""
+        said = f"a block of type {kind}{shown} cannot be made text; {WRITE}"
+        block.refuse(named, said)
+        return None
+    return text, {"type": "text", "value": text}
+
+
+def _file(
+    block: Fields, key: str, reference: str, *, is_kept: bool
+) -> tuple[str, dict[str, str]] | None:
+    """Return the text of a file between marks that name it, and the block that names it."""
+    try:
+        path = block.reading.use(reference, is_kept=is_kept)
+        text = block.reading.files[path].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        said = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
+        block.refuse(key, f"the file {reference.strip()!r} {said}")
+        return None
+    except ValueError as error:
+        block.refuse(key, str(error))
+        return None
+    if "\0" in text:
+        block.refuse(key, f"the file {reference.strip()!r} holds the character NUL; convert it")
+        return None
+    return f'<file path="{path}">\n{text}\n</file>', {"type": "file", "value": f"./{path}"}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
