@@ -132,7 +132,8 @@ class ScriptCall:
     `files` are laid out in the fresh directory it starts in. `workspace` is laid out in another,
     which `EVAL_WORKSPACE` names; with `keeps_workspace` the result holds what the program left there.
     `environment` is all it sees besides PATH, HOME, LANG and EVAL_WORKSPACE. The network is there only
-    when it `needs_network` and the administrator allows it.
+    when it `needs_network` and the administrator allows it. With a `folder`, the name of an agent's
+    folder the administrator has put up, it starts there instead and may only read it.
     """
 
     command: tuple[str, ...]
@@ -143,6 +144,7 @@ class ScriptCall:
     seconds: float = 60.0
     needs_network: bool = False
     keeps_workspace: bool = False
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class ScriptResult:
     """How a user's program ended.
 
     `exit_code` is None when it was killed; `ended_by` then says in words by which limit (time, memory,
-    processes, output), "" when it ended by itself. Texts are decoded with replacement characters.
+    processes, output, what is written), as it does when a program that failed by itself says it ran
+    into one, or left more than can be kept; else it is "". Texts are decoded with replacement characters.
     `sandbox` says in words what it was locked in.
     """
 

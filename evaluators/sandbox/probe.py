@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,16 +11,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from evaluators.sandbox.confining import missing_program, namespaces, trial
+from evaluators.sandbox.users import user_of_slot
+
 TRY_S = 3.0
 LONGEST_WORD = 100
-# Every namespace a script is to be shut into: its own processes, network, names and /proc. Where
-# containers forbid this, they mostly forbid the new /proc.
-CONFINED = (
-    *("--unshare-all", "--new-session", "--die-with-parent", "--cap-drop", "ALL"),
+# A view in which everything is there: what is tried is whether namespaces may be made, a new /proc
+# above all. Where containers forbid this, they mostly forbid that.
+EVERYTHING = (
     *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108
-    *("--", "/bin/sh", "-c", ":"),
+    *("--chdir", "/", "--"),
 )
-LIMITED = ("--cpu=1", "--as=1000000000", "--nofile=64", "/bin/sh", "-c", ":")
+TOO_OLD = "the kernel is older than Linux 5.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +49,29 @@ def sandbox_offered() -> SandboxOffer:
 
     Two programs are started, in about 20 ms; one that hangs is given up after three seconds.
     """
-    bubblewrap = bubblewrap_path()
-    problem = _problem([bubblewrap, *CONFINED]) if bubblewrap else "bubblewrap is not installed"
+    if not _has_handles():
+        return SandboxOffer("none", reason=TOO_OLD)
+    bubblewrap, user = bubblewrap_path(), user_of_slot(0)
+    if missing := missing_program():
+        return SandboxOffer("none", reason=f"{missing} of util-linux is not installed")
+    shut_in = [bubblewrap, *namespaces(user=user), *EVERYTHING, *trial(user, is_boxed=True)]
+    problem = _problem(shut_in) if bubblewrap else "bubblewrap is not installed"
     if not problem:
         return SandboxOffer("bubblewrap", version=_version(bubblewrap))
     if bubblewrap:
         problem = f"bubblewrap is not allowed here ({problem})"
-    prlimit = shutil.which("prlimit")
-    if prlimit and not _problem([prlimit, *LIMITED]):
+    if not _problem(trial(user, is_boxed=False)):
         return SandboxOffer("limits", reason=problem)
     return SandboxOffer("none", reason=f"{problem}, and prlimit does not work either")
+
+
+def _has_handles() -> bool:
+    """Tell whether processes can be held by a handle that is theirs alone, unlike their number."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return True
 
 
 def bubblewrap_path() -> str:

@@ -184,7 +184,11 @@ class Hands:
         ports = ExecutionPorts(
             work=self.work,
             context=TargetContext(
-                name, job.execution.case, recorded=job.recorded, files=self.work.files
+                name,
+                job.execution.case,
+                recorded=job.recorded,
+                files=self.work.files,
+                sandbox=self.sandbox,
             ),
             client=self._client,
             admit=partial(self._admission.admit, job.claim.result_id),

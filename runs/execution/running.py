@@ -18,6 +18,7 @@ from runs.execution.hands import Hands
 from runs.execution.loading import RunWork, load_work
 from runs.execution.mishaps import first_of, note_crash, note_error
 from runs.execution.recording import RunState
+from runs.execution.sandboxes import sandbox_in_force
 from runs.execution.settling import settle
 from runs.models import ALL_ALIKE, Hand, Run, RunStatus
 from runs.models.clock import database_now
@@ -95,7 +96,7 @@ def _work_off(work: RunWork, token: str, place: Place) -> tuple[Hands, RunState 
     database = DatabaseThread()
 
     async def work_off() -> tuple[Hands, RunState | None]:
-        hands = Hands(work, token, database)
+        hands = Hands(work, token, database, sandbox=sandbox_in_force())
         _desks.show(place, hands)
         return hands, await hands.work_off()
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import shutil
+import os
 
 import pytest
 
@@ -47,14 +47,14 @@ def test_namespaces_are_really_tried_and_none_of_our_variables_handed_on(
     bubblewrap(f'echo "$@" >> {tmp_path}/asked', f"/usr/bin/env >> {tmp_path}/known")
     sandbox_offered()
     asked = (tmp_path / "asked").read_text()
-    assert "--unshare-all" in asked
+    for taken in ("user" if os.getuid() else "ipc", "pid", "net", "ipc", "uts"):
+        assert f"--unshare-{taken}" in asked
     assert "--proc /proc" in asked
     assert "hush" not in (tmp_path / "known").read_text()
 
 
-def test_a_machine_that_forbids_namespaces_has_limits_only_and_says_why(bubblewrap, monkeypatch):
+def test_a_machine_that_forbids_namespaces_has_limits_only_and_says_why(bubblewrap):
     bubblewrap("echo 'bwrap: setting up uid map: Permission denied' >&2", "exit 1")
-    monkeypatch.setattr(shutil, "which", lambda name: "/bin/true")
     offer = sandbox_offered()
     assert offer.kind == "limits"
     assert offer.in_words == (
@@ -64,10 +64,20 @@ def test_a_machine_that_forbids_namespaces_has_limits_only_and_says_why(bubblewr
 
 def test_a_machine_with_nothing_says_so(monkeypatch):
     monkeypatch.setattr(probe, "bubblewrap_path", lambda: "")
-    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(probe, "trial", lambda user, is_boxed: ["/bin/false"])
     assert sandbox_offered().in_words == (
         "none: bubblewrap is not installed, and prlimit does not work either"
     )
+
+
+def test_without_the_programs_that_set_limits_there_is_none(monkeypatch):
+    monkeypatch.setattr(probe, "missing_program", lambda: "prlimit")
+    assert sandbox_offered().in_words == "none: prlimit of util-linux is not installed"
+
+
+def test_a_kernel_without_handles_for_processes_has_none(monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open")
+    assert sandbox_offered().in_words == "none: the kernel is older than Linux 5.3"
 
 
 @pytest.mark.parametrize("lines", [("exec sleep 60",), ("kill -9 $$",)])

@@ -1,0 +1,180 @@
+"""The sandbox of one process: lays out a box, shuts the program in, and tells how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from evaluators.kinds._base import SandboxRefusal, ScriptCall, ScriptResult
+from evaluators.sandbox.boxes import (
+    Box,
+    open_box,
+    write_environment,
+    write_names,
+)
+from evaluators.sandbox.confining import INNER_USER, Place, boxed, limited, own_environment
+from evaluators.sandbox.guard import limit_passed, wrote_too_much
+from evaluators.sandbox.interpreter import interpreter, is_open_to_all
+from evaluators.sandbox.leavings import KeptFilesError, collect
+from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
+from evaluators.sandbox.programs import Ending, Start, Stop, run_program
+from evaluators.sandbox.slots import Slots
+from evaluators.sandbox.users import user_of_slot
+
+
+class LocalSandbox:
+    """Runs programs on this machine under the administrator's terms, a few at once.
+
+    Every program gets a thread that sees it through to its end: whatever becomes of the event loop
+    that asked, what was started is killed, buried and cleared away.
+    """
+
+    def __init__(self, terms: Terms, offer: SandboxOffer | None = None) -> None:
+        """Start nothing yet; without an offer, the best that this machine has is used."""
+        self.terms = terms
+        self._offer = offer
+        self._slots = Slots(terms.at_once)
+        self._threads = ThreadPoolExecutor(terms.at_once, thread_name_prefix="script")
+
+    @property
+    def offer(self) -> SandboxOffer:
+        """Return which sandbox is in force."""
+        return self._offer or sandbox_offered()
+
+    async def run(self, call: ScriptCall) -> ScriptResult:
+        """Return how the program ended; raises SandboxRefusal when it could not be started.
+
+        When the caller is cancelled the program is killed first, with all it started.
+        """
+        if self.offer.kind == "none":
+            raise SandboxRefusal(f"no sandbox works on this machine ({self.offer.reason})")
+        if not call.command:
+            raise SandboxRefusal("there is no command to run")
+        slot = await self._slots.take()
+        stop = Stop()
+        running = self._threads.submit(self._carry_out, call, slot, stop)
+        running.add_done_callback(lambda _: self._slots.give_back(slot))
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            stop.set()
+            await _end_of(running)
+            raise
+        finally:
+            running.add_done_callback(lambda _: stop.close())
+
+    def _carry_out(self, call: ScriptCall, slot: int, stop: Stop) -> ScriptResult:
+        is_boxed = self.offer.kind == "bubblewrap"
+        seconds = min(call.seconds, self.terms.limits.seconds)
+        limits = replace(self.terms.limits, seconds=seconds)
+        user = user_of_slot(slot)
+        with open_box(files=call.files, workspace=call.workspace, user=user) as box:
+            place = self._place(call, box, limits, user, is_boxed=is_boxed)
+            workspace = os.open(box.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                start = _start(call, place, is_boxed=is_boxed)
+                ending = _run(start, place, stop)
+                result = _result(call, ending, place, workspace)
+                return replace(result, sandbox=self.offer.in_words)
+            finally:
+                os.close(workspace)
+
+    def _place(
+        self, call: ScriptCall, box: Box, limits: Limits, user: int | None, *, is_boxed: bool
+    ) -> Place:
+        closed_to_us = user is not None and not is_boxed
+        python = interpreter(self.terms.python, for_everybody=closed_to_us)
+        if call.environment:
+            write_environment(box, call.environment, user)
+        if is_boxed:
+            write_names(box, INNER_USER if user is None else user)
+        else:
+            _link_names(box, python.program, python.missing_names)
+        return Place(
+            box=box,
+            python=python,
+            limits=limits,
+            user=user,
+            folders=self.terms.folders,
+            folder=self._agent(call.folder, for_everybody=closed_to_us) if call.folder else "",
+            has_network=call.needs_network and self.terms.allows_network,
+        )
+
+    def _agent(self, name: str, *, for_everybody: bool) -> str:
+        """Return the path of an agent's folder; raises SandboxRefusal when it is none."""
+        top = self.terms.agents_dir
+        if not top:
+            raise SandboxRefusal(
+                f"the folder {name!r} cannot be used: whoever runs the site names the folder of agents "
+                "by EVALSITE_AGENTS_DIR"
+            )
+        path = Path(top, name).resolve()
+        if not path.is_relative_to(Path(top).resolve()) or not path.is_dir():
+            raise SandboxRefusal(f"there is no folder {name!r} in EVALSITE_AGENTS_DIR ({top})")
+        if for_everybody and not is_open_to_all(str(path)):
+            raise SandboxRefusal(f"the folder {path} is closed to other users of the machine")
+        return str(path)
+
+
+def _link_names(box: Box, program: str, names: tuple[str, ...]) -> None:
+    box.names.mkdir(mode=0o755)
+    for name in names:
+        (box.names / name).symlink_to(program)
+
+
+def _start(call: ScriptCall, place: Place, *, is_boxed: bool) -> Start:
+    variables = own_environment(place, is_boxed=is_boxed)
+    command = (
+        boxed(bubblewrap_path(), call.command, place) if is_boxed else limited(call.command, place)
+    )
+    outside = place.folder or str(place.box.start)
+    return Start(
+        command=command,
+        environment=variables,
+        folder="/" if is_boxed else outside,
+        mark=f"EVAL_WORKSPACE={variables['EVAL_WORKSPACE']}\0".encode(),
+        user=place.user,
+        is_boxed=is_boxed,
+        stdin=call.stdin,
+    )
+
+
+def _run(start: Start, place: Place, stop: Stop) -> Ending:
+    try:
+        return run_program(
+            start, place.limits, stop, lambda brood: limit_passed(brood, place.box, place.limits)
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SandboxRefusal(f"the program could not be started: {reason}") from error
+
+
+def _result(call: ScriptCall, ending: Ending, place: Place, workspace: int) -> ScriptResult:
+    stderr = ending.stderr.decode("utf-8", "replace")
+    ended_by = ending.ended_by or place.limits.hit_by(ending.exit_code or 0, stderr)
+    files: Mapping[str, bytes] = {}
+    if not ended_by and wrote_too_much(place.box, place.limits):
+        ended_by = place.limits.disk_words
+    if call.keeps_workspace and not ended_by:
+        try:
+            files = collect(workspace)
+        except KeptFilesError as error:
+            ended_by = str(error)
+    return ScriptResult(
+        stdout=ending.stdout.decode("utf-8", "replace"),
+        stderr=stderr,
+        exit_code=ending.exit_code,
+        ended_by=ended_by,
+        timed_out=ending.timed_out,
+        duration_ms=ending.duration_ms,
+        files=files,
+    )
+
+
+async def _end_of(running: Future[ScriptResult]) -> None:
+    await asyncio.wait([asyncio.wrap_future(running)])

@@ -1,0 +1,43 @@
+"""The words by which bubblewrap lays out what a program sees of the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+
+class Mounts:
+    """A view of the machine, in which nothing is but what is added."""
+
+    def __init__(self) -> None:
+        """Show nothing."""
+        self.words: list[str] = []
+        self._folders = {"/"}
+
+    def add(self, *words: str) -> None:
+        """Add words as they are."""
+        self.words += words
+
+    def below(self, folder: str) -> None:
+        """Make a folder and those above it, open to all: bubblewrap's own are root's alone."""
+        for part in (*reversed(PurePosixPath(folder).parents), PurePosixPath(folder)):
+            if str(part) not in self._folders:
+                self._folders.add(str(part))
+                self.add("--perms", "0755", "--dir", str(part))
+
+    def read_only(self, source: str, place: str) -> None:
+        """Show a file or folder of the machine, where there is one."""
+        if Path(source).exists():
+            self.below(str(PurePosixPath(place).parent))
+            self.add("--ro-bind", source, place)
+            self._folders.add(place)
+
+    def writable(self, source: Path, place: str) -> None:
+        """Show a folder of the box."""
+        self.add("--bind", str(source), place)
+
+    def as_on_machine(self, place: str) -> None:
+        """Show a top folder as the machine has it: itself, or a link into /usr."""
+        if Path(place).is_symlink():
+            self.add("--symlink", str(Path(place).readlink()), place)
+        else:
+            self.read_only(place, place)

@@ -1,0 +1,41 @@
+"""The sandbox of this process, under the terms of its settings."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.conf import settings
+
+from evaluators.kinds._base import Sandbox
+from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.local import LocalSandbox
+
+
+def sandbox_in_force() -> Sandbox | None:
+    """Return where programs of users run, None where the administrator has not switched them on."""
+    return _sandbox(_terms()) if settings.SCRIPTS else None
+
+
+@cache
+def _sandbox(terms: Terms) -> LocalSandbox:
+    """Return the one sandbox of the process: all runs share what it runs at once."""
+    return LocalSandbox(terms)
+
+
+def _terms() -> Terms:
+    limits = Limits(
+        seconds=settings.SCRIPT_SECONDS,
+        memory_mb=settings.SCRIPT_MEMORY_MB,
+        processes=settings.SCRIPT_PROCESSES,
+        output_kb=settings.SCRIPT_OUTPUT_KB,
+        disk_mb=settings.SCRIPT_DISK_MB,
+        files=settings.SCRIPT_FILES,
+    )
+    return Terms(
+        limits=limits,
+        allows_network=settings.SCRIPTS_NETWORK,
+        concurrency=settings.SCRIPT_CONCURRENCY,
+        python=settings.SCRIPT_PYTHON,
+        folders=tuple(settings.SCRIPT_FOLDERS),
+        agents_dir=settings.AGENTS_DIR,
+    )
