@@ -24,9 +24,9 @@ class Packed:
     parts: Iterator[bytes]
 
 
-def packed(content: SuiteContent, name: str) -> Packed:
-    """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files."""
-    if not content.files:
+def packed(content: SuiteContent, name: str, *, always_zip: bool = False) -> Packed:
+    """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files or one is wanted."""
+    if not content.files and not always_zip:
         return Packed(f"{name}.yaml", "application/yaml", agentv.write_parts(content))
     return Packed(f"{name}.zip", "application/zip", _zip_parts(content))
 

@@ -1,0 +1,132 @@
+"""Bring suites and recorded outputs in from files of this machine."""  # noqa: N999 - what people type
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.db import transaction
+
+from runs import services
+from runs.formats import Problem
+from runs.formats.bundles import bundles_at
+from runs.formats.suite_files import FoundSuites, read_suites
+from runs.imports import Imported
+from runs.management.answering import COULD_NOT, AnsweringCommand
+from runs.management.names import model_named
+from runs.management.telling import written_for
+from runs.models import Target
+
+EPILOG = """\
+PATH is a folder, a zip or a suite file; a file may refer to others in its folder. Suite files end in
+.yaml or .yml and list their cases under tests, or end in .jsonl with one case a line and the rest in
+a YAML file of the same name beside it. Of a folder or zip every suite is imported; other YAML files
+and JSON Lines are named and left out, hidden files and caches (.git, node_modules) are not read.
+
+A suite of the same name gets a new version; runs keep the version they ran with. All of it is
+stored, or nothing.
+
+exit codes:
+  0  everything is stored; what was kept without being used is told on standard error
+  2  the command line was not understood
+  3  nothing is stored: every problem is told with its file, line, case and key
+
+examples:
+  evalsite import evals/
+  evalsite import refunds.yaml --slug refunds-2 --judge gpt-4.1-mini --note "stricter tone"
+  evalsite import support.zip --outputs answers.jsonl --target "agent 1.5.0"
+  evalsite import --outputs answers.jsonl --target "agent 1.6.0"
+"""
+
+
+class Command(AnsweringCommand):
+    """Read everything first, then store it in one transaction."""
+
+    help = """\
+Import suites from a folder, a zip, one file or several, and outputs that a target gave before."""
+    epilog = EPILOG
+    deed = "The import"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take what the import page takes."""
+        parser.add_argument(
+            "paths", nargs="*", type=Path, metavar="PATH", help="A folder, a zip or a suite file."
+        )
+        parser.add_argument(
+            "--slug", metavar="NAME", help="Short name of the suite; default: as its file says."
+        )
+        parser.add_argument(
+            "--judge", metavar="SLUG", help="Language model that judges; default: as the file says."
+        )
+        parser.add_argument(
+            "--note", default="", metavar="TEXT", help="What the new versions are to be noted with."
+        )
+        parser.add_argument(
+            "--outputs",
+            type=Path,
+            metavar="FILE",
+            help='Recorded outputs, one a line: {"id": "CS-001", "output": "…"}.',
+        )
+        parser.add_argument(
+            "--target",
+            metavar="NAME",
+            help="Name of the target that gave them; default: the file's own name.",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Import all of it and tell what came of each part."""
+        paths, outputs = options["paths"], options["outputs"]
+        if not paths and outputs is None:
+            raise CommandError("Name a folder, a zip or a suite file, or --outputs.", returncode=2)
+        if options["target"] and outputs is None:
+            said = "--target names what gave recorded outputs; name their file with --outputs."
+            raise CommandError(said, returncode=2)
+        found = read_suites(bundles_at(paths)) if paths else FoundSuites(())
+        with transaction.atomic():
+            done = _import_suites(found, options)
+            target = _import_outputs(outputs, options["target"]) if outputs else None
+        for warning in found.warnings:
+            self._warn(warning)
+        for one in done:
+            self._tell(f"{told(one.imported)} From {one.path}")
+        if target:
+            count = target.recorded_outputs.count()
+            self._tell(f"Target {target.name}: {count} recorded outputs, from {outputs}")
+
+    def _tell(self, sentence: str) -> None:
+        self.stdout.write(written_for(sys.stdout, sentence))
+
+    def _warn(self, warning: Problem) -> None:
+        self.stderr.write(written_for(sys.stderr, f"Note: {warning}"), self.style.WARNING)
+
+
+def told(imported: Imported) -> str:
+    """Return in one line what came of a suite."""
+    suite, before = imported.suite, imported.version_before
+    if before is None:
+        return f"{suite.slug}: new, at version {suite.version}. {imported.note}."
+    if not imported.is_changed:
+        return f"{suite.slug}: unchanged, still at version {suite.version}."
+    return f"{suite.slug}: version {suite.version}, before {before}. {imported.note}."
+
+
+def _import_suites(found: FoundSuites, options: dict[str, Any]) -> tuple[Any, ...]:
+    if not found.suites:
+        return ()
+    judge = model_named(options["judge"]).slug if options["judge"] else None
+    return services.import_suites(
+        found.suites, imported_by=None, slug=options["slug"], judge=judge, note=options["note"]
+    )
+
+
+def _import_outputs(path: Path, name: str | None) -> Target:
+    try:
+        lines = path.read_bytes()
+    except OSError as error:
+        said = f"--outputs {path} cannot be read: {error.strerror}."
+        raise CommandError(said, returncode=COULD_NOT) from error
+    return services.import_recorded_outputs(
+        target_name=name or path.stem, lines=lines, imported_by=None, file=str(path)
+    )
