@@ -10,7 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import close_old_connections, connection
 
-from evaluators.sandbox.probe import sandbox_offered
+from evaluators.sandbox.probe import LONGEST_WORD, sandbox_offered
 from runs.execution.mishaps import note_error
 from runs.execution.running import let_go
 from runs.execution.settling import settle
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 BEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
 # Every beat queues what still lacks hands: without an end the queue of busy workers would only grow.
 QUEUED_FOR_S = 60.0
+SCRIPTS_OFF = "scripts off; "
 
 
 class Pulse:
@@ -72,7 +73,7 @@ class Pulse:
         try:
             close_old_connections()
             end_sessions_at_a_standstill()
-            show_worker(now=database_now(), version=version(), sandbox=sandbox_offered().in_words)
+            show_worker(now=database_now(), version=version(), sandbox=sandbox_in_force())
             if not was_missed:
                 sweep_and_queue()
             self._missed = False
@@ -86,6 +87,12 @@ class Pulse:
             note_error(error)
         except Exception:
             logger.exception("The error could not be kept")
+
+
+def sandbox_in_force() -> str:
+    """Return what locks scripts in here, in at most 100 characters; it begins with the switch if that is off."""
+    words = sandbox_offered().in_words
+    return words if settings.SCRIPTS else f"{SCRIPTS_OFF}{words}"[:LONGEST_WORD]
 
 
 def touch_beat_file() -> None:

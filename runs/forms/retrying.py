@@ -19,6 +19,7 @@ from runs.reports.matching import matching_results, retryable_results
 from runs.reports.results_query import LARGEST, ResultsQuery
 from runs.reports.retry_plan import RetryPlan, could_not_score, has_said, retry_plan
 from runs.reports.run_errors import ids_with_error_of
+from runs.services.script_rights import scripts_problem_again
 
 WHICH = (("errored", "errored"), ("failed", "failed"), ("all_missing", "missing"))
 ONLY = (("all", "All of them"), ("unscored", "Only where it could not score"))
@@ -131,6 +132,15 @@ class AgainForm(forms.Form):
         count = found.count()
         is_choice = 0 < count < self.all_chosen.count()
         return retry_plan(self.run, found, self.cleaned_data["path"]) if is_choice else None
+
+    def scripts_problem(self, user: User) -> str:
+        """Return why the site would not do it for the user as proposed, when programs are to run; else ""."""
+        if not self.names_results:
+            return ""
+        path = self.cleaned_data["path"]
+        asks_target = not (path or self.keeps_output)
+        paths = [path] if path else []
+        return scripts_problem_again(self.run, user, paths=paths, asks_target=asks_target)
 
     def named(self) -> dict[str, Any]:
         """Return what names the results to the service, which says of open ones that they are."""

@@ -18,6 +18,8 @@ from runs.forms.money import MoneyField
 from runs.models import Campaign, Case, Run, Suite, Target
 from runs.reports.estimate import Estimate, Order, estimate
 from runs.reports.start_choices import TargetOption, target_options
+from runs.services.script_rights import scripts_problem_of_suite
+from runs.targets import target_kinds
 
 MOST_REPETITIONS = 100
 MOST_AT_ONCE = 200
@@ -168,6 +170,13 @@ class StartRunForm(forms.Form):
                 budget_usd=chosen.get("budget"),
             )
         )
+
+    def scripts_problem(self, user: User) -> str:
+        """Return why the site would not start this for the user, when programs are to run; else ""."""
+        kinds = {target.kind for target in self._estimated_targets()}
+        known = target_kinds()
+        targets = [known[kind] for kind in sorted(kinds) if kind in known]
+        return scripts_problem_of_suite(self.suite, targets, user)
 
     def _estimated_targets(self) -> list[Target]:
         numbers = [

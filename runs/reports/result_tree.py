@@ -9,7 +9,7 @@ from typing import Any
 from evaluators.kinds import all_kinds
 from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.tree import COMPOSITE, JUDGING_AGGREGATORS, Node
 from runs.models import Score, ScoreState
 
 AGGREGATORS = {
@@ -53,6 +53,12 @@ class TreeNode:
     details: Mapping[str, Any]
     templates: tuple[str, ...]
     children: tuple[TreeNode, ...]
+
+    @property
+    def is_judged(self) -> bool:
+        """Tell whether a script or a judge made the score of those below it."""
+        aggregator = self.config.get("aggregator") or {}
+        return bool(self.children) and aggregator.get("type") in JUDGING_AGGREGATORS
 
     @property
     def tone(self) -> str:

@@ -6,17 +6,18 @@ run scripts. A run started by nobody comes from a shell of the machine, which ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Q
+from django.db.models import QuerySet
 
 from evaluators.kinds import all_kinds
+from evaluators.models import Evaluator
 from evaluators.sandbox import probe
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
-from runs.models import Case, Run
+from runs.models import Case, Run, Suite
 from runs.plan import is_in_line, read_plan, script_paths, tree_of_case
 from runs.targets import target_kind_named, target_kinds
 from runs.targets._base import TargetKind
@@ -47,6 +48,17 @@ def scripts_problem(
     return _problem(who, user) if who else ""
 
 
+def scripts_problem_of_suite(
+    suite: Suite, targets: Iterable[TargetKind], user: User | AnonymousUser | None
+) -> str:
+    """Return why no run of the suite against these targets may start for the user; "" if one may."""
+    root = Evaluator.objects.tree(suite.root)
+    own = suite.cases.filter(is_current=True, evaluators__isnull=False)
+    trees = [root, *_trees_of(root, own)]
+    problems = (scripts_problem(trees, target, user) for target in (None, *targets))
+    return next((problem for problem in problems if problem), "")
+
+
 def check_scripts_again(
     run: Run, user: User | None, *, paths: Sequence[str] = (), asks_target: bool = True
 ) -> None:
@@ -54,11 +66,21 @@ def check_scripts_again(
 
     With `paths` only the evaluators in line with these score again.
     """
+    if problem := scripts_problem_again(run, user, paths=paths, asks_target=asks_target):
+        raise ScriptsRefusedError(problem)
+
+
+def scripts_problem_again(
+    run: Run,
+    user: User | AnonymousUser | None,
+    *,
+    paths: Sequence[str] = (),
+    asks_target: bool = True,
+) -> str:
+    """Return what check_scripts_again would raise, "" if nothing."""
     plan = read_plan(run.snapshot)
-    own = Case.objects.filter(Q(pk__in=run.results.values("case")), evaluators__isnull=False)
-    trees = [plan.root]
-    for evaluators, append in own.values_list("evaluators", "evaluators_append"):
-        trees.append(tree_of_case(plan.root, evaluators, append=append))
+    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
+    trees = [plan.root, *_trees_of(plan.root, own)]
     names = [
         path
         for path in _named(trees)
@@ -67,8 +89,12 @@ def check_scripts_again(
     kind = plan.target.kind
     target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
     who = _who_runs_programs(names, target)
-    if problem := _problem(who, user) if who else "":
-        raise ScriptsRefusedError(problem)
+    return _problem(who, user) if who else ""
+
+
+def _trees_of(root: Node, cases: QuerySet[Case]) -> Iterator[Node]:
+    for evaluators, append in cases.values_list("evaluators", "evaluators_append"):
+        yield tree_of_case(root, evaluators, append=append)
 
 
 def _named(trees: Iterable[Node]) -> list[str]:

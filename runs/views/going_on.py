@@ -91,4 +91,5 @@ def _ask(request: MemberRequest, form: AgainForm, *, status: int = 200) -> HttpR
     template = "runs/_run_retry.html" if request.htmx else "runs/run_retry.html"
     context = {"form": form, "plan": form.plan(), "run": form.run}
     context["unscored"] = form.plan_of_unscored()
+    context["scripts_problem"] = form.scripts_problem(request.user)
     return render(request, template, context, status=status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -32,20 +34,26 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
         except DomainError as refusal:
             form.add_error(None, str(refusal))
     status = REFUSED if form.is_bound else 200
-    context = {"suite": suite, "form": form, "estimate": form.estimate()}
-    return render(request, "runs/run_new.html", context, status=status)
+    return render(request, "runs/run_new.html", _context(request, form), status=status)
 
 
 @require_safe
 @never_cache
 @may_start
-def run_estimate(request: HttpRequest, slug: str) -> HttpResponse:
+def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
     """Give what the form as it stands would start and cost."""
-    suite = suite_of(slug=slug)
-    form = StartRunForm(suite, request.GET)
+    form = StartRunForm(suite_of(slug=slug), request.GET)
     form.is_valid()
-    context = {"suite": suite, "form": form, "estimate": form.estimate()}
-    return render(request, "runs/_run_estimate.html", context)
+    return render(request, "runs/_run_estimate.html", _context(request, form))
+
+
+def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
+    return {
+        "suite": form.suite,
+        "form": form,
+        "estimate": form.estimate(),
+        "scripts_problem": form.scripts_problem(request.user),
+    }
 
 
 def _started(runs: list[Run]) -> HttpResponse:

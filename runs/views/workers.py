@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.cache import never_cache
@@ -16,7 +19,7 @@ from runs.views._requests import may_view
 @may_view
 def workers(request: HttpRequest) -> HttpResponse:
     """Show workers, hands, queue, models and the last errors."""
-    return render(request, "runs/workers.html", {"page": workers_page()})
+    return render(request, "runs/workers.html", _context())
 
 
 @require_safe
@@ -24,4 +27,8 @@ def workers(request: HttpRequest) -> HttpResponse:
 @may_view
 def workers_live(request: HttpRequest) -> HttpResponse:
     """Give all of it again; it is polled for as long as the page is open."""
-    return render(request, "runs/_workers_live.html", {"page": workers_page()})
+    return render(request, "runs/_workers_live.html", _context())
+
+
+def _context() -> dict[str, Any]:
+    return {"page": workers_page(), "scripts_on": settings.SCRIPTS}

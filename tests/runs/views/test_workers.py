@@ -6,7 +6,6 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from evaluators.kinds import all_kinds
 from runs.models import RunEvent
 from tests.factories import make_model
 from tests.runs.crews import ago, ahead, make_hand, make_open_run, make_worker
@@ -72,7 +71,7 @@ def test_workers_hands_queue_models_and_trouble_are_all_there(viewer_client: Cli
     assert "eval-1 <code>4121</code>" in page
     assert "At work" in page
     assert "limits only: bubblewrap is not allowed here (no)" in page
-    assert "no evaluator of this version runs scripts" in page
+    assert "Scripts are switched off on this site, so none runs" in page
     assert "3 <small>of 5 results held</small>" in page
     assert "Juno 2 is paused for" in page
     assert "1 of 1 slot leased, lowered from 4" in page
@@ -104,8 +103,14 @@ def test_a_model_tells_neither_its_address_nor_its_key(viewer_client: Client) ->
         assert secret not in page
 
 
-def test_no_evaluator_runs_scripts_as_the_page_says() -> None:
-    assert not [name for name in all_kinds() if "script" in name]
+def test_the_page_says_when_scripts_are_switched_on(
+    viewer_client: Client, settings: Settings
+) -> None:
+    settings.SCRIPTS = True
+    make_worker(sandbox="bubblewrap 0.11.0")
+    page = read(viewer_client)
+    assert "Scripts are switched on" in page
+    assert "bubblewrap 0.11.0" in page
 
 
 def test_a_poll_lists_so_much_and_says_how_much_more_there_is(
