@@ -47,6 +47,7 @@ class Place:
     limits: Limits
     user: int | None = None
     folders: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     folder: str = ""
     has_network: bool = False
 
@@ -78,8 +79,6 @@ def boxed(bubblewrap: str, command: Sequence[str], place: Place) -> list[str]:
         mounts.read_only(os.path.realpath(f"/etc/{name}"), f"/etc/{name}")
     mounts.read_only(str(box.root / "passwd"), "/etc/passwd")
     mounts.read_only(str(box.root / "group"), "/etc/group")
-    for folder in (*place.python.folders, *place.folders):
-        mounts.read_only(folder, folder)
     for name in place.python.missing_names:
         mounts.below(INNER_NAMES)
         mounts.add("--symlink", place.python.program, f"{INNER_NAMES}/{name}")
@@ -87,8 +86,12 @@ def boxed(bubblewrap: str, command: Sequence[str], place: Place) -> list[str]:
     mounts.writable(box.start, "/script")
     mounts.writable(box.workspace, "/workspace")
     mounts.writable(box.temporary, "/tmp")  # noqa: S108
+    for folder in (*place.python.folders, *place.folders):
+        mounts.read_only(folder, folder)
     if place.folder:
         mounts.read_only(place.folder, "/agent")
+    for folder in place.hidden:
+        mounts.hide(folder)
     shut = namespaces(user=place.user, has_network=place.has_network)
     start = "/agent" if place.folder else "/script"
     # What is left of the view is memory, which the program could fill.

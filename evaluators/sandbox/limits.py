@@ -81,13 +81,17 @@ PROCESSOR_TIME_EXIT = 128 + 24
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the administrator allows. `python` and the folders are absolute paths, "" for none."""
+    """What the administrator allows. `python` and the folders are absolute paths, "" for none.
+
+    `hidden` are folders that no program sees, wherever they lie.
+    """
 
     limits: Limits = field(default_factory=Limits)
     allows_network: bool = False
     concurrency: int = 0
     python: str = ""
     folders: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     agents_dir: str = ""
 
     @property

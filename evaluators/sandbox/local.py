@@ -101,6 +101,7 @@ class LocalSandbox:
             limits=limits,
             user=user,
             folders=self.terms.folders,
+            hidden=self.terms.hidden,
             folder=self._agent(call.folder, for_everybody=closed_to_us) if call.folder else "",
             has_network=call.needs_network and self.terms.allows_network,
         )

@@ -11,6 +11,7 @@ class Mounts:
     def __init__(self) -> None:
         """Show nothing."""
         self.words: list[str] = []
+        self._shown: list[tuple[PurePosixPath, PurePosixPath]] = []
         self._folders = {"/"}
 
     def add(self, *words: str) -> None:
@@ -30,10 +31,18 @@ class Mounts:
             self.below(str(PurePosixPath(place).parent))
             self.add("--ro-bind", source, place)
             self._folders.add(place)
+            self._shown.append((PurePosixPath(source), PurePosixPath(place)))
 
     def writable(self, source: Path, place: str) -> None:
         """Show a folder of the box."""
         self.add("--bind", str(source), place)
+
+    def hide(self, folder: str) -> None:
+        """Put an empty folder over one of the machine wherever it would be seen."""
+        for source, place in self._shown:
+            if PurePosixPath(folder).is_relative_to(source) and Path(folder).is_dir():
+                seen = place / PurePosixPath(folder).relative_to(source)
+                self.add("--tmpfs", str(seen), "--remount-ro", str(seen))
 
     def as_on_machine(self, place: str) -> None:
         """Show a top folder as the machine has it: itself, or a link into /usr."""

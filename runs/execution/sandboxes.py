@@ -37,5 +37,6 @@ def _terms() -> Terms:
         concurrency=settings.SCRIPT_CONCURRENCY,
         python=settings.SCRIPT_PYTHON,
         folders=tuple(settings.SCRIPT_FOLDERS),
+        hidden=(str(settings.DATA_DIR.resolve()),),
         agents_dir=settings.AGENTS_DIR,
     )

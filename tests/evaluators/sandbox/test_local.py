@@ -1,0 +1,362 @@
+"""What a program finds in the sandbox, what comes back, and what is left of it: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from evaluators.kinds._base import SandboxRefusal, ScriptCall
+from evaluators.sandbox import programs
+from evaluators.sandbox.limits import Limits
+from evaluators.sandbox.probe import SandboxOffer
+from evaluators.sandbox.processes import children_of
+from tests.evaluators.sandbox.offers import (
+    make_sandbox,
+    offers,
+    processes_named,
+    python,
+    run,
+    shell,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+PLENTY = Limits(seconds=60, memory_mb=512, processes=64, output_kb=8192, disk_mb=64, files=1000)
+
+
+def boxes():
+    return set(Path(tempfile.gettempdir()).glob("evalsite-script-*"))
+
+
+def handles():
+    return set(Path("/proc/self/fd").iterdir())
+
+
+def test_files_are_where_it_starts_and_the_workspace_is_another_folder(sandbox):
+    result = shell(
+        sandbox,
+        "cat judges/rules.txt; cat $EVAL_WORKSPACE/report/out.txt; ls; judges/own.sh",
+        files={"judges/rules.txt": b"rules\n", "judges/own.sh": b"#!/bin/sh\necho started\n"},
+        workspace={"report/out.txt": b"left\n"},
+    )
+    assert result.stdout == "rules\nleft\njudges\nstarted\n", result.stderr
+
+
+def test_under_bubblewrap_the_workspace_is_at_workspace(sandbox, is_boxed):
+    result = shell(sandbox, "echo $EVAL_WORKSPACE; pwd", workspace={"a": b""})
+    if is_boxed:
+        assert result.stdout == "/workspace\n/script\n"
+
+
+def test_it_sees_its_variables_and_four_of_ours(sandbox, is_boxed, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://secret")
+    given = {"EVAL_OUTPUT": "two\nlines, 'quoted' and \u00fcml\u00e4ut $HOME", "EMPTY": ""}
+    result = python(
+        sandbox,
+        "import os, json; print(json.dumps(dict(os.environ)))",
+        environment=given,
+    )
+    seen = json.loads(result.stdout)
+    assert {name: seen.pop(name) for name in given} == given
+    assert seen.pop("LANG") == "C.UTF-8"
+    seen.pop("PWD", None)
+    assert set(seen) == {"PATH", "HOME", "EVAL_WORKSPACE"} | (set() if is_boxed else {"TMPDIR"})
+
+
+def test_python_and_python3_are_there_without_the_packages_of_the_site(sandbox):
+    result = shell(sandbox, "python -c 'import django' ; python3 -c 'print(1 + 1)'")
+    assert result.stdout == "2\n"
+    assert "No module named 'django'" in result.stderr
+
+
+def test_a_python_the_administrator_names_brings_its_packages(offer, is_boxed):
+    named = make_sandbox(offer, python=sys.executable, limits=PLENTY)
+    # Limits alone: what lies in a closed folder of root's stays closed.
+    if is_boxed or os.geteuid() != 0:
+        result = python(named, "import pydantic; print(pydantic.__name__)")
+        assert result.stdout == "pydantic\n", result.stderr
+
+
+def test_its_own_tmp_is_empty_and_its_home(sandbox):
+    result = shell(sandbox, 'ls -A "$HOME"; echo x > ~/note; mktemp >/dev/null && echo made')
+    assert (result.stdout, result.exit_code) == ("made\n", 0)
+
+
+def test_five_megabytes_go_in_and_come_out(offer):
+    sent = os.urandom(2_500_000).hex().encode()
+    result = run(make_sandbox(offer, limits=PLENTY), "cat", stdin=sent)
+    assert result.stdout.encode() == sent
+    assert (result.exit_code, result.ended_by) == (0, "")
+
+
+def test_output_that_is_no_text_comes_with_replacement_characters(sandbox):
+    result = shell(sandbox, r"printf '\377\000ok'")
+    assert result.stdout == "\ufffd\0ok"
+
+
+def test_exit_codes_are_counted_as_shells_count_them(sandbox):
+    assert shell(sandbox, "exit 7").exit_code == 7
+    assert shell(sandbox, "kill -TERM $$").exit_code == 128 + 15
+    missing = run(sandbox, "no-such-program")
+    assert missing.exit_code == 127
+    assert "no-such-program" in missing.stderr
+
+
+def test_the_result_says_which_sandbox_it_was(sandbox):
+    assert run(sandbox, "true").sandbox == sandbox.offer.in_words
+
+
+def test_what_it_left_comes_back(sandbox):
+    result = shell(
+        sandbox,
+        "cd $EVAL_WORKSPACE; rm gone; echo new > kept; mkdir -p a/b; echo deep > a/b/c; : > empty",
+        workspace={"gone": b"x", "kept": b"old", "untouched": b"\0\xff"},
+        keeps_workspace=True,
+    )
+    assert result.files == {
+        "a/b/c": b"deep\n",
+        "empty": b"",
+        "kept": b"new\n",
+        "untouched": b"\0\xff",
+    }
+
+
+def test_links_and_devices_are_not_followed_out_of_the_workspace(sandbox, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hush")
+    result = shell(
+        sandbox,
+        f"""cd $EVAL_WORKSPACE
+        ln -s {secret} secret; ln -s {tmp_path} folder; ln -s / root; mkfifo pipe
+        ln -s /proc/self/environ environ; echo fine > fine; ln fine twin; chmod 000 twin
+        cd ..; mv workspace moved 2>/dev/null && ln -s {tmp_path} workspace; true""",
+        workspace={"was": b"here"},
+        keeps_workspace=True,
+    )
+    assert "hush" not in str(result.files)
+    if os.geteuid() == 0:
+        assert result.files == {"fine": b"fine\n", "twin": b"fine\n", "was": b"here"}
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ("i=0; while [ $i -lt 250 ]; do : > $i; i=$((i+1)); done", "more than 200 files"),
+        ("for i in 1 2 3; do head -c 8M /dev/zero > $i; done", "more than 20 MB"),
+        ("mkdir -p $(seq -s/ 40) && cd $(seq -s/ 40) && : > x", "more than 30 deep"),
+        ("printf x > \"$(printf 'a\\377')\"", "no text in UTF-8"),
+        (": > $(head -c 200 /dev/zero | tr '\\0' a) && mkdir -p $(head -c 200 /dev/zero | tr '\\0' b) &&"
+         " cd b* && : > $(head -c 200 /dev/zero | tr '\\0' c)", "longer than 300"),
+    ],
+)  # fmt: skip
+def test_too_much_left_is_an_error_that_says_what(offer, left, said):
+    sandbox = make_sandbox(offer, limits=PLENTY)
+    result = shell(sandbox, f"cd $EVAL_WORKSPACE; {left}", keeps_workspace=True)
+    assert said in result.ended_by, result.stderr
+    assert result.files == {}
+
+
+def test_nothing_is_kept_of_a_program_that_was_killed(sandbox):
+    result = shell(
+        sandbox, "echo x > $EVAL_WORKSPACE/x; yes", keeps_workspace=True, workspace={"y": b""}
+    )
+    assert result.ended_by
+    assert result.files == {}
+
+
+def test_many_runs_leave_no_process_no_handle_and_no_folder(sandbox):
+    asyncio.run(sandbox.run(ScriptCall(("true",))))
+    before = set(children_of(os.getpid())), handles(), boxes()
+
+    async def many():
+        call = ScriptCall(("sh", "-c", "sleep 1000 & echo $0"), stdin=b"x", workspace={"a": b"b"})
+        async with asyncio.TaskGroup() as group:
+            return [group.create_task(sandbox.run(call)) for _ in range(40)]
+
+    assert {task.result().stdout for task in asyncio.run(many())} == {"sh\n"}
+    assert (set(children_of(os.getpid())), handles(), boxes()) == before
+
+
+def test_what_a_program_made_hard_to_remove_is_removed(sandbox):
+    before = boxes()
+    shell(sandbox, "mkdir -p a/b; : > a/b/c; chmod 000 a/b; chmod 500 a; chmod 000 .")
+    assert boxes() == before
+
+
+async def until_it_runs(mark):
+    """Look again until a process of that mark is there."""
+    while not processes_named(mark):  # noqa: ASYNC110 - nobody tells when it has started
+        await asyncio.sleep(0)
+
+
+def test_cancelling_kills_at_once_and_clears_up(sandbox):
+    before, mark = boxes(), f"7{os.getpid()}"
+
+    async def cancel():
+        task = asyncio.create_task(sandbox.run(ScriptCall(("sleep", mark))))
+        await until_it_runs(mark)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert processes_named(mark) == []
+
+    asyncio.run(cancel())
+    assert boxes() == before
+
+
+def test_a_loop_that_ends_takes_its_programs_with_it(sandbox):
+    mark = f"6{os.getpid()}"
+
+    async def leave():
+        task = asyncio.create_task(sandbox.run(ScriptCall(("sleep", mark))))
+        await until_it_runs(mark)
+        return task
+
+    asyncio.run(leave())
+    assert processes_named(mark) == []
+
+
+@pytest.mark.parametrize("kind", [offer.kind for offer in offers()])
+def test_a_worker_that_is_killed_takes_its_programs_with_it(kind):
+    mark = f"5{os.getpid()}"
+    worker = f"""
+import asyncio
+from evaluators.kinds._base import ScriptCall
+from tests.evaluators.sandbox.offers import make_sandbox, offers
+sandbox = next(make_sandbox(offer) for offer in offers() if offer.kind == {kind!r})
+asyncio.run(sandbox.run(ScriptCall(("sleep", "{mark}"))))
+"""
+    process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT)
+    asyncio.run(until_it_runs(mark))
+    process.kill()
+    process.wait()
+    while processes_named(mark):
+        pass
+
+
+def test_no_more_run_at_once_than_the_administrator_says(offer, monkeypatch):
+    counted, most, now, lock = [], 0, 0, threading.Lock()
+    real = programs.run_program
+
+    def counting(*arguments):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        try:
+            return real(*arguments)
+        finally:
+            with lock:
+                now -= 1
+                counted.append(1)
+
+    monkeypatch.setattr("evaluators.sandbox.local.run_program", counting)
+    sandbox = make_sandbox(offer, concurrency=2)
+
+    async def several():
+        async with asyncio.TaskGroup() as group:
+            for _ in range(8):
+                group.create_task(sandbox.run(ScriptCall(("true",))))
+
+    asyncio.run(several())
+    assert (len(counted), most) == (8, 2)
+
+
+def test_whoever_waits_in_line_may_leave_it(offer):
+    sandbox = make_sandbox(offer, concurrency=1)
+
+    async def leave():
+        mark = f"4{os.getpid()}"
+        first = asyncio.create_task(sandbox.run(ScriptCall(("sleep", mark))))
+        await until_it_runs(mark)
+        second = asyncio.create_task(sandbox.run(ScriptCall(("echo", "second"))))
+        third = asyncio.create_task(sandbox.run(ScriptCall(("echo", "third"))))
+        await asyncio.sleep(0)
+        second.cancel()
+        first.cancel()
+        return (await third).stdout
+
+    assert asyncio.run(leave()) == "third\n"
+
+
+def test_a_folder_of_an_agent_is_where_it_starts_and_only_read(offer, is_boxed, tmp_path):
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "desk").mkdir()
+    (tmp_path / "desk" / "agent.py").write_text("print(open('orders.txt').read())")
+    (tmp_path / "desk" / "orders.txt").write_text("seven")
+    sandbox = make_sandbox(offer, agents_dir=str(tmp_path))
+    assert run(sandbox, "python", "agent.py", folder="desk").stdout == "seven\n"
+    written = shell(sandbox, "echo x > new", folder="desk")
+    if is_boxed or os.geteuid() == 0:
+        assert written.exit_code != 0
+
+
+@pytest.mark.parametrize("folder", ["../other", "none", "/etc", "link", "file"])
+def test_a_folder_outside_the_agents_is_refused(offer, tmp_path, folder):
+    agents = tmp_path / "agents"
+    agents.mkdir()
+    (tmp_path / "other").mkdir()
+    (agents / "link").symlink_to("/etc")
+    (agents / "file").touch()
+    with pytest.raises(SandboxRefusal, match="there is no folder"):
+        run(make_sandbox(offer, agents_dir=str(agents)), "true", folder=folder)
+
+
+def test_a_folder_without_a_place_for_agents_names_the_variable(sandbox):
+    with pytest.raises(SandboxRefusal, match="EVALSITE_AGENTS_DIR"):
+        run(sandbox, "true", folder="desk")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"files": {"../x": b""}}, "leads outside"),
+        ({"files": {"/etc/x": b""}}, "leads outside"),
+        ({"workspace": {"a/../../x": b""}}, "leads outside"),
+        ({"files": {"": b""}}, "leads outside"),
+        ({"files": {"a\0": b""}}, "leads outside"),
+        ({"files": {"a": b"", "a/b": b""}}, "could not be laid out"),
+        ({"environment": {"A B": "x"}}, "variable"),
+        ({"environment": {"A": "x\0"}}, "variable"),
+        ({"command": ("true", "a\0b")}, "could not be started"),
+        ({"command": ()}, "no command"),
+    ],
+)
+def test_what_cannot_be_started_is_refused_with_the_reason(sandbox, call, said):
+    before = boxes()
+    with pytest.raises(SandboxRefusal, match=said):
+        asyncio.run(sandbox.run(ScriptCall(**{"command": ("true",), **call})))
+    assert boxes() == before
+
+
+def test_where_no_sandbox_works_nothing_is_started():
+    sandbox = make_sandbox(SandboxOffer("none", reason="the kernel is too old"))
+    with pytest.raises(SandboxRefusal, match="the kernel is too old"):
+        run(sandbox, "true")
+
+
+def test_a_folder_the_administrator_names_can_be_read(offer, tmp_path):
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "words").write_text("known")
+    sandbox = make_sandbox(offer, folders=(str(tmp_path),))
+    assert shell(sandbox, f"cat {tmp_path}/words").stdout == "known"
+
+
+def test_what_is_hidden_stays_so_in_a_folder_that_can_be_read(offer, is_boxed, tmp_path):
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "secret_key").write_text("hush")
+    terms = {"folders": (str(tmp_path),), "hidden": (str(tmp_path / "data"), "/nowhere")}
+    result = shell(make_sandbox(offer, **terms), f"ls -a {tmp_path}/data")
+    if is_boxed:
+        assert result.stdout.split() == [".", ".."]
