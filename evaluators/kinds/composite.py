@@ -105,10 +105,11 @@ class AggregatorOptions(ScriptSettings):
 
 def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a file's options of an aggregator under their own names."""
-    kind_of_rule = SCRIPT_TYPES.get(str(values.get("type")))
-    if kind_of_rule is None:
-        return dict(values)
-    return named_settings({**values, "type": kind_of_rule})
+    options = dict(values)
+    if options.get("type") == "threshold" and "threshold" in options and "share" not in options:
+        options["share"] = options.pop("threshold")
+    kind_of_rule = SCRIPT_TYPES.get(str(options.get("type")))
+    return named_settings({**options, "type": kind_of_rule}) if kind_of_rule else options
 
 
 def runs_script(options: Mapping[str, Any]) -> bool:
@@ -129,7 +130,7 @@ class Config(KindConfig):
     )
 
 
-@kind(label="Composite", icon="e-composite", config=Config)
+@kind(label="Composite", icon="e-composite", config=Config, spellings={"assert_set": {}})
 async def score(config: Config, context: Context) -> Outcome:
     """Return what the aggregator makes of the children, each of weight 1 unless it says otherwise.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runs.formats._blocks import WRITE, as_json, read_content
 from runs.formats._fields import Fields
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 BLOCKS = "blocks"
-WRITE = "write a text, or blocks of type text, file or json"
 
 Turn = Mapping[str, Any]
 
@@ -63,7 +62,7 @@ def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
     if isinstance(text, str):
         return ({"role": "user", "content": text},)
     if isinstance(value, dict) and not _is_turn(value):
-        return ({"role": "user", "content": _json(value)},)
+        return ({"role": "user", "content": as_json(value)},)
     if not isinstance(value, dict | list):
         holder.refuse(key, "is neither a text nor a list of turns with role and content")
         return ()
@@ -84,10 +83,13 @@ def read_expected(case: Fields) -> tuple[str, dict[str, Any]]:
         value, is_said = [value], True
     if value is None or not is_said or not any(_is_turn(part) for part in value):
         written = case.written(key, value)
-        return ("" if value is None else written if isinstance(written, str) else _json(value)), {}
+        return (
+            "" if value is None else written if isinstance(written, str) else as_json(value)
+        ), {}
     found = [_read(case, key, part, n, is_kept=False) for n, part in enumerate(value)]
     turns = [turn for part in found for turn in part]
-    text = "\n\n".join(turn["content"] for turn in turns if turn["role"] == "assistant")
+    said = [turn["content"] for turn in turns if turn["role"] == "assistant"]
+    text = "\n\n".join(content for content in said if content)
     has_more = any(turn.keys() - {"role", "content"} for turn in turns)
     return text, {key: value} if has_more else {}
 
@@ -111,83 +113,11 @@ def _read(
         turn.refuse("role", f"{role!r} is not one of {', '.join(ROLES)}")
     if content is None and not turn.rest():
         turn.refuse("", f"the turn has no content; {WRITE}")
-    text, blocks = _content(turn, content_key, content, is_kept=is_kept)
+    text, blocks = read_content(turn, content_key, content, is_kept=is_kept)
     found: dict[str, Any] = {"role": role, "content": text}
     for name, value in turn.rest().items():
         if name in (*found, BLOCKS):
             turn.refuse(name, "is not known here; known are role and content")
-        turn.warn(name, "is kept with the turn; targets and judges are given role and content")
+        turn.warn(name, "is kept; targets and judges are given role and content of a turn")
         found[name] = value
     return ({**found, BLOCKS: blocks} if blocks and is_kept else found,)
-
-
-def _content(
-    turn: Fields, key: str, content: Any, *, is_kept: bool
-) -> tuple[str, list[dict[str, str]]]:
-    """Return the text of a turn, and its blocks where some of them are files."""
-    if content is None:
-        return "", []
-    written = turn.written(key, content)
-    if isinstance(written, str):
-        return written, []
-    if isinstance(content, dict):
-        return _json(content), []
-    if not isinstance(content, list):
-        turn.refuse(key, f"the content is neither a text nor blocks; {WRITE}")
-        return "", []
-    read = [_block(turn, key, n, part, is_kept=is_kept) for n, part in enumerate(content)]
-    found = [pair for pair in read if pair is not None]
-    blocks = [block for _, block in found]
-    has_files = any(block["type"] == "file" for block in blocks)
-    return "\n".join(text for text, _ in found), blocks if has_files else []
-
-
-def _block(
-    turn: Fields, key: str, n: int, part: Any, *, is_kept: bool
-) -> tuple[str, dict[str, str]] | None:
-    """Return the text of a block and the block in its shortest form; None for what is no text."""
-    path = (*turn.place(key), n)
-    if isinstance(part, str):
-        return part, {"type": "text", "value": part}
-    block = Fields(turn.reading, path, value=part, case=turn.case)
-    if not isinstance(part, Mapping):
-        return None
-    kind = block.text("type") or "text"
-    named, value = block.take_as("value", "text", "path", "file")
-    block.refuse_rest("type and value")
-    if kind == "json" and named:
-        text = _json(value)
-    elif kind == "file" and isinstance(value, str) and value.strip():
-        return _file(block, named, value, is_kept=is_kept)
-    elif kind in ("text", "input_text", "output_text") and isinstance(value, str):
-        text = value
-    else:
-        shown = f" ({value!r})" if isinstance(value, str) and len(value) < 100 else ""
-        said = f"a block of type {kind}{shown} cannot be made text; {WRITE}"
-        block.refuse(named, said)
-        return None
-    return text, {"type": "text", "value": text}
-
-
-def _file(
-    block: Fields, key: str, reference: str, *, is_kept: bool
-) -> tuple[str, dict[str, str]] | None:
-    """Return the text of a file between marks that name it, and the block that names it."""
-    try:
-        path = block.reading.use(reference, is_kept=is_kept)
-        text = block.reading.files[path].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        said = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
-        block.refuse(key, f"the file {reference.strip()!r} {said}")
-        return None
-    except ValueError as error:
-        block.refuse(key, str(error))
-        return None
-    if "\0" in text:
-        block.refuse(key, f"the file {reference.strip()!r} holds the character NUL; convert it")
-        return None
-    return f'<file path="{path}">\n{text}\n</file>', {"type": "file", "value": f"./{path}"}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -67,8 +67,8 @@ def test_what_is_no_suite_is_named_and_left_out() -> None:
         "targets.yaml": "is no suite file, for it lists no cases under tests, and was left out",
         "deploy.yaml": "is no suite file and was left out: the tag '!Ref' is not known; write a "
         "plain value",
-        "many.yaml": "is no suite file and was left out: not readable as YAML: but found another "
-        "document in what begins on line 1",
+        "many.yaml": "is no suite file and was left out: not readable as YAML: found another "
+        "document in what begins on line 1; write one document, without ---",
         "outputs.jsonl": "holds recorded outputs, no cases, and was left out; give it as recorded "
         "outputs, with the name of the target that gave them",
         "judge.jsonl": "holds something else, no cases, and was left out; a case has an id and an "

@@ -1,0 +1,95 @@
+"""The content of a turn of a suite file: a text, JSON, or blocks of text, JSON and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from runs.formats._fields import Fields
+
+WRITE = "write a text, or blocks of type text, file or json"
+TEXT_TYPES = ("text", "input_text", "output_text")
+
+
+def read_content(
+    turn: Fields, key: str, content: Any, *, is_kept: bool
+) -> tuple[str, list[dict[str, str]]]:
+    """Return the text of a turn, and its blocks where some of them are files."""
+    if content is None:
+        return "", []
+    written = turn.written(key, content)
+    if isinstance(written, str):
+        return written, []
+    if isinstance(content, dict):
+        return as_json(content), []
+    if not isinstance(content, list):
+        turn.refuse(key, f"the content is neither a text nor blocks; {WRITE}")
+        return "", []
+    read = [_block(turn, key, n, part, is_kept=is_kept) for n, part in enumerate(content)]
+    found = [pair for pair in read if pair is not None]
+    blocks = [block for _, block in found]
+    if not any(block["type"] == "file" for block in blocks):
+        return "\n".join(text for text, _ in found), []
+    if len(found) == 1:
+        return found[0][0], blocks
+    return "\n".join(_marked(text, block) for text, block in found), blocks
+
+
+def _block(
+    turn: Fields, key: str, n: int, part: Any, *, is_kept: bool
+) -> tuple[str, dict[str, str]] | None:
+    """Return the text of a block and the block in its shortest form; None for what is no text."""
+    path = (*turn.place(key), n)
+    if isinstance(part, str):
+        return part, {"type": "text", "value": part}
+    block = Fields(turn.reading, path, value=part, case=turn.case)
+    if not isinstance(part, Mapping):
+        return None
+    kind = block.text("type") or "text"
+    named, value = block.take_as("value", "text", "path", "file")
+    block.refuse_rest("type and value")
+    if kind == "json" and named:
+        text = as_json(value)
+    elif kind == "file" and isinstance(value, str) and value.strip():
+        return _file(block, named, value, is_kept=is_kept)
+    elif kind in TEXT_TYPES and isinstance(value, str):
+        text = value
+    else:
+        shown = f" ({value!r})" if isinstance(value, str) and len(value) < 100 else ""
+        said = f"a block of type {kind}{shown} cannot be made text; {WRITE}"
+        block.refuse(named, said)
+        return None
+    return text, {"type": "text", "value": text}
+
+
+def _file(
+    block: Fields, key: str, reference: str, *, is_kept: bool
+) -> tuple[str, dict[str, str]] | None:
+    """Return the text of a file and the block that names it, None for one that is none."""
+    try:
+        path = block.reading.use(reference, is_kept=is_kept)
+        text = block.reading.files[path].decode("utf-8-sig")
+    except UnicodeDecodeError:
+        said = "is not text in UTF-8, and what a case asks is text; leave it out or convert it"
+        block.refuse(key, f"the file {reference.strip()!r} {said}")
+        return None
+    except ValueError as error:
+        block.refuse(key, str(error))
+        return None
+    if "\0" in text:
+        block.refuse(key, f"the file {reference.strip()!r} holds the character NUL; convert it")
+        return None
+    return text, {"type": "file", "value": f"./{path}"}
+
+
+def _marked(text: str, block: Mapping[str, str]) -> str:
+    """Return the text of a block, that of a file between marks that name it."""
+    if block["type"] != "file":
+        return text
+    return f'<file path="{block["value"].removeprefix("./")}">\n{text.rstrip()}\n</file>'
+
+
+def as_json(value: Any) -> str:
+    """Return a value as the text a model is given."""
+    return json.dumps(value, ensure_ascii=False)
