@@ -130,7 +130,7 @@ def test_weights_gates_and_requirements_of_each_generation() -> None:
         "5: Half right",
         "10: Right",
     ]
-    third = {path: node for path, node in walk(suite("third").root)}
+    third = dict(walk(suite("third").root))
     assert [node.weight for node in third["checks"].children] == [0.4, 0.6]
     assert third["checks/icontains_all"].config["ignore_case"] is True
     assert criteria(suite("third").root, "rubric") == [
