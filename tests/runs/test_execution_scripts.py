@@ -1,0 +1,113 @@
+"""Suites with scripts, from their file through a run to what the result's page says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from runs import services
+from runs.execution.running import work_on_run
+from runs.formats import agentv
+from runs.models import Result, Run
+from tests.factories import make_target
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+JUDGE = b"""\
+import json, sys
+from words import RUDE
+told = json.load(sys.stdin)
+found = [word for word in RUDE if word in told["candidate_answer"].lower()]
+print(json.dumps({"score": 0 if found else 1, "misses": [f"says {word}" for word in found]}))
+"""
+GATE = b"""\
+import json, sys
+told = json.load(sys.stdin)
+scores = {one["name"]: one["score"] for one in told["evaluator_results"]}
+print("looked at " + ", ".join(scores), file=sys.stderr)
+print(json.dumps({"score": min(scores.values()), "reasoning": "the weakest link", "hits": ["read all"]}))
+"""
+FILES = {
+    "judges/rude.py": JUDGE,
+    "judges/words.py": b"RUDE = ('stupid',)",
+    "judges/gate.py": GATE,
+}
+SUITE = """\
+name: manners
+evaluators:
+  - name: gate
+    type: composite
+    aggregator: {type: code-judge, path: ./judges/gate.py}
+    evaluators:
+      - name: polite
+        type: code_judge
+        script: [python, ./judges/rude.py]
+      - name: not_long
+        type: script
+        weight: 2
+        negate: true
+        script: |
+          #!/bin/sh
+          if [ "${#EVAL_OUTPUT}" -gt 40 ]; then score=100; else score=0; fi
+          echo "{\\"score\\": $score, \\"reasoning\\": \\"$EVAL_CASE_ID\\"}"
+tests:
+  - {id: kind, input: Hi, output: Good to hear from you.}
+  - {id: rude, input: Hi, output: That is a stupid question.}
+  - id: broken
+    input: Hi
+    output: Hm.
+    evaluators:
+      - {name: crash, type: script, script: "echo sorry >&2; exit 3"}
+"""
+
+
+@pytest.fixture
+def run(settings: Any) -> Run:
+    """Carry out the suite."""
+    settings.SCRIPTS = True
+    content = agentv.read(SUITE.encode(), files=FILES)
+    assert set(content.files) == set(FILES)
+    suite = services.import_suite(content, imported_by=None)
+    started = services.start_run(suite=suite, target=make_target(), started_by=None)
+    work_on_run(started.pk)
+    return started
+
+
+def results_of(run: Run) -> Mapping[str, Result]:
+    return {result.case.key: result for result in run.results.select_related("case")}
+
+
+def test_scripts_decide_and_say_why(run: Run, viewer_client: Client) -> None:
+    found = results_of(run)
+    kind, rude, broken = found["kind"], found["rude"], found["broken"]
+
+    assert (kind.verdict, kind.score, rude.verdict, rude.score) == ("pass", 1.0, "fail", 0.0)
+    assert (broken.status, broken.score, broken.verdict) == ("error", None, "")
+    assert "exit code 3; stderr ends: sorry" in broken.error
+    scores = {score.path: score for score in rude.scores.all()}
+    assert scores["gate"].reasoning == "the weakest link"
+    assert scores["gate/polite"].findings[0]["text"] == "says stupid"
+    assert (scores["gate/not_long"].score, scores["gate/not_long"].raw_score) == (0.0, 0.0)
+
+    address = reverse("runs:result", args=(run.suite.slug, run.number, "rude", 1))
+    text = viewer_client.get(address).content.decode()
+    for said in ("the weakest link", "read all", "looked at polite, not_long", "says stupid"):
+        assert said in text
+
+
+def test_a_worker_whose_switch_is_off_gives_no_score_and_says_so(settings: Any) -> None:
+    settings.SCRIPTS = True
+    suite = services.import_suite(agentv.read(SUITE.encode(), files=FILES), imported_by=None)
+    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    settings.SCRIPTS = False
+
+    work_on_run(run.pk)
+
+    found = results_of(run)
+    assert {result.status for result in found.values()} == {"error"}
+    assert {result.score for result in found.values()} == {None}
+    assert all("switched off where this run is carried out" in r.error for r in found.values())
