@@ -1,13 +1,9 @@
 #!/usr/bin/env python
-"""Run Django's management commands."""
+"""Run a command: the same as `evalsite`."""
 
 from __future__ import annotations
 
-import os
-import sys
-
-from django.core.management import execute_from_command_line
+from evalsite.cli import main
 
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
-    execute_from_command_line(sys.argv)
+    main()

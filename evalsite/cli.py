@@ -4,18 +4,64 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection, MutableMapping, Sequence
 
-from django.core.management import execute_from_command_line
+from evalsite.commands import WORKER, overview, own_commands, own_name, unknown
 
 WORKER_OPTIONS = ("--pool", "threads", "--without-gossip", "--without-mingle")
+HELP = ("-h", "--help", "help")
+BUILT_IN = ("help", "version")
+NOT_UNDERSTOOD = 2
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run a worker for `evalsite worker`, a management command for anything else."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
-    if sys.argv[1:2] == ["worker"]:
-        from evalsite.celery import app
-
-        app.worker_main(["worker", "--loglevel", "INFO", *WORKER_OPTIONS, *sys.argv[2:]])
+    program, *words = sys.argv if argv is None else argv
+    if not words or (words[0] in HELP and len(words) == 1):
+        sys.stdout.write(overview())
+        return
+    words[0] = own_name(words[0])
+    if words[0] == WORKER:
+        _work(words[1:])
     else:
-        execute_from_command_line(sys.argv)
+        _manage([program, *words])
+
+
+def _work(options: Sequence[str]) -> None:
+    from evalsite.celery import app
+
+    app.worker_main(["worker", "--loglevel", "INFO", *WORKER_OPTIONS, *options])
+
+
+def _manage(argv: list[str]) -> None:
+    """Run a command; an unknown one ends with another exit code than a gate that failed."""
+    from django.core.management import execute_from_command_line
+
+    word = argv[1]
+    if word == "up":
+        name_address(os.environ)
+    if not (word in own_commands() or word in BUILT_IN or word.startswith("-")):
+        known = _commands_of_django()
+        if word not in known:
+            sys.stderr.write(f"{unknown(word, known)}\n")
+            sys.exit(NOT_UNDERSTOOD)
+    execute_from_command_line(argv)
+
+
+def name_address(environment: MutableMapping[str, str]) -> None:
+    """Have the site know its address on this machine where it was told no other.
+
+    Before the settings are read: without an address they expect https.
+    """
+    if not environment.get("EVALSITE_URL", "").strip():
+        port = environment.get("PORT", "").strip() or "8000"
+        environment["EVALSITE_URL"] = f"http://127.0.0.1:{port}"
+
+
+def _commands_of_django() -> Collection[str]:
+    import django
+    from django.core.management import get_commands
+
+    django.setup()
+    return get_commands()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from django.conf import settings
+
+# What `evalsite up` has to say once the first worker serves.
+ANNOUNCEMENT = "EVALSITE_ANNOUNCEMENT"
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
@@ -25,11 +29,14 @@ proc_name = "evalsite"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the embedded worker in the process that serves, after it was forked."""
+    """Start the embedded worker in the process that serves, after it was forked; say that it serves."""
     if settings.IS_EMBEDDED:
         from evalsite.embedded import WORKER
 
         WORKER.start()
+    if worker.age == 1 and (said := os.environ.get(ANNOUNCEMENT)):
+        sys.stderr.write(f"{said}\n")
+        sys.stderr.flush()
 
 
 def worker_exit(server: Any, worker: Any) -> None:

@@ -6,6 +6,7 @@ password, the e-mail address or the state of the account changes.
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.urls import reverse
@@ -37,6 +38,12 @@ def login_path(user: User) -> str:
 def password_path(user: User) -> str:
     """Return the path of a page where the user sets a password and is logged in, once."""
     return reverse("access:password-set", args=[_encoded(user), PASSWORD_TOKENS.make_token(user)])
+
+
+def address_of(path: str, site: str = "") -> str:
+    """Return a path as an address that can be sent to somebody."""
+    site = site or settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
+    return f"{site.rstrip('/')}{path}"
 
 
 def user_of_link(user_code: str, token: str, tokens: LinkTokens) -> User | None:

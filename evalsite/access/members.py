@@ -50,6 +50,26 @@ def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
 
 
 @transaction.atomic
+def make_admin(username: str, *, email: str = "", password: str | None = None) -> tuple[User, bool]:
+    """Have a shell on the server make somebody admin, as a new member where nobody has the name.
+
+    Returns the member and whether it is new. Without a password a new member logs in by a link, and
+    an old one by the password there is. A name is the same in any case.
+    """
+    member = User.objects.filter(username__iexact=username).order_by("pk").first()
+    is_new = member is None
+    if member is None:
+        member = User.objects.create_user(username, email)
+    member.is_active, member.email = True, email or member.email
+    if password is not None:
+        member.set_password(password)
+    member.save()
+    member.groups.set(_groups_with(member, Role.ADMIN))
+    _record(None, "member.made_admin", member)
+    return member, is_new
+
+
+@transaction.atomic
 def change_role(member: User, *, actor: User, role: Role) -> None:
     """Give a member another role.
 
@@ -143,7 +163,7 @@ def _groups_with(member: User, role: Role) -> list[Group]:
 
 
 def _record(
-    actor: User,
+    actor: User | None,
     action: str,
     member: User,
     *,
@@ -152,7 +172,7 @@ def _record(
 ) -> None:
     AuditEntry.objects.create(
         actor=actor,
-        actor_name=actor.get_username(),
+        actor_name=actor.get_username() if actor else "command line",
         action=action,
         object_type="user",
         object_id=str(member.pk),

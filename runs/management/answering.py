@@ -33,6 +33,11 @@ class AnsweringCommand(BaseCommand):
     `epilog` stands under the options; `deed` completes the sentence "… could not be carried out".
     """
 
+    # They still work; a newcomer looks for the command's own.
+    suppressed_base_arguments = {
+        *("--version", "--verbosity", "--settings", "--pythonpath", "--traceback"),
+        *("--no-color", "--force-color", "--skip-checks"),
+    }
     epilog: ClassVar[str] = ""
     deed: ClassVar[str] = "The command"
 

@@ -7,12 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
 from runs import services
-from runs.formats import SuiteContent, agentv
+from runs.formats.bundles import bundles_at
+from runs.formats.suite_files import SUFFIXES, read_suites
+from runs.imports import Imported
 from runs.management.names import suite_named
 from runs.models import Suite
 
 Note = Callable[[str], None]
+
+
+class SeveralSuitesError(DomainError):
+    """A path holds more suites than one."""
+
+    code = "several_suites"
 
 
 def suite_meant(word: str, *, judge: str, note: Note) -> Suite:
@@ -22,33 +31,37 @@ def suite_meant(word: str, *, judge: str, note: Note) -> Suite:
     slug that judges, which stands in where the file names a model that is not here. What was
     imported is noted. Raises DomainError, UnreadableFileError with every problem of the files.
     """
-    if not _is_path(word):
-        return suite_named(word)
-    content = _content_at(Path(word))
-    own_is_known = LanguageModel.objects.filter(slug=content.judge).exists()
-    stand_in = judge if judge and content.judge and not own_is_known else None
-    before = Suite.objects.filter(slug=content.slug).values_list("version", flat=True).first()
-    suite = services.import_suite(content, imported_by=None, judge=stand_in)
-    for warning in content.warnings:
-        note(f"Kept without being understood: {warning}")
-    note(_imported(suite, before, len(content.cases)))
-    return suite
+    return _imported(Path(word), judge=judge, note=note) if _is_path(word) else suite_named(word)
+
+
+def told(imported: Imported) -> str:
+    """Return in one line what came of a suite."""
+    suite, before = imported.suite, imported.version_before
+    if before is None:
+        return f"{suite.slug}: new, at version {suite.version}. {imported.note}."
+    if not imported.is_changed:
+        return f"{suite.slug}: unchanged, still at version {suite.version}."
+    return f"{suite.slug}: version {suite.version}, before {before}. {imported.note}."
 
 
 def _is_path(word: str) -> bool:
-    if os.sep in word or word.lower().endswith((*agentv.SUFFIXES, ".zip", ".jsonl")):
+    if os.sep in word or word.lower().endswith((*SUFFIXES, ".zip")):
         return True
     return Path(word).exists() and not Suite.objects.filter(slug=word).exists()
 
 
-def _content_at(path: Path) -> SuiteContent:
-    return agentv.read(path.read_bytes(), file=path.name)
-
-
-def _imported(suite: Suite, before: int | None, count: int) -> str:
-    cases = f"{count} {'case' if count == 1 else 'cases'}"
-    if before is None:
-        return f"Imported {suite.slug} as a new suite with {cases}."
-    if before == suite.version:
-        return f"{suite.slug} is at version {suite.version} already: nothing changed, {cases}."
-    return f"Imported {suite.slug} as version {suite.version} with {cases}."
+def _imported(path: Path, *, judge: str, note: Note) -> Suite:
+    found = read_suites(bundles_at([path]))
+    if len(found.suites) > 1:
+        files = ", ".join(one.path for one in found.suites)
+        raise SeveralSuitesError(
+            f"{path} holds {len(found.suites)} suites, and a run is of one. Name its file: {files}."
+        )
+    [suite] = found.suites
+    own_is_known = LanguageModel.objects.filter(slug=suite.content.judge).exists()
+    stand_in = judge if judge and suite.content.judge and not own_is_known else None
+    [done] = services.import_suites(found.suites, imported_by=None, judge=stand_in)
+    for warning in found.warnings:
+        note(f"Note: {warning}")
+    note(told(done.imported))
+    return done.imported.suite

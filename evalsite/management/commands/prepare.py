@@ -9,16 +9,31 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+
+from runs.management.answering import AnsweringCommand
 
 STAMP = "collected"
 PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")
 
 
-class Command(BaseCommand):
+EPILOG = """\
+Run it after every upgrade, before the site and its workers start; `evalsite up` does it by itself.
+
+exit codes:
+  0  everything is up to date
+  3  a variable has a wrong value, or the database or a folder cannot be used
+
+example:
+  evalsite prepare
+"""
+
+
+class Command(AnsweringCommand):
     """Check the configuration, migrate, and collect the static files if any has changed."""
 
     help = "Bring database and static files up to date before the site is served."
+    epilog = EPILOG
+    deed = "The preparation"
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do in one process what would start three."""

@@ -7,12 +7,13 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs import services
 from runs.formats import agentv
+from runs.management.answering import AnsweringCommand
 from runs.models import Run, Suite, Target
 
 EXAMPLES = Path(settings.BASE_DIR) / "examples"
@@ -33,10 +34,24 @@ OPENAI_URL = "https://api.openai.com/v1"
 QUICK_MODEL = "gpt-4.1-mini"
 
 
-class Command(BaseCommand):
+EPILOG = """\
+scripts/demo starts the scripted judge, does this and serves the site.
+
+exit codes:
+  0  the examples are here, and were run or are being run
+  3  they could not be loaded
+
+example:
+  evalsite demo --judge-url http://127.0.0.1:9000/v1
+"""
+
+
+class Command(AnsweringCommand):
     """Fill a site with the examples; safe to repeat, nothing is loaded or run twice."""
 
     help = "Load the example suites, their recorded targets and judge, and run them once."
+    epilog = EPILOG
+    deed = "The demo"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the address of the scripted judge."""

@@ -13,9 +13,9 @@ from runs import services
 from runs.formats import Problem
 from runs.formats.bundles import bundles_at
 from runs.formats.suite_files import FoundSuites, read_suites
-from runs.imports import Imported
 from runs.management.answering import COULD_NOT, AnsweringCommand
 from runs.management.names import model_named
+from runs.management.suites import told
 from runs.management.telling import written_for
 from runs.models import Target
 
@@ -100,16 +100,6 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
 
     def _warn(self, warning: Problem) -> None:
         self.stderr.write(written_for(sys.stderr, f"Note: {warning}"), self.style.WARNING)
-
-
-def told(imported: Imported) -> str:
-    """Return in one line what came of a suite."""
-    suite, before = imported.suite, imported.version_before
-    if before is None:
-        return f"{suite.slug}: new, at version {suite.version}. {imported.note}."
-    if not imported.is_changed:
-        return f"{suite.slug}: unchanged, still at version {suite.version}."
-    return f"{suite.slug}: version {suite.version}, before {before}. {imported.note}."
 
 
 def _import_suites(found: FoundSuites, options: dict[str, Any]) -> tuple[Any, ...]:

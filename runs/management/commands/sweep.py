@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
 from runs.execution.sweeping import sweep
+from runs.management.answering import AnsweringCommand
 from runs.models.clock import database_now
 from runs.services.queueing import WORK_ON_RUN, queue
 
+EPILOG = """\
+Every worker does this by itself every 10 seconds: it is of use only where none is alive.
 
-class Command(BaseCommand):
+exit codes:
+  0  done; how many runs wait for workers is told
+  3  the database could not be used
+
+example:
+  evalsite sweep
+"""
+
+
+class Command(AnsweringCommand):
     """Sweep once, as every worker does by itself every 10 seconds."""
 
     help = "Free results that dead workers held, end runs that are over, queue work that waits."
+    epilog = EPILOG
+    deed = "The sweep"
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Sweep and queue."""

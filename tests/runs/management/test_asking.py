@@ -77,16 +77,16 @@ def test_a_suite_at_a_path_is_imported_and_evaluated_by_what_its_cases_recorded(
         "recorded in the cases",
         1,
     )
-    assert "Imported refunds as a new suite with 2 cases." in capsys.readouterr().err
+    assert "refunds: new, at version 1. Imported with 2 cases." in capsys.readouterr().err
 
 
 def test_a_file_that_changed_becomes_a_new_version_and_one_that_did_not_stays(suite_file, capsys):
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
-    assert "refunds is at version 1 already: nothing changed, 2 cases." in capsys.readouterr().err
+    assert "refunds: unchanged, still at version 1." in capsys.readouterr().err
     suite_file.write_text(SUITE.replace("And the tent", "And the stove"))
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
-    assert "Imported refunds as version 2 with 2 cases." in capsys.readouterr().err
+    assert "refunds: version 2, before 1. 1 case changed." in capsys.readouterr().err
     assert list(Run.objects.order_by("number").values_list("suite_version", flat=True)) == [1, 1, 2]
 
 
@@ -94,7 +94,7 @@ def test_what_a_file_holds_beyond_what_is_understood_is_told(suite_file, capsys)
     suite_file.write_text(SUITE + "owner: ada\n")
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
     said = capsys.readouterr().err
-    assert "Kept without being understood: refunds.yaml, line 14, owner" in said
+    assert "refunds.yaml, line 14, owner: is not used by Evalsite" in said
 
 
 def test_a_file_that_cannot_be_read_is_refused_with_all_its_problems(suite_file):
@@ -119,6 +119,19 @@ def test_a_short_name_goes_before_a_folder_of_that_name(suite_file, monkeypatch,
 
 def test_a_path_where_nothing_is_says_so(tmp_path):
     assert "nowhere.yaml" in refused(tmp_path / "nowhere.yaml", "--target", "recorded")
+
+
+def test_a_folder_with_one_suite_is_evaluated_and_one_with_several_asks_which(tmp_path):
+    folder = tmp_path / "evals"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(SUITE)
+    assert evaluate(folder, "--target", "recorded", "--tag", "smoke") == 0
+    Run.objects.all().delete()
+    (folder / "b.yaml").write_text(SUITE.replace("name: refunds", "name: tents"))
+    said = refused(folder, "--target", "recorded")
+    assert "holds 2 suites, and a run is of one. Name its file: " in said
+    assert "evals/a.yaml" in said
+    assert not Suite.objects.filter(slug="tents").exists()
 
 
 def test_outputs_become_a_recorded_target_of_the_name_of_their_file(suite_file, tmp_path, capsys):

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.conf import settings
 from django.contrib.auth.models import Group, User
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.links import login_path
+from evalsite.access.links import address_of, login_path
 from evalsite.access.roles import Role
+from runs.management.answering import COULD_NOT, AnsweringCommand
+
+EPILOG = """\
+The page behind the link shows a button first, so that a preview in a chat cannot use it up. It ends
+with the next login of its user, and after a while by itself.
+
+exit codes:
+  0  the link is on standard output
+  3  there is no such member, or the account is deactivated
+
+examples:
+  evalsite login_link
+  evalsite login_link ada --url https://evals.example.com
+"""
 
 
-class Command(BaseCommand):
+class Command(AnsweringCommand):
     """Print a one-time login link; on an empty site the user is made, as admin."""
 
-    help = "Print a link that logs somebody in once."
+    help = "Print a link that logs somebody in once. On an empty site it makes the first admin."
+    epilog = EPILOG
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the user's name and the address of the site."""
-        parser.add_argument("username", nargs="?", default="admin")
+        parser.add_argument(
+            "username", nargs="?", default="admin", metavar="NAME", help="User name (admin)."
+        )
         parser.add_argument(
             "--first", action="store_true", help="Print nothing when somebody has logged in before."
         )
@@ -30,8 +46,7 @@ class Command(BaseCommand):
         if options["first"] and User.objects.filter(last_login__isnull=False).exists():
             return ""
         user = self._user(options["username"])
-        address = options["url"] or settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
-        return address.rstrip("/") + login_path(user)
+        return address_of(login_path(user), options["url"])
 
     def _user(self, username: str) -> User:
         found = User.objects.filter(username=username).first()
@@ -39,7 +54,14 @@ class Command(BaseCommand):
             found = User.objects.create_user(username)
             found.groups.add(Group.objects.get(name=Role.ADMIN.value))
         if found is None:
-            raise CommandError(f"There is no member named {username}. Name an existing one.")
+            raise CommandError(
+                f"There is no member named {username}. Name an existing one, or make one: "
+                f"evalsite createadmin {username} --link",
+                returncode=COULD_NOT,
+            )
         if not found.is_active:
-            raise CommandError(f"{username} is deactivated. An admin can reactivate the account.")
+            raise CommandError(
+                f"{username} is deactivated. An admin can reactivate the account.",
+                returncode=COULD_NOT,
+            )
         return found

@@ -1,0 +1,87 @@
+"""Bring everything up to date and serve the site, with a worker inside; Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from io import StringIO
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError, CommandParser
+
+from evalsite.access.links import address_of
+from evalsite.gunicorn import ANNOUNCEMENT
+from runs.management.answering import COULD_NOT, AnsweringCommand
+
+EPILOG = """\
+Variables of the environment change where and how (.env.example explains them):
+  PORT               where to listen (8000)
+  EVALSITE_DATA_DIR  the database and the keys (./data)
+  EVALSITE_URL       the address as people type it (http://127.0.0.1:PORT)
+  DATABASE_URL       PostgreSQL in the place of SQLite
+
+scripts/up installs what is missing before it does this, and reads a file .env. A site that people
+reach from elsewhere stands behind a proxy: see “Running it in production” in the README.
+
+exit codes:
+  0  ended by Ctrl-C or SIGTERM
+  3  not served: the port is taken, or a variable has a wrong value
+
+examples:
+  evalsite up
+  PORT=8001 EVALSITE_DATA_DIR=/srv/evalsite evalsite up
+"""
+
+
+class Command(AnsweringCommand):
+    """Serve the site from this process."""
+
+    help = "Prepare database and static files, then serve the site with a worker inside."
+    epilog = EPILOG
+    deed = "The start"
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Take nothing that decides what is served: that is for the environment."""
+        parser.add_argument(
+            "--quiet", action="store_true", help="Say nothing once the site is served."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Prepare, and become the server."""
+        _check_port(settings.LISTEN, settings.PORT)
+        self.stderr.write("Bringing database and static files up to date.")
+        call_command("prepare")
+        if not options["quiet"]:
+            link = call_command("login_link", "--first", stdout=StringIO())
+            os.environ[ANNOUNCEMENT] = _announcement(link)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        server = [sys.executable, "-m", "gunicorn", "-c", "python:evalsite.gunicorn"]
+        os.execv(sys.executable, [*server, "evalsite.wsgi"])  # noqa: S606 - no shell is wanted
+
+
+def _check_port(listen: str, port: int) -> None:
+    """Refuse a port that is taken or not allowed; raises CommandError."""
+    family = socket.AF_INET6 if ":" in listen else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((listen, port))
+        except (OSError, OverflowError) as error:
+            raise CommandError(
+                f"Port {port} is taken or not allowed ({error}). Choose another: "
+                f"PORT={port + 1} evalsite up",
+                returncode=COULD_NOT,
+            ) from error
+
+
+def _announcement(link: str) -> str:
+    """Return what to say once the site is served."""
+    lines = ["", f"Evalsite is at {address_of('')}."]
+    if link:
+        lines += ["", "You are the first here. This link logs you in as admin, once:", ""]
+        lines += [f"  {link}", ""]
+    return "\n".join((*lines, f"Ctrl-C stops it; its data stays in {settings.DATA_DIR}.", ""))

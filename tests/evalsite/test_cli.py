@@ -1,0 +1,127 @@
+"""The `evalsite` command as somebody meets it who has never seen it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.core.management import load_command_class
+
+from evalsite.cli import main, name_address
+from evalsite.commands import WORKER, overview, own_commands, own_name, unknown
+from tests.services.processes import ROOT, Process, free_port, wait_until
+from tests.services.site import is_healthy
+
+APPS = {"evalsite": "evalsite", "evalsite/access": "evalsite.access", "runs": "runs"}
+
+
+def app_of(name: str) -> str:
+    [folder] = (f for f in APPS if (ROOT / f / "management" / "commands" / f"{name}.py").exists())
+    return APPS[folder]
+
+
+COMMANDS = [name for name in own_commands() if name != WORKER]
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["help"], ["-h"]])
+def test_help_lists_our_commands_and_loads_none(capsys, words):
+    main(["evalsite", *words])
+    said = capsys.readouterr().out
+    assert said == overview()
+    lines = [line for line in said.splitlines() if line.startswith("  ") and line[2] != " "]
+    names = [line.split()[0] for line in lines]
+    assert names[:5] == ["up", "createadmin", "login_link", "import", "evaluate"]
+    assert set(names) == {*COMMANDS, WORKER}
+    assert max(map(len, said.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_gives_exit_codes_and_examples(name):
+    told = load_command_class(app_of(name), name).create_parser("evalsite", name).format_help()
+    assert "exit codes:\n  0  " in told
+    assert "\nexample" in told
+    assert f"\n  evalsite {name}" in told
+    assert "--settings" not in told
+    assert "--verbosity" not in told
+
+
+def test_a_command_may_be_spelt_with_hyphens():
+    assert own_name("login-link") == "login_link"
+    assert own_name("no-such") == "no-such"
+
+
+def test_a_command_that_is_nearly_there_is_suggested():
+    assert unknown("evalute", ()) == (
+        "There is no command 'evalute'. Did you mean evaluate? evalsite --help lists them."
+    )
+    assert "Did you mean migrate?" in unknown("migrat", ["migrate"])
+    assert unknown("xyzzy", ()) == "There is no command 'xyzzy'. evalsite --help lists them."
+
+
+def test_an_unknown_command_ends_otherwise_than_a_failed_gate(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["evalsite", "evalute", "support-agent"])
+    assert end.value.code == 2
+    assert "Did you mean evaluate?" in capsys.readouterr().err
+
+
+def test_commands_of_django_are_there_too(capsys):
+    main(["evalsite", "diffsettings", "--all"])
+    assert "INSTALLED_APPS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("before", "address"),
+    [
+        ({}, "http://127.0.0.1:8000"),
+        ({"PORT": "8001", "EVALSITE_URL": " "}, "http://127.0.0.1:8001"),
+        ({"EVALSITE_URL": "https://evals.example.com"}, "https://evals.example.com"),
+    ],
+)
+def test_a_site_that_is_told_no_address_has_one_on_this_machine(before, address):
+    environment = dict(before)
+    name_address(environment)
+    assert environment["EVALSITE_URL"] == address
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_up_prepares_serves_and_says_where(tmp_path: Path):
+    port = free_port()
+    env = {**os.environ, "PORT": str(port), "EVALSITE_DATA_DIR": str(tmp_path / "data")}
+    env |= {"DATABASE_URL": "", "EVALSITE_URL": "", "CELERY_BROKER_URL": ""}
+    url = f"http://127.0.0.1:{port}"
+    server = Process(
+        [sys.executable, ROOT / "manage.py", "up"],
+        log=tmp_path / "log",
+        is_ready=lambda: is_healthy(url),
+        env=env,
+    )
+    server.start()
+    try:
+        wait_until(lambda: "Ctrl-C stops it" in server.tail(4000))
+        assert f"Evalsite is at {url}." in server.tail(4000)
+        assert f"\n  {url}/login/" in server.tail(4000)
+        taken = subprocess.run(
+            [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True
+        )
+        assert taken.returncode == 3
+        assert f"Port {port} is taken or not allowed" in taken.stderr
+        assert f"PORT={port + 1} evalsite up" in taken.stderr
+    finally:
+        server.end()
+    assert not server.is_running
+
+
+@pytest.mark.slow
+def test_up_refuses_a_wrong_setting_by_name(tmp_path: Path):
+    env = {**os.environ, "PORT": "eighty", "EVALSITE_DATA_DIR": str(tmp_path / "data")}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 3
+    assert "PORT" in done.stderr
+    assert "Traceback" not in done.stderr
