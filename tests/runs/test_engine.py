@@ -267,3 +267,27 @@ def test_kept_outcomes_stand_and_only_the_others_run():
 
     assert ports.ran == ["tone"]
     assert done.decision.score == pytest.approx(0.3)
+
+
+def test_a_judging_aggregator_reads_what_all_below_it_came_to():
+    seen = {}
+
+    async def judged(context):
+        seen.update({one.name: one for one in context.results})
+        return Score(0.5)
+
+    tree = composite(
+        "gate",
+        replace(leaf("short"), negate=True),
+        composite("inner", leaf("good"), leaf("lost"), type="minimum"),
+        type="code_judge",
+        weights={"short": 3.0},
+    )
+    said = {"short": says(0.25), "good": says(1.0), "lost": raises(OSError("no"))}
+    done = run(make_execution(tree), FakePorts({**said, "composite": judged}))
+
+    short, inner = seen["short"], seen["inner"]
+    assert (short.weight, short.score, short.verdict) == (3.0, 0.75, "borderline")
+    assert (inner.kind, inner.score, inner.verdict) == ("composite", None, "")
+    assert [(one.name, one.score) for one in inner.results] == [("good", 1.0), ("lost", None)]
+    assert done.outcomes[""] == Score(0.5)

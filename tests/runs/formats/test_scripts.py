@@ -1,0 +1,120 @@
+"""Scripts in suite files: the files they take along, what is refused by name, and the way back out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runs.formats import UnreadableFileError, agentv
+
+FILES = {
+    "judges/pii.py": b"import words",
+    "judges/words.py": b"",
+    "judges/.env": b"KEY=1",
+    "prompts/tone.md": b"Is it kind?",
+}
+
+
+def suite_with(evaluator: str, top: str = "") -> bytes:
+    body = "\n".join(f"    {line}" for line in evaluator.strip().splitlines())
+    return f"name: s\n{top}evaluators:\n  -\n{body}\ntests:\n  - {{id: a, input: hi}}\n".encode()
+
+
+def read(evaluator: str, top: str = "") -> Any:
+    return agentv.read(suite_with(evaluator, top), files=FILES)
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        (
+            'type: code_judge\nscript: ["python", "./judges/pii.py"]',
+            {"command": ["python", "./judges/pii.py"], "protocol": "stdin"},
+        ),
+        ("type: code-grader\ncommand: python ./judges/pii.py", {"protocol": "stdin"}),
+        ("type: script\nscript: ./judges/pii.py", {"command": ["./judges/pii.py"]}),
+        ("type: script\nrun: |\n  #!/bin/bash\n  python judges/pii.py\n", {"protocol": "env"}),
+        ("type: codeJudge\nprotocol: env\ncommand: [./judges/pii.py]", {"protocol": "env"}),
+        (
+            "type: script\ncommand: [./pii.py]\ncwd: judges\ntimeout: 5\nnetwork: true",
+            {"cwd": "judges", "timeout_s": 5.0, "network": True},
+        ),
+    ],
+)
+def test_scripts_bring_the_files_of_their_folder(written: str, stored: dict[str, Any]) -> None:
+    content = read(f"name: pii\n{written}")
+
+    node = content.root.children[0]
+    assert node.kind == "script"
+    assert stored.items() <= node.config.items()
+    assert set(content.files) == {"judges/pii.py", "judges/words.py"}
+
+
+def test_an_aggregator_names_its_script_too() -> None:
+    gate = "name: gate\ntype: composite\naggregator: {type: code_grader, path: ./judges/pii.py}\n"
+    content = read(f"{gate}evaluators: [{{type: contains, value: x}}]")
+    top = read("type: contains\nvalue: x", "aggregator: {type: code_judge, script: 'true; true'}\n")
+
+    found = content.root.children[0].aggregator
+    assert found is not None
+    assert found.type == "code_judge"
+    options = content.root.children[0].as_json()["config"]["aggregator"]
+    assert options["command"] == ["./judges/pii.py"]
+    assert set(content.files) == {"judges/pii.py", "judges/words.py"}
+    assert top.root.as_json()["config"]["aggregator"]["script"] == "true; true"
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "said"),
+    [
+        ("type: script\ncommand: [python, ./judges/gone.py]", "'./judges/gone.py' is not among"),
+        ("type: script\ncommand: [python, gone.py]", "'gone.py' is not among"),
+        ("type: script\ncommand: [../../up.py]", "'../../up.py' lies outside"),
+        ("type: code_judge", "needs a command or a script"),
+        ("type: script\nscript: a\ncommand: b", "again"),
+        ("type: script\nscript: a; b\ncommand: [b]", "both set"),
+        ("type: script\ncommand: [sleep, 5]", "put it in quotes"),
+        ("type: script\ncommand: 'true'\ntimeout: fast", "timeout_s"),
+        (
+            "type: composite\naggregator: {type: code_judge}\nevaluators: [{type: contains, value: x}]",
+            "code_judge needs a command or a script",
+        ),
+        (
+            "type: composite\naggregator: {type: code_judge, path: ./no.py}\n"
+            "evaluators: [{type: contains, value: x}]",
+            "'./no.py' is not among",
+        ),
+        (
+            "type: composite\naggregator: {type: minimum, script: x}\n"
+            "evaluators: [{type: contains, value: x}]",
+            "minimum takes no",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_by_name(evaluator: str, said: str) -> None:
+    with pytest.raises(UnreadableFileError) as refused:
+        read(f"name: pii\n{evaluator}")
+
+    [problem] = refused.value.problems
+    assert said in problem.message
+    assert problem.line >= 3
+
+
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        "type: code_judge\nscript: [python, ./judges/pii.py]\nconfig: {strict: true}",
+        "type: script\nscript: |\n  #!/bin/bash\n  echo '{}'\n",
+        "type: script\nprotocol: stdin\nscript: |\n  a\n  b",
+        "type: script\ncommand: [./pii.py, two words]\ncwd: judges\ntimeout_s: 2.5\nnetwork: true",
+        "type: composite\naggregator: {type: code_judge, path: ./judges/pii.py, timeout: 3}\n"
+        "evaluators: [{type: contains, value: x}]",
+    ],
+)
+def test_what_is_exported_reads_back_the_same(evaluator: str) -> None:
+    content = read(f"name: pii\n{evaluator}")
+
+    again = agentv.read(agentv.write(content), files=content.files)
+
+    assert again == content
