@@ -6,7 +6,18 @@ from urllib.parse import unquote
 
 from django.urls import path, register_converter
 
-from runs.views import going_on, rail, results, runs, search, starting, suites, targets, workers
+from runs.views import (
+    going_on,
+    importing,
+    rail,
+    results,
+    runs,
+    search,
+    starting,
+    suites,
+    targets,
+    workers,
+)
 
 
 class CaseKeyConverter:
@@ -34,10 +45,13 @@ RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
 
 app_name = "runs"
 urlpatterns = [
-    path("import/", suites.suite_import, name="suite-import"),
+    path("import/", importing.suite_import, name="suite-import"),
+    path("import/done/", importing.suite_imported, name="suite-imported"),
     path("today/", suites.today, name="today"),
     path("suite-rows/", suites.suite_rows, name="suite-rows"),
     path("suites/<slug:slug>/", suites.suite, name="suite"),
+    path("suites/<slug:slug>/file/", importing.suite_file, name="suite-file"),
+    path("suites/<slug:slug>/file/<int:version>/", importing.suite_file, name="suite-file"),
     path("suites/<slug:slug>/cases/", suites.suite_cases, name="suite-cases"),
     path("suites/<slug:slug>/case-rows/", suites.case_rows, name="case-rows"),
     path("suites/<slug:slug>/cases/<case_key:key>/", suites.case, name="case"),

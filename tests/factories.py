@@ -89,6 +89,11 @@ def make_suite(
     root = make_evaluator(node=tree)
     suite = Suite.objects.create(**{"slug": slug, "title": f"Suite {slug}", "root": root} | columns)
     content = {
+        "title": suite.title,
+        "description": suite.description,
+        "tags": suite.tags,
+        "judge": suite.judge.slug if suite.judge else "",
+        "metadata": {},
         "policy": suite.policy().as_json(),
         "evaluators": dict(tree),
         "files": {},

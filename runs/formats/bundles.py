@@ -121,7 +121,8 @@ def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Mapping[str, by
     if _is_zip(name):
         return _zips.unzipped(stream, name, left_out)
     path = checked_path(name, name)
-    is_alone = len(PurePosixPath(path).parts) == 1
-    if not is_alone and left_out.takes(path):
+    # Whoever chooses a file or folder that is hidden means it; what lies in a folder is another matter.
+    inside = PurePosixPath(path).parts[1:]
+    if inside and left_out.takes("/".join(inside)):
         return {}
     return {path: stream.read()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from runs.formats import agentv
@@ -25,10 +26,16 @@ class Packed:
 
 
 def packed(content: SuiteContent, name: str, *, always_zip: bool = False) -> Packed:
-    """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files or one is wanted."""
-    if not content.files and not always_zip:
-        return Packed(f"{name}.yaml", "application/yaml", agentv.write_parts(content))
-    return Packed(f"{name}.zip", "application/zip", _zip_parts(content))
+    """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files or one is wanted.
+
+    Its first part is written at once: what cannot be written at all is raised here.
+    """
+    is_zip = bool(content.files) or always_zip
+    parts = _zip_parts(content) if is_zip else agentv.write_parts(content)
+    begun = chain([next(parts)], parts)
+    if is_zip:
+        return Packed(f"{name}.zip", "application/zip", begun)
+    return Packed(f"{name}.yaml", "application/yaml", begun)
 
 
 def _zip_parts(content: SuiteContent) -> Iterator[bytes]:

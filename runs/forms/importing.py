@@ -1,7 +1,8 @@
-"""Bring a suite in from the browser, with outputs that were recorded before."""
+"""Bring suites in from the browser, with outputs that were recorded before."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,24 +12,48 @@ from django.core.files.uploadedfile import UploadedFile
 from django.db import transaction
 
 from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
 from runs import services
-from runs.formats import Problem, SuiteContent, UnreadableFileError, agentv
+from runs.formats import Problem, UnreadableFileError
+from runs.formats.bundles import bundles_of
 from runs.formats.jsonl import read_outputs
-from runs.forms.uploads import ManyFilesField, suite_path, unpacked
-from runs.models import Suite, Target
+from runs.formats.suite_files import SUFFIXES, FoundSuites, read_suites
+from runs.forms.uploads import ManyFilesField, named_parts
+from runs.imports import ImportedFile
+from runs.models import Target
 
+MOST_BYTES = 50 * 1024 * 1024
 MOST_OUTPUT_BYTES = 200 * 1024 * 1024
+ACCEPTED = (*SUFFIXES, ".zip", ".md", ".txt", ".json", ".py", ".sh", ".js")
+FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of an import: the suites of its files, the target of its outputs, and what to know."""
+
+    files: tuple[ImportedFile, ...]
+    target: Target | None
+    warnings: tuple[Problem, ...]
 
 
 class SuiteImportForm(forms.Form):
-    """A suite file with what it refers to, and the outputs of one target.
+    """Suite files with what they refer to, and the outputs of one target.
 
     After a refusal `problems` holds what is wrong, each with its file, line, case and key.
     """
 
+    # Before the files: the two are read together.
+    folder = ManyFilesField(
+        label="Folder",
+        required=False,
+        help_text="Every suite in it is imported. Hidden files, .git and node_modules stay here",
+    )
+    folder_paths = forms.CharField(required=False, widget=forms.HiddenInput)
     suite_files = ManyFilesField(
-        label="Suite file",
-        help_text="A YAML file, or a zip of it with the prompts and scripts it refers to",
+        label="Suite files",
+        required=False,
+        help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
     )
     judge = forms.ModelChoiceField(
         LanguageModel.objects.all(),
@@ -54,18 +79,24 @@ class SuiteImportForm(forms.Form):
         """Begin without problems."""
         super().__init__(*args, **options)
         self.problems: tuple[Problem, ...] = ()
-        accept = ",".join((*agentv.SUFFIXES, ".zip", ".md", ".txt", ".json", ".py"))
-        self.fields["suite_files"].widget.attrs["accept"] = accept
+        self.fields["suite_files"].widget.attrs["accept"] = ",".join(ACCEPTED)
+        self.fields["folder"].widget.attrs |= FOLDER
 
-    def clean_suite_files(self) -> SuiteContent:
-        """Return what the suite file says; gather what is wrong with it."""
-        files = unpacked(self.cleaned_data["suite_files"])
-        path = suite_path(files)
-        others = {name: content for name, content in files.items() if name != path}
+    def clean_suite_files(self) -> FoundSuites:
+        """Return the suites of all that was sent; gather what is wrong with them."""
+        found = self.cleaned_data
+        folder, files = found.get("folder", []), found["suite_files"]
+        if not folder and not files:
+            raise forms.ValidationError("Choose a suite file, a zip or a folder.")
+        if sum(upload.size or 0 for upload in (*folder, *files)) > MOST_BYTES:
+            said = f"The files hold more than {MOST_BYTES // 1024**2} MB, the most an import takes."
+            raise forms.ValidationError(said)
+        parts = [*named_parts(folder, found.get("folder_paths", "")), *named_parts(files)]
         try:
-            return agentv.read(files[path], file=path, files=others)
+            return read_suites(bundles_of(parts))
         except UnreadableFileError as refusal:
-            raise self._refused(refusal, path) from None
+            name = parts[0][0] if len(parts) == 1 else "The files"
+            raise self._refused(refusal, name) from None
 
     def clean_outputs(self) -> bytes | None:
         """Return the lines; gather what is wrong with them."""
@@ -89,26 +120,37 @@ class SuiteImportForm(forms.Form):
         file = str(self.cleaned_data.get("outputs_name", ""))
         return str(self.cleaned_data["target_name"]).strip() or PurePosixPath(file).stem
 
-    def save(self, *, imported_by: User) -> tuple[Suite, Target | None]:
-        """Store both or neither; raises DomainError when the suite does not fit this installation."""
+    def save(self, *, imported_by: User) -> Done | None:
+        """Store all of it or nothing; None, with the reason among the errors, when it does not fit here."""
         found = self.cleaned_data
         judge = found["judge"].slug if found["judge"] else None
-        with transaction.atomic():
-            suite = services.import_suite(
-                found["suite_files"], imported_by=imported_by, judge=judge
-            )
-            if found["outputs"] is None:
-                return suite, None
-            target = services.import_recorded_outputs(
-                target_name=found["target_name"],
-                lines=found["outputs"],
-                imported_by=imported_by,
-                file=found["outputs_name"],
-            )
-        return suite, target
+        suites: FoundSuites = found["suite_files"]
+        try:
+            with transaction.atomic():
+                files = services.import_suites(suites.suites, imported_by=imported_by, judge=judge)
+                return Done(files, self._save_outputs(imported_by), suites.warnings)
+        except DomainError as refusal:
+            self.problems += getattr(refusal, "problems", ())
+            self.add_error(None, _count_of(self.problems) if self.problems else str(refusal))
+            return None
 
-    def _refused(self, refusal: UnreadableFileError, path: str) -> forms.ValidationError:
+    def _save_outputs(self, imported_by: User) -> Target | None:
+        found = self.cleaned_data
+        if found["outputs"] is None:
+            return None
+        return services.import_recorded_outputs(
+            target_name=found["target_name"],
+            lines=found["outputs"],
+            imported_by=imported_by,
+            file=found["outputs_name"],
+        )
+
+    def _refused(self, refusal: UnreadableFileError, name: str) -> forms.ValidationError:
         self.problems += refusal.problems
-        count = len(refusal.problems)
-        told = "1 problem is" if count == 1 else f"{count} problems are"
-        return forms.ValidationError(f"{path} was not read: {told} listed below.")
+        were = "were" if name == "The files" else "was"
+        return forms.ValidationError(f"{name} {were} not read: {_count_of(refusal.problems)}")
+
+
+def _count_of(problems: tuple[Problem, ...]) -> str:
+    count = len(problems)
+    return "1 problem is listed below." if count == 1 else f"{count} problems are listed below."

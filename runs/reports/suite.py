@@ -14,6 +14,7 @@ from runs.reports.run_list import RunRow, listed, run_row
 from runs.reports.trees import Branch, branches, count_leaves
 
 RUNS_SHOWN = 12
+VERSIONS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,16 @@ class GateRule:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionRow:
+    """An earlier version: what it changed, when and by whom."""
+
+    number: int
+    note: str
+    created_at: datetime
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
 class SuitePage:
     """The overview of a suite. `root` is None when the current version cannot be read."""
 
@@ -49,6 +60,8 @@ class SuitePage:
     changed_at: datetime | None
     changed_by: str
     note: str
+    is_kept: bool
+    earlier: Sequence[VersionRow]
 
     @property
     def trend_state(self) -> str:
@@ -85,6 +98,8 @@ def suite_page(suite: Suite) -> SuitePage:
         changed_at=version["created_at"] if version else None,
         changed_by=(version["author__username"] or "") if version else "",
         note=version["note"] if version else "",
+        is_kept=version is not None,
+        earlier=_earlier(suite),
     )
 
 
@@ -104,6 +119,14 @@ def policy_words(policy: Policy) -> Mapping[str, str]:
         "final_score": str(FinalScore(policy.final_score).label),
         "on_unscored": str(OnUnscored(policy.on_unscored).label),
     }
+
+
+def _earlier(suite: Suite) -> Sequence[VersionRow]:
+    """Return the versions before the current one, newest first."""
+    older: Any = suite.versions.filter(number__lt=suite.version)
+    columns = ("number", "note", "created_at", "author__username")
+    rows = older.order_by("-number").values_list(*columns)[:VERSIONS_SHOWN]
+    return [VersionRow(number, note, at, name or "") for number, note, at, name in rows]
 
 
 def _trend(suite: Suite) -> Sequence[float]:

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evaluators.scoring.types import DomainError
-from runs.forms.importing import SuiteImportForm
 from runs.reports import case_page as case_report
 from runs.reports import cases, suites
 from runs.reports import suite as suite_report
 from runs.reports import today as today_report
-from runs.views._requests import (
-    REFUSED,
-    MemberRequest,
-    may_change_suites,
-    may_view,
-    posted,
-    suite_of,
-    uploaded,
-)
+from runs.views._requests import may_view, suite_of
 
 
 @may_view
@@ -98,20 +87,3 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
     found = get_object_or_404(case_report.case_revisions(slug, key, revision))
     page = case_report.case_page(found)
     return render(request, "suites/case.html", {"page": page, "case": found, "suite": found.suite})
-
-
-@may_change_suites
-def suite_import(request: MemberRequest) -> HttpResponse:
-    """Bring a suite in from a file, or say everything that is wrong with it."""
-    form = SuiteImportForm(posted(request), uploaded(request))
-    if form.is_valid():
-        try:
-            suite, target = form.save(imported_by=request.user)
-        except DomainError as refusal:
-            form.add_error(None, str(refusal))
-        else:
-            outputs = f" Target {target.name} has its outputs." if target else ""
-            messages.success(request, f"{suite.title} is at version {suite.version}.{outputs}")
-            return redirect("runs:suite", suite.slug)
-    status = REFUSED if form.is_bound else 200
-    return render(request, "suites/import.html", {"form": form}, status=status)

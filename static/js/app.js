@@ -125,3 +125,31 @@ document.addEventListener("click", (event) => {
   if (dialog) { event.preventDefault(); dialog.close(); }
 });
 countPicks();
+
+// 9. A folder is sent with the path of each of its files, without what an import passes over; a form
+//    that takes its time says so.
+const passedOver = /^(\..*|node_modules|__pycache__|__MACOSX|venv|Thumbs\.db|desktop\.ini|.*\.py[co])$/;
+document.addEventListener("change", ({ target }) => {
+  if (!target.matches?.("[data-paths]")) return;
+  const kept = [...target.files].filter((file) => !file.webkitRelativePath.split("/").slice(1).some((part) => passedOver.test(part)));
+  const left = target.files.length - kept.length;
+  const sent = new DataTransfer();
+  for (const file of kept) sent.items.add(file);
+  target.files = sent.files;
+  target.form.elements[target.dataset.paths].value = JSON.stringify(kept.map((file) => file.webkitRelativePath));
+  document.getElementById("folder-said").textContent = !kept.length && !left ? ""
+    : `${kept.length} file${kept.length === 1 ? "" : "s"} will be sent${left ? `, ${left} hidden or cached ${left === 1 ? "one" : "ones"} will not` : ""}.`;
+});
+document.addEventListener("submit", ({ target, defaultPrevented }) => {
+  const button = target.dataset.busy && !defaultPrevented && target.querySelector('[type="submit"]');
+  if (!button) return;
+  button.disabled = true;
+  button.dataset.word = button.textContent;
+  button.textContent = target.dataset.busy;
+});
+addEventListener("pageshow", () => {
+  for (const button of document.querySelectorAll("[data-word]")) {
+    button.disabled = false;
+    button.textContent = button.dataset.word;
+  }
+});

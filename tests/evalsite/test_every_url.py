@@ -91,6 +91,8 @@ PAGES: Mapping[str, Page] = {
     "runs:case-rows": Page("viewer", place=SUITE),
     "runs:case": Page("viewer", place=SUITE | {"key": "C-1"}),
     "runs:suite-import": form("editor"),
+    "runs:suite-imported": Page("editor", get=MOVED),
+    "runs:suite-file": Page("viewer", place=SUITE),
     "runs:run-start-any": Page("editor"),
     "runs:run-new": form("editor", SUITE),
     "runs:run-estimate": Page("editor", place=SUITE),
@@ -122,7 +124,13 @@ PAGES: Mapping[str, Page] = {
     "runs:search": Page("viewer"),
     "runs:pinned": Page("viewer"),
 }
-FILES = ("runs:result-call", "runs:result-output", "runs:result-file", "runs:run-results-file")
+FILES = (
+    "runs:result-call",
+    "runs:result-output",
+    "runs:result-file",
+    "runs:run-results-file",
+    "runs:suite-file",
+)
 
 
 @pytest.fixture
@@ -212,8 +220,8 @@ def test_files_are_downloads_that_no_browser_shows(
 ) -> None:
     response = viewer_client.get(address_of(name, numbers))
     assert response["Content-Disposition"].startswith("attachment; filename=")
-    types = ("text/plain", "application/json", "application/jsonl", "application/octet-stream")
-    assert response["Content-Type"].split(";")[0] in types
+    types = ("text/plain", *(f"application/{kind}" for kind in ("json", "jsonl", "octet-stream")))
+    assert response["Content-Type"].split(";")[0] in (*types, "application/yaml", "application/zip")
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post != NOT_ALLOWED])

@@ -44,6 +44,13 @@ def test_files_and_a_zip_are_one_bundle() -> None:
     ]
 
 
+def test_what_was_chosen_is_read_be_it_hidden_and_what_is_hidden_in_it_is_not() -> None:
+    names = (".suite.yaml", ".evals/suite.yaml", ".evals/.env", ".evals/venv/x.yaml")
+    (bundle,) = bundles_of([(name, BytesIO()) for name in names])
+    assert bundle.paths == (".evals/suite.yaml", ".suite.yaml")
+    assert "are not read: .env, venv/" in str(bundle.left_out[0])
+
+
 def test_several_zips_are_a_bundle_each() -> None:
     parts = [(name, zipped({"suite.yaml": name.encode()})) for name in ("a.zip", "B.ZIP")]
     assert contents([*parts, ("x.md", BytesIO(b"3"))]) == [

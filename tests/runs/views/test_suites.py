@@ -2,19 +2,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from io import BytesIO
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
-from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags import figures
-from runs.models import Run, Suite, Target
+from runs.models import Run, Suite
 from runs.summary import Execution, summarise
 from tests.factories import (
     TREE,
@@ -25,7 +22,6 @@ from tests.factories import (
     make_run,
     make_scored_run,
     make_suite,
-    make_target,
     make_user,
 )
 
@@ -462,108 +458,6 @@ class TestCase:
     def test_an_unknown_case_is_not_found(self, editor: Client) -> None:
         suite: Suite = make_suite()
         assert editor.get(reverse("runs:case", args=[suite.slug, "CS-9"])).status_code == 404
-
-
-SUITE_FILE = b"""\
-name: support-agent
-title: Customer support
-evaluators:
-  - {name: refund_time, type: contains, value: 5 to 7 working days}
-tests:
-  - {id: CS-001, input: When do I get my money back?}
-"""
-OUTPUTS = b'{"id": "CS-001", "output": "In 5 to 7 working days."}\n'
-
-
-def upload(client: Client, files: dict[str, bytes], **fields: Any) -> Any:
-    data: dict[str, Any] = dict(fields)
-    outputs = [name for name in files if name.endswith(".jsonl")]
-    data["suite_files"] = [
-        SimpleUploadedFile(name, content) for name, content in files.items() if name not in outputs
-    ]
-    for name in outputs:
-        data["outputs"] = SimpleUploadedFile(name, files[name])
-    return client.post(reverse("runs:suite-import"), data, follow=True)
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    buffer = BytesIO()
-    with ZipFile(buffer, "w") as packed:
-        for name, content in files.items():
-            packed.writestr(name, content)
-    return buffer.getvalue()
-
-
-class TestSuiteImport:
-    def test_a_suite_file_becomes_a_suite_and_its_outputs_a_target(self, editor: Client) -> None:
-        files = {"suite.yaml": SUITE_FILE, "support-agent 2.14.jsonl": OUTPUTS}
-        html = upload(editor, files).content.decode()
-        suite = Suite.objects.get(slug="support-agent")
-        assert suite.title == "Customer support"
-        assert suite.cases.get().key == "CS-001"
-        assert Target.objects.get(name="support-agent 2.14").recorded_outputs.count() == 1
-        assert (
-            "Customer support is at version 1. Target support-agent 2.14 has its outputs." in html
-        )
-
-    def test_the_form_offers_the_known_models_as_judges(self, editor: Client) -> None:
-        make_model(slug="juno-2")
-        assert "juno-2" in page(editor, "runs:suite-import")
-        upload(editor, {"suite.yaml": SUITE_FILE}, judge="juno-2")
-        suite = Suite.objects.get(slug="support-agent")
-        assert suite.judge is not None
-        assert suite.judge.slug == "juno-2"
-
-    def test_a_zip_brings_what_the_suite_refers_to(self, editor: Client) -> None:
-        suite_file = SUITE_FILE + b"description: From a zip\n"
-        response = upload(
-            editor, {"all.zip": zipped({"a/suite.yaml": suite_file, "a/prompts/tone.md": b"Kind?"})}
-        )
-        assert response.status_code == 200
-        assert Suite.objects.get(slug="support-agent").description == "From a zip"
-
-    def test_every_problem_is_listed_with_its_place_and_nothing_is_stored(
-        self, editor: Client
-    ) -> None:
-        broken = SUITE_FILE.replace(b"type: contains", b"type: contians")
-        files = {"suite.yaml": broken, "v1.jsonl": b'{"id": "CS-001"\n'}
-        response = upload(editor, files)
-        html = response.content.decode()
-        assert response.status_code == 422
-        assert "contians" in html
-        assert '<td class="num">4</td>' in html
-        assert "v1.jsonl was not read" in html
-        assert not Suite.objects.exists()
-        assert not Target.objects.exists()
-
-    def test_a_judge_that_is_not_set_up_is_named(self, editor: Client) -> None:
-        response = upload(editor, {"suite.yaml": SUITE_FILE + b"judge: nobody\n"})
-        assert response.status_code == 422
-        assert "no language model has the slug" in response.content.decode()
-        assert not Suite.objects.exists()
-
-    def test_outputs_that_are_refused_keep_the_suite_out_too(self, editor: Client) -> None:
-        make_target(name="agent", kind="chat")
-        files = {"suite.yaml": SUITE_FILE, "agent.jsonl": OUTPUTS}
-        response = upload(editor, files)
-        assert response.status_code == 422
-        assert "answers by itself" in response.content.decode()
-        assert not Suite.objects.exists()
-
-    def test_an_import_without_a_file_says_what_is_missing(self, editor: Client) -> None:
-        response = editor.post(reverse("runs:suite-import"), {"target_name": "x"})
-        assert response.status_code == 422
-        assert "This field is required." in response.content.decode()
-
-    def test_a_second_import_makes_a_new_version(self, editor: Client) -> None:
-        upload(editor, {"suite.yaml": SUITE_FILE})
-        html = upload(
-            editor, {"suite.yaml": SUITE_FILE.replace(b"money", b"refund")}
-        ).content.decode()
-        assert "Customer support is at version 2." in html
-
-    def test_a_viewer_may_not_import(self, viewer: Client) -> None:
-        assert viewer.get(reverse("runs:suite-import")).status_code == 403
 
 
 def test_a_recorded_output_of_megabytes_is_cut_on_the_page(viewer: Client) -> None:
