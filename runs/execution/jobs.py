@@ -18,10 +18,10 @@ from runs.execution.loading import (
     earlier_calls,
     recorded_outputs,
 )
-from runs.execution.stored import kept_outcomes, kept_output
 from runs.models import Artifact, ResultOutput
 from runs.models import Score as ScoreRow
 from runs.models.clock import database_now
+from runs.models.stored import kept_outcomes, kept_output
 
 
 @dataclass(frozen=True, slots=True)

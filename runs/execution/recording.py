@@ -20,11 +20,11 @@ from runs.engine import ExecutionOutcome
 from runs.execution.claiming import Claim, held_results
 from runs.execution.ledger import Entry, add_costs, missing_entries, write_calls
 from runs.execution.loading import RunWork
-from runs.execution.stored import SCORE_COLUMNS, score_rows
 from runs.models import Artifact, FileContent, Result, ResultOutput, ResultStatus, Run
 from runs.models import Score as ScoreRow
 from runs.models.clock import database_now
 from runs.models.rows import insert_rows, update_rows
+from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.plan import OUTCOMES_PATH, Cause
 from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
 

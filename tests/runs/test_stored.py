@@ -3,9 +3,9 @@ from __future__ import annotations
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Score
 from evaluators.scoring.verdict import decide
-from runs.execution.stored import SCORE_COLUMNS, kept_outcomes, score_rows
 from runs.models import ResultOutput, ScoreState
 from runs.models import Score as ScoreRow
+from runs.models.stored import SCORE_COLUMNS, kept_outcomes, score_rows
 from tests.runs.doubles import composite, leaf
 
 
