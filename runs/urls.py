@@ -16,6 +16,7 @@ from runs.views import (
     starting,
     suites,
     targets,
+    trying,
     workers,
 )
 
@@ -80,7 +81,12 @@ urlpatterns = [
     path("targets/", targets.target_list, name="target-list"),
     path("targets/new/", targets.target_new, name="target-new"),
     path("targets/<int:pk>/", targets.target, name="target"),
+    path("targets/new/try/", trying.target_new_try, name="target-new-try"),
+    path("targets/try-cases/", trying.target_try_cases, name="target-try-cases"),
+    path("targets/tries/<int:pk>/", trying.target_trial, name="target-trial"),
     path("targets/<int:pk>/edit/", targets.target_edit, name="target-edit"),
+    path("targets/<int:pk>/edit/try/", trying.target_edit_try, name="target-edit-try"),
+    path("targets/<int:pk>/try/", trying.target_try, name="target-try"),
     path("workers/", workers.workers, name="workers"),
     path("workers/live/", workers.workers_live, name="workers-live"),
     path("pinned/", rail.pinned, name="pinned"),

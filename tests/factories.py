@@ -25,6 +25,7 @@ from runs.models import (
     Suite,
     SuiteVersion,
     Target,
+    TargetTrial,
 )
 
 NUMBERS = count(1)
@@ -127,6 +128,14 @@ def make_case(*, suite: Suite, key: str = "", **columns: Any) -> Case:
 
 def make_target(*, name: str = "", kind: str = "recorded", **columns: Any) -> Target:
     return Target.objects.create(name=name or f"agent {next(NUMBERS)}", kind=kind, **columns)
+
+
+def make_trial(*, target: Target, asked_by: User, **columns: Any) -> TargetTrial:
+    facts = {"kind": target.kind, "config": target.config, "model": target.model}
+    case = {"key": "C-1", "input": [{"role": "user", "content": "hi"}], "metadata": {}}
+    return TargetTrial.objects.create(
+        **facts | {"target": target, "asked_by": asked_by, "case": case} | columns
+    )
 
 
 def make_snapshot(

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 
 from evaluators.judging.keys import KeyUnreadableError, decrypt
 from runs.models import Target
 from runs.targets._base import Header, TargetConfig
-from runs.targets._headers import VARIABLE, is_allowed_variable, value_problem, variables_of
+from runs.targets._headers import (
+    VARIABLE,
+    is_allowed_variable,
+    origin_of,
+    value_problem,
+    variables_of,
+)
 
 HIDDEN = "[secret]"
 # Shorter parts of a value, such as Bearer, are words that a reply may well hold.
@@ -108,9 +112,3 @@ def _moved(target: Target | None, config: TargetConfig) -> str:
         f"{target.name} now points at {origin_of(now)}, the run was started with {origin_of(then)}. "
         "Start a new run."
     )
-
-
-def origin_of(url: Any) -> str:
-    """Return scheme, host and port of an address."""
-    parts = urlsplit(str(url))
-    return f"{parts.scheme}://{parts.netloc}".lower()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from runs.forms.resuming import ResumeForm
 from runs.forms.retrying import ResultRetryForm, RunRetryForm
 from runs.forms.starting import StartRunForm
-from runs.forms.targets import TargetForm, target_choices, target_form
+from runs.forms.target_form import TargetForm
+from runs.forms.targets import target_choices, target_form
+from runs.forms.trying import TrialForm
 
 __all__ = [
     "ResultRetryForm",
@@ -13,6 +15,7 @@ __all__ = [
     "RunRetryForm",
     "StartRunForm",
     "TargetForm",
+    "TrialForm",
     "target_choices",
     "target_form",
 ]

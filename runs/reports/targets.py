@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -93,8 +94,16 @@ def _kind(target: Target) -> tuple[str, str]:
 
 
 def _setting(target: Target, name: str, value: Any) -> Setting:
+    if name == "headers":
+        text = "\n".join(_header(header) for header in value)
+        return Setting(_label(target, name), text, is_long=bool(text))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return Setting(_label(target, name), text, len(text) > 60 or "\n" in text)
+
+
+def _header(header: Mapping[str, Any]) -> str:
+    value = "secret, stored encrypted" if header.get("secret") else header.get("value", "")
+    return f"{header.get('name', '')}: {value}"
 
 
 def _label(target: Target, name: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+from urllib.parse import urlsplit
 
 from runs.targets._base import Header
 
@@ -52,3 +54,9 @@ def is_allowed_variable(name: str) -> bool:
 def variables_of(value: str) -> list[str]:
     """Return the variables of the server that a value names."""
     return [found[1] for found in VARIABLE.finditer(value)]
+
+
+def origin_of(url: Any) -> str:
+    """Return scheme, host and port of an address: where secrets entered for it may go."""
+    parts = urlsplit(str(url))
+    return f"{parts.scheme}://{parts.netloc}".lower()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
 
 from evaluators.scoring.types import DomainError
-from runs.forms import TargetForm, target_choices, target_form
-from runs.models import Target
+from runs.forms import TargetForm, TrialForm, target_choices, target_form
+from runs.models import Target, TargetTrial
+from runs.reports.target_trials import last_trial, trial_report
 from runs.reports.targets import target_list as listing
 from runs.reports.targets import target_page
 from runs.targets import UnknownTargetKindError
@@ -31,41 +34,98 @@ def target_list(request: HttpRequest) -> HttpResponse:
 
 
 @may_change_targets
+@never_cache
+@sensitive_post_parameters()
 def target_new(request: MemberRequest) -> HttpResponse:
     """Add a target of one kind."""
-    kinds = target_choices()
-    name = request.GET.get("kind") or kinds[0].name
-    try:
-        form = target_form(name, posted(request), uploaded(request))
-    except UnknownTargetKindError as refusal:
-        raise Http404(str(refusal)) from None
+    form = form_of_kind(request)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} added.")
         return redirect("runs:target", saved.pk)
-    context = {"form": form, "kinds": kinds}
-    return render(request, "runs/target_new.html", context, status=_status(form))
+    return new_page(request, form, TrialForm(), trial_of(request, None))
 
 
 @require_safe
 @may_view
 def target(request: MemberRequest, pk: int) -> HttpResponse:
-    """Show a target with its settings and its last runs."""
+    """Show a target with its settings, its last runs and a place to try it."""
     found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    return render(request, "runs/target.html", {"target": found, "page": target_page(found)})
+    return show_target(request, found, TrialForm())
 
 
 @may_change_targets
+@never_cache
+@sensitive_post_parameters()
 def target_edit(request: MemberRequest, pk: int) -> HttpResponse:
     """Change a target; runs already started keep what they froze."""
     found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    form = target_form(found.kind, posted(request), target=found)
+    form = form_of_kind(request, found)
     saved = _save(request, form)
     if saved:
         messages.success(request, f"{saved.name} saved.")
         return redirect("runs:target", saved.pk)
-    context = {"form": form, "target": found}
-    return render(request, "runs/target_edit.html", context, status=_status(form))
+    return change_page(request, form, found, TrialForm(), trial_of(request, found))
+
+
+def form_of_kind(request: MemberRequest, found: Target | None = None) -> TargetForm:
+    """Return the form of a target, or of the kind the address names for a new one; raises Http404."""
+    name = found.kind if found else request.GET.get("kind") or target_choices()[0].name
+    sent, files = posted(request), uploaded(request)
+    try:
+        return target_form(name, sent, files, target=found, trial=trial_of(request, found))
+    except UnknownTargetKindError as refusal:
+        raise Http404(str(refusal)) from None
+
+
+def trial_of(request: MemberRequest, found: Target | None) -> TargetTrial | None:
+    """Return the last try of this member with the form that was sent, None without one."""
+    number = request.POST.get("trial", "")
+    if not number.isdecimal() or len(number) > 18:
+        return None
+    trials = TargetTrial.objects.select_related("target", "asked_by")
+    own = trials.filter(pk=number, asked_by=request.user)
+    return own.filter(target=found).first()
+
+
+def new_page(
+    request: MemberRequest, form: TargetForm, chosen: TrialForm, trial: TargetTrial | None
+) -> HttpResponse:
+    """Show the form of a new target."""
+    context = {"kinds": target_choices(), **_form_context(form, chosen, trial)}
+    return render(request, "runs/target_new.html", context, status=_status(form, chosen))
+
+
+def change_page(
+    request: MemberRequest,
+    form: TargetForm,
+    found: Target,
+    chosen: TrialForm,
+    trial: TargetTrial | None,
+) -> HttpResponse:
+    """Show the form of a target there is."""
+    context = {"target": found, **_form_context(form, chosen, trial)}
+    return render(request, "runs/target_edit.html", context, status=_status(form, chosen))
+
+
+def show_target(
+    request: MemberRequest, found: Target, chosen: TrialForm, *, status: int = 200
+) -> HttpResponse:
+    """Show the page of a target."""
+    may_try = request.user.has_perm("runs.change_target")
+    context = {
+        "target": found,
+        "page": target_page(found),
+        "chosen": chosen if may_try else None,
+        "trial": last_trial(found, request.user) if may_try else None,
+    }
+    return render(request, "runs/target.html", context, status=status)
+
+
+def _form_context(
+    form: TargetForm, chosen: TrialForm, trial: TargetTrial | None
+) -> dict[str, object]:
+    return {"form": form, "chosen": chosen, "trial": trial_report(trial) if trial else None}
 
 
 def _save(request: MemberRequest, form: TargetForm) -> Target | None:
@@ -78,5 +138,7 @@ def _save(request: MemberRequest, form: TargetForm) -> Target | None:
         return None
 
 
-def _status(form: TargetForm) -> int:
+def _status(form: TargetForm, chosen: TrialForm) -> int:
+    if chosen.is_bound:
+        return REFUSED if form.errors or chosen.errors else 200
     return REFUSED if form.is_bound else 200

@@ -26,6 +26,7 @@ from tests.factories import (
     make_run,
     make_suite,
     make_target,
+    make_trial,
 )
 from tests.members import make_client, make_member
 
@@ -119,6 +120,11 @@ PAGES: Mapping[str, Page] = {
     "runs:target-new": form("editor"),
     "runs:target": Page("viewer", place={"pk": 0}),
     "runs:target-edit": form("editor", {"pk": 0}),
+    "runs:target-try": Page("editor", get=NOT_ALLOWED, post=REFUSED, place={"pk": 0}),
+    "runs:target-new-try": Page("editor", get=NOT_ALLOWED, post=REFUSED),
+    "runs:target-edit-try": Page("editor", get=NOT_ALLOWED, post=REFUSED, place={"pk": 0}),
+    "runs:target-try-cases": Page("editor"),
+    "runs:target-trial": Page("editor", place={"pk": 0}),
     "runs:workers": Page("viewer"),
     "runs:workers-live": Page("viewer"),
     "runs:search": Page("viewer"),
@@ -146,7 +152,9 @@ def numbers(db: None) -> Mapping[str, int]:
     call = make_call(result=result)
     member = make_member("viewer", "somebody")
     assert model.pk
-    named = {"runs:result-call": call.pk, "runs:target": target.pk, "runs:target-edit": target.pk}
+    trial = make_trial(target=target, asked_by=member)
+    named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
+    named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
     deeds = ("status", "link", "scripts")
     members = ("access:member", *(f"access:member-{deed}" for deed in deeds))
     return named | dict.fromkeys(members, member.pk)

@@ -69,7 +69,7 @@ def test_a_chat_model_with_its_prompt_becomes_a_target(editor_client: Client) ->
         ({"name": ""}, "This field is required."),
         ({"name": "taken"}, "There is a target “taken” already."),
         ({"model": ""}, "This field is required."),
-        ({"parameters": "{"}, "Enter a valid JSON."),
+        ({"parameters": "{"}, "Line 1, character 2, is not JSON"),
         ({"parameters": '{"messages": []}'}, "messages is set by Evalsite"),
         ({"timeout_s": "0"}, "Ensure this value is greater than or equal to 1."),
         ({"timeout_s": "3601"}, "Ensure this value is less than or equal to 3600."),

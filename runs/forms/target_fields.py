@@ -1,0 +1,111 @@
+"""Form fields for the settings of a target kind, read from its pydantic Config."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal, get_args, get_origin
+
+from django import forms
+from pydantic.fields import FieldInfo
+
+from evaluators.kind_forms import LinesField, bounds_of, plain_type
+from runs.forms.header_rows import HeadersField
+from runs.targets._base import Header
+
+PLACEHOLDER = re.compile(r"\{\{[^{}]*\}?\}?")
+LONG_TEXTS = ("prompt", "instructions", "text", "template")
+
+
+class JsonText(forms.CharField):
+    """A JSON document as its author writes it; what is no JSON is refused by its line."""
+
+    def __init__(self, *, rows: int, **options: Any) -> None:
+        """Show so many rows."""
+        widget = forms.Textarea(attrs={"rows": rows, "spellcheck": "false", "data-code": ""})
+        super().__init__(widget=widget, strip=False, **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return stored values as JSON, and what was typed as it was typed."""
+        if isinstance(value, str):
+            return value
+        return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2)
+
+    def to_python(self, value: Any) -> Any:
+        """Return the values; None for an empty field."""
+        text = str(value or "")
+        if not text.strip():
+            return None
+        try:
+            return json.loads(text, parse_constant=_refuse_constant)
+        except json.JSONDecodeError as error:
+            said = f"Line {error.lineno}, character {error.colno}, is not JSON: {error.msg}."
+            raise forms.ValidationError(said) from error
+        except (ValueError, RecursionError) as error:
+            raise forms.ValidationError(f"This is not JSON: {error}.") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def with_line(message: str, typed: str, field: forms.Field | None) -> str:
+    """Return what is wrong with a JSON document with the line of the placeholder it speaks of."""
+    named = PLACEHOLDER.search(message)
+    if named is None or not isinstance(field, JsonText):
+        return message
+    lines = enumerate(typed.splitlines(), 1)
+    number = next((number for number, line in lines if named[0] in line), 0)
+    return f"Line {number}, {message}" if number else message
+
+
+def section_of(setting: FieldInfo) -> str:
+    """Return the title of the section a setting stands in, "" when it names none."""
+    return str(_hint(setting, "section"))
+
+
+def setting_field(name: str, setting: FieldInfo) -> forms.Field:
+    """Return the form field for one setting of a kind."""
+    options: dict[str, Any] = {
+        "required": setting.is_required(),
+        "label": setting.title or name.replace("_", " ").capitalize(),
+        "help_text": setting.description or "",
+        "initial": None
+        if setting.is_required()
+        else setting.get_default(call_default_factory=True),
+    }
+    annotation = plain_type(setting.annotation)
+    if annotation is bool:
+        return forms.BooleanField(**options | {"required": False})
+    if annotation in (int, float):
+        number = forms.IntegerField if annotation is int else forms.FloatField
+        return number(**bounds_of(setting), **options)
+    if annotation is str:
+        return forms.CharField(**options, widget=_text_widget(name, setting), strip=False)
+    return _listed_field(name, annotation, setting, options)
+
+
+def _listed_field(
+    name: str, annotation: Any, setting: FieldInfo, options: dict[str, Any]
+) -> forms.Field:
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        choices = [(word, str(word).replace("_", " ")) for word in parts]
+        return forms.ChoiceField(choices=choices, **options)
+    if origin is tuple and parts[0] is Header:
+        return HeadersField(**options)
+    if origin is tuple and parts[0] is str:
+        return LinesField(**options)
+    return JsonText(rows=10 if _hint(setting, "widget") == "json" else 3, **options)
+
+
+def _text_widget(name: str, setting: FieldInfo) -> forms.Widget:
+    if _hint(setting, "widget") == "code":
+        return forms.TextInput(attrs={"spellcheck": "false", "data-code": ""})
+    is_long = any(part in name for part in LONG_TEXTS) or _hint(setting, "widget") == "textarea"
+    return forms.Textarea(attrs={"rows": 6}) if is_long else forms.TextInput()
+
+
+def _hint(setting: FieldInfo, name: str) -> Any:
+    extra = setting.json_schema_extra
+    return extra.get(name, "") if isinstance(extra, dict) else ""
