@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Le, MinLen
@@ -19,6 +20,11 @@ from evaluators.kinds._yaml import yaml_of
 LONG_ROWS = 6
 LIST_ROWS = 4
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+NUMBERS: Mapping[Any, type[forms.Field]] = {
+    int: forms.IntegerField,
+    float: forms.FloatField,
+    Decimal: forms.DecimalField,
+}
 
 
 class LinesField(forms.CharField):
@@ -42,7 +48,9 @@ class StructureField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         """Return the values as YAML."""
-        return value if isinstance(value, str) or value in EMPTY else yaml_of(value)
+        if isinstance(value, str):
+            return value
+        return "" if value in EMPTY else yaml_of(value)
 
     def to_python(self, value: Any) -> Any:
         """Return the values; raises ValidationError with the line that is not YAML."""
@@ -120,9 +128,8 @@ def _field(name: str, setting: FieldInfo) -> forms.Field:
     if get_origin(annotation) is Literal:
         choices = [(word, str(word).replace("_", " ")) for word in get_args(annotation)]
         return forms.ChoiceField(choices=choices, **options)
-    if annotation in (int, float):
-        number = forms.IntegerField if annotation is int else forms.FloatField
-        return number(**bounds_of(setting), **options)
+    if annotation in NUMBERS:
+        return NUMBERS[annotation](**bounds_of(setting), **options)
     if annotation is str:
         return forms.CharField(strip=False, widget=_text_widget(setting), **options)
     if get_origin(annotation) is tuple and get_args(annotation)[0] is str:
@@ -158,7 +165,8 @@ def plain_type(annotation: Any) -> Any:
 
 def _type_words(setting: FieldInfo) -> str:
     annotation = plain_type(setting.annotation)
-    words = {bool: "true or false", int: "whole number", float: "number", str: "text"}
+    words = {bool: "true or false", int: "whole number", str: "text"}
+    words |= {float: "number", Decimal: "number"}
     if annotation in words:
         return words[annotation]
     if get_origin(annotation) is Literal:

@@ -66,7 +66,9 @@ class ScriptSettings(BaseModel):
         json_schema_extra={"widget": "textarea"},
     )
     cwd: str = Field(
-        "", description="Folder of the suite's files the program starts in. Empty: the suite's own."
+        "",
+        title="Starts in",
+        description="Folder of the suite's files the program starts in. Empty: the suite's own.",
     )
     timeout_s: float | None = Field(
         None,

@@ -36,19 +36,19 @@ Bad: prints the agent's answer before its own JSON. An answer could then pose as
 objects are refused.
 
 ```yaml
-name: tests_pass
+name: says_what_happens
 type: script
-weight: 3
 timeout_s: 30
 script: |
   #!/usr/bin/env python3
   import json, os
 
-  answer = os.environ["EVAL_OUTPUT"]
-  steps = [word in answer.lower() for word in ("refund", "invoice")]
+  answer = os.environ["EVAL_OUTPUT"].lower()
+  wanted = ("refund", "invoice", "business days")
+  missing = [word for word in wanted if word not in answer]
   print(json.dumps({
-      "score": 100 * sum(steps) / len(steps),
-      "reasoning": f"{sum(steps)} of {len(steps)} words found",
+      "score": 100 * (1 - len(missing) / len(wanted)),
+      "reasoning": f"does not name {', '.join(missing)}" if missing else "names all of it",
   }))
 ```
 """
