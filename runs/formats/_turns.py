@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs.formats._blocks import WRITE, as_json, read_content
+from runs.formats._blocks import (
+    WRITE,
+    Block,
+    as_json,
+    joined,
+    read_content,
+    read_file,
+    text_block,
+)
 from runs.formats._fields import Fields
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -20,37 +28,46 @@ class Shared:
     """What a suite puts before the input of each of its cases."""
 
     turns: tuple[Turn, ...] = ()
-    files: tuple[str, ...] = ()
+    files: tuple[Block, ...] = ()
 
 
 def read_shared(suite: Fields) -> Shared:
     """Return the `input` and `input_files` of a suite; problems are noted."""
     key, value = suite.take("input")
-    turns = read_turns(suite, key, value) if key else ()
-    return Shared(turns, suite.texts("input_files"))
+    return Shared(read_turns(suite, key, value) if key else (), _files(suite))
 
 
 def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
     """Return what a case asks: the suite's turns and its own; problems are noted.
 
-    Files listed under `input_files`, the suite's where the case lists none, go before its question.
+    Files listed under `input_files`, the suite's where the case lists none, go before a question
+    that is a text.
     """
     key, value = case.take("input")
     files_key, _ = case.peek("input_files")
-    files = case.texts("input_files") or shared.files
+    files = _files(case)
     if value is None or value in ("", [], {}):
         case.refuse(key, "the case has no input; write what it asks under input")
         return ()
-    if not files:
-        return (*shared.turns, *read_turns(case, key, value))
     text = case.written(key, value)
     if not isinstance(text, str):
-        said = "go with an input that is a text; in turns a file is a block of type file"
-        case.refuse(files_key or key, f"input_files {said}")
-        return ()
-    blocks = [{"type": "file", "value": name} for name in files]
-    content = [*blocks, {"type": "text", "value": text}]
-    return (*shared.turns, *_read(case, files_key or key, {"role": "user", "content": content}))
+        if files:
+            said = "goes with an input that is a text; in turns a file is a block of type file"
+            case.refuse(files_key, said)
+        return (*shared.turns, *read_turns(case, key, value))
+    content, blocks = joined([*(files or shared.files), text_block(text)])
+    own = {"role": "user", "content": content}
+    return (*shared.turns, {**own, BLOCKS: blocks} if blocks else own)
+
+
+def _files(holder: Fields) -> tuple[Block, ...]:
+    """Return the files listed under `input_files`; those that cannot be used are noted."""
+    key, _ = holder.peek("input_files")
+    found = [
+        read_file(holder.reading, (*holder.place(key), n), name, case=holder.case)
+        for n, name in enumerate(holder.texts("input_files"))
+    ]
+    return tuple(block for block in found if block is not None)
 
 
 def read_turns(holder: Fields, key: str, value: Any) -> tuple[Turn, ...]:
