@@ -131,7 +131,8 @@ class _Search:
     def _read_lines(self, path: str, *, is_only: bool) -> SuiteContent | None:
         form = form_of_lines(self.bundle.beginning(path))
         if form is not Form.CASES and not is_only:
-            self._note(path, f"holds {form}, no cases, and was left out; {REMEDIES[form]}")
+            held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
+            self._note(path, f"holds {held} and was left out; {REMEDIES[form]}")
             return None
         beside = case_lines.sidecar_of(path, self.bundle.files)
         self.described |= {beside} - {""}

@@ -43,17 +43,20 @@ class SuiteImportForm(forms.Form):
     After a refusal `problems` holds what is wrong, each with its file, line, case and key.
     """
 
+    # A folder does in place of files, which browsers could not know.
+    use_required_attribute = False
+
     # Before the files: the two are read together.
     folder = ManyFilesField(
         label="Folder",
         required=False,
-        help_text="Every suite in it is imported. Hidden files, .git and node_modules stay here",
+        help_text="In place of files: every suite in it is imported; hidden files and caches stay here",
     )
     folder_paths = forms.CharField(required=False, widget=forms.HiddenInput)
     suite_files = ManyFilesField(
         label="Suite files",
-        required=False,
         help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
+        error_messages={"required": "Choose a suite file, a zip or a folder."},
     )
     judge = forms.ModelChoiceField(
         LanguageModel.objects.all(),
@@ -81,13 +84,12 @@ class SuiteImportForm(forms.Form):
         self.problems: tuple[Problem, ...] = ()
         self.fields["suite_files"].widget.attrs["accept"] = ",".join(ACCEPTED)
         self.fields["folder"].widget.attrs |= FOLDER
+        self.fields["suite_files"].required = "folder" not in self.files
 
     def clean_suite_files(self) -> FoundSuites:
         """Return the suites of all that was sent; gather what is wrong with them."""
         found = self.cleaned_data
         folder, files = found.get("folder", []), found["suite_files"]
-        if not folder and not files:
-            raise forms.ValidationError("Choose a suite file, a zip or a folder.")
         if sum(upload.size or 0 for upload in (*folder, *files)) > MOST_BYTES:
             said = f"The files hold more than {MOST_BYTES // 1024**2} MB, the most an import takes."
             raise forms.ValidationError(said)

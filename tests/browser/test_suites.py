@@ -20,6 +20,7 @@ from tests.factories import make_case, make_scored_run, make_suite
 LogIn = Callable[[str], User]
 # Live parts ask every 5 seconds.
 POLL_MS = 15_000
+ONE_CASE = "tests: [{id: A, input: hi}]\n"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quick-check" / "suite.yaml"
 
 
@@ -127,13 +128,39 @@ def test_more_cases_are_added_below_and_a_tag_narrows_them(
 
 def test_an_example_is_imported(home: Page) -> None:
     home.get_by_role("link", name="Import a suite").click()
-    home.get_by_label("Suite file", exact=True).set_input_files(EXAMPLE)
-    home.get_by_role("button", name="Import the suite").click()
+    home.get_by_label("Suite files").set_input_files(EXAMPLE)
+    home.get_by_role("button", name="Import", exact=True).click()
     expect(home.get_by_role("heading", level=1)).to_have_text("Quick check of a model")
     toast = home.locator(".toast")
     expect(toast).to_contain_text("is at version 1.")
     toast.get_by_role("button", name="Dismiss").click()
     expect(toast).to_have_count(0)
+
+
+def test_a_folder_is_imported_without_what_is_hidden_in_it(home: Page, tmp_path: Path) -> None:
+    files = {
+        "one.yaml": "evaluators: [{type: llm_judge, prompt: ./tone.md}]\n" + ONE_CASE,
+        "tone.md": "Is it kind?",
+        "deep/two.yaml": ONE_CASE,
+        ".env": "SECRET=1",
+        "node_modules/x/three.yaml": ONE_CASE,
+    }
+    for name, text in files.items():
+        (tmp_path / "evals" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "evals" / name).write_text(text)
+    home.get_by_role("link", name="Import a suite").click()
+    home.get_by_label("Folder").set_input_files(tmp_path / "evals")
+    said = home.get_by_text("3 files will be sent, 2 hidden or cached ones will not.")
+    expect(said).to_be_visible()
+    home.get_by_role("button", name="Import", exact=True).click()
+    expect(home.get_by_role("heading", level=1)).to_have_text("What was imported")
+    rows = home.get_by_role("region", name="Table of suites").locator("tbody tr")
+    expect(rows).to_have_text([re.compile("evals/deep/two.yaml"), re.compile("evals/one.yaml")])
+    assert not Axe().run(home).response["violations"]
+    home.get_by_role("link", name="one").click()
+    with home.expect_download() as download:
+        home.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "one-v1.zip"
 
 
 def test_the_phone_menu_holds_what_the_rail_has_no_room_for(home: Page) -> None:

@@ -71,7 +71,7 @@ def test_what_is_no_suite_is_named_and_left_out() -> None:
         "document in what begins on line 1; write one document, without ---",
         "outputs.jsonl": "holds recorded outputs, no cases, and was left out; give it as recorded "
         "outputs, with the name of the target that gave them",
-        "judge.jsonl": "holds something else, no cases, and was left out; a case has an id and an "
+        "judge.jsonl": "holds no cases and was left out; a case has an id and an "
         "input, a recorded output an id and an output",
         "results.jsonl": "holds results of a run, no cases, and was left out; import it as the "
         "results of a run",
