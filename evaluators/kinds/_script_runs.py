@@ -10,7 +10,12 @@ from typing import Any
 from evaluators.kinds._base import Context, SandboxRefusal, ScriptCall, ScriptResult
 from evaluators.kinds._script_payload import environment, payload
 from evaluators.kinds._scripts import OUTPUT_FILE, Protocol, ScriptSettings, program_of
-from evaluators.scoring.scripts import ScriptReplyError, read_env_reply, read_stdin_reply
+from evaluators.scoring.scripts import (
+    ENV_SCALE,
+    ScriptReplyError,
+    read_env_reply,
+    read_stdin_reply,
+)
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored, Usage
 
 STAGE = "script"
@@ -18,6 +23,9 @@ USUAL_SECONDS = 60.0
 MOST_KEPT = 4_000
 MOST_REASON = 400
 MOST_TEXT = 10_000
+IN_SHARES = (
+    "the score is below 1 of 100; a script that counts from 0 to 1 speaks the protocol stdin"
+)
 LONGEST_REPLY = 1_000_000
 NO_SANDBOX = "scripts are switched off where this run is carried out, or no sandbox works there"
 # NUL and halves of surrogate pairs: a script can print them, no database keeps them.
@@ -100,6 +108,7 @@ def _kept(result: ScriptResult) -> Mapping[str, Any]:
 
 
 def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> Score:
+    is_tiny = score.scale == ENV_SCALE and 0 < (score.raw_score or 0) < 1
     findings = tuple(
         Finding(_storable(found.text), found.passed, _storable(found.evidence))
         for found in score.findings
@@ -110,6 +119,7 @@ def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> S
         findings=findings,
         details=details,
         usage=usage,
+        warnings=(IN_SHARES,) if is_tiny else (),
     )
 
 

@@ -44,14 +44,17 @@ def scripts_problem(
     trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
 ) -> str:
     """Return why the trees or the target may not be carried out for the user, and the remedy; "" if they may."""
-    who = _who_runs_programs(_named(trees), target)
-    return _problem(who, user) if who else ""
+    obstacle = _obstacle(user)
+    who = _who_runs_programs(_named(trees), target) if obstacle else ""
+    return f"{who}, and {obstacle}" if who else ""
 
 
 def scripts_problem_of_suite(
     suite: Suite, targets: Iterable[TargetKind], user: User | AnonymousUser | None
 ) -> str:
     """Return why no run of the suite against these targets may start for the user; "" if one may."""
+    if not _obstacle(user):
+        return ""
     root = Evaluator.objects.tree(suite.root)
     own = suite.cases.filter(is_current=True, evaluators__isnull=False)
     trees = [root, *_trees_of(root, own)]
@@ -78,6 +81,9 @@ def scripts_problem_again(
     asks_target: bool = True,
 ) -> str:
     """Return what check_scripts_again would raise, "" if nothing."""
+    obstacle = _obstacle(user)
+    if not obstacle:
+        return ""
     plan = read_plan(run.snapshot)
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     trees = [plan.root, *_trees_of(plan.root, own)]
@@ -89,7 +95,7 @@ def scripts_problem_again(
     kind = plan.target.kind
     target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
     who = _who_runs_programs(names, target)
-    return _problem(who, user) if who else ""
+    return f"{who}, and {obstacle}" if who else ""
 
 
 def _trees_of(root: Node, cases: QuerySet[Case]) -> Iterator[Node]:
@@ -115,21 +121,22 @@ def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
     return ""
 
 
-def _problem(who: str, user: User | AnonymousUser | None) -> str:
+def _obstacle(user: User | AnonymousUser | None) -> str:
+    """Return what keeps programs from running for the user, as the end of a sentence; "" for nothing."""
     if not settings.SCRIPTS:
         return (
-            f"{who}, and scripts are switched off on this site. Whoever runs the site can switch "
-            "them on: set EVALSITE_SCRIPTS=1 for the site and its workers and start them again."
+            "scripts are switched off on this site. Whoever runs the site can switch them on: set "
+            "EVALSITE_SCRIPTS=1 for the site and its workers and start them again."
         )
     if user is not None and not user.has_perm(RUN_SCRIPTS):
         return (
-            f"{who}, and you may not run scripts. An admin can allow it on your page under Members: "
+            "you may not run scripts. An admin can allow it on your page under Members: "
             "“May run scripts”."
         )
     offer = probe.sandbox_offered()
     if offer.kind == "none":
         return (
-            f"{who}, and no sandbox works on this machine ({offer.reason}). Scripts run on Linux with "
-            "bubblewrap or prlimit; install one of them and start the site again."
+            f"no sandbox works on this machine ({offer.reason}). Scripts run on Linux with bubblewrap or "
+            "prlimit; install one of them and start the site again."
         )
     return ""

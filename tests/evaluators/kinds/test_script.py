@@ -60,6 +60,14 @@ def test_env_is_of_100_and_stdin_of_1_with_findings() -> None:
     assert [(f.text, f.passed) for f in stdin.findings] == [("a", True), ("b", False), ("c", True)]
 
 
+def test_a_score_in_shares_where_points_are_meant_is_taken_and_warned_of() -> None:
+    meant, usual = said('{"score": 0.85}'), said('{"score": 1}')
+
+    assert meant.score == 0.0085
+    assert "0 to 1" in meant.warnings[0]
+    assert usual.warnings == said('{"score": 0.85}', config=STDIN).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("spelling", "protocol"),
     [

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
-from runs.formats import UnreadableFileError, agentv
+from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.scoring.tree import Node
+from runs.formats import CaseContent, SuiteContent, UnreadableFileError, agentv
+from runs.formats._trees import root_of
 
 FILES = {
     "judges/pii.py": b"import words",
@@ -118,3 +123,38 @@ def test_what_is_exported_reads_back_the_same(evaluator: str) -> None:
     again = agentv.read(agentv.write(content), files=content.files)
 
     assert again == content
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+NAMES_A_FILE = ("./", "../", "file:")
+WORDS = TEXT.filter(lambda word: "." not in word and not word.startswith(NAMES_A_FILE))
+SHELL = TEXT.map(lambda text: f"#!/bin/sh\n{text}")
+PROGRAMS = st.fixed_dictionaries({"command": st.lists(WORDS, min_size=1, max_size=4)}) | (
+    st.fixed_dictionaries({"script": SHELL | TEXT.filter(str.strip)})
+)
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "timeout_s": st.integers(1, 3600).map(float),
+        "network": st.booleans(),
+        "config": st.dictionaries(TEXT.filter(str.strip), TEXT | st.integers(0, 9), max_size=2),
+    },
+)
+
+
+@given(program=PROGRAMS, options=OPTIONS, protocol=st.sampled_from(["env", "stdin"]))
+def test_every_script_is_exported_and_read_back_the_same(
+    program: dict[str, Any], options: dict[str, Any], protocol: str
+) -> None:
+    try:
+        config = read_config("script", {**program, **options, "protocol": protocol})
+    except InvalidConfigError:
+        reject()
+    leaf = Node(name="s", kind="script", config=config.model_dump(mode="json"))
+    rule = read_config("composite", {"aggregator": {"type": "code_judge", **program, **options}})
+    options = rule.model_dump(mode="json", exclude_defaults=True)["aggregator"]
+    gate = Node(name="g", kind="composite", config={"aggregator": options}, children=(leaf,))
+    case = CaseContent(key="a", input=({"role": "user", "content": "hi"},))
+    content = SuiteContent(slug="s", title="s", root=root_of((gate,)), cases=(case,))
+
+    assert agentv.read(agentv.write(content)) == content
