@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from evaluators.scoring.types import Usage
 
-Number = TypeVar("Number", int, Decimal)
 NO_USAGE = Usage()
 
 
@@ -190,20 +189,3 @@ class ModelCallError(Exception):
         self.reason = reason
         self.http_status = http_status
         self.usage = usage
-
-
-def add_usage(first: Usage, second: Usage) -> Usage:
-    """Return the sum; a figure only one side knows stays, one that neither knows is None."""
-    return Usage(
-        input_tokens=_sum(first.input_tokens, second.input_tokens),
-        output_tokens=_sum(first.output_tokens, second.output_tokens),
-        cost_usd=_sum(first.cost_usd, second.cost_usd),
-        latency_ms=_sum(first.latency_ms, second.latency_ms),
-        calls=first.calls + second.calls,
-    )
-
-
-def _sum(first: Number | None, second: Number | None) -> Number | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second

@@ -22,13 +22,13 @@ from evaluators.judging.calls import (
     ChatReply,
     Ledger,
     ModelCallError,
-    add_usage,
 )
 from evaluators.judging.limits import Limiter
 from evaluators.judging.requests import chat_body, refuses_mode, request_hash, weaker_mode
 from evaluators.judging.retries import Retries
 from evaluators.judging.specs import ModelSpec
 from evaluators.judging.tries import Progress, Try, recalled, reply_of
+from evaluators.scoring.usage import add_usage
 
 CONNECT_S = 10.0
 MOST_CONNECTIONS = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,13 @@ from evaluators.judging.calls import (
     Ledger,
     ModelCallError,
     TraceHeaders,
-    add_usage,
 )
 from evaluators.judging.quoting import new_mark, quote, rule
 from evaluators.judging.replies import UnreadableReplyError, closed_schema, read_reply
 from evaluators.judging.requests import sha256_of
 from evaluators.judging.specs import ModelSpec
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply
+from evaluators.scoring.usage import add_usage
 
 if TYPE_CHECKING:
     from evaluators.judging.client import ModelClient
@@ -81,6 +81,7 @@ class ModelJudge:
             {"role": "user", "content": REPAIR.format(problem=first.problem)},
         )
         repaired = sha256_of([digest, first.text, first.problem])
+        asked.takes_least = True
         try:
             second = await self._chat(asked, again, repaired, repair=1)
         except JudgeFailure as failure:
@@ -121,12 +122,16 @@ class ModelJudge:
 
 @dataclass(slots=True)
 class _Asked:
-    """One question on its way: as it is written, and what its last readable reply held."""
+    """One question on its way: as it is written, and what its last readable reply held.
+
+    Once it has been asked again it `takes_least`: a reply of the question's least form will do.
+    """
 
     spec: ModelSpec
     question: JudgeQuestion
     schema: Mapping[str, Any]
     content: Mapping[str, Any] = field(default_factory=dict)
+    takes_least: bool = False
 
     def written(self) -> tuple[Messages, str]:
         """Return the messages, with a mark of their own, and the hash of the question without it."""
@@ -137,11 +142,20 @@ class _Asked:
 
     def problem_of(self, text: str) -> str:
         """Read a reply and keep its content; return what is wrong with it, or ""."""
+        question = self.question
+        problem = self._read(text, self.schema, question.check)
+        if not problem or not self.takes_least or question.least is None:
+            return problem
+        return problem if self._read(text, question.least, None) else ""
+
+    def _read(
+        self, text: str, schema: Mapping[str, Any], check: Callable[[Mapping[str, Any]], str] | None
+    ) -> str:
         try:
-            self.content = read_reply(text, self.schema)
+            self.content = read_reply(text, schema)
         except UnreadableReplyError as error:
             return str(error)
-        return self.question.check(self.content) if self.question.check else ""
+        return check(self.content) if check else ""
 
     def _messages(self, mark: str, form: str) -> Messages:
         parts = [self.question.instructions]

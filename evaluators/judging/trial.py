@@ -15,7 +15,6 @@ from evaluators.judging.calls import (
     ChatReply,
     Ledger,
     ModelCallError,
-    add_usage,
 )
 from evaluators.judging.client import ModelClient
 from evaluators.judging.judge import REPLY_RULE
@@ -24,6 +23,7 @@ from evaluators.judging.requests import refuses_mode
 from evaluators.judging.retries import ONE_TRY
 from evaluators.judging.specs import REPLY_MODES, ModelSpec
 from evaluators.scoring.types import Usage
+from evaluators.scoring.usage import add_usage
 
 LONGEST_S = 60.0
 MOST_MODELS = 200

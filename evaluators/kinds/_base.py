@@ -110,7 +110,8 @@ class JudgeQuestion:
     `instructions` is trusted text of ours and of the suite. Each of `quoted` is untrusted text
     (label, text) that the transport wraps in random delimiters. `check` looks at a reply that
     satisfies the schema and returns what is wrong with it in one sentence, or "": the transport
-    asks for a repair once, then raises JudgeFailure. With `timeout_s` each call may take so long, else
+    asks for a repair once, then raises JudgeFailure. A repaired reply that falls short is taken all the
+    same when it satisfies `least`, a schema that asks for less. With `timeout_s` each call may take so long, else
     as long as the model says.
     """
 
@@ -119,6 +120,7 @@ class JudgeQuestion:
     quoted: tuple[tuple[str, str], ...]
     schema: Mapping[str, Any]
     check: Callable[[Mapping[str, Any]], str] | None = None
+    least: Mapping[str, Any] | None = None
     model: str = ""
     timeout_s: float | None = None
     sample: int = 0

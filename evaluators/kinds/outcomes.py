@@ -7,15 +7,13 @@ outcomes never enter the score; under the outcomes gate they decide the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 
 from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
+from evaluators.kinds._outcomes import OUTCOMES_SCHEMA, outcome_results, outcomes_problem
 from evaluators.kinds._variables import fill
-from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Unscored
+from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 PROMPT_VERSION = 1
 
@@ -38,21 +36,7 @@ none added:
 
 SCHEMA = {
     "type": "object",
-    "properties": {
-        "outcomes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "number": {"type": "integer"},
-                    "justification": {"type": "string"},
-                    "passed": {"type": "boolean"},
-                },
-                "required": ["number", "justification", "passed"],
-                "additionalProperties": False,
-            },
-        }
-    },
+    "properties": {"outcomes": OUTCOMES_SCHEMA},
     "required": ["outcomes"],
     "additionalProperties": False,
 }
@@ -88,18 +72,14 @@ async def score(config: Config, context: Context) -> Outcome:
             instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
             quoted=written.quoted,
             schema=SCHEMA,
-            check=lambda content: problem_of(len(expected), content),
+            check=lambda content: outcomes_problem(len(expected), content),
             model=config.model,
             timeout_s=config.timeout_s,
         ),
     )
     if isinstance(reply, Unscored):
         return reply
-    by_number = {int(entry["number"]): entry for entry in reply.content["outcomes"]}
-    results = tuple(
-        OutcomeResult(text, bool(by_number[n]["passed"]), str(by_number[n]["justification"]))
-        for n, text in enumerate(expected, 1)
-    )
+    results = outcome_results(expected, reply.content) or ()
     return Score(
         sum(result.passed for result in results) / len(results),
         findings=tuple(Finding(one.text, one.passed, one.justification) for one in results),
@@ -107,13 +87,3 @@ async def score(config: Config, context: Context) -> Outcome:
         outcomes=results,
         usage=reply.usage,
     )
-
-
-def problem_of(count: int, reply: Mapping[str, Any]) -> str:
-    """Return which outcomes a reply leaves out, invents or answers twice, or ""."""
-    given = [int(entry["number"]) for entry in reply["outcomes"]]
-    if missing := [str(n) for n in range(1, count + 1) if n not in given]:
-        return f"outcomes leaves out number {', '.join(missing)}"
-    if len(given) > count:
-        return f"outcomes holds {len(given)} entries for {count} expected outcomes"
-    return ""

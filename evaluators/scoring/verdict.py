@@ -190,7 +190,8 @@ def _warnings(
         if is_held(case.layout, frame, case.values):
             continue
         if isinstance(outcome, Score):
-            yield from (f"{frame.node.name}: {warning}" for warning in outcome.warnings)
+            told = (warning for warning in outcome.warnings if warning != case.gate.reason)
+            yield from (f"{frame.node.name}: {warning}" for warning in told)
         elif frame.index not in case.ruling.unscored:
             yield f"{frame.node.name} {_consequence(case, frame)}: {reasons[frame.path]}"
     if case.gate.reason == "no outcomes produced":

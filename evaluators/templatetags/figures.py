@@ -15,6 +15,7 @@ NARROW = "\u202f"
 NO_BREAK = "\u00a0"
 SCORE_DIGITS = 9
 METRIC_LABELS = ("critical fail", "fail", "poor", "acceptable", "good", "excellent")
+BINARY_LABELS, BINARY_TONES, METRIC_TOP = ("fail", "pass"), ("bad", "good"), 5
 METRIC_TONES = ("bad", "bad", "bad", "warn", "good", "good")
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 DAYS_COUNTED = 30
@@ -91,14 +92,23 @@ def tenth(value: Number | None) -> str:
     return MISSING if value is None else down(value, 1)
 
 
-def metric_label(value: Number | None) -> str:
-    """Name a metric of 0 to 5 by its nearest whole number, halves up (SCORING §5)."""
-    return "" if value is None else METRIC_LABELS[int(nearest(value, 0))]
+def metric_label(value: Number | None, binary: bool = False) -> str:
+    """Name a metric of 0 to 5 by its nearest whole number, halves up, a binary one pass or fail (SCORING §5)."""
+    if value is None:
+        return ""
+    return BINARY_LABELS[is_passed(value)] if binary else METRIC_LABELS[int(nearest(value, 0))]
 
 
-def metric_tone(value: Number | None) -> str:
+def metric_tone(value: Number | None, binary: bool = False) -> str:
     """Return the tone a metric of 0 to 5 is shown in: good, warn or bad."""
-    return "" if value is None else METRIC_TONES[int(nearest(value, 0))]
+    if value is None:
+        return ""
+    return BINARY_TONES[is_passed(value)] if binary else METRIC_TONES[int(nearest(value, 0))]
+
+
+def is_passed(value: Number) -> bool:
+    """Tell whether a binary metric, or a mean of several, lies nearer to passed than to failed, halves up."""
+    return exact(value) * 2 >= METRIC_TOP
 
 
 def raw(value: Number | None, scale: Number) -> str:

@@ -137,14 +137,15 @@ def meter(
     )
 
 
-def metric(name: str, value: Number) -> SafeString:
-    """Draw one metric of 0 to 5 as a row of `dl.metrics`."""
+def metric(name: str, value: Number, binary: bool = False, note: str = "") -> SafeString:
+    """Draw one metric of 0 to 5 as a row of `dl.metrics`; one that is binary reads pass or fail."""
     return format_html(
-        '<div class="metric"><dt>{}</dt><dd>{}<span class="num">{}</span>'
+        '<div class="metric"><dt>{}{}</dt><dd>{}<span class="num">{}</span>'
         '<small data-tone="{}">{}</small></dd></div>',
         name,
+        format_html(' <small class="quiet">{}</small>', note) if note else "",
         meter(value, name, 2.5, 3.5, 5),
         figures.tenth(value),
-        figures.metric_tone(value),
-        figures.metric_label(value),
+        figures.metric_tone(value, binary),
+        figures.metric_label(value, binary),
     )

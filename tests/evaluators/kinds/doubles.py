@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from evaluators.judging.replies import UnreadableReplyError, read_reply
@@ -38,15 +39,20 @@ class ListedJudge:
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
         self.questions.append(question)
         for calls in (1, 2):
+            least = question.least if calls == 2 else None
             usage = Usage(input_tokens=10 * calls, output_tokens=calls, calls=calls)
             if not self.replies:
                 raise JudgeFailure("the server does not answer", stage="judge", usage=usage)
             try:
-                content = read_reply(self.replies.pop(0), question.schema)
+                text = self.replies.pop(0)
+                content = read_reply(text, question.schema)
                 problem = question.check(content) if question.check else ""
             except UnreadableReplyError as error:
                 problem = str(error)
                 content = {}
+            if problem and least is not None:
+                with suppress(UnreadableReplyError):
+                    content, problem = read_reply(text, least), ""
             if not problem:
                 return JudgeReply(content, usage, "listed")
             self.problems.append(problem)

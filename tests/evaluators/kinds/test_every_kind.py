@@ -35,6 +35,7 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
     "llm_judge": ("1", "6f8c2894"),
+    "metrics_judge": ("1", "baa58b85"),
     "outcomes": ("1", "18affd22"),
     "rubric": ("1", "55511a50"),
 }
@@ -140,6 +141,17 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         },
         {},
     ),
+    "metrics_judge": (
+        {"metrics": ["tool_routing", {"key": "task_completion", "weight": 0.15}]},
+        {
+            "reasoning": "Called <i>the</i> right tool.",
+            "metrics": {
+                "tool_routing": {"justification": "one needless call", "score": 2},
+                "task_completion": {"justification": "booked", "passed": True},
+            },
+        },
+        {},
+    ),
     "outcomes": (
         {},
         {"outcomes": [{"number": 1, "justification": "says so", "passed": True}]},
@@ -167,6 +179,10 @@ SHOWS = {
     "expected_output": ["raw 0", "<del>", "<ins>tomorrow</ins>"],
     "llm_judge": ["Kind", "Dry", "Dry &lt;b&gt;but&lt;/b&gt; kind.", "Is it kind?", "listed"],
     "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
+    "metrics_judge": [
+        *("Tool Routing", "poor", "one needless call", "Task Completion", "pass", "50.0%"),
+        *("Execution", "raw 70.0 of 100", "Called &lt;i&gt;the&lt;/i&gt; right tool."),
+    ],
     "outcomes": ["Names the day", "says so"],
     "composite": ["÷"],
     "script": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +37,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llm_judge": {"prompt": "Is it kind? {{candidate_answer}}"},
     "rubric": {"rubrics": [{"id": "kind", "expected_outcome": "Is kind"}]},
     "outcomes": {},
+    "metrics_judge": {"metrics": ["response_delivery"]},
 }
 REPLIES: dict[str, Any] = {
     "llm_judge": {"reasoning": "Dry.", "hits": [], "misses": ["Dry"], "score": 0.25},
@@ -44,8 +46,13 @@ REPLIES: dict[str, Any] = {
         "criteria": [{"id": "kind", "evidence": "no greeting", "satisfied": False}],
     },
     "outcomes": {"outcomes": [{"number": 1, "justification": "no greeting", "passed": False}]},
+    "metrics_judge": {
+        "reasoning": "Dry.",
+        "metrics": {"response_delivery": {"justification": "no greeting", "score": 2}},
+        "outcomes": [{"number": 1, "justification": "no greeting", "passed": False}],
+    },
 }
-EXPECTED = {"llm_judge": 0.25, "rubric": 0.0, "outcomes": 0.0}
+EXPECTED = {"llm_judge": 0.25, "rubric": 0.0, "outcomes": 0.0, "metrics_judge": 0.4}
 
 
 def judged(server: ModelServer, kind: str) -> tuple[Outcome, list[CallRecord]]:
@@ -114,3 +121,30 @@ def test_a_limit_that_passes_is_waited_for(model_server: ModelServer, kind: str)
 
     assert isinstance(outcome, Score)
     assert outcome.score == EXPECTED[kind]
+
+
+def test_metrics_that_come_without_outcomes_twice_are_kept(model_server: ModelServer) -> None:
+    alone = {key: part for key, part in REPLIES["metrics_judge"].items() if key != "outcomes"}
+    model_server.behave(good(alone), good(alone | {"outcomes": []}))
+
+    outcome, records = judged(model_server, "metrics_judge")
+
+    assert isinstance(outcome, Score)
+    assert (outcome.score, outcome.outcomes) == (0.4, None)
+    assert outcome.warnings == ("no outcomes produced",)
+    assert [record.error == "" for record in records] == [False, True]
+    assert "outcomes" in model_server.chats[1].body["messages"][-1]["content"]
+
+
+def test_outcomes_alone_or_a_metric_off_the_scale_are_never_a_score(
+    model_server: ModelServer,
+) -> None:
+    off = json.loads(json.dumps(REPLIES["metrics_judge"]))
+    off["metrics"]["response_delivery"]["score"] = 6
+    model_server.behave(good(off), good(REPLIES["outcomes"]))
+
+    outcome, _ = judged(model_server, "metrics_judge")
+
+    assert isinstance(outcome, Unscored)
+    assert outcome.stage == "parse"
+    assert "response_delivery" in model_server.chats[1].body["messages"][-1]["content"]

@@ -1,0 +1,136 @@
+"""The set of metrics a judge scores, and the several ways files write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evaluators.kinds._spelling import normal_spelling
+from evaluators.scoring.metrics import DEFAULT_METRICS, Metric, renormalised
+
+MOST_METRICS = 40
+LONGEST_KEY = 60
+WEIGHT_OF_OWN = 0.1
+KEY_SPELLINGS = ("key", "metric", "id", "name")
+KNOWN = {metric.key: metric for metric in DEFAULT_METRICS}
+TASK_COMPLETION = Metric(
+    "task_completion", "Task Completion", WEIGHT_OF_OWN, "Delivery",
+    "What the user came for is done by the end.", binary=True,
+)  # fmt: skip
+FACTS = {**KNOWN, TASK_COMPLETION.key: TASK_COMPLETION}
+
+
+class MetricSetting(BaseModel):
+    """One metric: one of the eight by its key, or one of the suite's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    key: str = Field(
+        min_length=1, max_length=LONGEST_KEY, description="Short name, unique in the set."
+    )
+    name: str = Field(max_length=100, description="How it is called on pages.")
+    weight: float = Field(ge=0, description="Weight before all are made to sum to 1.")
+    tier: str = Field("", max_length=60, description="The group it is shown in.")
+    binary: bool = Field(False, description="Passed or failed, 5 or 0, instead of 0 to 5.")
+    description: str = Field("", max_length=2000, description="What the judge looks at.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, values: Any) -> Any:
+        """Fill in what the eight metrics say of themselves; a metric may be written as its key."""
+        given = {"key": values} if isinstance(values, str) else values
+        if not isinstance(given, Mapping) or not isinstance(given.get("key"), str):
+            return given
+        key = key_of(given["key"])
+        usual = FACTS.get(key)
+        blank: dict[str, Any] = {"name": key.replace("_", " ").title(), "weight": WEIGHT_OF_OWN}
+        if usual is not None:
+            blank = {name: getattr(usual, name) for name in (*blank, "tier", "description")}
+            blank["binary"] = usual.binary
+        said = {name: value for name, value in given.items() if value not in (None, "")}
+        return {**blank, **said, "key": key}
+
+    def __str__(self) -> str:
+        """Return key and weight, as lists of settings show them."""
+        return f"{self.key} {self.weight:g}"
+
+    def as_metric(self) -> Metric:
+        """Return the metric as the arithmetic knows it."""
+        return Metric(self.key, self.name, self.weight, self.tier, self.description, self.binary)
+
+
+def default_metrics() -> tuple[MetricSetting, ...]:
+    """Return the eight metrics with their weights and tiers (SCORING §5)."""
+    return tuple(MetricSetting.model_validate(metric.key) for metric in DEFAULT_METRICS)
+
+
+def weighted(settings: Sequence[MetricSetting]) -> tuple[Metric, ...]:
+    """Return the metrics with weights that sum to 1; raises MetricsError for a set that cannot be scored."""
+    return renormalised([setting.as_metric() for setting in settings])
+
+
+def key_of(text: str) -> str:
+    """Return a name as the key of a metric: `Tool Routing` is tool_routing."""
+    return re.sub(r"\W+", "_", normal_spelling(text)).strip("_")
+
+
+def read(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings a suite file means by its several spellings of a set of metrics.
+
+    `metrics` may be a list, or weights by key; `weights` changes weights of the set and nothing else.
+    Raises ValueError for a weight of a metric that is not in the set.
+    """
+    found = dict(mapping)
+    if "metrics" in found:
+        found["metrics"] = _listed(found["metrics"])
+    weights = found.pop("weights", None)
+    if weights is not None:
+        found["metrics"] = _with_weights(found.get("metrics"), weights)
+    return found
+
+
+def _listed(metrics: Any) -> Any:
+    if isinstance(metrics, Mapping):
+        return [
+            {"key": str(key), **_spelt(facts)}
+            if isinstance(facts, Mapping)
+            else {"key": str(key), "weight": facts}
+            for key, facts in metrics.items()
+        ]
+    if not isinstance(metrics, list):
+        return metrics
+    return [_spelt(one) if isinstance(one, Mapping) else one for one in metrics]
+
+
+def _spelt(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a metric with its key under that name."""
+    found = {normal_spelling(str(name)): value for name, value in facts.items()}
+    spelling = next((name for name in KEY_SPELLINGS if name in found), None)
+    if spelling is None or spelling == "key":
+        return found
+    key = found[spelling] if spelling == "name" else found.pop(spelling)
+    return {"key": key, **found}
+
+
+def _with_weights(metrics: Any, weights: Any) -> Any:
+    if not isinstance(weights, Mapping):
+        raise ValueError("weights: is no mapping; write weights by the key of their metric")
+    listed = [metric.key for metric in DEFAULT_METRICS] if metrics is None else metrics
+    if not isinstance(listed, list):
+        return metrics
+    given = {key_of(str(key)): weight for key, weight in weights.items()}
+    keyed = [{"key": one} if isinstance(one, str) else one for one in listed]
+    known = {key_of(str(one.get("key"))) for one in keyed if isinstance(one, Mapping)}
+    if unknown := sorted(given.keys() - known):
+        raise ValueError(
+            f"weights: {unknown[0]!r} is not one of the metrics {', '.join(sorted(known))}"
+        )
+    return [
+        {**one, "weight": given[key_of(str(one.get("key")))]}
+        if isinstance(one, Mapping) and key_of(str(one.get("key"))) in given
+        else one
+        for one in keyed
+    ]
