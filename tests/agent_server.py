@@ -127,6 +127,11 @@ class AgentServer:
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.asked) >= count, seconds)
 
+    def release(self) -> None:
+        """Let hanging requests go on."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._released.set)
+
     async def answer(self, raw: web.Request) -> web.StreamResponse:
         """Answer one request as told."""
         asked = Asked(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from django import forms
+from django.forms import BoundField
 from pydantic.fields import FieldInfo
 
 from evaluators.kind_forms import LinesField, bounds_of, plain_type
 from runs.forms.header_rows import HeadersField
-from runs.targets._base import Header
+from runs.targets._base import Header, TargetKind
 
 PLACEHOLDER = re.compile(r"\{\{[^{}]*\}?\}?")
+SHORT = (forms.TextInput, forms.NumberInput, forms.Select)
 LONG_TEXTS = ("prompt", "instructions", "text", "template")
 
 
@@ -59,9 +62,31 @@ def with_line(message: str, typed: str, field: forms.Field | None) -> str:
     return f"Line {number}, {message}" if number else message
 
 
-def section_of(setting: FieldInfo) -> str:
-    """Return the title of the section a setting stands in, "" when it names none."""
-    return str(_hint(setting, "section"))
+def in_sections(
+    kind: TargetKind, fields: Sequence[BoundField]
+) -> list[tuple[str, list[list[BoundField]]]]:
+    """Return the fields under the titles of their sections; those without one under the kind's label."""
+    settings = kind.config.model_fields
+    titles: dict[str, list[BoundField]] = {kind.label: []}
+    titles |= {title: [] for title in kind.config.sections}
+    for field in fields:
+        title = _hint(settings[field.name], "section") if field.name in settings else ""
+        titles.setdefault(title or kind.label, []).append(field)
+    return [(title, _side_by_side(fields)) for title, fields in titles.items() if fields]
+
+
+def _side_by_side(fields: Sequence[BoundField]) -> list[list[BoundField]]:
+    """Return the fields in groups: short ones that follow one another together, long ones alone."""
+    groups: list[list[BoundField]] = []
+    was_short = False
+    for field in fields:
+        is_short = isinstance(field.field.widget, SHORT)
+        if is_short and was_short:
+            groups[-1].append(field)
+        else:
+            groups.append([field])
+        was_short = is_short
+    return groups
 
 
 def setting_field(name: str, setting: FieldInfo) -> forms.Field:
@@ -91,12 +116,12 @@ def _listed_field(
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         choices = [(word, str(word).replace("_", " ")) for word in parts]
-        return forms.ChoiceField(choices=choices, **options)
+        return forms.ChoiceField(choices=choices, **options | {"required": True})
     if origin is tuple and parts[0] is Header:
         return HeadersField(**options)
     if origin is tuple and parts[0] is str:
         return LinesField(**options)
-    return JsonText(rows=10 if _hint(setting, "widget") == "json" else 3, **options)
+    return JsonText(rows=8 if _hint(setting, "widget") == "json" else 3, **options)
 
 
 def _text_widget(name: str, setting: FieldInfo) -> forms.Widget:

@@ -22,7 +22,7 @@ from runs.forms.target_changes import (
     taken,
     write_down,
 )
-from runs.forms.target_fields import section_of, setting_field, with_line
+from runs.forms.target_fields import in_sections, setting_field, with_line
 from runs.forms.target_secrets import header_settings, kept_secrets, settled_secrets
 from runs.models import Target, TargetTrial
 from runs.targets._base import TargetKind
@@ -68,15 +68,12 @@ class TargetForm(forms.Form):
                 **self.initial,
             }
 
-    def sections(self) -> list[tuple[str, list[BoundField]]]:
-        """Return the fields under the titles of their sections, in the order the kind gives."""
-        settings = self.kind.config.model_fields
-        titles: dict[str, list[BoundField]] = {self.kind.label: []}
-        titles |= {title: [] for title in self.kind.config.sections}
-        for field in self.visible_fields():
-            title = section_of(settings[field.name]) if field.name in settings else ""
-            titles.setdefault(title or self.kind.label, []).append(field)
-        return [(title, fields) for title, fields in titles.items() if fields]
+    def sections(self) -> list[tuple[str, list[list[BoundField]]]]:
+        """Return the fields under the titles of their sections, in the order the kind gives.
+
+        Short fields that follow one another stand together, long ones alone.
+        """
+        return in_sections(self.kind, self.visible_fields())
 
     def clean_name(self) -> str:
         """Refuse a name that is taken."""

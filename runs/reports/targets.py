@@ -77,7 +77,7 @@ def target_page(target: Target) -> TargetPage:
     return TargetPage(
         kind_label=label,
         manual=manual,
-        settings=tuple(_setting(target, name, value) for name, value in target.config.items()),
+        settings=tuple(_setting(target, name, target.config[name]) for name in _in_order(target)),
         recorded=recorded.count(),
         examples=tuple(recorded.values_list("case_key", flat=True)[:5]),
         runs=tuple(run_row(run) for run in runs[:RUNS_SHOWN]),
@@ -91,6 +91,23 @@ def _kind(target: Target) -> tuple[str, str]:
     except UnknownTargetKindError:
         return target.kind, ""
     return kind.label, kind.manual
+
+
+def _in_order(target: Target) -> list[str]:
+    """Return the names of the settings in the order of the form: by section, then as the kind has them."""
+    kind = target_kinds().get(target.kind)
+    if kind is None:
+        return list(target.config)
+    fields, sections = kind.config.model_fields, kind.config.sections
+    extras = {name: fields[name].json_schema_extra for name in fields}
+
+    def place(name: str) -> tuple[int, int]:
+        extra = extras.get(name)
+        section = extra.get("section") if isinstance(extra, dict) else None
+        at = sections.index(str(section)) if section in sections else -1
+        return at, list(fields).index(name) if name in fields else len(fields)
+
+    return sorted(target.config, key=place)
 
 
 def _setting(target: Target, name: str, value: Any) -> Setting:
