@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,11 @@ class Reading:
         if is_kept:
             self.used_files[path] = self.files[path]
         return path
+
+    def keep(self, references: Iterable[str]) -> None:
+        """Keep files with the suite that are named by their paths in it."""
+        for path in (path_of(reference) for reference in references):
+            self.used_files[path] = self.files[path]
 
     def place_script(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a script's settings as they are stored, and keep the files it may read with the suite.

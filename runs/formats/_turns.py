@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from runs.formats._blocks import (
@@ -25,16 +25,24 @@ Turn = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What a suite puts before the input of each of its cases."""
+    """What a suite puts before the input of each of its cases.
+
+    `named` are the files that its turns name; a suite whose cases all skip them does not keep them.
+    """
 
     turns: tuple[Turn, ...] = ()
     files: tuple[Block, ...] = ()
+    named: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def read_shared(suite: Fields) -> Shared:
     """Return the `input` and `input_files` of a suite; problems are noted."""
     key, value = suite.take("input")
-    return Shared(read_turns(suite, key, value) if key else (), _files(suite))
+    used = suite.reading.used_files
+    suite.reading.used_files = named = {}
+    turns = read_turns(suite, key, value) if key else ()
+    suite.reading.used_files = used
+    return Shared(turns, _files(suite, is_kept=False), named)
 
 
 def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
@@ -46,6 +54,7 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
     key, value = case.take("input")
     files_key, _ = case.peek("input_files")
     files = _files(case)
+    case.reading.used_files |= shared.named
     if value is None or value in ("", [], {}):
         case.refuse(key, "the case has no input; write what it asks under input")
         return ()
@@ -55,16 +64,18 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
             said = "goes with an input that is a text; in turns a file is a block of type file"
             case.refuse(files_key, said)
         return (*shared.turns, *read_turns(case, key, value))
+    if not files:
+        case.reading.keep(block["value"] for _, block in shared.files)
     content, blocks = joined([*(files or shared.files), text_block(text)])
     own = {"role": "user", "content": content}
     return (*shared.turns, {**own, BLOCKS: blocks} if blocks else own)
 
 
-def _files(holder: Fields) -> tuple[Block, ...]:
+def _files(holder: Fields, *, is_kept: bool = True) -> tuple[Block, ...]:
     """Return the files listed under `input_files`; those that cannot be used are noted."""
     key, _ = holder.peek("input_files")
     found = [
-        read_file(holder.reading, (*holder.place(key), n), name, case=holder.case)
+        read_file(holder.reading, (*holder.place(key), n), name, case=holder.case, is_kept=is_kept)
         for n, name in enumerate(holder.texts("input_files"))
     ]
     return tuple(block for block in found if block is not None)

@@ -137,8 +137,6 @@ MALFORMED = (
     # Evaluators.
     Bad("type", f"{TREE}type: telepathy\n", 7, "evaluators[0].type", "no evaluator type 'telepathy'",
         "there are assert_set, code_grader"),
-    Bad("type to come", f"{TREE}type: tool-trajectory\n", 7, "evaluators[0].type",
-        "no evaluator type 'tool-trajectory'", "llm_judge"),
     Bad("no type", f"{TREE}value: x\n", 6, "evaluators[0]", "type is missing", "such as contains"),
     Bad("a number", "evaluators: [3]\ntests: [{id: A, input: a}]\n", 1, "evaluators[0]",
         "is expected here", "a sentence to judge by"),
