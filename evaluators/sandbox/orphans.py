@@ -25,7 +25,7 @@ from evaluators.sandbox.processes import (
     user_of,
 )
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 # A killed process that does not end is stuck in the kernel; it is left to it.
 PATIENCE_MS = 10_000
 MOST_ROUNDS = 10_000
@@ -57,11 +57,19 @@ def inherit_orphans() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+@cache
+def close_to_others() -> None:
+    """Let no program of our own user trace this process or read its memory and environment."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def start_brood(
     start: Callable[[], Popen[bytes]], *, mark: bytes, user: int | None, is_boxed: bool
 ) -> tuple[Popen[bytes], Brood]:
     """Start a program in a session of its own and know what it brings forth until that is ended."""
     inherit_orphans()
+    if user is None and not is_boxed:
+        close_to_others()
     # Whoever looks for strays must never meet a program that is not known yet.
     with _lock:
         began = ticks_now()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import venv
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ from tests.evaluators.sandbox.offers import (
 
 ROOT = Path(__file__).resolve().parents[3]
 PLENTY = Limits(seconds=60, memory_mb=512, processes=64, output_kb=8192, disk_mb=64, files=1000)
+
+
+def open_to_all(folder):
+    """Let the user that a program runs as reach a folder of a test."""
+    for place in (folder, *list(folder.parents)[:2]):
+        place.chmod(0o755)
 
 
 def boxes():
@@ -76,12 +83,16 @@ def test_python_and_python3_are_there_without_the_packages_of_the_site(sandbox):
     assert "No module named 'django'" in result.stderr
 
 
-def test_a_python_the_administrator_names_brings_its_packages(offer, is_boxed):
-    named = make_sandbox(offer, python=sys.executable, limits=PLENTY)
-    # Limits alone: what lies in a closed folder of root's stays closed.
+def test_a_python_the_administrator_names_brings_its_packages(offer, is_boxed, tmp_path):
+    venv.create(tmp_path / "judges", symlinks=True)
+    [packages] = (tmp_path / "judges").glob("lib/python*/site-packages")
+    (packages / "rules_of_ours.py").write_text("RULE = 7")
+    open_to_all(tmp_path)
+    named = make_sandbox(offer, python=str(tmp_path / "judges/bin/python"), limits=PLENTY)
+    # Limits alone: root's programs are another user's, to whom the Python of these tests may be closed.
     if is_boxed or os.geteuid() != 0:
-        result = python(named, "import pydantic; print(pydantic.__name__)")
-        assert result.stdout == "pydantic\n", result.stderr
+        result = python(named, "import rules_of_ours; print(rules_of_ours.RULE)")
+        assert result.stdout == "7\n", result.stderr
 
 
 def test_its_own_tmp_is_empty_and_its_home(sandbox):
@@ -287,8 +298,7 @@ def test_whoever_waits_in_line_may_leave_it(offer):
 
 
 def test_a_folder_of_an_agent_is_where_it_starts_and_only_read(offer, is_boxed, tmp_path):
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     (tmp_path / "desk").mkdir()
     (tmp_path / "desk" / "agent.py").write_text("print(open('orders.txt').read())")
     (tmp_path / "desk" / "orders.txt").write_text("seven")
@@ -344,16 +354,14 @@ def test_where_no_sandbox_works_nothing_is_started():
 
 
 def test_a_folder_the_administrator_names_can_be_read(offer, tmp_path):
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     (tmp_path / "words").write_text("known")
     sandbox = make_sandbox(offer, folders=(str(tmp_path),))
     assert shell(sandbox, f"cat {tmp_path}/words").stdout == "known"
 
 
 def test_what_is_hidden_stays_so_in_a_folder_that_can_be_read(offer, is_boxed, tmp_path):
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    open_to_all(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "secret_key").write_text("hush")
     terms = {"folders": (str(tmp_path),), "hidden": (str(tmp_path / "data"), "/nowhere")}
