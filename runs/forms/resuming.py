@@ -5,14 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 
 from django import forms
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.http import QueryDict
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs import services
 from runs.forms.money import MoneyField
-from runs.models import Run
+from runs.models import RESUMABLE_RUN_STATUSES, Run
+from runs.services.script_rights import scripts_problem_again
 
 
 class NewBudgetField(MoneyField):
@@ -36,6 +37,11 @@ class ResumeForm(forms.Form):
         """Ask about one run."""
         super().__init__(data)
         self.run = run
+
+    def scripts_problem(self, user: User | AnonymousUser) -> str:
+        """Return why the run may not go on for the user, when programs are to run; else ""."""
+        is_over_early = self.run.status in RESUMABLE_RUN_STATUSES
+        return scripts_problem_again(self.run, user) if is_over_early else ""
 
     def resume(self, resumed_by: User) -> str:
         """Let the run go on and say with how much; "" with the reason among the errors when refused."""

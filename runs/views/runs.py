@@ -62,6 +62,7 @@ def show_run(
         "live": live_of(run, now=now),
         "table": results_table(run, ResultsQuery.read(request.GET)),
         "resume": resume,
+        "scripts_problem": resume.scripts_problem(request.user),
     }
     return render(request, "runs/run.html", context, status=status)
 
