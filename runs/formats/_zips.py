@@ -7,12 +7,14 @@ import stat
 import struct
 import zipfile
 import zlib
+from dataclasses import dataclass
 from typing import IO
 
 from runs.formats._ignoring import LeftOut, checked_path
 from runs.formats._problems import Problem, UnreadableFileError
 
 SUFFIX = ".zip"
+WRITTEN_BY = "Evalsite suite: "
 MOST_BYTES = 50 * 1024 * 1024
 MOST_FILES = 2_000
 # Everything that taking a damaged zip apart can end in.
@@ -22,7 +24,20 @@ DAMAGE = (
 )  # fmt: skip
 
 
-def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> dict[str, bytes]:
+@dataclass(frozen=True, slots=True)
+class Unzipped:
+    """The contents of a zip by path. `suite` names the one suite among them in a zip we wrote."""
+
+    files: dict[str, bytes]
+    suite: str = ""
+
+
+def comment_for(suite: str) -> bytes:
+    """Return the comment of a zip that holds this suite and its files, be they suites themselves."""
+    return f"{WRITTEN_BY}{suite}".encode()
+
+
+def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
     """Return the contents of a zip by path; hidden files, caches and links are noted as left out.
 
     Raises UnreadableFileError for a broken or locked zip, a path that leads out of it or stands twice,
@@ -30,7 +45,10 @@ def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> dict[str, bytes
     """
     try:
         with zipfile.ZipFile(stream) as packed:
-            return _contents(packed, name, left_out)
+            files = _contents(packed, name, left_out)
+            said = packed.comment.decode(errors="replace")
+            suite = said.removeprefix(WRITTEN_BY) if said.startswith(WRITTEN_BY) else ""
+            return Unzipped(files, suite if suite in files else "")
     except UnreadableFileError:
         raise
     except DAMAGE as error:

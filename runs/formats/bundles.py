@@ -74,11 +74,15 @@ def _zip_at(path: Path) -> Bundle:
     left_out, place = LeftOut(), f"{path}/"
     try:
         with path.open("rb") as stream:
-            files = _zips.unzipped(stream, str(path), left_out)
+            found = _zips.unzipped(stream, str(path), left_out)
     except OSError as error:
         said = f"the file cannot be read: {error.strerror}"
         raise UnreadableFileError([Problem(said, str(path))]) from error
-    return Bundle(files, tuple(sorted(files)), place, tuple(left_out.problems(place)))
+    return Bundle(found.files, _given(found), place, tuple(left_out.problems(place)))
+
+
+def _given(found: _zips.Unzipped) -> tuple[str, ...]:
+    return (found.suite,) if found.suite else tuple(sorted(found.files))
 
 
 def _folder_of(paths: Sequence[Path]) -> Bundle:
@@ -102,27 +106,30 @@ def _shown(root: Path) -> str:
 
 
 def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
-    left_out, files = LeftOut(), dict[str, bytes]()
+    left_out, files, paths = LeftOut(), dict[str, bytes](), list[str]()
     for name, stream in parts:
-        for path, content in _members(name, stream, left_out).items():
+        found = _members(name, stream, left_out)
+        paths += _given(found)
+        for path, content in found.files.items():
             if path in files:
                 raise UnreadableFileError([Problem("was uploaded twice", path)])
             files[path] = content
         if sum(map(len, files.values())) > _zips.MOST_BYTES:
-            said = f"the files hold more than {_zips.MOST_BYTES // 1024**2} MB, the most an import takes"
+            most = _zips.MOST_BYTES // 1024**2
+            said = f"the files hold more than {most} MB, the most an import takes"
             raise UnreadableFileError([Problem(said)])
     if len(files) > _zips.MOST_FILES:
         said = f"these are {len(files)} files; an import takes up to {_zips.MOST_FILES}"
         raise UnreadableFileError([Problem(said)])
-    return Bundle(files, tuple(sorted(files)), place, tuple(left_out.problems(place)))
+    return Bundle(files, tuple(sorted(paths)), place, tuple(left_out.problems(place)))
 
 
-def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Mapping[str, bytes]:
+def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> _zips.Unzipped:
     if _is_zip(name):
         return _zips.unzipped(stream, name, left_out)
     path = checked_path(name, name)
     # Whoever chooses a file or folder that is hidden means it; what lies in a folder is another matter.
     inside = PurePosixPath(path).parts[1:]
     if inside and left_out.takes("/".join(inside)):
-        return {}
-    return {path: stream.read()}
+        return _zips.Unzipped({})
+    return _zips.Unzipped({path: stream.read()})

@@ -9,6 +9,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from runs.formats import agentv
 from runs.formats._content import SuiteContent
+from runs.formats._zips import comment_for
 
 NAME = "suite"
 # The same suite is the same zip whenever it is written.
@@ -42,6 +43,7 @@ def _zip_parts(content: SuiteContent) -> Iterator[bytes]:
     """Yield the parts of a zip as they are written, the suite file first."""
     written = _Parts()
     with ZipFile(written, "w", ZIP_DEFLATED) as zipped:
+        zipped.comment = comment_for(suite_file_name(content))
         with zipped.open(_member(suite_file_name(content)), "w") as stream:
             for part in agentv.write_parts(content):
                 stream.write(part)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from runs.formats import UnreadableFileError
-from runs.formats.bundles import Bundle, bundles_at
+from runs.formats.bundles import Bundle, bundles_at, bundles_of
+from runs.formats.packing import packed
 from runs.formats.suite_files import FoundSuites, read_suites
 from tests.runs.formats.test_bundles import written
 
@@ -107,9 +109,31 @@ def test_suites_may_share_the_files_of_a_folder_beside_theirs() -> None:
 
 
 def test_a_file_that_a_suite_names_is_no_suite_of_its_own() -> None:
-    judge = b"evaluators: [{type: llm_judge, prompt: file://more.txt}]\n" + SUITE
-    named = {"suite.yaml": judge, "more.txt": b"x", "x.yaml": SUITE}
-    assert [suite.path for suite in suites(named).suites] == ["suite.yaml", "x.yaml"]
+    asked = b"tests: [{id: A, input: Mend this file., input_files: [./in/sample.yaml]}]\n"
+    files = {"suite.yaml": asked, "in/sample.yaml": SUITE, "in/broken.yaml": b"tests: ["}
+    assert [problem.partition(",")[0] for problem in problems(files)] == ["in/broken.yaml"]
+    files["suite.yaml"] = asked.replace(b"]}", b", ./in/broken.yaml]}")
+    found = suites(files)
+    assert [suite.path for suite in found.suites] == ["suite.yaml"]
+    assert found.notes == ()
+
+
+def test_suites_that_share_a_script_above_them_stay_suites() -> None:
+    scripted = b"evaluators: [{type: script, command: [python, ../judge.py]}]\n" + SUITE
+    files = {"a/one.yaml": scripted, "b/two.yaml": scripted, "judge.py": b"print(1)"}
+    assert [suite.path for suite in suites(files).suites] == ["a/one.yaml", "b/two.yaml"]
+
+
+def test_a_suite_that_was_written_out_whole_is_the_only_one_of_its_zip() -> None:
+    scripted = b"evaluators: [{type: script, command: [python, ./judge.py]}]\n" + SUITE
+    files = {"one.yaml": scripted, "b/two.yaml": SUITE, "judge.py": b"print(1)"}
+    first = suites(files).suites[1].content
+    assert list(first.files) == ["b/two.yaml", "judge.py"]
+
+    again = read_suites(bundles_of([("x.zip", BytesIO(b"".join(packed(first, "x").parts)))]))
+
+    assert [suite.content for suite in again.suites] == [first]
+    assert again.notes == ()
 
 
 def test_problems_and_warnings_name_the_file_as_people_see_it() -> None:
