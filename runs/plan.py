@@ -17,6 +17,7 @@ from evaluators.scoring.types import DomainError
 SNAPSHOT_VERSION = 1
 OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
+METRICS_KIND = "metrics_judge"
 JUDGING_AGGREGATOR = "llm_judge"
 SCRIPT_AGGREGATOR = "code_judge"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
@@ -25,7 +26,7 @@ from runs.models import (
 )
 from runs.models.clock import database_now
 from runs.plan import read_plan
-from runs.summary import Execution, summarise
+from runs.summary import Execution, means_by_key, metric_means, summarise
 
 LEAF_SCORES_VERSION = 1
 
@@ -113,7 +114,11 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
         is_completed=status == RunStatus.COMPLETED,
         seed=run.pk,
     )
-    return {"summary": summary.as_json(), "leaf_scores": pack_leaf_scores(run.pk)}
+    metrics = metric_means(Score.objects.judged_metrics(run.pk))
+    means = replace(summary.means, metrics=means_by_key(metrics))
+    written = replace(summary, means=means).as_json()
+    written["metrics"] = [metric.as_json() for metric in metrics]
+    return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
 
 def _policy(run: Run) -> Policy:

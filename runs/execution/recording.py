@@ -190,10 +190,11 @@ def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
         return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
     decision = outcome.decision
     reason = (decision.error if decision else "") or "not scored"
-    places = (decision.evaluator or OUTCOMES_PATH,) if decision else ()
-    found = [outcome.outcomes.get(place) for place in places]
-    stages = [one.stage for one in found if isinstance(one, Unscored)]
-    return reason, stages[0] if stages else "evaluator"
+    place = (decision.evaluator if decision else None) or OUTCOMES_PATH
+    unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
+    # Outcomes that an evaluator of the tree was to judge are told of by its reason alone.
+    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
+    return reason, found.stage if found else "evaluator"
 
 
 def _metrics_score(outcome: ExecutionOutcome) -> float | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 from django.conf import settings
 from django.db import models
 
@@ -9,6 +12,9 @@ from evaluators.models import money_field
 from evaluators.scoring.tree import LONGEST_PATH
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent
+from runs.plan import METRICS_KIND
+
+CHUNK = 2000
 
 
 class ResultStatus(models.TextChoices):
@@ -208,6 +214,19 @@ class ScoreState(models.TextChoices):
     SKIPPED = "skipped", "Not run"
 
 
+class ScoreQuerySet(models.QuerySet["Score"]):
+    """Questions to many scores."""
+
+    def judged_metrics(self, run_id: int) -> Iterator[tuple[int, str, Sequence[Mapping[str, Any]]]]:
+        """Yield of every score of a metrics judge in a run its position, path and metrics; one query."""
+        rows = self.filter(
+            result__run_id=run_id, kind=METRICS_KIND, state=ScoreState.SCORED
+        ).order_by()
+        yield from rows.values_list("position", "path", "details__metrics").iterator(
+            chunk_size=CHUNK
+        )
+
+
 class Score(models.Model):
     """What one evaluator said of one result. Leaves are facts; composites can be recomputed."""
 
@@ -232,6 +251,8 @@ class Score(models.Model):
     failed_required = models.JSONField(default=list, blank=True)
     warnings = models.JSONField(default=list, blank=True)
     details = models.JSONField(default=dict, blank=True)
+
+    objects = ScoreQuerySet.as_manager()
 
     class Meta:
         """In tree order."""

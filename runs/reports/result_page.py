@@ -18,7 +18,7 @@ from runs.models import (
     Score,
     ScoreState,
 )
-from runs.plan import OUTCOMES_PATH, read_plan, tree_of_case
+from runs.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
 from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
@@ -142,7 +142,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         outcomes=outcomes,
         outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
         tree=tree,
-        outcomes_row=rows.get(OUTCOMES_PATH),
+        outcomes_row=_outcomes_row(rows),
         hits=remarks(tree, passed=True),
         misses=remarks(tree, passed=False),
         steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
@@ -166,6 +166,13 @@ def whole_output(run: Run, key: str, repetition: int) -> str:
     """Return the whole text that the target answered; raises ResultOutput.DoesNotExist."""
     outputs = ResultOutput.objects.filter(result__run=run, result__repetition=repetition)
     return outputs.only("text").get(result__case__key=key).text
+
+
+def _outcomes_row(rows: Mapping[str, Score]) -> Score | None:
+    """Return what judged the expected outcomes, or was to: the call beside the tree or a metrics judge."""
+    judges = [row for row in rows.values() if row.kind == METRICS_KIND]
+    supplying = (row for row in judges if row.details.get("supplies_outcomes"))
+    return rows.get(OUTCOMES_PATH) or next(supplying, next(iter(judges), None))
 
 
 def _output(result: Result) -> ResultOutput:

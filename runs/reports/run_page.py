@@ -18,6 +18,7 @@ from runs.reports.purses import Purses, budget_words, counted_usd, purses
 from runs.reports.run_end import RunEnd, run_end
 from runs.reports.run_errors import ErrorGroup, run_errors
 from runs.reports.run_evaluators import EvaluatorRow, evaluators_of, reads_evaluators_at_once
+from runs.reports.run_metrics import JudgedMetrics, metrics_of
 
 MOST_MARKS = 400
 EVENTS_SHOWN, MOST_EVENTS = 8, 200
@@ -74,6 +75,7 @@ class RunLive:
     event_count: int
     policy: Policy
     evaluators: tuple[EvaluatorRow, ...] | None
+    judged: tuple[JudgedMetrics, ...]
 
 
 def run_live(run: Run, *, now: datetime) -> RunLive:
@@ -104,6 +106,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         event_count=len(events) if len(events) < MOST_EVENTS else run.events.count(),
         policy=policy,
         evaluators=evaluators_of(run) if reads_evaluators_at_once(run) else None,
+        judged=metrics_of(run),
     )
 
 

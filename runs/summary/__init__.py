@@ -19,6 +19,7 @@ from runs.summary.figures import (
     shares,
     total_of,
 )
+from runs.summary.metrics import MetricMean, means_by_key, metric_means
 from runs.summary.outlook import Outlook, Progress, cases_outlook, metrics_outlook
 from runs.summary.run import summarise
 
@@ -27,6 +28,7 @@ __all__ = [
     "Execution",
     "GateResult",
     "Means",
+    "MetricMean",
     "Outlook",
     "Progress",
     "Summary",
@@ -34,7 +36,9 @@ __all__ = [
     "cases_outlook",
     "distribution_of",
     "mean_by_name",
+    "means_by_key",
     "means_of",
+    "metric_means",
     "metrics_outlook",
     "shares",
     "summarise",

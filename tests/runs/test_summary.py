@@ -14,10 +14,13 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.summary import (
     Execution,
+    MetricMean,
     Progress,
     Summary,
     cases_outlook,
+    means_by_key,
     means_of,
+    metric_means,
     metrics_outlook,
     shares,
     summarise,
@@ -399,3 +402,34 @@ class TestCasesOutlook:
         assert (before.state, before.so_far) == ("on_course", None)
         after = cases_outlook(progress(ended=360, passed=306), self.policy)
         assert (after.state, after.needed) == ("on_course", None)
+
+
+def test_metrics_have_their_means_by_evaluator_in_tree_order() -> None:
+    def judged(key: str, score: float, *, binary: bool = False) -> dict[str, Any]:
+        return {
+            "key": key,
+            "name": key,
+            "tier": "",
+            "weight": 0.5,
+            "binary": binary,
+            "score": score,
+        }
+
+    means = metric_means(
+        [
+            (2, "later", [judged("a", 1)]),
+            (1, "first", [judged("a", 5), judged("done", 5, binary=True)]),
+            (1, "first", [judged("a", 4)]),
+        ]
+    )
+
+    assert [(one.path, one.key, one.mean, one.judged, one.binary) for one in means] == [
+        ("first", "a", 4.5, 2, False),
+        ("first", "done", 5, 1, True),
+        ("later", "a", 1, 1, False),
+    ]
+    assert means_by_key(means) == {"a": 4.5, "done": 5}
+    assert [MetricMean.from_json(json.loads(json.dumps(one.as_json()))) for one in means] == [
+        *means
+    ]
+    assert metric_means([]) == ()
