@@ -85,7 +85,8 @@ class Run(models.Model):
 
     The snapshot: {"version": 1, "suite": {slug, title, version}, "policy", "evaluators" (the tree),
     "target": {name, kind, config, model}, "judge": a model's parameters and prices or null,
-    "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}.
+    "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}; one that
+    was made of a file of results also has "imported": {file, sha256}.
     Counters are of executions; they are moved together with the results they count. `started_at`
     is when hands began the stretch that is on or was last, None while they have yet to begin;
     `worked_before_ms` is how long the stretches before it took.
@@ -170,6 +171,12 @@ class Run(models.Model):
     def is_active(self) -> bool:
         """Tell whether work on the run may still be going on."""
         return self.status in ACTIVE_RUN_STATUSES
+
+    @property
+    def imported_from(self) -> str:
+        """Return the file of results that a run was made of, "" for one that was carried out here."""
+        origin = self.snapshot.get("imported") or {}
+        return str(origin.get("file", ""))
 
     def worked_ms(self, *, now: datetime) -> float | None:
         """Return how long hands have worked on the run in all its stretches, in ms; None before the first.

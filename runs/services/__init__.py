@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from runs.imports import import_recorded_outputs, import_suite, import_suites
 from runs.services.going_on import CannotResumeError, resume_run, stop_run
+from runs.services.importing import import_results
 from runs.services.reopening import BudgetSpentError
 from runs.services.retrying import check_paths, of_kind, retry_results
 from runs.services.script_rights import check_scripts, scripts_problem
@@ -19,6 +20,7 @@ __all__ = [
     "check_paths",
     "check_scripts",
     "import_recorded_outputs",
+    "import_results",
     "import_suite",
     "import_suites",
     "of_kind",
