@@ -24,7 +24,7 @@ messages in `input_messages` and `output_messages`, tool calls with them, `trace
 
 **In both** stand `EVAL_CASE_ID`, `EVAL_INPUT`, `EVAL_EXPECTED_OUTPUT`, `EVAL_CRITERIA`,
 `EVAL_EXPECTED_OUTCOMES` and `EVAL_METADATA` (JSON), `EVAL_EVALUATOR` and `EVAL_WORKSPACE`, a copy of the
-files the agent left.
+files the agent left; under bubblewrap it is `/workspace`.
 
 The output of the script is that one JSON object and nothing else: what it has to tell besides goes to
 stderr. A crash, a time-out, anything else on stdout and a score out of range are no score, never 0;
