@@ -134,8 +134,9 @@ class ScriptCall:
     `files` are laid out in the fresh directory it starts in. `workspace` is laid out in another,
     which `EVAL_WORKSPACE` names; with `keeps_workspace` the result holds what the program left there.
     `environment` is all it sees besides PATH, HOME, LANG and EVAL_WORKSPACE. The network is there only
-    when it `needs_network` and the administrator allows it. With a `folder`, the name of an agent's
-    folder the administrator has put up, it starts there instead and may only read it.
+    when it `needs_network`, which is refused where the administrator does not allow it. With a
+    `folder`, the name of an agent's folder that the administrator has put up, it starts there instead
+    and may only read it.
     """
 
     command: tuple[str, ...]

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator
 
-from evaluators.sandbox.limits import KEPT_FILES, KEPT_MB, MEGABYTE
+from evaluators.sandbox.limits import KEPT_BYTES, KEPT_FILES
 
 DEEPEST = 30
 LONGEST_PATH = 300
@@ -26,9 +26,9 @@ def collect(folder: int) -> dict[str, bytes]:
         kept = sum(map(len, found.values()))
         if len(found) >= KEPT_FILES:
             raise KeptFilesError(f"it left more than {KEPT_FILES} files in its workspace")
-        if kept + size > KEPT_MB * MEGABYTE:
-            raise KeptFilesError(f"it left more than {KEPT_MB} MB in its workspace")
-        found[path] = _content(handle, KEPT_MB * MEGABYTE - kept)
+        if kept + size > KEPT_BYTES:
+            raise KeptFilesError(f"it left more than {KEPT_BYTES // 1_000_000} MB in its workspace")
+        found[path] = _content(handle, KEPT_BYTES - kept)
     return dict(sorted(found.items()))
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 MEGABYTE = 1024 * 1024
 # What is kept of the files that a program left: they are stored with every result.
-KEPT_MB = 20
-KEPT_FILES = 200
+KEPT_BYTES = 20_000_000
+KEPT_FILES = 500
 # What programs say on their way out when a limit refused them something.
 OUT_OF_MEMORY = re.compile(
     r"MemoryError|[Cc]annot allocate memory|[Oo]ut of memory|bad_alloc|OutOfMemoryError"

@@ -55,6 +55,11 @@ class LocalSandbox:
             raise SandboxRefusal(f"no sandbox works on this machine ({self.offer.reason})")
         if not call.command:
             raise SandboxRefusal("there is no command to run")
+        if call.needs_network and not self.terms.allows_network:
+            raise SandboxRefusal(
+                "it asks for the network, which programs do not get on this site; whoever runs it can "
+                "allow that by EVALSITE_SCRIPTS_NETWORK=1"
+            )
         slot = await self._slots.take()
         stop = Stop()
         running = self._threads.submit(self._carry_out, call, slot, stop)

@@ -159,7 +159,7 @@ def test_links_and_devices_are_not_followed_out_of_the_workspace(sandbox, tmp_pa
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        ("i=0; while [ $i -lt 250 ]; do : > $i; i=$((i+1)); done", "more than 200 files"),
+        ("i=0; while [ $i -lt 501 ]; do : > $i; i=$((i+1)); done", "more than 500 files"),
         ("for i in 1 2 3; do head -c 8M /dev/zero > $i; done", "more than 20 MB"),
         ("mkdir -p $(seq -s/ 40) && cd $(seq -s/ 40) && : > x", "more than 30 deep"),
         ("printf x > \"$(printf 'a\\377')\"", "no text in UTF-8"),
