@@ -18,6 +18,7 @@ from runs.reports.case_groups import state_of_rows
 from runs.reports.cases import beyond
 from runs.reports.conversation import cut_step, cut_turns
 from runs.reports.trees import Branch, branches
+from runs.targets._outputs import messages_as_json, output_from_json, trace_as_json
 
 RUNS_SHOWN = 12
 MOST_STEPS = 300
@@ -34,12 +35,13 @@ class CaseRun:
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurns:
-    """The output stored with a case, as a conversation and its steps."""
+    """The output stored with a case, as a conversation, its steps and the names of its files."""
 
     turns: Sequence[Mapping[str, Any]]
     steps: Sequence[Mapping[str, Any]]
     cut_characters: int
     cut_steps: int
+    files: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +97,17 @@ def case_page(case: Case) -> CasePage:
 def _recorded(stored: Mapping[str, Any] | None) -> RecordedTurns | None:
     if stored is None:
         return None
-    answer = {"role": "assistant", "content": stored.get("output", "")}
-    shown = cut_turns(stored.get("messages") or [answer])
-    steps = stored.get("trace") or ()
+    # Its files may name those of a version; here their names are enough.
+    output = output_from_json({**stored, "files": None})
+    answer = [{"role": "assistant", "content": output.text}]
+    shown = cut_turns(messages_as_json(output) or answer)
+    steps = trace_as_json(output) or ()
     return RecordedTurns(
         turns=shown.messages,
         steps=[cut_step(step) for step in steps[:MOST_STEPS]],
         cut_characters=shown.cut_characters,
         cut_steps=max(0, len(steps) - MOST_STEPS),
+        files=sorted(stored.get("files") or ()),
     )
 
 

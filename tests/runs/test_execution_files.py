@@ -10,7 +10,7 @@ from runs.execution.running import work_on_run
 from runs.formats import agentv
 from runs.imports import import_suite
 from runs.models import Artifact, FileContent
-from tests.factories import make_target
+from tests.factories import make_case, make_suite, make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -71,5 +71,21 @@ def test_the_page_lists_files_and_gives_them_only_as_downloads(run, viewer_clien
     assert given["Content-Type"] == "application/octet-stream"
     assert given["Content-Disposition"].startswith('attachment; filename="reports-')
     assert given["X-Content-Type-Options"] == "nosniff"
+    assert "Download report/page.html" in page
     gone = reverse("runs:result-file", kwargs=place | {"file": "report/gone.html"})
     assert viewer_client.get(gone).status_code == 404
+
+
+def test_the_page_of_a_case_shows_tools_and_files_of_its_recorded_output(viewer_client):
+    turns = [
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [{"tool": "find_order"}]},
+        {"role": "assistant", "content": "On Monday."},
+    ]
+    recorded = {"output": "On Monday.", "messages": turns, "files": {"chart.png": {"base64": ""}}}
+    case = make_case(suite=make_suite(slug="told"), key="A", recorded_output=recorded)
+
+    page = viewer_client.get(reverse("runs:case", args=["told", case.key])).content.decode()
+
+    assert "Let me look." in page
+    assert "find_order" in page
+    assert "chart.png" in page

@@ -161,6 +161,16 @@ def test_a_conversation_is_input_and_answer_once(output: dict[str, Any], roles: 
     assert [turn["role"] for turn in turns.messages] == roles
 
 
+def test_a_turn_that_names_files_is_shown_once_too() -> None:
+    blocks = [{"type": "file", "value": "./a.md"}]
+    said = [*ASKED, {"role": "assistant", "content": "Yes"}]
+    case = Case(input=[{**turn, "blocks": blocks} for turn in ASKED])
+
+    turns = conversation(case, ResultOutput(text="Yes", messages=said))
+
+    assert [turn["role"] for turn in turns.messages] == ["user", "assistant"]
+
+
 def test_what_is_cut_from_a_conversation_is_counted() -> None:
     turns = conversation(Case(input=ASKED), ResultOutput(text="x" * (LONGEST_SHOWN + 7)))
     assert turns.cut_characters == 7
