@@ -248,7 +248,7 @@ def test_what_nothing_uses_is_named_with_its_place_and_kept() -> None:
         (54, "parcel", "conversation_id"),
         (55, "parcel", "note"),
         (70, "parcel", "tool_calls"),
-        (88, "refund", "execution.target"),
+        (89, "refund", "execution.target"),
     ]
     assert first.metadata == {
         "author": "desk team",
