@@ -10,6 +10,8 @@ from cryptography.fernet import Fernet
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
+from evaluators.sandbox.probe import sandbox_offered
+
 PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
 LEAST_KEY_LENGTH = 32
 
@@ -19,7 +21,7 @@ def check_environment(**options: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = [
         error(problem.variable, problem.message, problem.hint) for problem in settings.ENV.problems
     ]
-    return [*found, *_keys(), *_addresses()]
+    return [*found, *_keys(), *_addresses(), *_scripts()]
 
 
 def error(variable: str, message: str, hint: str = "") -> Error:
@@ -69,6 +71,27 @@ def _addresses() -> Iterator[CheckMessage]:
             "TLS every page would redirect to itself.",
             hint="Set EVALSITE_TRUST_PROXY=1 if a proxy sets X-Forwarded-Proto on every request.",
             id="evalsite.W.EVALSITE_TRUST_PROXY",
+        )
+
+
+def _scripts() -> Iterator[CheckMessage]:
+    if not settings.SCRIPTS:
+        return
+    offer = sandbox_offered()
+    if offer.kind == "none":
+        yield Warning(
+            f"EVALSITE_SCRIPTS is set and no sandbox works on this machine: {offer.reason}.",
+            hint="Scripts and commands are refused here. They run on Linux with util-linux, best with "
+            "bubblewrap.",
+            id="evalsite.W.EVALSITE_SCRIPTS",
+        )
+    elif offer.kind == "limits":
+        yield Warning(
+            f"Scripts and commands run under limits alone: {offer.reason}.",
+            hint="They can use the network and read what their user may read: of a worker that is not "
+            "root that is all it has, its keys and its database. Let only those run scripts who may "
+            "have that, or allow user namespaces to the workers.",
+            id="evalsite.W.EVALSITE_SCRIPTS",
         )
 
 

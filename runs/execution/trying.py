@@ -21,6 +21,7 @@ from evaluators.scoring.tree import Node
 from runs.execution.agents import AgentClient
 from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts
+from runs.execution.sandboxes import sandbox_in_force
 from runs.execution.target_secrets import open_secrets
 from runs.models import SuiteFile, TargetTrial
 from runs.models.clock import clock_offset
@@ -84,7 +85,11 @@ async def _ask(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
     ports = ExecutionPorts(
         work=work,
         context=TargetContext(
-            work.plan.target.name, _case(trial.case), recorded=trial.recorded, files=work.files
+            work.plan.target.name,
+            _case(trial.case),
+            recorded=trial.recorded,
+            files=work.files,
+            sandbox=sandbox_in_force(),
         ),
         client=client,
         admit=_admit,

@@ -4,6 +4,7 @@ import pytest
 from pytest_django import Settings
 
 from evalsite.checks import check_environment
+from evaluators.sandbox.probe import SandboxOffer
 
 LENGTH = 64
 
@@ -28,3 +29,31 @@ def test_a_random_key_passes_also_with_three_alike_in_a_row(settings: Settings) 
 )
 def test_a_placeholder_is_refused_however_long_it_is(settings: Settings, key: str) -> None:
     assert complaints(settings, key) == ["evalsite.E.EVALSITE_SECRET_KEY"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("bubblewrap", None),
+        ("limits", "under limits alone: no bwrap"),
+        ("none", "no sandbox works"),
+    ],
+)
+def test_scripts_that_are_switched_on_without_a_real_sandbox_are_warned_of(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, kind: str, said: str | None
+) -> None:
+    settings.SCRIPTS = True
+    offer = SandboxOffer(kind, reason="no bwrap")
+    monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: offer)
+    found = [
+        found.msg for found in check_environment() if found.id == "evalsite.W.EVALSITE_SCRIPTS"
+    ]
+    assert [said in message for message in found] == ([True] if said else [])
+
+
+def test_without_the_switch_nobody_asks_for_a_sandbox(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SCRIPTS = False
+    monkeypatch.delattr("evalsite.checks.sandbox_offered")
+    check_environment()

@@ -147,7 +147,11 @@ def test_asked_for_json_other_keys_do_not_matter():
         ("plain", "json", "not one JSON object"),
         ("", "json", "not one JSON object"),
         ('{"answer": 1}', "json", "neither output nor messages"),
-        ('{"output": "x", "usage": {"input_tokens": -1}}', "auto", "input_tokens: there is the number -1"),
+        (
+            '{"output": "x", "usage": {"input_tokens": -1}}',
+            "auto",
+            "input_tokens: there is the number -1",
+        ),
         ('{"output": "x", "usage": 7}', "auto", "usage: there is the number 7"),
         ('{"output": "x", "tool_calls": [{}]}', "auto", "tool_calls: step 0"),
         ('{"output": "x", "cost_usd": "much"}', "auto", "cost_usd"),
