@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SUPPORT_AGENT = EXAMPLES / "support-agent"
 QUICK_CHECK = EXAMPLES / "quick-check"
+RETURNS_DESK = EXAMPLES / "returns-desk"
 VERSIONS = ("1.4.0", "1.5.0")
 JUDGED_KINDS = ("llm_judge", "rubric")
 

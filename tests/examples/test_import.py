@@ -5,18 +5,29 @@ from pathlib import Path
 import pytest
 
 from runs.formats import SuiteContent, agentv, jsonl
-from tests.examples.reading import QUICK_CHECK, SUPPORT_AGENT, VERSIONS, read_outputs
+from runs.formats.bundles import bundles_at
+from runs.formats.suite_files import read_suites
+from tests.examples.reading import (
+    QUICK_CHECK,
+    RETURNS_DESK,
+    SUPPORT_AGENT,
+    VERSIONS,
+    read_outputs,
+)
+
+FOLDERS = [SUPPORT_AGENT, QUICK_CHECK, RETURNS_DESK]
 
 
 def imported(folder: Path) -> SuiteContent:
-    return agentv.read((folder / "suite.yaml").read_bytes())
+    [found] = read_suites(bundles_at([folder])).suites
+    return found.content
 
 
-@pytest.mark.parametrize("folder", [SUPPORT_AGENT, QUICK_CHECK], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_a_suite_is_imported_without_a_warning_and_survives_export(folder: Path) -> None:
     suite = imported(folder)
     assert suite.warnings == ()
-    assert agentv.read(agentv.write(suite)) == suite
+    assert agentv.read(agentv.write(suite), files=suite.files) == suite
 
 
 def test_the_policy_is_the_one_the_readme_tells_of() -> None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.examples.reading import EXAMPLES, read_suite
+from tests.examples.reading import RETURNS_DESK, read_suite
 
-FOLDER = EXAMPLES / "returns-desk"
-CASES: Mapping[str, Any] = {case["id"]: case for case in read_suite(FOLDER)["tests"]}
+CASES: Mapping[str, Any] = {case["id"]: case for case in read_suite(RETURNS_DESK)["tests"]}
 WRONG = {
     "RD-11": {"action": "refund", "order": "TW-1190", "amount_eur": "94.50"},
     "RD-12": {"action": "ask", "order": "TW-1042", "amount_eur": "0.00"},
@@ -24,7 +23,7 @@ WRONG = {
 def answer(case: Mapping[str, Any], workspace: Path) -> str:
     asked = {name: case[name] for name in ("id", "input", "metadata")}
     done = subprocess.run(
-        [sys.executable, str(FOLDER / "agent" / "desk.py")],
+        [sys.executable, str(RETURNS_DESK / "agent" / "desk.py")],
         input=json.dumps(asked),
         env={"EVAL_WORKSPACE": str(workspace)},
         capture_output=True,

@@ -11,14 +11,17 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
 from runs import services
-from runs.formats import agentv
+from runs.formats.bundles import bundles_at
+from runs.formats.suite_files import read_suites
 from runs.management.answering import AnsweringCommand
 from runs.models import Run, Suite, Target
 
 EXAMPLES = Path(settings.BASE_DIR) / "examples"
 SUPPORT_AGENT = EXAMPLES / "support-agent"
 QUICK_CHECK = EXAMPLES / "quick-check"
+RETURNS_DESK = EXAMPLES / "returns-desk"
 VERSIONS = ("1.4.0", "1.5.0")
 JUDGE = {
     "name": "Scripted judge",
@@ -30,6 +33,7 @@ JUDGE = {
     "input_price_usd_per_mtok": "0.4",
     "output_price_usd_per_mtok": "1.6",
 }
+AGENT = {"command": "python3 desk.py", "folder": "returns-desk/agent", "timeout_s": 20}
 OPENAI_URL = "https://api.openai.com/v1"
 QUICK_MODEL = "gpt-4.1-mini"
 
@@ -64,16 +68,32 @@ class Command(AnsweringCommand):
         user = demo_admin()
         try:
             suite = self._load_support_agent(user, judge_url=options["judge_url"])
-            started = [self._start_once(suite, version, user) for version in VERSIONS]
+            started = [
+                self._start_once(suite, Target.objects.get(name=_target_name(version)), user)
+                for version in VERSIONS
+            ]
             self._load_quick_check(user)
+            desk = _load_suite(RETURNS_DESK, user)
         except DomainError as error:
             raise CommandError(f"The examples could not be loaded: {error}") from error
-        count = sum(started)
-        self.stderr.write(
-            f"{suite.title}: {count} runs started."
-            if count
-            else f"{suite.title}: was run before; nothing is started again."
+        self._tell(suite, sum(started))
+        self._run_returns_desk(desk, user)
+
+    def _tell(self, suite: Suite, count: int) -> None:
+        told = (
+            f"{counted(count, 'run')} started." if count else "was run before; nothing is started."
         )
+        self.stderr.write(f"{suite.title}: {told}")
+
+    def _run_returns_desk(self, desk: Suite, user: User) -> None:
+        """Run the agent that is a program; where no program may run, say why and go on without it."""
+        agent, _ = Target.objects.get_or_create(
+            name="returns desk", defaults={"kind": "command", "config": AGENT}
+        )
+        try:
+            self._tell(desk, int(self._start_once(desk, agent, user)))
+        except DomainError as error:
+            self.stderr.write(f"{desk.title}: not run. {error}")
 
     def _load_support_agent(self, user: User, *, judge_url: str) -> Suite:
         # The judge listens on a free port, so its address is a new one at every start.
@@ -92,8 +112,7 @@ class Command(AnsweringCommand):
                 )
         return suite
 
-    def _start_once(self, suite: Suite, version: str, user: User) -> bool:
-        target = Target.objects.get(name=_target_name(version))
+    def _start_once(self, suite: Suite, target: Target, user: User) -> bool:
         if Run.objects.filter(suite=suite, target=target).exists():
             return False
         services.start_run(suite=suite, target=target, started_by=user, note="Demo")
@@ -130,8 +149,8 @@ def _load_suite(folder: Path, user: User) -> Suite:
     found = Suite.objects.filter(slug=folder.name).first()
     if found is not None:
         return found
-    content = agentv.read((folder / "suite.yaml").read_bytes(), file="suite.yaml")
-    return services.import_suite(content, imported_by=user)
+    [suite] = read_suites(bundles_at([folder / "suite.yaml"])).suites
+    return services.import_suite(suite.content, imported_by=user)
 
 
 def _target_name(version: str) -> str:

@@ -5,9 +5,11 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from evaluators.models import LanguageModel
+from runs.execution.running import work_on_run
 from runs.models import Case, RecordedOutput, Run, Suite, Target
+from tests.examples.reading import EXAMPLES
 
-pytestmark = pytest.mark.django_db
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def demo(url="http://127.0.0.1:9/v1"):
@@ -17,7 +19,8 @@ def demo(url="http://127.0.0.1:9/v1"):
 def test_the_examples_are_loaded_and_both_versions_started_once(capsys):
     demo()
 
-    assert set(Suite.objects.values_list("slug", flat=True)) == {"support-agent", "quick-check"}
+    slugs = set(Suite.objects.values_list("slug", flat=True))
+    assert slugs == {"support-agent", "quick-check", "returns-desk"}
     runs = Run.objects.order_by("number").values_list("target_name", "status", "is_scripted")
     assert list(runs) == [
         ("support-agent 1.4.0", "queued", True),
@@ -25,7 +28,27 @@ def test_the_examples_are_loaded_and_both_versions_started_once(capsys):
     ]
     admin = User.objects.get()
     assert admin.has_perm("runs.start_run")
-    assert capsys.readouterr().err.strip() == "Customer support, core: 2 runs started."
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "Customer support, core: 2 runs started."
+    assert told[1].startswith("Returns desk: not run. ")
+    assert "EVALSITE_SCRIPTS" in told[1]
+
+
+def test_the_agent_that_is_a_program_is_run_where_programs_may_run(settings, capsys):
+    settings.SCRIPTS, settings.AGENTS_DIR = True, str(EXAMPLES)
+    demo()
+    run = Run.objects.get(suite__slug="returns-desk")
+    assert (run.status, run.execution_count) == ("queued", 14)
+    assert "Returns desk: 1 run started." in capsys.readouterr().err
+
+    work_on_run(run.pk)
+    run.refresh_from_db()
+    assert (run.status, run.error_count) == ("completed", 0)
+    other = run.results.exclude(verdict="pass").values_list("case__key", "verdict")
+    assert list(other.order_by("case__key")) == [("RD-11", "borderline"), ("RD-12", "fail")]
+    assert "order is TW-1190, not TW-1042" in str(
+        run.results.get(case__key="RD-11").scores.values_list("findings", flat=True)
+    )
 
 
 def test_repeating_it_duplicates_nothing_and_finds_the_judge_at_its_new_address(capsys):
@@ -38,7 +61,7 @@ def test_repeating_it_duplicates_nothing_and_finds_the_judge_at_its_new_address(
     assert [table.objects.count() for table in tables] == before
     judge = LanguageModel.objects.get()
     assert (judge.base_url, judge.name) == ("http://127.0.0.1:10/v1", "My judge")
-    assert "nothing is started again" in capsys.readouterr().err
+    assert "Customer support, core: was run before; nothing is started." in capsys.readouterr().err
 
 
 def test_a_key_at_hand_brings_a_model_to_check(settings):
