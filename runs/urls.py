@@ -9,6 +9,7 @@ from django.urls import path, register_converter
 from runs.views import (
     going_on,
     importing,
+    importing_results,
     rail,
     results,
     runs,
@@ -47,6 +48,7 @@ RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
 app_name = "runs"
 urlpatterns = [
     path("import/", importing.suite_import, name="suite-import"),
+    path("import/results/", importing_results.results_import, name="results-import"),
     path("import/done/", importing.suite_imported, name="suite-imported"),
     path("today/", suites.today, name="today"),
     path("suite-rows/", suites.suite_rows, name="suite-rows"),

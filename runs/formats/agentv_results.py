@@ -130,7 +130,7 @@ def _result(fields: ResultFields, place: Place, key: str) -> ResultLine:
         is_error, error = True, error or "the file says no more than that it is errored"
     score = None if is_error else fields.score("score", "the result")
     verdict = "" if is_error else _verdict(fields, place)
-    if not is_error and score is None and not verdict:
+    if not (is_error or verdict) and fields.value("score", "verdict") is None:
         place.refuse("the line has no score, no verdict and no error")
     evaluators = read_evaluators(fields, place, EVALUATORS, overall=score)
     return ResultLine(

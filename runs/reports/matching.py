@@ -34,7 +34,10 @@ def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
 
 
 def retryable_results(run: Run) -> QuerySet[Result]:
-    """Return the results that can be tried again: finished ones, and when the run is over all others too."""
+    """Return the results that can be tried again: finished ones, and when the run is over all others too.
+
+    Of a run that was imported none can: there is no target to ask.
+    """
     return run.results.exclude(status__in=_out_of_reach(run))
 
 
@@ -52,4 +55,6 @@ def matching_results(run: Run, query: ResultsQuery) -> QuerySet[Result]:
 
 
 def _out_of_reach(run: Run) -> tuple[Status, ...]:
+    if run.imported_from:
+        return tuple(Status)
     return (*OPEN_RESULT_STATUSES, Status.CANCELLED) if run.is_active else OPEN_RESULT_STATUSES

@@ -56,6 +56,12 @@ class UnknownEvaluatorError(DomainError):
     code = "unknown_evaluator"
 
 
+class ImportedRunError(DomainError):
+    """The run was made of a file of results, so nothing here can carry it out."""
+
+    code = "imported_run"
+
+
 class RunElsewhereError(DomainError):
     """The run is being carried out by a command line."""
 
@@ -88,9 +94,14 @@ def retry_results(  # noqa: PLR0913 - every choice of the retry form
     attempts, and what was frozen when the run began decides again.
 
     Raises NothingToRetryError, NotOfThisRunError, UnknownEvaluatorError, BudgetSpentError,
-    ScriptsRefusedError for scripts that may not run, and RunElsewhereError while a command line
-    carries the run out: it ends with what it began.
+    ScriptsRefusedError for scripts that may not run, ImportedRunError for a run that was made of a
+    file, and RunElsewhereError while a command line carries the run out: it ends with what it began.
     """
+    if run.imported_from:
+        raise ImportedRunError(
+            f"Run {run} was imported from {run.imported_from}: there is no target to ask and no "
+            "evaluator to score again. Start a new run of the suite instead."
+        )
     # The root stands for the whole tree.
     part = tuple(paths) if paths and ROOT_PATH not in paths else None
     asked = Asked(asked_by, keep_output or bool(paths), part)

@@ -94,6 +94,7 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-import": form("editor"),
     "runs:suite-imported": Page("editor", get=MOVED),
     "runs:suite-file": Page("viewer", place=SUITE),
+    "runs:results-import": form("editor"),
     "runs:run-start-any": Page("editor"),
     "runs:run-new": form("editor", SUITE),
     "runs:run-estimate": Page("editor", place=SUITE),
