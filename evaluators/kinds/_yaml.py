@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 # Wide enough that no line is ever folded.
 WIDTH = 1_000_000
+FLOAT = "tag:yaml.org,2002:float"
+
+
+class _Representer(RoundTripRepresenter):
+    """Writes decimals in all their digits, which a float may not have."""
+
+
+_Representer.add_representer(
+    Decimal,
+    lambda representer, value: representer.represent_scalar(FLOAT, f"{value:f}"),
+)
 
 
 def yaml_of(value: Any) -> str:
-    """Return the values as YAML, texts of several lines as blocks."""
+    """Return the values as YAML, texts of several lines as blocks, decimals in all their digits."""
     stream = io.StringIO()
     yaml = YAML(typ="rt", pure=True)
     yaml.width = WIDTH
     yaml.allow_unicode = True
     yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.Representer = _Representer
     yaml.dump(_readable(value), stream)
     return stream.getvalue()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from evaluators.scoring.policy import Policy
@@ -75,13 +75,20 @@ def written_policy(policy: Policy) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _share(policy: Fields, name: str) -> float | None:
+    """Return a percentage as a share, from its digits: half of all shares have no percentage in floats."""
+    written = policy.written(*policy.peek(name))
     percent = policy.number(name)
-    return None if percent is None else float(Decimal(str(percent)) / HUNDRED)
+    if percent is None:
+        return None
+    try:
+        return float(Decimal(str(written)) / HUNDRED)
+    except InvalidOperation:
+        return float(Decimal(str(percent)) / HUNDRED)
 
 
-def _percent(share: float) -> float | int:
+def _percent(share: float) -> Decimal | int:
     percent = Decimal(str(share)) * HUNDRED
-    return int(percent) if percent == percent.to_integral_value() else float(percent)
+    return int(percent) if percent == percent.to_integral_value() else percent
 
 
 def _word(policy: Fields, name: str, words: tuple[str, ...]) -> str | None:
