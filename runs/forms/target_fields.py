@@ -127,6 +127,8 @@ def _listed_field(
 def _text_widget(name: str, setting: FieldInfo) -> forms.Widget:
     if _hint(setting, "widget") == "code":
         return forms.TextInput(attrs={"spellcheck": "false", "data-code": ""})
+    if _hint(setting, "widget") == "program":
+        return forms.Textarea(attrs={"rows": 4, "spellcheck": "false", "data-code": ""})
     is_long = any(part in name for part in LONG_TEXTS) or _hint(setting, "widget") == "textarea"
     return forms.Textarea(attrs={"rows": 6}) if is_long else forms.TextInput()
 

@@ -12,7 +12,7 @@ answer itself. An object with `error` alone says that the agent failed. Files th
 
 It starts in a fresh directory with the files below, or in a folder of an agent: one inside the folder that
 whoever runs the site names by `EVALSITE_AGENTS_DIR`, which it may read and not change. `python` and
-`python3` are there. It sees no secrets and nothing of the site, has the network only where that is allowed,
+`python3` are there. A command that begins with `#!/usr/bin/env python3` is the program itself. It sees no secrets and nothing of the site, has the network only where that is allowed,
 and ends at the site's limits on time, memory, processes, output and files, with all it started.
 
 An exit code other than 0 is an error of the target, shown with the end of standard error; so are a limit
@@ -27,25 +27,24 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluators.kinds._base import CaseFacts, Output, SandboxRefusal, ScriptCall, ScriptResult
+from evaluators.kinds._base import CaseFacts, Output, SandboxRefusal, ScriptCall
 from runs.plan import Cause, TargetFailure
 from runs.targets._base import TargetConfig, TargetContext, target_kind
 from runs.targets._files import check_files, clean_path
 from runs.targets._placeholders import filled
-from runs.targets._printed import AgentError, Reply, read_printed
-from runs.targets._replies import UnreadableReplyError
+from runs.targets._printed import Reply
+from runs.targets._programs import read_ending
 
 PROGRAM, LIMITS = "Program", "Limits and reply"
 LONGEST_TIMEOUT_S = 3600
-LONGEST_END = 1500
 # A line without any of these means the same to a shell and word by word.
 SHELL = re.compile(r"[^\w\s@%+=:,./-]|\n|^\s*\w+=")
+# Where the text of a program lies when it is the command itself.
+OWN_TEXT = "agent"
 CASE = {"id": "{{case_id}}", "input": "{{input}}", "messages": "{{messages}}"}
 SWITCHED_OFF = (
     "scripts and commands are switched off on this site; whoever runs it can set EVALSITE_SCRIPTS=1"
@@ -59,8 +58,9 @@ class Config(TargetConfig):
 
     command: str = Field(
         min_length=1,
-        description="A program with its arguments, such as python3 agent.py, or lines for the shell.",
-        json_schema_extra={"section": PROGRAM, "widget": "code"},
+        description="A program with its arguments, such as python3 agent.py; lines for the shell; or the "
+        "text of a program that begins with #! and its interpreter.",
+        json_schema_extra={"section": PROGRAM, "widget": "program"},
     )
     folder: str = Field(
         "",
@@ -71,8 +71,7 @@ class Config(TargetConfig):
     )
     files: dict[str, str] = Field(
         default_factory=dict,
-        description='Texts by path, such as {"agent.py": "print(…)"}, for a program that lies nowhere '
-        "on the machine.",
+        description='Texts by path, such as {"rules.txt": "…"}, that lie where it starts.',
         json_schema_extra={"section": PROGRAM, "widget": "json"},
     )
     reply: Reply = Field(
@@ -128,9 +127,16 @@ class Config(TargetConfig):
 
     @model_validator(mode="after")
     def _starts_in_one_place(self) -> Self:
-        if self.folder and self.files:
-            raise ValueError("Give a folder or files, not both: the program starts in one place.")
+        if self.folder and (self.files or self.is_text):
+            raise ValueError(
+                "Give a folder, or files or the program's own text, not both: it starts in one place."
+            )
         return self
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether the command is the text of a program instead of its name."""
+        return self.command.startswith("#!")
 
 
 @target_kind(label="Command", icon="i-terminal", config=Config, uses_sandbox=True)
@@ -139,9 +145,9 @@ async def answer(config: Config, context: TargetContext) -> Output | TargetFailu
     if context.sandbox is None:
         return TargetFailure(SWITCHED_OFF, Cause.REFUSED)
     call = ScriptCall(
-        command=_words(config.command),
+        command=(f"./{OWN_TEXT}",) if config.is_text else _words(config.command),
         stdin=_case_as_json(context.case),
-        files={path: text.encode("utf-8", "replace") for path, text in config.files.items()},
+        files=_files(config),
         folder=config.folder,
         seconds=config.timeout_s,
         needs_network=config.needs_network,
@@ -151,57 +157,18 @@ async def answer(config: Config, context: TargetContext) -> Output | TargetFailu
         result = await context.sandbox.run(call)
     except SandboxRefusal as refusal:
         return TargetFailure(str(refusal), Cause.REFUSED)
-    return _failure(result) or _answered(result, config.reply, context.case)
+    return read_ending(result, config.reply, context.case)
 
 
 def _words(command: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", command) if SHELL.search(command) else tuple(command.split())
 
 
+def _files(config: Config) -> dict[str, bytes]:
+    texts = {**config.files, OWN_TEXT: config.command} if config.is_text else config.files
+    return {path: text.encode("utf-8", "replace") for path, text in texts.items()}
+
+
 def _case_as_json(case: CaseFacts) -> bytes:
     told = {**filled(CASE, case), "metadata": dict(case.metadata)}
     return json.dumps(told, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
-
-
-def _failure(result: ScriptResult) -> TargetFailure | None:
-    if result.timed_out:
-        return TargetFailure(f"it passed {result.ended_by}{_end(result)}", Cause.TIMEOUT)
-    if result.ended_by:
-        passed = (
-            result.ended_by if result.ended_by.startswith("it ") else f"it passed {result.ended_by}"
-        )
-        return TargetFailure(f"{passed}{_end(result)}", Cause.FAILED)
-    if result.exit_code:
-        return TargetFailure(
-            f"it ended with exit code {result.exit_code}{_end(result)}", Cause.FAILED
-        )
-    return None
-
-
-def _end(result: ScriptResult) -> str:
-    """Return the end of what it said on standard error, where whatever went wrong mostly stands."""
-    said = result.stderr.strip()
-    if len(said) > LONGEST_END:
-        said = f"…{said[-LONGEST_END:]}"
-    return f": {said}" if said else ""
-
-
-def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
-    try:
-        output = read_printed(result.stdout, reply, case)
-        files = _with_left(output.files, result.files)
-    except AgentError as error:
-        return TargetFailure(f"the agent says: {error}", Cause.FAILED)
-    except (UnreadableReplyError, ValueError) as error:
-        return TargetFailure(str(error), Cause.BAD_REPLY)
-    if not output.text.strip() and not files:
-        return TargetFailure(f"it printed nothing and left no file{_end(result)}", Cause.BAD_REPLY)
-    usage = replace(output.usage, latency_ms=result.duration_ms)
-    return replace(output, files=files, usage=usage)
-
-
-def _with_left(printed: Mapping[str, bytes], left: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files it printed and those it left; raises ValueError when they cannot be kept."""
-    files = {**printed, **{clean_path(path): content for path, content in left.items()}}
-    check_files(files)
-    return files

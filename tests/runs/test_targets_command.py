@@ -251,6 +251,7 @@ def test_a_command_is_a_list_or_a_line_or_a_text_for_the_shell(command, words):
         ({"command": "x", "files": {"../x": ""}}, "files"),
         ({"command": "x", "timeout_s": 0}, "timeout_s"),
         ({"command": "x", "folder": "a", "files": {"b": ""}}, ""),
+        ({"command": "#!/bin/sh\necho", "folder": "a"}, ""),
     ],
 )
 def test_settings_that_cannot_work_are_refused_at_their_field(config, at):
@@ -278,6 +279,12 @@ def test_a_program_may_come_with_the_target(desk):
     text = "#!/usr/bin/env python3\nimport json, sys\nprint(json.load(sys.stdin)['id'])\n"
     config = {"command": "./bin/agent", "files": {"bin/agent": text}}
     assert answer(config, desk).text == "RD-01\n"
+
+
+def test_the_command_may_be_the_text_of_a_program(desk):
+    text = "#!/usr/bin/env python3\r\nimport sys\r\nprint(open('rules.txt').read())\r\n"
+    config = {"command": text, "files": {"rules.txt": "of ours"}}
+    assert answer(config, desk).text == "of ours\n"
 
 
 def test_a_program_that_is_not_there_is_named(desk):

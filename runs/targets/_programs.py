@@ -1,0 +1,63 @@
+"""What became of an agent's program: its output, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from evaluators.kinds._base import CaseFacts, Output, ScriptResult
+from runs.plan import Cause, TargetFailure
+from runs.targets._files import check_files, clean_path
+from runs.targets._printed import AgentError, Reply, read_printed
+from runs.targets._replies import UnreadableReplyError
+
+LONGEST_END = 1500
+
+
+def read_ending(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
+    """Return what the program printed and left, or the class and reason of its failure."""
+    return _failure(result) or _answered(result, reply, case)
+
+
+def _failure(result: ScriptResult) -> TargetFailure | None:
+    if result.timed_out:
+        return TargetFailure(f"it passed {result.ended_by}{_end(result)}", Cause.TIMEOUT)
+    if result.ended_by:
+        passed = (
+            result.ended_by if result.ended_by.startswith("it ") else f"it passed {result.ended_by}"
+        )
+        return TargetFailure(f"{passed}{_end(result)}", Cause.FAILED)
+    if result.exit_code:
+        return TargetFailure(
+            f"it ended with exit code {result.exit_code}{_end(result)}", Cause.FAILED
+        )
+    return None
+
+
+def _end(result: ScriptResult) -> str:
+    """Return the end of what it said on standard error, where whatever went wrong mostly stands."""
+    said = result.stderr.strip()
+    if len(said) > LONGEST_END:
+        said = f"…{said[-LONGEST_END:]}"
+    return f": {said}" if said else ""
+
+
+def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
+    try:
+        output = read_printed(result.stdout, reply, case)
+        files = _with_left(output.files, result.files)
+    except AgentError as error:
+        return TargetFailure(f"the agent says: {error}", Cause.FAILED)
+    except (UnreadableReplyError, ValueError) as error:
+        return TargetFailure(str(error), Cause.BAD_REPLY)
+    if not output.text.strip() and not files:
+        return TargetFailure(f"it printed nothing and left no file{_end(result)}", Cause.BAD_REPLY)
+    usage = replace(output.usage, latency_ms=result.duration_ms)
+    return replace(output, files=files, usage=usage)
+
+
+def _with_left(printed: Mapping[str, bytes], left: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files it printed and those it left; raises ValueError when they cannot be kept."""
+    files = {**printed, **{clean_path(path): content for path, content in left.items()}}
+    check_files(files)
+    return files
