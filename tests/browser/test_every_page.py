@@ -55,6 +55,9 @@ PAGES = (
     "/targets/new/",
     "/targets/new/?kind=chat",
     "/targets/1/edit/",
+    "/targets/new/?kind=http",
+    "/targets/2/",
+    "/targets/2/edit/",
     "/search/",
     "/search/?q=C-0",
     "/search/?q=zzz",
@@ -112,6 +115,8 @@ def site_with_runs(transactional_db: None) -> None:
     for number in range(12):
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
+    agent = {"url": "https://agent.example/ask", "headers": [{"name": "X-Key", "secret": True}]}
+    make_target(name="agent 2", pk=2, kind="http", config=agent)
 
 
 @pytest.mark.parametrize(

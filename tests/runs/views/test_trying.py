@@ -327,7 +327,7 @@ def test_a_program_is_tried_only_where_scripts_are_switched_on(
     kind = next((one for one in target_kinds().values() if one.uses_sandbox), None)
     if kind is None:
         return
-    target = make_target(kind=kind.name, config={"command": ["python3", "agent.py"]})
+    target = make_target(kind=kind.name, config={"command": "python3 agent.py"})
     response = try_saved(editor_client, target, text="Hi")
     assert response.status_code == 422
     assert "scripts are switched off" in response.content.decode()
