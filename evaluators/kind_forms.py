@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from evaluators.kind_tables import TableField, refused_words
 from evaluators.kinds import InvalidConfigError, read_config
 from evaluators.kinds._base import Kind
 from evaluators.kinds._yaml import yaml_of
@@ -86,9 +87,8 @@ class KindForm(forms.Form):
             config = read_config(self.kind.name, given)
         except InvalidConfigError as error:
             for refusal in error.refusals:
-                at = str(refusal.path[0]) if refusal.path else None
-                inner = refusal.setting.partition("[")[1:]
-                said = f"{''.join(inner)}: {refusal.reason}" if any(inner) else refusal.reason
+                at = str(refusal.path[0]) if refusal.path else ""
+                said = refused_words(refusal, self.fields.get(at))
                 self.add_error(at if at in self.fields else None, said)
             return found
         self.config = config.model_dump(mode="json")
@@ -134,6 +134,8 @@ def _field(name: str, setting: FieldInfo) -> forms.Field:
         return forms.CharField(strip=False, widget=_text_widget(setting), **options)
     if get_origin(annotation) is tuple and get_args(annotation)[0] is str:
         return LinesField(**options)
+    if _widget(setting) == "table":
+        return TableField(get_args(annotation)[0], **options)
     return StructureField(**{**options, "initial": _structure(options["initial"])})
 
 
@@ -142,9 +144,14 @@ def _structure(initial: Any) -> Any:
 
 
 def _text_widget(setting: FieldInfo) -> forms.Widget:
-    extra = setting.json_schema_extra
-    is_long = isinstance(extra, Mapping) and extra.get("widget") == "textarea"
+    is_long = _widget(setting) == "textarea"
     return forms.Textarea(attrs={"rows": LONG_ROWS}) if is_long else forms.TextInput()
+
+
+def _widget(setting: FieldInfo) -> Any:
+    """Return the word by which a setting asks for a field of its own."""
+    extra = setting.json_schema_extra
+    return extra.get("widget") if isinstance(extra, Mapping) else None
 
 
 def bounds_of(setting: FieldInfo) -> dict[str, Any]:
@@ -176,11 +183,13 @@ def _type_words(setting: FieldInfo) -> str:
 
 def _default_words(setting: FieldInfo) -> str:
     needs_some = any(isinstance(m, MinLen) for m in setting.metadata)
-    if setting.is_required() or needs_some:
+    default = () if setting.is_required() else setting.get_default(call_default_factory=True)
+    if setting.is_required() or (needs_some and not default):
         return "required"
-    default = setting.get_default(call_default_factory=True)
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, tuple):
+        return ", ".join(str(item) for item in default)
     if hasattr(default, "model_dump"):
         return ", ".join(f"{key}: {value}" for key, value in default.model_dump().items() if value)
     return "" if default in (*EMPTY, ()) else str(default)

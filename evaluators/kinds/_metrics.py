@@ -54,8 +54,8 @@ class MetricSetting(BaseModel):
         return {**blank, **said, "key": key}
 
     def __str__(self) -> str:
-        """Return key and weight, as lists of settings show them."""
-        return f"{self.key} {self.weight:g}"
+        """Return the key, as lists of settings show it."""
+        return self.key
 
     def as_metric(self) -> Metric:
         """Return the metric as the arithmetic knows it."""

@@ -5,26 +5,21 @@ outcome of the case whether it was met. The score is Σ (metric ÷ 5 × weight),
 fives are 100, all threes 60. No metric passes or fails a case by itself; the expected outcomes decide
 when the suite's case gate is `expected_outcomes`, and never enter the score.
 
-| Metric | Weight | Tier |
-|---|---|---|
-| `tool_routing` | 15% | Execution |
-| `parameter_extraction` | 15% | Execution |
-| `result_interpretation` | 15% | Execution |
-| `grounding_fidelity` | 12.5% | Knowledge |
-| `instruction_compliance` | 12.5% | Knowledge |
-| `information_gathering` | 10% | Process |
-| `conversation_management` | 10% | Process |
-| `response_delivery` | 10% | Delivery |
+- **Execution**: `tool_routing` 15%, `parameter_extraction` 15%, `result_interpretation` 15%.
+- **Knowledge**: `grounding_fidelity` 12.5%, `instruction_compliance` 12.5%.
+- **Process**: `information_gathering` 10%, `conversation_management` 10%.
+- **Delivery**: `response_delivery` 10%.
+
+The set is yours to change:
 
 - **Fewer metrics**: list the keys to keep. Weights are made to sum to 1 after any change.
 - **Other weights**: `weights: {tool_routing: 0.3}`, or a `weight` in the list.
 - **Own metrics**: a `key` with `name`, `description`, `tier` and `weight`.
 - **Passed or failed**: `binary: true` makes a metric 5 or 0. `task_completion` is one by itself.
-- **Labels** describe and decide nothing: 0 critical fail, 1 fail, 2 poor, 3 acceptable, 4 good,
-  5 excellent.
 - **Samples**: the judge is asked several times; the score is their median, mean or the most frequent,
   an outcome is met when more than half say so, and the spread is shown.
 
+Labels describe and decide nothing: 0 critical fail, 1 fail, 2 poor, 3 acceptable, 4 good, 5 excellent.
 A reply that leaves a metric out or invents one, leaves the whole numbers 0 to 5 or answers only some of
 the outcomes is asked for again, then the evaluator is unscored, never 0. A reply with all metrics that
 gives no outcomes even then keeps its metrics, and the case is decided by its score.

@@ -78,6 +78,73 @@ def test_a_time_out_for_the_judge_is_written_as_a_suite_reads_it(viewer: Client)
     assert agentv.read(suite.encode()).root.children[0].config["timeout_s"] == 20
 
 
+def table(*rows: dict[str, str]) -> dict[str, str]:
+    return {
+        f"metrics-{n}-{name}": value
+        for n, row in enumerate(rows)
+        for name, value in {"key": "", **row}.items()
+    } | {"name": "m", "weight": "1", "samples": "1", "samples_by": "median"}
+
+
+def test_a_set_of_metrics_is_a_table_with_weights_before_and_after(viewer: Client) -> None:
+    html = page(viewer, "metrics_judge").content.decode()
+
+    assert 'name="metrics-0-key" value="tool_routing"' in html
+    assert 'name="metrics-7-key" value="response_delivery"' in html
+    assert 'name="metrics-9-key" value=""' in html
+    assert "12.5%" in html
+
+
+def test_rows_of_the_table_become_the_set(viewer: Client) -> None:
+    answer = page(
+        viewer,
+        "metrics_judge",
+        **table(
+            {"key": "tool_routing", "name": "Tools", "weight": "3", "binary": ""},
+            {"key": "grounding_fidelity", "weight": "1", "remove": "on"},
+            {"key": "empathy", "weight": "1", "binary": "on", "description": "Kind"},
+            {},
+        ),
+    )
+
+    suite = f"name: s\nevaluators:\n{answer.context['written']}tests: [{{id: A, input: x}}]\n"
+    metrics = agentv.read(suite.encode()).root.children[0].config["metrics"]
+    assert [(m["key"], m["name"], m["weight"], m["binary"]) for m in metrics] == [
+        ("tool_routing", "Tools", 3, False),
+        ("empathy", "Empathy", 1, True),
+    ]
+    html = answer.content.decode()
+    assert "75.0%" in html
+    assert "25.0%" in html
+
+
+def test_an_unchanged_table_writes_nothing_of_it(viewer: Client) -> None:
+    form = page(viewer, "metrics_judge").context["form"]
+    rows = [
+        {k: "" if v is False else str(v) for k, v in row.items()} for row in form["metrics"].value()
+    ]
+
+    assert "metrics:" not in page(viewer, "metrics_judge", **table(*rows)).context["written"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"key": "a", "weight": "-1"}, "Row 1, weight:"),
+        ({"key": "a", "weight": "much"}, "much"),
+        ({"description": "Kind"}, "Row 1, key: is missing"),
+        ({"key": "a", "weight": "0"}, "sum to 0"),
+    ],
+)
+def test_a_row_that_cannot_be_meant_is_refused_by_its_number(
+    viewer: Client, row: dict[str, str], said: str
+) -> None:
+    answer = page(viewer, "metrics_judge", **table(row))
+
+    assert answer.status_code == 422
+    assert said in " ".join(str(error) for error in answer.context["form"].errors.values())
+
+
 @pytest.mark.parametrize(
     ("kind", "sent", "field", "said"),
     [
