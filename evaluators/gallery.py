@@ -86,7 +86,11 @@ def kind_page(name: str) -> KindPage:
 
 
 def _stands_for(preset: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{key}: {str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in preset.items()
-    )
+    return ", ".join(_preset_words(key, value) for key, value in preset.items())
+
+
+def _preset_words(key: str, value: Any) -> str:
+    """Return a setting that a name brings along; of one it leaves to be written, the setting alone."""
+    if value is None:
+        return key
+    return f"{key}: {str(value).lower() if isinstance(value, bool) else value}"

@@ -82,8 +82,8 @@ def case_of(**facts: Any) -> CaseFacts:
 def context_of(text: str = ANSWERED, *, judge: ListedJudge | None = None, **facts: Any) -> Context:
     names = ("children", "files", "sandbox", "results")
     own = {name: facts.pop(name) for name in names if name in facts}
-    trace, left = facts.pop("trace", None), facts.pop("left", {})
-    output = Output(text, trace=trace, files=left)
+    told = {"trace": facts.pop("trace", None), "usage": facts.pop("usage", Usage())}
+    output = Output(text, files=facts.pop("left", {}), **told)
     return Context("path", case_of(**facts), output, judge=judge, **own)
 
 

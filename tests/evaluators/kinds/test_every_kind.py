@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,8 @@ from evaluators.kinds import (
     read_config,
     spelled_as,
 )
-from evaluators.kinds._base import ScriptResult
+from evaluators.kinds._base import ScriptResult, Step
+from evaluators.scoring.types import Usage
 from evaluators.templatetags.marks import icon_names
 from runs.formats import agentv
 from tests.evaluators.kinds import doubles
@@ -158,6 +160,38 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         {"expected_outcomes": ("Names the day",)},
     ),
     "composite": ({}, {}, {}),
+    "execution_metrics": (
+        {"max_tokens": 100, "max_cost_usd": 0.05, "max_duration_ms": 900, "proportional": True},
+        {},
+        {
+            "usage": Usage(
+                input_tokens=1200, output_tokens=300, cost_usd=Decimal("0.0123"), latency_ms=901
+            )
+        },
+    ),
+    "tool_trajectory": (
+        {
+            "mode": "in_order",
+            "expected": ["find", {"tool": "pay", "args": {"note": "<b>"}}, "mail"],
+        },
+        {},
+        {
+            "trace": (
+                Step("tool", "mail"),
+                Step("tool", "find"),
+                Step("tool", "pay", input={"note": "<i>"}),
+                Step("tool", "ping<u>"),
+            )
+        },
+    ),
+    "field_accuracy": (
+        {"fields": ["day", {"path": "total", "required": True}, "lines[*].sku", "vat", "id"]},
+        {},
+        {
+            "text": '{"day": "<b>Monday</b>", "total": 5, "lines": [{"sku": 1}, {"sku": 2}]}',
+            "expected_output": '{"day": "Sunday", "total": 6, "lines": [{"sku": 1}, {"sku": 3}], "id": 7}',
+        },
+    ),
     "script": (
         {"script": "#!/bin/sh\necho", "protocol": "stdin", "config": {"strict": True}},
         {},
@@ -185,6 +219,18 @@ SHOWS = {
     ],
     "outcomes": ["Names the day", "says so"],
     "composite": ["÷"],
+    "execution_metrics": [
+        *("Tokens", "1\u202f500", "100", "Breached", "901&nbsp;ms", "$0.0123", "$0.05", "Kept"),
+        "limit ÷ actual",
+    ],
+    "tool_trajectory": [
+        *("1 of 3 expectations met", "as expected", "other arguments", "out of order"),
+        *("beyond these", "ping&lt;u&gt;", "&quot;&lt;b&gt;&quot;", "in_order"),
+    ],
+    "field_accuracy": [
+        *("&lt;b&gt;Monday&lt;/b&gt;", "Sunday", "differs", "required", "1 of 2"),
+        *("at lines[1].sku", "not expected here", "missing", "average"),
+    ],
     "script": [
         "Polite",
         "No date",

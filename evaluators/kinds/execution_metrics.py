@@ -1,0 +1,178 @@
+"""Hold what an answer took, in tokens, calls, time and money, to limits of yours.
+
+The score is 1 when every limit is kept and 0 when one is breached. A figure that is just at its
+limit keeps it.
+
+| limit | what is held to it |
+|---|---|
+| `max_tokens` | input and output tokens together |
+| `max_input_tokens`, `max_output_tokens` | each of the two alone |
+| `max_tool_calls` | the calls of tools in the trace |
+| `max_model_calls` | the calls of a model in the trace; where it holds none, the turns of the agent |
+| `max_duration_ms` | how long the agent took, in milliseconds |
+| `max_cost_usd` | what the agent cost, in US dollars |
+
+With `proportional: true` each limit scores limit ÷ actual, 1 at most, and the score is their mean:
+twice the tokens allowed is 0.5. A limit of 0 means none at all.
+
+A figure that the target does not report leaves the evaluator unscored and is named: a limit that
+nobody could check is neither kept nor breached. What judges cost counts in none of them.
+
+Good: a ceiling well above what the agent takes today, so that a loop or a doubled prompt is noticed.
+
+Bad: a time limit close to the usual time. It measures the network of the day.
+
+```yaml
+name: efficiency
+type: execution_metrics
+max_tokens: 1000
+max_duration_ms: 5000
+max_cost_usd: 0.02
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Self
+
+from pydantic import Field, PlainSerializer, model_validator
+
+from evaluators.kinds._base import Context, KindConfig, PartsMissingError, kind
+from evaluators.kinds._figures import COST, LIMITS, measured, spelt_figure
+from evaluators.scoring.numbers import mean
+from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unscored
+
+MOST_DIGITS = 15
+# With 15 digits an amount reads back the same from the number that files and forms write.
+AS_NUMBER = PlainSerializer(lambda usd: None if usd is None else float(usd), when_used="json")
+SPELLINGS = {
+    **{"max_total": "max_tokens", "max_total_tokens": "max_tokens"},
+    **{"max_input": "max_input_tokens", "max_output": "max_output_tokens"},
+    **{"max_llm_calls": "max_model_calls", "max_ms": "max_duration_ms"},
+    **{"max_latency_ms": "max_duration_ms", "max_usd": "max_cost_usd", "budget": "max_cost_usd"},
+}
+
+
+def _limit(meaning: str) -> Any:
+    return Field(None, ge=0, description=f"{meaning} Empty: not limited.")
+
+
+class Config(KindConfig):
+    """The limits; at least one is set."""
+
+    max_tokens: int | None = _limit("Most tokens, input and output together.")
+    max_input_tokens: int | None = _limit("Most input tokens.")
+    max_output_tokens: int | None = _limit("Most output tokens.")
+    max_tool_calls: int | None = _limit("Most calls of tools.")
+    max_model_calls: int | None = _limit("Most calls of a model.")
+    max_duration_ms: int | None = _limit("Longest time, in milliseconds.")
+    max_cost_usd: Annotated[Decimal | None, AS_NUMBER] = Field(
+        None,
+        ge=0,
+        max_digits=MOST_DIGITS,
+        decimal_places=SCORE_DIGITS,
+        description="Highest cost, in US dollars. Empty: not limited.",
+    )
+    proportional: bool = Field(
+        False, description="Score by how far a limit is breached, not only whether."
+    )
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> Self:
+        if not self.limits:
+            raise ValueError(f"execution_metrics needs a limit: one of {', '.join(LIMITS)}")
+        return self
+
+    @property
+    def limits(self) -> dict[str, int | Decimal]:
+        """Return the limits that are set, by the names of their settings."""
+        given = {name: getattr(self, name) for name in LIMITS}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+
+def read(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the limits a suite file means; under `latency` and `cost` it may say `threshold` or `max`.
+
+    Raises ValueError for a limit that stands twice.
+    """
+    found = dict(mapping)
+    lone = [name for name in LIMITS if name in found and found[name] is None]
+    renamed = SPELLINGS | dict.fromkeys(("threshold", "max"), lone[0] if lone else "")
+    for spelling in renamed.keys() & found.keys():
+        name = renamed[spelling]
+        if name and found.get(name) is not None:
+            raise ValueError(f"{spelling} says the same as {name}; keep one of them")
+        if name:
+            found[name] = found.pop(spelling)
+    return found
+
+
+def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+    """Return the score of the stored figures under these limits.
+
+    Raises PartsMissingError for a limit whose figure was not stored.
+    """
+    figures = details.get("figures", {})
+    unknown = [name for name in config.limits if LIMITS[name].figure not in figures]
+    if unknown:
+        noun = LIMITS[unknown[0]].noun
+        raise PartsMissingError(f"This result does not know its {noun}, so {unknown[0]} is open.")
+    rows = [
+        _row(name, limit, Decimal(str(figures[LIMITS[name].figure])))
+        for name, limit in config.limits.items()
+    ]
+    shares = [row["share"] if config.proportional else float(row["kept"]) for row in rows]
+    score = mean(shares) or 0.0
+    return Score(
+        min(1.0, score) if config.proportional else min(shares),
+        findings=tuple(_finding(row) for row in rows),
+        details={"figures": figures, "limits": rows},
+    )
+
+
+@kind(
+    label="Execution metrics",
+    icon="e-gauge",
+    config=Config,
+    rescore=rescore,
+    # The limit that `threshold` means under each of these names; none is set by the name alone.
+    spellings={
+        "latency": {"max_duration_ms": None},
+        "cost": {"max_cost_usd": None},
+        "token_usage": {"max_tokens": None},
+    },
+    read=read,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return 1 when every limit is kept, else 0, or by how far they are breached."""
+    figures = measured(context.output)
+    missing = [name for name in config.limits if LIMITS[name].figure not in figures]
+    if missing:
+        nouns = " or ".join(LIMITS[name].noun for name in missing)
+        reason = f"the target does not report its {nouns}, which {' and '.join(missing)} would need"
+        return Unscored(reason, stage="target", details={"figures": figures})
+    return rescore(config, {"figures": figures})
+
+
+def _row(name: str, limit: int | Decimal, actual: Decimal) -> dict[str, Any]:
+    allowed = Decimal(limit)
+    # The counts are whole and stay so; money is compared, like everything, to 9 decimals.
+    kept = round(actual, SCORE_DIGITS) <= round(allowed, SCORE_DIGITS)
+    written = LIMITS[name].figure == COST
+    return {
+        "setting": name,
+        "label": LIMITS[name].label,
+        "unit": LIMITS[name].unit,
+        "limit": str(allowed) if written else int(allowed),
+        "actual": str(actual) if written else int(actual),
+        "kept": kept,
+        "share": 1.0 if kept else round(float(allowed / actual), SCORE_DIGITS),
+    }
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    limit, actual = (spelt_figure(row[key], row["unit"]) for key in ("limit", "actual"))
+    relation = "at most" if row["kept"] else "over the limit of"
+    return Finding(f"{row['label']}: {actual}, {relation} {limit}", row["kept"])
