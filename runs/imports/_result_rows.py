@@ -11,7 +11,7 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Usage
 from runs.formats.agentv_results import ReadResult
 from runs.formats.results import ResultLine, walk
-from runs.imports._result_trees import Told, is_forced
+from runs.imports._result_decisions import Told, is_forced
 from runs.models import Case, Result, ResultOutput, ResultStatus, Run, Score
 from runs.models.rows import insert_rows
 from runs.models.stored import SCORE_COLUMNS, score_rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -20,8 +19,9 @@ from runs.formats.agentv import slug_of
 from runs.formats.agentv_results import ReadResult, read_results
 from runs.formats.results import ResultLine
 from runs.imports._imported_cases import cases_run, check_cases, made_suite
+from runs.imports._result_decisions import told
 from runs.imports._result_rows import write_results
-from runs.imports._result_trees import common_tree, shape_of, told, tree_of
+from runs.imports._result_trees import common_tree, shape_of, tree_of
 from runs.models import Case, Run, RunStatus, Suite
 from runs.models.clock import database_now
 from runs.plan import Plan, TargetPlan, cases_hash, content_hash, tree_of_case
@@ -168,8 +168,6 @@ def _create_run(
     last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
     snapshot = plan.as_json() | {"imported": dict(origin)}
     moments = [one.finished_at for one, _ in numbered if one.finished_at]
-    now = database_now()
-    began, ended = _span(moments, now)
     return Run.objects.create(
         suite=suite,
         number=last + 1,
@@ -178,8 +176,9 @@ def _create_run(
         suite_version=suite.version,
         note=f"Imported from {origin['file']}"[:300],
         created_by=by,
-        started_at=began,
-        finished_at=ended,
+        # No hands here ever began with it.
+        started_at=None,
+        finished_at=max(moments, default=database_now()),
         repetitions=max(number for _, number in numbered),
         case_count=len({one.result.eval_id for one, _ in numbered}),
         execution_count=len(numbered),
@@ -187,10 +186,6 @@ def _create_run(
         snapshot_hash=content_hash(snapshot),
         snapshot=snapshot,
     )
-
-
-def _span(moments: Sequence[datetime], now: datetime) -> tuple[datetime, datetime]:
-    return (min(moments), max(moments)) if moments else (now, now)
 
 
 def _audit(run: Run, suite: Suite, by: User | None, origin: Mapping[str, str]) -> None:

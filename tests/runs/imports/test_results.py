@@ -64,8 +64,8 @@ def test_a_run_is_finished_with_its_figures_and_says_where_it_is_from():
     assert (run.status, run.target_name, run.target) == ("completed", "agent-1.5", None)
     assert (run.pass_count, run.borderline_count, run.fail_count, run.error_count) == (1, 1, 1, 1)
     assert (run.done_count, run.run_cost_usd) == (4, Decimal("0.03"))
-    assert run.started_at.isoformat() == "2026-02-20T21:38:46+00:00"
-    assert (run.finished_at - run.started_at).total_seconds() == 120
+    assert (run.started_at, run.worked_before_ms) == (None, 0)
+    assert run.finished_at.isoformat() == "2026-02-20T21:40:46+00:00"
     assert run.summary["cases_pass_rate_pct"] == 25.0
     assert run.summary["weighted_metrics_score_pct"] == pytest.approx(56.666666667)
     assert run.note == "Imported from agent-1.5.jsonl"
@@ -117,6 +117,18 @@ def test_a_mean_that_the_weights_give_is_explained_by_them():
     decision = run.results.get().output.decision
     assert decision["rule"] != "imported"
     assert run.snapshot["evaluators"]["config"]["aggregator"]["type"] == "weighted_average"
+
+
+def test_composites_without_a_rule_are_averages_where_that_gives_their_score():
+    def gate(name, score):
+        children = [{"name": "x", "score": 1.0, "weight": 3}, {"name": "y", "score": 0.2}]
+        return {"name": name, "type": "composite", "score": score, "scores": children}
+
+    [run] = brought_in({**GOOD, "score": 0.7, "scores": [gate("a", 0.8), gate("b", 0.6)]}).runs
+    rules = [one["config"]["aggregator"]["type"] for one in run.snapshot["evaluators"]["children"]]
+    assert rules == ["weighted_average", "code_judge"]
+    stored = dict(run.results.get().scores.values_list("path", "score"))
+    assert (stored["a"], stored["b"], stored[""]) == (0.8, 0.6, 0.7)
 
 
 def test_a_verdict_of_the_file_goes_before_the_bands():
