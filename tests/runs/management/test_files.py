@@ -21,6 +21,7 @@ from tests.runs.trees import CHECK, tree
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROOT = Path(__file__).resolve().parents[3]
+MANAGE = [sys.executable, ROOT / "manage.py"]
 HOSTILE = "<b>\x1b[31m & “money” ]]>\u2028 \ufffe \U0001f600"
 
 
@@ -130,23 +131,49 @@ def test_a_refused_run_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_reader_that_is_gone_does_not_change_the_exit_code(tmp_path):
+class Machine:
+    """A site of its own with one suite file, and the command in processes of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.suite = folder / "s.yaml"
+        self.suite.write_text(
+            "name: s\nevaluators: [{type: contains, value: refund}]\n"
+            "tests: [{id: a, input: x, output: a refund}]\n"
+        )
+        self.env = {**os.environ, "EVALSITE_DATA_DIR": str(folder / "data"), "DATABASE_URL": ""}
+        subprocess.run([*MANAGE, "migrate", "-v", "0"], env=self.env, cwd=ROOT, check=True)
+
+    def begin(self, *arguments, **streams) -> subprocess.Popen[str]:
+        command = [*MANAGE, "evaluate", self.suite, "--target", "recorded", *arguments]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
+        return subprocess.Popen(command, env=self.env, cwd=ROOT, text=True, **streams)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_a_reader_that_is_gone_does_not_change_the_exit_code(machine):
     """As in `evaluate … | head -0`: nobody reads standard output."""
-    suite = tmp_path / "s.yaml"
-    suite.write_text(
-        "name: s\nevaluators: [{type: contains, value: refund}]\n"
-        "tests: [{id: a, input: x, output: a refund}]\n"
-    )
-    env = {**os.environ, "EVALSITE_DATA_DIR": str(tmp_path / "data")}
-    env |= {"DATABASE_URL": "", "PYTHONWARNINGS": ""}
-    manage = [sys.executable, "-c", "from evalsite.cli import main; main()"]
-    subprocess.run([*manage, "migrate", "--verbosity", "0"], env=env, cwd=ROOT, check=True)
-    command = [*manage, "evaluate", suite, "--target", "recorded", "--out", tmp_path / "r.jsonl"]
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        command, env=env, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True
-    )
+    command = machine.begin("--out", machine.folder / "r.jsonl", stdout=writer)
     os.close(writer)
-    assert (done.returncode, "BrokenPipe" in done.stderr) == (0, False), done.stderr
-    assert [line["verdict"] for line in read(tmp_path / "r.jsonl")] == ["pass"]
+    _, said = command.communicate()
+    assert (command.returncode, "BrokenPipe" in said) == (0, False), said
+    assert [line["verdict"] for line in read(machine.folder / "r.jsonl")] == ["pass"]
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+def test_two_commands_at_once_import_once_and_make_a_run_each(machine):
+    files = [machine.folder / f"{number}.jsonl" for number in range(2)]
+    commands = [machine.begin("--out", file) for file in files]
+    said = [command.communicate()[1] for command in commands]
+    assert [command.returncode for command in commands] == [0, 0], said
+    assert sorted(read(file)[0]["run"] for file in files) == [1, 2]
+    assert {read(file)[0]["target"] for file in files} == {"recorded in the cases"}
