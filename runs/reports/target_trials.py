@@ -29,6 +29,7 @@ class TrialReport:
     asked_at: datetime
     asked_by: str
     case: str
+    suite: str = ""
     title: str = ""
     reason: str = ""
     found: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +61,7 @@ def trial_report(trial: TargetTrial) -> TrialReport:
         asked_at=trial.asked_at,
         asked_by=trial.asked_by.get_username(),
         case=str(trial.case.get("key", "")),
+        suite=trial.suite.slug if trial.suite else "",
         title=str(found.get("label", "")),
         reason=str(found.get("reason", "")),
         found=found,
@@ -82,7 +84,7 @@ def _state(trial: TargetTrial, found: Mapping[str, Any]) -> str:
 
 def last_trial(target: Target, member: User) -> TrialReport | None:
     """Return the last try of a member with a target, None without one."""
-    trials = TargetTrial.objects.select_related("target", "asked_by")
+    trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     found = trials.filter(target=target, asked_by=member).first()
     return trial_report(found) if found else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from django.conf import settings
 from pydantic import ValidationError
 
 from evaluators.judging.specs import spec_of
@@ -15,7 +16,8 @@ from evaluators.scoring.types import DomainError
 from runs.models import Case, RecordedOutput, Target
 from runs.plan import judge_models, tree_of_case
 from runs.targets import target_kind_named
-from runs.targets._base import TargetKind
+from runs.targets._base import Header, TargetKind
+from runs.targets._headers import variables_of
 
 OUTCOMES_GATE = "expected_outcomes"
 
@@ -38,15 +40,28 @@ def check_target(target: Target, cases: Sequence[Case]) -> None:
     if target.archived_at is not None:
         raise TargetNotReadyError(f"Target {target.name} is archived.")
     try:
-        kind.config.model_validate(target.config)
+        config = kind.config.model_validate(target.config)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise TargetNotReadyError(f"Target {target.name}, {place}: {first['msg']}.") from error
     if kind.uses_model and target.model is None:
         raise TargetNotReadyError(f"Target {target.name} has no language model. Choose one for it.")
+    if problem := _headers_problem(getattr(config, "headers", ()), target):
+        raise TargetNotReadyError(f"Target {target.name}: {problem}")
     if kind.replays:
         _check_recorded(target, cases)
+
+
+def _headers_problem(headers: Sequence[Header], target: Target) -> str:
+    """Return why the headers cannot be filled, "" when they can."""
+    for header in headers:
+        if header.secret and not target.encrypted_secrets.get(header.name.lower()):
+            return f"the secret header {header.name} has no value stored. Enter it in the target."
+        for variable in variables_of(header.value):
+            if variable not in settings.TARGET_SECRETS:
+                return f"the variable {variable} is not set on the server."
+    return ""
 
 
 def _check_recorded(target: Target, cases: Sequence[Case]) -> None:

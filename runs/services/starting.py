@@ -138,9 +138,11 @@ def _audit(run: Run, suite: Suite, started_by: User | None) -> None:
 
 
 def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
-    """Return how many executions at once the models involved allow."""
-    models = [model for model in (target.model, judge) if model is not None]
-    return min((model.concurrency for model in models), default=DEFAULT_CONCURRENCY)
+    """Return how many executions at once the target and the models involved allow."""
+    limits = [model.concurrency for model in (target.model, judge) if model is not None]
+    if isinstance(own := target.config.get("concurrency"), int):
+        limits.append(own)
+    return min(limits, default=DEFAULT_CONCURRENCY)
 
 
 def _chosen_cases(

@@ -51,7 +51,7 @@ def target_new(request: MemberRequest) -> HttpResponse:
 def target(request: MemberRequest, pk: int) -> HttpResponse:
     """Show a target with its settings, its last runs and a place to try it."""
     found = get_object_or_404(Target.objects.select_related("model"), pk=pk)
-    return show_target(request, found, TrialForm())
+    return show_target(request, found)
 
 
 @may_change_targets
@@ -83,7 +83,7 @@ def trial_of(request: MemberRequest, found: Target | None) -> TargetTrial | None
     number = request.POST.get("trial", "")
     if not number.isdecimal() or len(number) > 18:
         return None
-    trials = TargetTrial.objects.select_related("target", "asked_by")
+    trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     own = trials.filter(pk=number, asked_by=request.user)
     return own.filter(target=found).first()
 
@@ -109,16 +109,16 @@ def change_page(
 
 
 def show_target(
-    request: MemberRequest, found: Target, chosen: TrialForm, *, status: int = 200
+    request: MemberRequest, found: Target, chosen: TrialForm | None = None, *, status: int = 200
 ) -> HttpResponse:
-    """Show the page of a target."""
-    may_try = request.user.has_perm("runs.change_target")
-    context = {
-        "target": found,
-        "page": target_page(found),
-        "chosen": chosen if may_try else None,
-        "trial": last_trial(found, request.user) if may_try else None,
-    }
+    """Show the page of a target; whoever may change it finds the case of the last try chosen again."""
+    context: dict[str, object] = {"target": found, "page": target_page(found)}
+    if request.user.has_perm("runs.change_target"):
+        trial = last_trial(found, request.user)
+        last = {"suite": trial.suite, "case": trial.case} if trial and trial.suite else {}
+        context |= {"chosen": chosen or TrialForm(initial=last), "trial": trial}
+    else:
+        context |= {"chosen": None, "trial": None}
     return render(request, "runs/target.html", context, status=status)
 
 

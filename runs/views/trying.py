@@ -68,7 +68,7 @@ def target_edit_try(request: MemberRequest, pk: int) -> HttpResponse:
 @never_cache
 def target_trial(request: MemberRequest, pk: int) -> HttpResponse:
     """Show how far a try is, as the fragment that polls itself until it is done."""
-    trials = TargetTrial.objects.select_related("target", "asked_by")
+    trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     trial = get_object_or_404(trials, pk=pk)
     return render(request, "runs/_target_trial.html", {"trial": trial_report(trial)})
 

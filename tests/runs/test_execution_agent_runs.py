@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.judging.keys import encrypt
+from evaluators.scoring.types import DomainError
 from runs import services
 from runs.execution.running import work_on_run
 from runs.execution.sweeping import sweep
@@ -210,10 +211,32 @@ def test_a_header_may_be_filled_from_a_variable_of_the_server(
     assert kept == {"X-Key": "Key {{EVALSITE_TARGET_SECRET_A}}"}
 
 
-def test_a_variable_that_is_not_set_is_told(start: Start, agent_server: AgentServer) -> None:
+def test_headers_that_cannot_be_filled_refuse_the_start(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named = [{"name": "X-Key", "value": "{{EVALSITE_TARGET_SECRET_GONE}}"}]
+    with pytest.raises(DomainError, match="variable EVALSITE_TARGET_SECRET_GONE is not set"):
+        start(1, changes={"headers": named})
+    Target.objects.all().delete()
+    missing = [{"name": "X-Key", "secret": True}]
+    with pytest.raises(DomainError, match="secret header X-Key has no value stored"):
+        start(1, changes={"headers": missing})
+
+
+def test_a_variable_that_is_gone_since_the_start_is_told(
+    start: Start, agent_server: AgentServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = [{"name": "X-Key", "value": "{{EVALSITE_TARGET_SECRET_A}}"}]
+    monkeypatch.setitem(settings.TARGET_SECRETS, "EVALSITE_TARGET_SECRET_A", "hidden-value")
     run = start(1, changes={"headers": named})
+    monkeypatch.delitem(settings.TARGET_SECRETS, "EVALSITE_TARGET_SECRET_A")
     work_on_run(run.pk)
     error = Result.objects.get(run=run).error
-    assert "The variable EVALSITE_TARGET_SECRET_GONE is not set on the server." in error
+    assert "The variable EVALSITE_TARGET_SECRET_A is not set on the server." in error
     assert agent_server.asked == []
+
+
+def test_a_run_suggests_as_many_at_once_as_the_agent_allows(start: Start) -> None:
+    target = start(1, changes={"concurrency": 3}).target
+    assert target is not None
+    assert services.suggested_concurrency(target, None) == 3

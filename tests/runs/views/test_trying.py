@@ -122,6 +122,9 @@ def test_an_agent_is_asked_by_a_worker_and_the_whole_answer_is_shown(
     assert "$0.25" in found
     assert "<b>on its way</b>" not in found
     assert "hx-get" not in found
+    page = editor_client.get(reverse("runs:target", args=[target.pk])).content.decode()
+    assert '<option value="support" selected>' in page
+    assert 'value="C-7"' in page
 
 
 def test_a_text_of_ones_own_may_be_asked(editor_client: Client, agent_server: AgentServer) -> None:
