@@ -12,7 +12,8 @@ KEPT_BYTES = 20_000_000
 KEPT_FILES = 500
 # What programs say on their way out when a limit refused them something.
 OUT_OF_MEMORY = re.compile(
-    r"MemoryError|[Cc]annot allocate memory|[Oo]ut of memory|bad_alloc|OutOfMemoryError"
+    r"MemoryError|[Cc]annot allocate memory|bad_alloc|OutOfMemoryError|heap out of memory"
+    r"|runtime: out of memory"
 )
 OUT_OF_PROCESSES = re.compile(
     r"Resource temporarily unavailable|[Cc]annot fork|can't start new thread|unable to create thread"

@@ -72,7 +72,7 @@ class Config(TargetConfig):
     files: dict[str, str] = Field(
         default_factory=dict,
         description='Texts by path, such as {"rules.txt": "…"}, that lie where it starts.',
-        json_schema_extra={"section": PROGRAM, "widget": "json"},
+        json_schema_extra={"section": PROGRAM},
     )
     reply: Reply = Field(
         "auto",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -27,8 +28,10 @@ from runs.models import Artifact, Result
 from runs.plan import Cause, TargetFailure
 from runs.targets import target_kind_named
 from runs.targets._base import TargetContext
+from tests.evaluators.sandbox.offers import processes_named
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.trees import CHECK, tree
+from tests.runs.working import work_in_thread
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CASE = CaseFacts(
@@ -326,3 +329,22 @@ def test_a_run_whose_scripts_were_switched_off_meanwhile_says_so(settings):
 
     result = Result.objects.get(run=run)
     assert result.error.startswith("Refused: scripts and commands are switched off")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_that_is_stopped_ends_its_programs(settings):
+    settings.SCRIPTS = True
+    suite, mark = make_suite(tree=tree(CHECK)), f"9{os.getpid()}"
+    make_case(suite=suite, key="C-1")
+    target = make_target(name="desk", kind="command", config={"command": f"sleep {mark}"})
+    run = services.start_run(suite=suite, target=target, started_by=None)
+    thread = work_in_thread(run)
+    while not processes_named(mark):
+        thread.join(timeout=0.01)
+
+    services.stop_run(run, stopped_by=None)
+    thread.join()
+
+    assert processes_named(mark) == []
+    run.refresh_from_db()
+    assert (run.status, run.done_count) == ("stopped", 0)
