@@ -9,6 +9,8 @@ leaves one out or invents one is asked for again, then the rubric is unscored, n
 - `mode: graded`: each criterion is graded from 0 to 10 instead of met or missed. A grade from 6 up
   (or from the criterion's own minimum) counts as a hit.
 
+- `score_ranges: {0: …, 5: …, 10: …}` says what grades mean; the rubric is graded then.
+
 A criterion may be written as a plain sentence. `required` and `weight` need the long form.
 
 Good: "Gives the refund time of 4 to 6 working days". One fact, and two people would agree on it.

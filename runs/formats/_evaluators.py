@@ -45,9 +45,7 @@ def read_evaluators(
     be that of an evaluator `beside` them; `above` is the path of the composite that holds them.
     """
     if len(items) > MOST_IN_A_LIST:
-        said = (
-            f"holds {len(items)} evaluators, and {MOST_IN_A_LIST} is the most; group them in suites"
-        )
+        said = f"holds {len(items)} evaluators, and {MOST_IN_A_LIST} is the most; put some into composites"
         reading.refuse(path, said, case=case)
         return ()
     taken = {node.name for node in beside}

@@ -75,10 +75,11 @@ class Fields:
 
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Return what take does for a key that stands under one of the names."""
-        found = [self._left.pop(spelling) for spelling in names if spelling in self._left]
+        held = [self._left.pop(spelling) for spelling in names if spelling in self._left]
+        found = [(key, value) for key, value in held if value is not None]
         if len(found) > 1:
             self.refuse(found[1][0], f"says the same as {found[0][0]!r}; keep one of them")
-        return found[0] if found and found[0][1] is not None else ("", None)
+        return found[0] if found else ("", None)
 
     def text(self, name: str) -> str:
         """Return a text; numbers, which YAML makes of unquoted digits, are written out."""

@@ -63,18 +63,20 @@ def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
         return {"output": case.written(key, value)}
     inner = Fields(case.reading, case.place(key), value=value, case=case.case)
     found = {name: inner.take_as(name, *spellings) for name, spellings in WITHIN.items()}
-    recorded = {name: part for name, (spelt, part) in found.items() if spelt}
+    names = {spelt: name for name, (spelt, _) in found.items() if spelt}
+    for spelt in inner.rest():
+        inner.warn(spelt, "is not used by Evalsite and is kept with the output")
+    names |= {spelt: spelt for spelt in inner.rest()}
+    recorded = {names[spelt]: part for spelt, part in value.items() if spelt in names}
     if not recorded.keys() & {"output", "messages", "files"}:
         said = "holds no output, messages or files; an answer that is JSON stands in quotes"
         case.refuse(key, said)
-    for spelt in inner.rest():
-        inner.warn(spelt, "is not used by Evalsite and is kept with the output")
     text = recorded.get("output")
     if isinstance(text, list):
-        recorded |= {"messages": recorded.get("messages", text), "output": _said(text)["output"]}
+        recorded |= {"output": _said(text)["output"], "messages": recorded.get("messages", text)}
     elif "output" in recorded:
         recorded["output"] = inner.written(found["output"][0], text)
-    return recorded | inner.rest()
+    return recorded
 
 
 def _said(turns: list[Any]) -> dict[str, Any]:

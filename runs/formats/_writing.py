@@ -73,8 +73,9 @@ def _is_question(turn: Mapping[str, Any]) -> bool:
 
 def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
     """Return a turn as it is read: where its content names files, their names and not their text."""
-    written_turn = {key: value for key, value in turn.items() if key != BLOCKS}
-    return written_turn | ({"content": list(turn[BLOCKS])} if BLOCKS in turn else {})
+    content = list(turn[BLOCKS]) if BLOCKS in turn else turn["content"]
+    rest = {key: value for key, value in turn.items() if key not in ("role", "content", BLOCKS)}
+    return {"role": turn["role"], "content": content, **rest}
 
 
 def _evaluator(node: Node) -> dict[str, Any]:

@@ -311,6 +311,10 @@ def test_a_key_without_a_value_says_nothing(key: str) -> None:
     assert first_case(f"input: hi\n    {key}:") == first_case("input: hi")
 
 
+def test_of_two_spellings_the_one_with_a_value_counts() -> None:
+    assert first_case("input: hi\n    criteria:\n    outcome: Kind").criteria == "Kind"
+
+
 def test_keys_in_any_script_and_values_of_any_kind_are_kept() -> None:
     case = first_case("input: 你好 🎒\n    größe: [1, 2.50, null, {a: no}]\n    🎒: ''")
 
