@@ -14,6 +14,7 @@ from evaluators.scoring.metrics import DEFAULT_METRICS, Metric, renormalised
 MOST_METRICS = 40
 LONGEST_KEY = 60
 WEIGHT_OF_OWN = 0.1
+MOST_WEIGHT = 1_000_000
 KEY_SPELLINGS = ("key", "metric", "id", "name")
 KNOWN = {metric.key: metric for metric in DEFAULT_METRICS}
 TASK_COMPLETION = Metric(
@@ -32,9 +33,11 @@ class MetricSetting(BaseModel):
         min_length=1, max_length=LONGEST_KEY, description="Short name, unique in the set."
     )
     name: str = Field(max_length=100, description="How it is called on pages.")
-    weight: float = Field(ge=0, description="Weight before all are made to sum to 1.")
+    weight: float = Field(
+        ge=0, le=MOST_WEIGHT, description="Weight before all are made to sum to 1."
+    )
     tier: str = Field("", max_length=60, description="The group it is shown in.")
-    binary: bool = Field(False, description="Passed or failed, 5 or 0, instead of 0 to 5.")
+    binary: bool = Field(description="Passed or failed, 5 or 0, instead of 0 to 5.")
     description: str = Field("", max_length=2000, description="What the judge looks at.")
 
     @model_validator(mode="before")
@@ -42,14 +45,17 @@ class MetricSetting(BaseModel):
     def _filled(cls, values: Any) -> Any:
         """Fill in what the eight metrics say of themselves; a metric may be written as its key."""
         given = {"key": values} if isinstance(values, str) else values
-        if not isinstance(given, Mapping) or not isinstance(given.get("key"), str):
+        if not isinstance(given, Mapping):
             return given
+        if not isinstance(given.get("key"), str):
+            # Only the key is missing then: what follows from it is not worth a complaint of its own.
+            return {"name": "", "weight": 0.0, "binary": False, **given}
         key = key_of(given["key"])
         usual = FACTS.get(key)
-        blank: dict[str, Any] = {"name": key.replace("_", " ").title(), "weight": WEIGHT_OF_OWN}
+        title = key.replace("_", " ").title()
+        blank: dict[str, Any] = {"name": title, "weight": WEIGHT_OF_OWN, "binary": False}
         if usual is not None:
             blank = {name: getattr(usual, name) for name in (*blank, "tier", "description")}
-            blank["binary"] = usual.binary
         said = {name: value for name, value in given.items() if value not in (None, "")}
         return {**blank, **said, "key": key}
 

@@ -338,7 +338,9 @@ def test_what_was_not_judged_cannot_be_tried(metric: Any) -> None:
         ({"metrics": [{"key": "a", "weight": 0}]}, "sum to 0"),
         ({"metrics": [{"key": "a", "weight": -1}]}, "metrics[0].weight"),
         ({"metrics": [{"key": "a", "wieght": 1}]}, "metrics[0].wieght"),
-        ({"metrics": [{"weight": 1}]}, "metrics[0].key: is missing"),
+        ({"metrics": [{"weight": 1}]}, "Evaluator metrics: metrics[0].key: is missing"),
+        ({"metrics": [{"key": "a", "weight": 1e300}]}, "metrics[0].weight"),
+        ({"metrics": [{"key": "!?"}]}, "metrics[0].key"),
         ({"metrics": [3]}, "metrics[0]"),
         ({"samples": 0}, "samples"),
         ({"samples_by": "best"}, "samples_by"),
@@ -387,11 +389,12 @@ def test_a_weight_of_no_metric_is_refused() -> None:
 
 def test_a_set_of_metrics_is_the_same_after_export_and_import() -> None:
     own = "{key: empathy, description: Kind, weight: 2}"
-    content = suite_with(f"metrics: [tool_routing, {own}, task_completion], samples: 3")
+    done = "{key: task_completion, binary: false}"
+    content = suite_with(f"metrics: [tool_routing, {own}, {done}, {{key: a, binary: true}}]")
 
     again = agentv.read(agentv.write(content))
 
     assert again.root == content.root
     (node,) = again.root.children
-    assert [one["binary"] for one in node.config["metrics"]] == [False, False, True]
+    assert [one["binary"] for one in node.config["metrics"]] == [False, False, False, True]
     assert b"metrics:" not in agentv.write(suite_with("samples: 3"))
