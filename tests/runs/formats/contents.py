@@ -172,7 +172,7 @@ def aggregators(draw: st.DrawFn, children: tuple[Node, ...]) -> dict[str, Any]:
             ]
         )
     )
-    scripted = {"type": "code_judge", **SCRIPT, "timeout_s": 7}
+    scripted = {"type": "code_judge", **SCRIPT, "timeout_s": 7.0}
     return draw(st.sampled_from([plain.as_json(), plain.as_json(), plain.as_json(), scripted]))
 
 
