@@ -124,7 +124,12 @@ def _head(files: Mapping[str, bytes], path: str) -> Document:
         if normal_spelling(key) in CASES_KEYS:
             said = "the cases stand in the JSON Lines beside this file; remove them here"
             raise UnreadableFileError([Problem(said, path, document.line_of((key,)), key=key)])
-    return document
+    return document if "name" in document.value else replace(document, value=_named(document.value))
+
+
+def _named(head: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with what other readers call the data set as the name of the suite."""
+    return {"name" if key == "dataset" else key: value for key, value in head.items()}
 
 
 def _within_line(problem: Problem, file: str) -> Problem:

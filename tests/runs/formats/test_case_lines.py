@@ -53,6 +53,14 @@ def test_lines_alone_are_a_suite_named_after_their_file() -> None:
     assert [child.kind for child in suite.root.children] == ["llm_judge"]
 
 
+def test_the_data_set_that_others_name_is_the_suite() -> None:
+    lines = b'{"id": "A", "input": "x"}'
+    suite = case_lines.read(lines, file="c.jsonl", files={"c.yaml": b"dataset: math-tests\n"})
+    assert (suite.slug, suite.metadata, suite.warnings) == ("math-tests", {}, ())
+    both = {"c.yaml": b"name: sums\ndataset: math-tests\n"}
+    assert case_lines.read(lines, file="c.jsonl", files=both).slug == "sums"
+
+
 def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
     lines = b'{"id": "A", "input": "x"}\n{"id": "B", "input": "x", "owner": {"team": "red"}}'
 
