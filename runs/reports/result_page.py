@@ -18,14 +18,14 @@ from runs.models import (
     Score,
     ScoreState,
 )
-from runs.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
+from runs.plan import METRICS_KIND, read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
 from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
 from runs.reports.result_files import LeftFile, result_files
 from runs.reports.result_neighbours import Neighbour, Repetition, mark_of, neighbour, repetitions_of
 from runs.reports.result_purses import ResultPurses, result_purses
-from runs.reports.result_tree import Remark, TreeNode, remarks, result_tree
+from runs.reports.result_tree import Remark, TreeNode, outcomes_row, remarks, result_tree, walk
 from runs.reports.text_diff import DiffLine, text_diff
 
 MOST_STEPS = 300
@@ -104,6 +104,12 @@ class ResultPage:
         return f"{self.outcomes_met} of {len(self.outcomes)} met"
 
     @property
+    def judged(self) -> tuple[TreeNode, ...]:
+        """Return the evaluators that scored metrics of 0 to 5."""
+        scored = (node for node in walk(self.tree) if node.state == ScoreState.SCORED)
+        return tuple(node for node in scored if node.kind == METRICS_KIND)
+
+    @property
     def history_words(self) -> str:
         """Say in how many of the last runs the case passed."""
         if len(self.history) == 1:
@@ -142,7 +148,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         outcomes=outcomes,
         outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
         tree=tree,
-        outcomes_row=_outcomes_row(rows),
+        outcomes_row=outcomes_row(rows),
         hits=remarks(tree, passed=True),
         misses=remarks(tree, passed=False),
         steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
@@ -166,13 +172,6 @@ def whole_output(run: Run, key: str, repetition: int) -> str:
     """Return the whole text that the target answered; raises ResultOutput.DoesNotExist."""
     outputs = ResultOutput.objects.filter(result__run=run, result__repetition=repetition)
     return outputs.only("text").get(result__case__key=key).text
-
-
-def _outcomes_row(rows: Mapping[str, Score]) -> Score | None:
-    """Return what judged the expected outcomes, or was to: the call beside the tree or a metrics judge."""
-    judges = [row for row in rows.values() if row.kind == METRICS_KIND]
-    supplying = (row for row in judges if row.details.get("supplies_outcomes"))
-    return rows.get(OUTCOMES_PATH) or next(supplying, next(iter(judges), None))
 
 
 def _output(result: Result) -> ResultOutput:

@@ -11,6 +11,7 @@ from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, JUDGING_AGGREGATORS, Node
 from runs.models import Score, ScoreState
+from runs.plan import METRICS_KIND, OUTCOMES_PATH
 
 AGGREGATORS = {
     "weighted_average": "weighted average",
@@ -94,6 +95,13 @@ def remarks(tree: TreeNode, *, passed: bool) -> tuple[Remark, ...]:
         for finding in node.row.findings
         if (bool(finding["passed"]) != node.is_negated) == passed
     )
+
+
+def outcomes_row(rows: Mapping[str, Score]) -> Score | None:
+    """Return what judged the expected outcomes, or was to: the call beside the tree or a metrics judge."""
+    judges = [row for row in rows.values() if row.kind == METRICS_KIND]
+    supplying = (row for row in judges if row.details.get("supplies_outcomes"))
+    return rows.get(OUTCOMES_PATH) or next(supplying, next(iter(judges), None))
 
 
 def walk(node: TreeNode) -> Iterator[TreeNode]:

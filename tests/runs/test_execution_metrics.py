@@ -85,6 +85,9 @@ def test_one_call_judges_metrics_and_outcomes_and_the_outcomes_decide(
     assert "Called find_order first." in shown
     assert "critical fail" in shown
     assert "2 of 2 met" in shown
+    panel = shown.partition('aria-label="Metrics of metrics"')[2].partition("</section>")[0]
+    assert "5.7% weighted" in panel
+    assert ">critical fail</small>" in panel
 
 
 def test_the_run_page_shows_the_mean_of_every_metric(
