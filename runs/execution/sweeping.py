@@ -29,6 +29,7 @@ from runs.models import (
     RunEvent,
     RunOwner,
     RunStatus,
+    TargetTrial,
     WorkerProcess,
 )
 from runs.models.clock import LEASE, database_answers_since
@@ -51,6 +52,7 @@ def sweep(*, now: datetime) -> list[int]:
     _bury_hands(now=now)
     forget_leases(now=now)
     forget_starts(now=now)
+    TargetTrial.objects.forget_old(now=now)
     if is_silence_telling:
         expired = Q(lease_until__lte=now)
         _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))

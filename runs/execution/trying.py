@@ -33,7 +33,7 @@ from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
 LONGEST_S = 300.0
 MOST_SHOWN = 20_000
 LONGEST_TURN = 100_000
-MOST_TURNS, MOST_FILES = 50, 50
+MOST_TURNS, MOST_FILES, MOST_STEPS = 50, 50, 200
 
 
 def try_target(trial_id: int) -> None:
@@ -139,7 +139,7 @@ def _answered(output: Output, work: RunWork) -> dict[str, Any]:
         "messages": [
             {**turn, "content": turn["content"][:LONGEST_TURN]} for turn in turns[-MOST_TURNS:]
         ],
-        "trace": trace_as_json(output),
+        "trace": _trace(output),
         "usage": usage_as_json(output.usage),
         "files": [
             _file(path, content) for path, content in list(output.files.items())[:MOST_FILES]
@@ -147,6 +147,17 @@ def _answered(output: Output, work: RunWork) -> dict[str, Any]:
         "file_count": len(output.files),
         "reports_nothing_of": _unreported(output, work.target_config),
     }
+
+
+def _trace(output: Output) -> list[dict[str, Any]] | None:
+    """Return the first steps; what went in and came out of them is cut for reading."""
+    steps = trace_as_json(output)
+    return None if steps is None else [_cut_step(step) for step in steps[:MOST_STEPS]]
+
+
+def _cut_step(step: dict[str, Any]) -> dict[str, Any]:
+    long = {name: _spelled(step[name]) for name in ("input", "output") if name in step}
+    return step | {name: text for name, text in long.items() if len(text) >= MOST_SHOWN}
 
 
 def _unreported(output: Output, config: TargetConfig) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
 
 from evaluators.models import LanguageModel
 from runs.models.suites import Suite, Target
@@ -25,9 +24,9 @@ class TrialState(models.TextChoices):
 class TargetTrialQuerySet(models.QuerySet["TargetTrial"]):
     """What is done with tries."""
 
-    def forget_old(self) -> None:
+    def forget_old(self, *, now: datetime) -> None:
         """Remove tries after a day, and with them the secrets that were typed for them."""
-        self.filter(asked_at__lt=timezone.now() - KEPT).delete()
+        self.filter(asked_at__lt=now - KEPT).delete()
 
 
 class TargetTrial(models.Model):

@@ -67,7 +67,6 @@ def try_target(settings: TriedSettings, question: Question, *, asked_by: User) -
     check_scripts((), kind, asked_by)
     if kind.uses_model and settings.model is None:
         raise TargetNotReadyError("The target has no language model. Choose one for it.")
-    TargetTrial.objects.forget_old()
     trial = TargetTrial.objects.create(
         target=settings.target,
         kind=settings.kind,

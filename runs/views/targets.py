@@ -15,6 +15,7 @@ from runs.models import Target, TargetTrial
 from runs.reports.target_trials import last_trial, trial_report
 from runs.reports.targets import target_list as listing
 from runs.reports.targets import target_page
+from runs.services import scripts_problem
 from runs.targets import UnknownTargetKindError
 from runs.views._requests import (
     REFUSED,
@@ -92,7 +93,7 @@ def new_page(
     request: MemberRequest, form: TargetForm, chosen: TrialForm, trial: TargetTrial | None
 ) -> HttpResponse:
     """Show the form of a new target."""
-    context = {"kinds": target_choices(), **_form_context(form, chosen, trial)}
+    context = {"kinds": target_choices(), **_form_context(request, form, chosen, trial)}
     return render(request, "runs/target_new.html", context, status=_status(form, chosen))
 
 
@@ -104,7 +105,7 @@ def change_page(
     trial: TargetTrial | None,
 ) -> HttpResponse:
     """Show the form of a target there is."""
-    context = {"target": found, **_form_context(form, chosen, trial)}
+    context = {"target": found, **_form_context(request, form, chosen, trial)}
     return render(request, "runs/target_edit.html", context, status=_status(form, chosen))
 
 
@@ -123,9 +124,14 @@ def show_target(
 
 
 def _form_context(
-    form: TargetForm, chosen: TrialForm, trial: TargetTrial | None
+    request: MemberRequest, form: TargetForm, chosen: TrialForm, trial: TargetTrial | None
 ) -> dict[str, object]:
-    return {"form": form, "chosen": chosen, "trial": trial_report(trial) if trial else None}
+    return {
+        "form": form,
+        "chosen": chosen,
+        "trial": trial_report(trial) if trial else None,
+        "refusal": scripts_problem((), form.kind, request.user),
+    }
 
 
 def _save(request: MemberRequest, form: TargetForm) -> Target | None:

@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError
 
 from evaluators.judging.keys import encrypt
 from runs import tasks
+from runs.execution.sweeping import sweep
 from runs.models import Target, TargetTrial
 from runs.targets import target_kinds
 from tests.agent_server import AgentServer, echoes, refuses, says
@@ -295,13 +296,14 @@ def test_a_broker_that_is_away_is_told_and_nothing_waits(
     assert not TargetTrial.objects.exists()
 
 
-def test_old_tries_are_forgotten_with_their_secrets(
-    editor_client: Client, editor: User, agent_server: AgentServer
+def test_tries_are_forgotten_after_a_day_with_the_secrets_typed_for_them(
+    editor: User, agent_server: AgentServer
 ) -> None:
-    old = make_trial(target=agent(agent_server), asked_by=editor, encrypted_secrets={"x": "y"})
-    TargetTrial.objects.update(asked_at=timezone.now() - timedelta(days=2))
-    try_saved(editor_client, Target.objects.get(name="desk"), text="Hi")
-    assert not TargetTrial.objects.filter(pk=old.pk).exists()
+    trial = make_trial(target=agent(agent_server), asked_by=editor, encrypted_secrets={"x": "y"})
+    sweep(now=timezone.now() + timedelta(hours=23))
+    assert TargetTrial.objects.filter(pk=trial.pk).exists()
+    sweep(now=timezone.now() + timedelta(hours=25))
+    assert not TargetTrial.objects.exists()
 
 
 def test_cases_are_offered_by_id_and_title(editor_client: Client) -> None:
@@ -327,13 +329,13 @@ def test_a_program_is_tried_only_where_scripts_are_switched_on(
     editor_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "SCRIPTS", False)
-    kind = next((one for one in target_kinds().values() if one.uses_sandbox), None)
-    if kind is None:
-        return
+    kind = next(one for one in target_kinds().values() if one.uses_sandbox)
     target = make_target(kind=kind.name, config={"command": "python3 agent.py"})
     response = try_saved(editor_client, target, text="Hi")
     assert response.status_code == 422
     assert "scripts are switched off" in response.content.decode()
+    form = editor_client.get(reverse("runs:target-new") + f"?kind={kind.name}").content.decode()
+    assert "scripts are switched off" in form
 
 
 def test_the_pages_cost_a_fixed_number_of_queries(
