@@ -9,6 +9,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
+from django.db import transaction
 
 from runs import services
 from runs.execution.processes import process_name
@@ -125,27 +126,31 @@ a running site and without one; the run is on the site's pages like any other.""
 
 
 def _start(options: dict[str, Any], progress: Progress) -> Run:
-    """Start the run, after ending those whose command lines are gone."""
+    """Start the run, after ending those whose command lines are gone; a refusal leaves nothing behind."""
     budget_usd = _dollars(options["budget"])
     judge = model_named(options["judge"]) if options["judge"] else None
     model = model_named(options["model"]) if options["model"] else None
-    suite = suite_meant(options["suite"], judge=options["judge"] or "", note=progress.say)
-    check_tags(suite, options["tag"] or ())
-    target = chosen_target(options["target"], options["outputs"], model)
-    for sentence in unmatched(suite, target, options["tag"]):
-        progress.say(sentence)
+    notes: list[str] = []
     sweep(now=database_now())
-    return services.start_run(
-        suite=suite,
-        target=target,
-        started_by=None,
-        judge=judge,
-        tags=options["tag"],
-        repetitions=options["repetitions"],
-        concurrency=options["concurrency"],
-        budget_usd=budget_usd,
-        owner_id=process_name(),
-    )
+    with transaction.atomic():
+        suite = suite_meant(options["suite"], judge=options["judge"] or "", note=notes.append)
+        check_tags(suite, options["tag"] or ())
+        target = chosen_target(options["target"], options["outputs"], model)
+        notes += unmatched(suite, target, options["tag"])
+        run = services.start_run(
+            suite=suite,
+            target=target,
+            started_by=None,
+            judge=judge,
+            tags=options["tag"],
+            repetitions=options["repetitions"],
+            concurrency=options["concurrency"],
+            budget_usd=budget_usd,
+            owner_id=process_name(),
+        )
+    for note in notes:
+        progress.say(note)
+    return run
 
 
 def _dollars(text: str | None) -> Decimal | None:

@@ -223,6 +223,15 @@ def test_what_contradicts_itself_is_refused(arguments, message):
     assert message in refused(*arguments)
 
 
+def test_what_is_refused_leaves_nothing_behind(suite_file, tmp_path):
+    file = outputs(tmp_path, C_1="a refund")
+    refused(suite_file, "--target", "nobody")
+    refused(suite_file, "--outputs", file, "--tag", "none")
+    refused(suite_file, "--outputs", file, "--repetitions", "0")
+    assert not Suite.objects.exists()
+    assert not Target.objects.exists()
+
+
 def test_without_any_tags_the_refusal_says_so():
     make_case(suite=make_suite(slug="judged", tree=tree(JUDGED)), recorded_output={"output": "x"})
     make_target(name="agent")
