@@ -38,7 +38,7 @@ TELLING = (Form.RESULTS, Form.CASES, Form.OUTPUTS)
 REMEDIES = {
     Form.CASES: "give it as the suite file",
     Form.OUTPUTS: "give it as recorded outputs, with the name of the target that gave them",
-    Form.RESULTS: "import it as the results of a run",
+    Form.RESULTS: "import it as the results of a run, in the browser or with evalsite import_results",
     Form.OTHER: "a case has an id and an input, a recorded output an id and an output",
 }
 

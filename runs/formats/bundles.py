@@ -90,13 +90,13 @@ def _folder_of(paths: Sequence[Path]) -> Bundle:
     # What is named is followed, be it a link; what it holds is not.
     named = [path.resolve() for path in paths]
     root = Path(os.path.commonpath([path if path.is_dir() else path.parent for path in named]))
-    left_out, found = LeftOut(), dict[str, None]()
+    found, told = dict[str, None](), list[Problem]()
     for path in named:
-        below = path.relative_to(root)
+        below, left_out = path.relative_to(root), LeftOut()
         inside = listed(path, left_out) if path.is_dir() else [""]
         found.update(dict.fromkeys((below / part).as_posix() for part in inside))
-    place = _shown(root)
-    return Bundle(FolderFiles(root), tuple(found), place, tuple(left_out.problems(place)))
+        told += left_out.problems(_shown(path))
+    return Bundle(FolderFiles(root), tuple(found), _shown(root), tuple(told))
 
 
 def _shown(root: Path) -> str:

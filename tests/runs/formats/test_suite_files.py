@@ -76,7 +76,7 @@ def test_what_is_no_suite_is_named_and_left_out() -> None:
         "judge.jsonl": "holds no cases and was left out; a case has an id and an "
         "input, a recorded output an id and an output",
         "results.jsonl": "holds results of a run, no cases, and was left out; import it as the "
-        "results of a run",
+        "results of a run, in the browser or with evalsite import_results",
     }
 
 
