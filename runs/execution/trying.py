@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from evaluators.judging.calls import CallRecord
 from evaluators.judging.client import ModelClient
 from evaluators.judging.retries import ONE_TRY
 from evaluators.judging.specs import spec_of
-from evaluators.kinds._base import CaseFacts, Message, Output
+from evaluators.kinds._base import CaseFacts, Message
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
 from runs.execution.agents import AgentClient
@@ -23,17 +22,14 @@ from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts
 from runs.execution.sandboxes import sandbox_in_force
 from runs.execution.target_secrets import open_secrets
+from runs.execution.trial_findings import answered, call_found, failed
 from runs.models import SuiteFile, TargetTrial
 from runs.models.clock import clock_offset
 from runs.plan import Cause, Plan, TargetFailure, TargetPlan
 from runs.targets import target_kind_named
-from runs.targets._base import TargetConfig, TargetContext
-from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
+from runs.targets._base import TargetContext
 
 LONGEST_S = 300.0
-MOST_SHOWN = 20_000
-LONGEST_TURN = 100_000
-MOST_TURNS, MOST_FILES, MOST_STEPS = 50, 50, 200
 
 
 def try_target(trial_id: int) -> None:
@@ -44,7 +40,8 @@ def try_target(trial_id: int) -> None:
     try:
         found = asyncio.run(_ask(trial, _work(trial)))
     except Exception as error:  # noqa: BLE001 - whoever waits for the try reads what went wrong
-        found = _failed(TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED))
+        failure = TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED)
+        found = failed(failure) | {"duration_ms": None, "calls": []}
     trial.finish(storable(found))
 
 
@@ -107,9 +104,13 @@ async def _ask(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
     finally:
         await client.aclose()
         await agents.aclose()
-    found = _failed(answer) if isinstance(answer, TargetFailure) else _answered(answer, work)
+    found = (
+        failed(answer)
+        if isinstance(answer, TargetFailure)
+        else answered(answer, work.target_config)
+    )
     duration_ms = round((time.perf_counter() - began) * 1000)
-    return found | {"duration_ms": duration_ms, "calls": [_call(record) for record in records]}
+    return found | {"duration_ms": duration_ms, "calls": [call_found(record) for record in records]}
 
 
 async def _admit() -> None:
@@ -123,83 +124,3 @@ def _begin() -> None:
 def _case(stored: Mapping[str, Any]) -> CaseFacts:
     turns = tuple(Message(turn["role"], turn["content"]) for turn in stored["input"])
     return CaseFacts(key=stored["key"], input=turns, metadata=stored.get("metadata") or {})
-
-
-def _failed(failure: TargetFailure) -> dict[str, Any]:
-    return {"cause": failure.cause.value, "label": failure.cause.label, "reason": failure.reason}
-
-
-def _answered(output: Output, work: RunWork) -> dict[str, Any]:
-    turns = messages_as_json(output)
-    if not any(turn["content"] == output.text for turn in turns):
-        turns = [*turns, {"role": "assistant", "content": output.text}]
-    return {
-        "length": len(output.text),
-        "most": LONGEST_TURN,
-        "messages": [
-            {**turn, "content": turn["content"][:LONGEST_TURN]} for turn in turns[-MOST_TURNS:]
-        ],
-        "trace": _trace(output),
-        "usage": usage_as_json(output.usage),
-        "files": [
-            _file(path, content) for path, content in list(output.files.items())[:MOST_FILES]
-        ],
-        "file_count": len(output.files),
-        "reports_nothing_of": _unreported(output, work.target_config),
-    }
-
-
-def _trace(output: Output) -> list[dict[str, Any]] | None:
-    """Return the first steps; what went in and came out of them is cut for reading."""
-    steps = trace_as_json(output)
-    return None if steps is None else [_cut_step(step) for step in steps[:MOST_STEPS]]
-
-
-def _cut_step(step: dict[str, Any]) -> dict[str, Any]:
-    long = {name: _spelled(step[name]) for name in ("input", "output") if name in step}
-    return step | {name: text for name, text in long.items() if len(text) >= MOST_SHOWN}
-
-
-def _unreported(output: Output, config: TargetConfig) -> list[str]:
-    """Return the titles of paths that are set and led nowhere: a slip of the pen, or nothing to tell."""
-    found = {
-        "tool_calls_path": output.trace,
-        "files_path": output.files or None,
-        "input_tokens_path": output.usage.input_tokens,
-        "output_tokens_path": output.usage.output_tokens,
-        "cost_path": output.usage.cost_usd,
-    }
-    settings = type(config).model_fields
-    return [
-        f"{settings[name].title} ({getattr(config, name)})"
-        for name, value in found.items()
-        if value is None and name in settings and getattr(config, name)
-    ]
-
-
-def _file(path: str, content: bytes) -> dict[str, Any]:
-    beginning = content[:MOST_SHOWN]
-    try:
-        text = beginning.decode()
-    except UnicodeDecodeError as error:
-        # A character may be cut in half at the end; anywhere else it is no text.
-        is_cut = error.start > len(beginning) - 4 and len(content) > MOST_SHOWN
-        text = beginning[: error.start].decode() if is_cut else ""
-    return {"path": path, "size": len(content), "text": text.replace("\x00", "")}
-
-
-def _call(record: CallRecord) -> dict[str, Any]:
-    return {
-        "status": record.status.value,
-        "http_status": record.http_status,
-        "error": record.error,
-        "latency_ms": record.latency_ms,
-        "request": _spelled(record.request),
-        "reply": _spelled(record.reply),
-    }
-
-
-def _spelled(value: Any) -> str:
-    if value is None:
-        return ""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)[:MOST_SHOWN]

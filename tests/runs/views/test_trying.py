@@ -284,6 +284,14 @@ def test_a_try_is_carried_out_once(editor: User, agent_server: AgentServer) -> N
     assert len(agent_server.asked) == 1
 
 
+def test_settings_that_nobody_can_read_any_more_end_the_try_with_a_reason(editor: User) -> None:
+    trial = make_trial(target=make_target(kind="http", config={"gone": 1}), asked_by=editor)
+    tasks.try_target(trial_id=trial.pk)
+    found = fragment(trial)
+    assert "Target failed." in found
+    assert "gone" in found
+
+
 def test_a_broker_that_is_away_is_told_and_nothing_waits(
     editor_client: Client, agent_server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
