@@ -20,7 +20,7 @@ from evaluators.kinds._yaml import yaml_of
 
 LONG_ROWS = 6
 LIST_ROWS = 4
-EMPTY: tuple[Any, ...] = (None, "", [], {})
+EMPTY: tuple[Any, ...] = (None, "", [], {}, ())
 NUMBERS: Mapping[Any, type[forms.Field]] = {
     int: forms.IntegerField,
     float: forms.FloatField,
@@ -192,4 +192,4 @@ def _default_words(setting: FieldInfo) -> str:
         return ", ".join(str(item) for item in default)
     if hasattr(default, "model_dump"):
         return ", ".join(f"{key}: {value}" for key, value in default.model_dump().items() if value)
-    return "" if default in (*EMPTY, ()) else str(default)
+    return "" if default in EMPTY else str(default)

@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluators.kinds._fields import FieldRule, UncomparableError, agrees, check_expected
 from evaluators.kinds._json_paths import parsed_path, values_at
-from evaluators.kinds._json_values import shown_value
+from evaluators.kinds._json_values import shown_text, shown_value
 from evaluators.scoring.types import SCORE_DIGITS, Finding
 
 MOST_VALUES = 1_000
@@ -34,7 +34,7 @@ async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
     if not wanted:
         return {**facts, "state": UNEXPECTED}
     if not found:
-        expected = shown_value(next(iter(wanted.values())))
+        expected = _expected(rule, next(iter(wanted.values())))
         return {**facts, "state": MISSING, "expected": expected}
     return {**facts, "state": COMPARED, **await _differences(rule, found, wanted)}
 
@@ -45,23 +45,32 @@ async def _differences(
     """Return how many values agree, and the first that does not, else the first."""
     places = list(dict.fromkeys([*wanted, *found]))
     if len(found) > MOST_VALUES:
-        return {"values": len(places), **_pair(places[0], found, wanted)}
+        return {"values": len(places), **_pair(rule, places[0], found, wanted)}
     agreeing = {
         place
         for place in places
         if place in found and place in wanted and await agrees(rule, found[place], wanted[place])
     }
     telling = next((place for place in places if place not in agreeing), places[0])
-    shown = _pair(telling, found, wanted)
+    shown = _pair(rule, telling, found, wanted)
     return {"values": len(places), "matched": len(agreeing), **shown}
 
 
-def _pair(place: str, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+def _pair(
+    rule: FieldRule, place: str, found: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, Any]:
     shown = {"at": place}
-    for name, values in (("expected", wanted), ("found", found)):
-        if place in values:
-            shown[name] = shown_value(values[place])
+    if place in wanted:
+        shown["expected"] = _expected(rule, wanted[place])
+    if place in found:
+        shown["found"] = shown_value(found[place])
     return shown
+
+
+def _expected(rule: FieldRule, value: Any) -> str:
+    """Return an expected value as JSON, an expression as people write it."""
+    is_pattern = rule.match == "regex" and isinstance(value, str)
+    return shown_text(value) if is_pattern else shown_value(value)
 
 
 def row_of(rule: FieldRule, facts: Mapping[str, Any], *, is_json: bool) -> dict[str, Any]:
@@ -74,7 +83,7 @@ def row_of(rule: FieldRule, facts: Mapping[str, Any], *, is_json: bool) -> dict[
     return {
         **facts,
         "path": rule.path,
-        "match": rule.match,
+        "how": rule.how,
         "weight": rule.weight,
         "required": rule.required,
         "min_score": rule.min_score,

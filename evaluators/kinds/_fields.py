@@ -17,6 +17,10 @@ Match = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
 LONGEST_NUMBER = 100
 # What makes two rules compare alike; the rest says what a comparison counts for.
 COUNTING = {"weight", "required", "min_score", "optional"}
+HOW = {
+    **{"exact": "", "numeric_tolerance": "within {tolerance} of", "date": "the day"},
+    **{"contains": "contains", "regex": "matches"},
+}
 RELATIONS = {
     "exact": ("is", "is not"),
     "numeric_tolerance": ("is within {tolerance} of", "is not within {tolerance} of"),
@@ -77,12 +81,18 @@ class FieldRule(BaseModel):
         below = self.min_score is not None and rounded < round(self.min_score, SCORE_DIGITS)
         return below or (self.required and rounded == 0)
 
+    @property
+    def how(self) -> str:
+        """Return the words before an expected value in a table; "" where it has to be this one."""
+        return HOW[self.match].format(tolerance=self._tolerance)
+
     def relation(self, *, passed: bool) -> str:
         """Return the words between a value and the one expected."""
-        share = f"{self.tolerance:.10g}"
-        if self.relative:
-            share = f"{self.tolerance * 100:.10g}%"
-        return RELATIONS[self.match][0 if passed else 1].format(tolerance=share)
+        return RELATIONS[self.match][0 if passed else 1].format(tolerance=self._tolerance)
+
+    @property
+    def _tolerance(self) -> str:
+        return f"{self.tolerance * 100:.10g}%" if self.relative else f"{self.tolerance:.10g}"
 
 
 def check_expected(rule: FieldRule, expected: Any) -> None:

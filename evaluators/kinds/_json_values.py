@@ -90,6 +90,12 @@ def shown_value(value: Any, longest: int = LONGEST_SHOWN) -> str:
     return text
 
 
+def shown_text(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """Return a text as it is, without what no database keeps, its end left out when it is long."""
+    cut = HALVES.sub(REPLACEMENT, text[: longest + 1].replace("\0", REPLACEMENT))
+    return cut if len(cut) <= longest else f"{cut[:longest]}{ELLIPSIS}"
+
+
 def spelt_value(value: Any) -> str:
     """Return a text as it is and any other value as JSON."""
     try:

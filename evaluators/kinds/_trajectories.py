@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
@@ -22,29 +22,39 @@ def assigned(mode: Mode, fits: Fits) -> list[int | None]:
 
 
 def _in_order(fits: Fits) -> list[int | None]:
-    """Return the longest row of calls that answers expectations in their order."""
-    # The last call of the best row of each length, and every link of a row with the one before it.
-    ends: list[int] = []
-    links: list[tuple[int, int, int | None]] = []
-    last: list[int] = []
-    for number, places in enumerate(fits):
-        # From the last call down, so that one expectation lengthens a row once.
-        for place in reversed(places):
-            length = bisect_left(ends, place)
-            if length < len(ends) and ends[length] == place:
-                continue
-            links.append((number, place, last[length - 1] if length else None))
-            if length == len(ends):
-                ends.append(place)
-                last.append(len(links) - 1)
-            else:
-                ends[length], last[length] = place, len(links) - 1
+    """Return the longest row of calls that answers expectations in their order.
+
+    Of rows as long the one that answers earlier expectations is taken, and the first calls that do.
+    """
     found: list[int | None] = [None] * len(fits)
-    link = last[-1] if last else None
-    while link is not None:
-        number, place, link = links[link]
-        found[number] = place
+    at = -1
+    for number in _longest_row(fits):
+        at = fits[number][bisect_right(fits[number], at)]
+        found[number] = at
     return found
+
+
+def _longest_row(fits: Fits) -> list[int]:
+    """Return the expectations that the longest row answers, found from its end."""
+    # Of the best row of each length so far: its first call, negative so that they rise, and its link.
+    starts: list[int] = []
+    heads: list[int] = []
+    links: list[tuple[int, int | None]] = []
+    for number in reversed(range(len(fits))):
+        # From the first call up, so that one expectation lengthens a row once.
+        for place in fits[number]:
+            length = bisect_left(starts, -place)
+            if length < len(starts) and starts[length] == -place:
+                continue
+            links.append((number, heads[length - 1] if length else None))
+            starts[length : length + 1] = [-place]
+            heads[length : length + 1] = [len(links) - 1]
+    row: list[int] = []
+    link = heads[-1] if heads else None
+    while link is not None:
+        number, link = links[link]
+        row.append(number)
+    return row
 
 
 def _any_order(fits: Fits) -> list[int | None]:

@@ -145,7 +145,7 @@ class _Telling:
     def _timed(self, tool: str, limit: int, place: int | None) -> Row:
         expected = f"{tool} within {spelt_figure(limit, 'ms')}"
         if place is None:
-            return Row(f"{expected}: it was not called", "not timed", False, expected)
+            return Row(f"{expected}: there is no call to time", "not timed", False, expected)
         took = self.calls[place]["duration_ms"]
         called, kept = spelt_figure(took, "ms"), took <= limit
         text = f"{tool} took {called}, {'at most' if kept else 'over the limit of'} "

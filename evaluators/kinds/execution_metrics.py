@@ -150,9 +150,9 @@ async def score(config: Config, context: Context) -> Outcome:
     figures = measured(context.output)
     missing = [name for name in config.limits if LIMITS[name].figure not in figures]
     if missing:
-        nouns = " or ".join(LIMITS[name].noun for name in missing)
-        reason = f"the target does not report its {nouns}, which {' and '.join(missing)} would need"
-        return Unscored(reason, stage="target", details={"figures": figures})
+        nouns = ", ".join(LIMITS[name].noun for name in missing)
+        reason = f"the target does not report its {nouns}, needed for {', '.join(missing)}"
+        return Unscored(reason, details={"figures": figures})
     return rescore(config, {"figures": figures})
 
 

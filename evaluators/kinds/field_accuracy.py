@@ -69,8 +69,8 @@ class Config(KindConfig):
     fields: tuple[FieldRule, ...] = Field(
         min_length=1,
         max_length=MOST_FIELDS,
-        description="The fields: path, match, expected, tolerance, relative, formats, weight, "
-        "required, min_score, optional.",
+        description="A list: each a path, or path with match, expected, tolerance, relative, "
+        "formats, weight, required, min_score, optional.",
     )
     aggregation: Literal["average", "all_or_nothing"] = Field(
         "average", description="How the fields become one score."

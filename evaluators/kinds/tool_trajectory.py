@@ -67,10 +67,12 @@ class Config(KindConfig):
     expected: tuple[ExpectedCall, ...] = Field(
         (),
         max_length=MOST_EXPECTED,
-        description="The expected calls: names, or tool, args, args_match, max_duration_ms.",
+        description="A list: each the name of a tool, or tool with args, args_match, "
+        "max_duration_ms.",
     )
     minimums: Mapping[str, Annotated[int, Field(ge=0)]] = Field(
-        default_factory=dict, description="Least number of calls by tool, for any_order."
+        default_factory=dict,
+        description="Least number of calls by tool (search: 2), for any_order.",
     )
     args_match: ArgumentRule = Field(
         "partial", description="How arguments are compared where a call does not say."
@@ -123,7 +125,7 @@ async def score(config: Config, context: Context) -> Outcome:
     """Return the share of the expectations that the calls of tools meet."""
     if context.output.trace is None:
         reason = "the target reports no trace, so it is not known which tools were called"
-        return Unscored(reason, stage="target")
+        return Unscored(reason)
     steps = [step for step in context.output.trace if step.type == "tool"]
     compared = _compared(config, steps)
     fits = _fits(config, compared)
@@ -133,7 +135,7 @@ async def score(config: Config, context: Context) -> Outcome:
         reason = (
             f"the trace does not tell how long {slow[0]} took, which max_duration_ms would need"
         )
-        return Unscored(reason, stage="target", details={"calls": calls})
+        return Unscored(reason, details={"calls": calls})
     return rescore(config, {"calls": calls, "compared": compared})
 
 

@@ -229,7 +229,7 @@ SHOWS = {
     ],
     "field_accuracy": [
         *("&lt;b&gt;Monday&lt;/b&gt;", "Sunday", "differs", "required", "1 of 2"),
-        *("at lines[1].sku", "not expected here", "missing", "average"),
+        *("lines[1].sku", "not expected here", "missing", "average"),
     ],
     "script": [
         "Polite",

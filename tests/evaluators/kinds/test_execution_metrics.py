@@ -98,7 +98,7 @@ def test_a_figure_nobody_reported_is_unscored_and_named(name: str, said: str) ->
 
     assert said in outcome.reason
     assert name in outcome.reason
-    assert outcome.stage == "target"
+    assert outcome.stage == "evaluator"
 
 
 def test_a_kept_limit_does_not_hide_a_missing_figure_nor_a_breached_one() -> None:

@@ -103,6 +103,16 @@ def test_every_expectation_says_what_became_of_it() -> None:
     assert json.dumps(EUR) == misses[0].evidence
 
 
+def test_of_calls_out_of_order_the_one_expected_later_is_named() -> None:
+    score = scored({"mode": "in_order", "expected": ["find", "mail"]}, "mail", "find", "find")
+
+    assert [(row["word"], row["place"]) for row in score.details["rows"]] == [
+        ("as expected", 2),
+        ("out of order", 1),
+        ("beyond these", 3),
+    ]
+
+
 def test_an_exact_trajectory_names_each_place_that_differs() -> None:
     score = scored(
         {"mode": "exact", "expected": ["Find", "Pay", "Mail"]}, "Find", "Mail", "Pay", "x"
@@ -182,7 +192,7 @@ def test_without_a_trace_or_a_time_nothing_is_scored() -> None:
     untraced = unscored_of(KIND, config, context_of(trace=None))
     untimed = unscored_of(KIND, config, context_of(trace=steps("find")))
 
-    assert (untraced.stage, untimed.stage) == ("target", "target")
+    assert (untraced.stage, untimed.stage) == ("evaluator", "evaluator")
     assert "no trace" in untraced.reason
     assert "how long find took" in untimed.reason
     assert scored(config).score == 0
