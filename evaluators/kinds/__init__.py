@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 PROMPT_VERSION = "PROMPT_VERSION"
+LONGEST_SHOWN = 60
 
 
 @cache
@@ -67,7 +68,7 @@ def kind_for_spelling(
     found = known.get(normal_spelling(spelling))
     if found is None:
         raise UnknownKindError(
-            f"There is no evaluator type {spelling!r}; there are {', '.join(sorted(known))}."
+            f"There is no evaluator type {spelling[:LONGEST_SHOWN]!r}; there are {', '.join(sorted(known))}."
         )
     name, preset = found
     kind = all_kinds()[name]

@@ -71,6 +71,7 @@ def read_file(
     if "\0" in text:
         reading.refuse(path, f"the file {named} holds the character NUL; convert it", case=case)
         return None
+    reading.weigh(text, path, case=case)
     return text, {"type": "file", "value": f"./{found}"}
 
 

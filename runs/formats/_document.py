@@ -16,6 +16,7 @@ Path = tuple[str | int, ...]
 # An alias repeats what it names: a few lines can unfold to billions of values.
 MOST_REPEATED = 500_000
 MOST_DEPTH = 60
+TEXT_UNIT = 400
 LONGEST_SHOWN = 60
 
 
@@ -91,7 +92,11 @@ class _Reading:
 
     def count(self, node: Node) -> None:
         """Count a node that is read once more, by an alias or a merge; refuse too many."""
-        self.repeated += id(node) in self.seen
+        if id(node) in self.seen:
+            # A long text counts as the many short ones that it would fill a database like.
+            self.repeated += 1 + (
+                len(node.value) // TEXT_UNIT if isinstance(node.value, str) else 0
+            )
         self.seen.add(id(node))
         if self.repeated > MOST_REPEATED:
             raise self.refusal(node, "the file unfolds to too many values; are aliases nested?")

@@ -106,7 +106,7 @@ class _Item:
         try:
             kind, preset = kind_for_spelling(spelling, self.fields.rest())
         except UnknownKindError as error:
-            self.fields.refuse("type", f"evaluator {named or spelling}: {error}")
+            self.fields.refuse("type", f"evaluator {(named or spelling)[:LONGEST_NAME]}: {error}")
             return None
         name = self._name(named, normal_spelling(spelling), taken)
         weight = self.fields.number("weight")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from evaluators.scoring.types import DomainError
 
 MOST_SHOWN = 20
+LONGEST_MESSAGE = 1_500
+LONGEST_KEY = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,14 @@ class Problem:
     line: int = 0
     case: str = ""
     key: str = ""
+
+    def __post_init__(self) -> None:
+        """Leave out the middle of what is too long to read; the remedy stands at the end."""
+        for name, most in (("message", LONGEST_MESSAGE), ("key", LONGEST_KEY)):
+            text = getattr(self, name)
+            if len(text) > most:
+                short = f"{text[: most // 2]} … {text[-most // 2 :]}"
+                object.__setattr__(self, name, short)
 
     def __str__(self) -> str:
         """Return place and message as one line."""

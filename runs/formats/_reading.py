@@ -12,6 +12,7 @@ from runs.formats._document import Document, Path
 from runs.formats._problems import Problem, UnreadableFileError
 
 MOST_PROBLEMS = 500
+MOST_SHARED = 200_000_000
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class Reading:
     used_files: dict[str, bytes] = field(default_factory=dict)
     kept: dict[str, dict[str, Any]] = field(default_factory=dict)
     refused: list[Path] = field(default_factory=list)
+    shared_characters: int = 0
 
     def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
         """Return a problem with the place of a value."""
@@ -64,6 +66,18 @@ class Reading:
         if is_kept:
             self.used_files[path] = self.files[path]
         return path
+
+    def weigh(self, text: str, path: Path, *, case: str = "") -> None:
+        """Count a text that is given to one case more; raises UnreadableFileError for too much of it.
+
+        A few lines that name a large file again and again would else fill the memory.
+        """
+        self.shared_characters += len(text)
+        if self.shared_characters > MOST_SHARED:
+            millions = MOST_SHARED // 1_000_000
+            said = f"the cases are given more than {millions} million characters of shared texts"
+            self.refuse(path, f"{said}; share shorter ones, or name them in fewer cases", case=case)
+            raise UnreadableFileError(self.in_order())
 
     def keep(self, references: Iterable[str]) -> None:
         """Keep files with the suite that are named by their paths in it."""

@@ -39,9 +39,9 @@ def read_shared(suite: Fields) -> Shared:
     """Return the `input` and `input_files` of a suite; problems are noted."""
     key, value = suite.take("input")
     used = suite.reading.used_files
-    suite.reading.used_files = named = {}
+    suite.reading.used_files = {}
     turns = read_turns(suite, key, value) if key else ()
-    suite.reading.used_files = used
+    named, suite.reading.used_files = suite.reading.used_files, used
     return Shared(turns, _files(suite, is_kept=False), named)
 
 
@@ -55,6 +55,8 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
     files_key, _ = case.peek("input_files")
     files = _files(case)
     case.reading.used_files |= shared.named
+    for turn in shared.turns:
+        case.reading.weigh(turn["content"], case.path, case=case.case)
     if value is None or value in ("", [], {}):
         case.refuse(key, "the case has no input; write what it asks under input")
         return ()
@@ -66,6 +68,8 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
         return (*shared.turns, *read_turns(case, key, value))
     if not files:
         case.reading.keep(block["value"] for _, block in shared.files)
+        for content, _ in shared.files:
+            case.reading.weigh(content, case.path, case=case.case)
     content, blocks = joined([*(files or shared.files), text_block(text)])
     own = {"role": "user", "content": content}
     return (*shared.turns, {**own, BLOCKS: blocks} if blocks else own)

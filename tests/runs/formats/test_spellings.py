@@ -392,3 +392,34 @@ def test_reading_ends_when_there_is_plenty_to_mend() -> None:
 def test_a_file_without_measure_is_refused_before_it_fills_the_memory(text: str, said: str) -> None:
     with pytest.raises(UnreadableFileError, match=said):
         agentv.read(text.encode())
+
+
+def test_what_is_said_of_a_file_stays_readable_whatever_stands_in_it() -> None:
+    text = f"{HEAD}{CASES}    tags: [{{a: b}}]\nevaluators: [{{type: {'x' * 100_000}}}]\n"
+    text += f"policy: {{{'y' * 900}: 1}}\n"
+
+    with pytest.raises(UnreadableFileError) as refused:
+        agentv.read(text.encode())
+
+    assert all(len(str(problem)) < 2_500 for problem in refused.value.problems)
+    assert any("llm_judge" in problem.message for problem in refused.value.problems)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "input_files: [long.txt]\ntests: {many}",
+        "input: [{role: user, content: [{type: file, value: long.txt}]}]\ntests: {many}",
+        "x: &long {long}\ntests: {aliased}",
+    ],
+)
+def test_a_long_text_is_not_given_to_cases_without_end(written: str) -> None:
+    many = [f"{{id: C{n}, input: hi}}" for n in range(300)]
+    aliased = [f"{{id: C{n}, input: *long}}" for n in range(300)]
+    text = written.replace("{long}", "z" * 1_000_000)
+    text = text.replace("{many}", f"[{', '.join(many)}]").replace(
+        "{aliased}", f"[{', '.join(aliased)}]"
+    )
+
+    with pytest.raises(UnreadableFileError, match="shared texts|unfolds to too many"):
+        agentv.read(text.encode(), files={"long.txt": b"z" * 1_000_000})
