@@ -60,7 +60,7 @@ def _lines(found: Compared) -> Iterator[str]:
         yield f"Differs    {one.what}: {one.text}"
     yield ""
     yield from _table(("", "Baseline", "Candidate", "Change"), list(_figures(found)))
-    worse = [one for one in by_harm(found.cases) if one.status in (REGRESSION, ERROR)]
+    worse = [one for one in by_harm(found.cases) if _got_worse(one)]
     if worse:
         yield ""
         rows = [_case_row(change) for change in worse[:MOST_ROWS]]
@@ -69,6 +69,13 @@ def _lines(found: Compared) -> Iterator[str]:
         yield f"and {len(worse) - MOST_ROWS} more; --json FILE holds every case"
     yield ""
     yield f"Cases: {_counts(found.cases)}"
+
+
+def _got_worse(change: CaseChange) -> bool:
+    """Tell whether a case regressed, or lost the verdict it had."""
+    had = change.baseline is not None and change.baseline.verdict is not None
+    lost = change.candidate is not None and change.candidate.verdict is None
+    return change.status == REGRESSION or (change.status == ERROR and had and lost)
 
 
 def _about(side: Side) -> str:
@@ -113,14 +120,14 @@ def _case_row(change: CaseChange) -> Sequence[str]:
 def _side(side: CaseSide | None) -> str:
     if side is None:
         return ""
-    word = "errored" if side.verdict is None else side.verdict.value
+    word = "no verdict" if side.verdict is None else side.verdict.value
     return word if side.mean_score is None else f"{word} {score(side.mean_score)}"
 
 
 def _counts(changes: Sequence[CaseChange]) -> str:
     words = ("regression", "improvement", "unchanged", "error", "added", "removed")
     counts = {word: sum(change.status == word for change in changes) for word in words}
-    told = {"regression": "worse", "improvement": "better", "error": "errored"}
+    told = {"regression": "worse", "improvement": "better", "error": "without a verdict"}
     return ", ".join(f"{count} {told.get(word, word)}" for word, count in counts.items())
 
 

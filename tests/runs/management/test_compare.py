@@ -57,7 +57,7 @@ def test_the_same_again_is_no_regression(suite, capsys):
     assert compare("support#1", "support#2") == 0
     said = capsys.readouterr().out
     assert "Pass rate     66.6% (2 of 3)  66.6% (2 of 3)  ±0.0 pts" in said
-    assert "Cases: 0 worse, 0 better, 3 unchanged, 0 errored, 0 added, 0 removed" in said
+    assert "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in said
     assert said.rstrip().endswith("No regression: every tolerance is kept.")
 
 
@@ -108,7 +108,7 @@ def test_an_error_is_told_apart(suite, capsys):
     said = capsys.readouterr().out
     rows = [line.split() for line in said.splitlines()]
     assert ["Errors", "0", "1", "+1"] in rows
-    assert ["C-003", "pass", "0.90", "errored", "–"] in rows
+    assert ["C-003", "pass", "0.90", "no", "verdict", "–"] in rows
 
 
 def test_repetitions_are_folded_into_their_case(suite, capsys):
