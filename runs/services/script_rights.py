@@ -17,13 +17,16 @@ from evaluators.models import Evaluator
 from evaluators.sandbox import probe
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
-from runs.models import Case, Run, Suite
+from runs.models import Case, Run, Suite, WorkerProcess
+from runs.models.clock import database_now
 from runs.plan import is_in_line, read_plan, script_paths, tree_of_case
 from runs.targets import target_kind_named, target_kinds
 from runs.targets._base import TargetKind
 
 RUN_SCRIPTS = "runs.run_scripts"
 MOST_NAMED = 3
+# How workers show that they run no programs: switched off, or without a sandbox.
+UNABLE = ("scripts off", "none")
 
 
 class ScriptsRefusedError(DomainError):
@@ -133,10 +136,18 @@ def _obstacle(user: User | AnonymousUser | None) -> str:
             "you may not run scripts. An admin can allow it on your page under Members: "
             "“May run scripts”."
         )
-    offer = probe.sandbox_offered()
-    if offer.kind == "none":
-        return (
-            f"no sandbox works on this machine ({offer.reason}). Scripts run on Linux with bubblewrap or "
-            "prlimit; install one of them and start the site again."
-        )
+    return _lack_of_a_sandbox(is_own_hands=user is None)
+
+
+def _lack_of_a_sandbox(*, is_own_hands: bool) -> str:
+    """Look where the programs would run: in this process, or at the workers that are alive."""
+    remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
+    if settings.IS_EMBEDDED or is_own_hands:
+        offer = probe.sandbox_offered()
+        lacks = offer.kind == "none"
+        return f"no sandbox works on this machine ({offer.reason}). {remedy}" if lacks else ""
+    workers = WorkerProcess.objects.alive(now=database_now())
+    shown = list(workers.order_by("name").values_list("sandbox", flat=True))
+    if shown and all(words.startswith(UNABLE) for words in shown):
+        return f"no worker that is alive can run them ({shown[0]}). {remedy}"
     return ""

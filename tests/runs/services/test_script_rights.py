@@ -13,12 +13,14 @@ from django.urls import reverse
 
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
+from evaluators.scoring.tree import Node
 from runs import services
 from runs.models import Result, Run, RunStatus, Suite
-from runs.services.script_rights import ScriptsRefusedError, check_scripts
+from runs.services.script_rights import ScriptsRefusedError, check_scripts, scripts_problem
 from runs.targets import target_kinds
 from tests.factories import make_case, make_suite, make_target
 from tests.members import make_client, make_member
+from tests.runs.crews import make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -228,3 +230,27 @@ def test_the_retry_form_and_the_resume_button_say_it(settings: Any) -> None:
     assert "you may not run scripts" in answer.content.decode()
     stopped.refresh_from_db()
     assert stopped.status == RunStatus.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("shown", "refused"),
+    [
+        ((), ""),
+        (("none: bubblewrap is not installed",), "no worker that is alive can run them"),
+        (("scripts off; bubblewrap 0.11.0",), "no worker that is alive can run them"),
+        (("none: bubblewrap is not installed", "bubblewrap 0.11.0"), ""),
+    ],
+)
+def test_where_workers_are_on_machines_of_their_own_theirs_is_the_sandbox_that_counts(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, shown: tuple[str, ...], refused: str
+) -> None:
+    settings.SCRIPTS, settings.IS_EMBEDDED = True, False
+    monkeypatch.setattr(
+        probe, "sandbox_offered", lambda: SandboxOffer("none", reason="a slim image")
+    )
+    for number, words in enumerate(shown):
+        make_worker(pid=number + 1, sandbox=words)
+
+    said = scripts_problem([Node.from_json(tree(SCRIPT))], None, member(allowed=True))
+    assert refused in said
+    assert bool(said) is bool(refused)
