@@ -23,6 +23,7 @@ class FolderFiles(Mapping[str, bytes]):
     def __init__(self, root: Path) -> None:
         """Look at nothing yet."""
         self._root = root.resolve()
+        self._paths: list[str] | None = None
 
     def __getitem__(self, path: str) -> bytes:
         """Return the content of a file; raises KeyError."""
@@ -33,8 +34,10 @@ class FolderFiles(Mapping[str, bytes]):
         return isinstance(path, str) and self._place(path) is not None
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the paths, hidden files and caches left out."""
-        return iter(listed(self._root, LeftOut()))
+        """Yield the paths, hidden files and caches left out, as they were when first asked for."""
+        if self._paths is None:
+            self._paths = listed(self._root, LeftOut())
+        return iter(self._paths)
 
     def __len__(self) -> int:
         """Return how many files there are."""

@@ -59,11 +59,15 @@ def bundles_of(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
     twice, and too much of anything.
     """
     zips = [part for part in parts if _is_zip(part[0])]
-    if len(zips) > 1:
-        rest = [part for part in parts if part not in zips]
-        apart = [_merged([part], place=f"{part[0]}/") for part in zips]
-        return (*apart, *([_merged(rest)] if rest else []))
-    return (_merged(parts),)
+    if len(zips) < 2:
+        return (_merged(parts),)
+    rest = [part for part in parts if part not in zips]
+    bundles: list[Bundle] = []
+    for one, place in [*(([part], f"{part[0]}/") for part in zips), (rest, "")]:
+        bundles += [_merged(one, place)] if one else []
+        # Each zip is looked at before the next is opened: small ones can hold much together.
+        _refuse_much(sum(_size(bundle.files) for bundle in bundles))
+    return tuple(bundles)
 
 
 def _is_zip(name: str) -> bool:
@@ -114,14 +118,22 @@ def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
             if path in files:
                 raise UnreadableFileError([Problem("was uploaded twice", path)])
             files[path] = content
-        if sum(map(len, files.values())) > _zips.MOST_BYTES:
-            most = _zips.MOST_BYTES // 1024**2
-            said = f"the files hold more than {most} MB, the most an import takes"
-            raise UnreadableFileError([Problem(said)])
+        _refuse_much(_size(files))
     if len(files) > _zips.MOST_FILES:
         said = f"these are {len(files)} files; an import takes up to {_zips.MOST_FILES}"
         raise UnreadableFileError([Problem(said)])
     return Bundle(files, tuple(sorted(paths)), place, tuple(left_out.problems(place)))
+
+
+def _size(files: Mapping[str, bytes]) -> int:
+    return sum(map(len, files.values()))
+
+
+def _refuse_much(size: int) -> None:
+    if size > _zips.MOST_BYTES:
+        most = _zips.MOST_BYTES // 1024**2
+        said = f"the files hold more than {most} MB, the most an import takes"
+        raise UnreadableFileError([Problem(said)])
 
 
 def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> _zips.Unzipped:

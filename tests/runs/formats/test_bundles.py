@@ -116,6 +116,9 @@ def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, stream in (("a.zip", zipped({"a": b"x" * 11})), ("a", BytesIO(b"x" * 11))):
         with pytest.raises(UnreadableFileError, match="more than"):
             bundles_of([(name, stream)])
+    several = [(f"{n}.zip", zipped({"a": b"x" * 6})) for n in range(3)]
+    with pytest.raises(UnreadableFileError, match="more than"):
+        bundles_of(several)
     monkeypatch.setattr(_zips, "MOST_FILES", 1)
     with pytest.raises(UnreadableFileError, match="2 files"):
         bundles_of([("a", BytesIO()), ("b", BytesIO())])
