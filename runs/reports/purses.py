@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum, When
+from django.db.models import Case, Count, Exists, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
-from runs.models import ANSWERED, CallPurpose, ModelCall, Result, ResultStatus, Run
+from runs.models import ANSWERED, CallPurpose, ModelCall, Result, ResultStatus, Run, RunStatus
 from runs.summary.figures import total_of
 from runs.targets import target_kind_named
 
 ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
+# Judges of a run that was imported were paid elsewhere. Nothing else is completed without a beginning.
+UNTOLD = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
 UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
 
 
@@ -74,9 +76,10 @@ def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:
     # Reading every output would be slow in a list: only a purse that holds nothing is doubted. The
     # order leads PostgreSQL to the run's own results: else it looks for one among those of all.
     silent = Case(When(run_cost_usd=0, done_count__gt=0, then=Subquery(in_order.values("pk")[:1])))
+    judged = Exists(calls.filter(purpose=CallPurpose.EVALUATION))
     return runs.annotate(
         has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
-        has_unpriced_evaluation=Exists(calls.filter(purpose=CallPurpose.EVALUATION)),
+        has_unpriced_evaluation=Case(When(UNTOLD, then=Value(True)), default=judged),
         silent_output=silent,
     )
 
@@ -100,6 +103,8 @@ def purses(run: Run) -> Purses:
         of_run = _of_calls(run.run_cost_usd, CallPurpose.TARGET, missing, facts)
     else:
         of_run = _reported(run)
+    if run.imported_from:
+        return Purses(of_run, _judged_elsewhere(run))
     evaluation = _of_calls(run.evaluation_cost_usd, CallPurpose.EVALUATION, missing, facts)
     return Purses(of_run, evaluation)
 
@@ -164,3 +169,11 @@ def _reported(run: Run) -> Purse:
         return Purse(run.run_cost_usd)
     usd = run.run_cost_usd if priced else None
     return Purse(usd, answers, priced, found["tokens_in"], found["tokens_out"], noun="output")
+
+
+def _judged_elsewhere(run: Run) -> Purse:
+    """Return the judges' purse of a run that was imported, as far as its file tells of it."""
+    scored = run.results.filter(status=ResultStatus.SCORED).order_by()
+    found = scored.aggregate(answers=Count("id"), priced=Count("evaluation_cost_usd"))
+    usd = run.evaluation_cost_usd if found["priced"] else None
+    return Purse(usd, found["answers"], found["priced"], noun="result")

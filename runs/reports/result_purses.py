@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Count, Q, Sum
 
-from runs.models import ANSWERED, CallPurpose, CallStatus, Result, Run
+from runs.models import ANSWERED, CallPurpose, CallStatus, Result, ResultStatus, Run
 from runs.summary import total_of
 
 IS_ANSWER = Q(status__in=ANSWERED)
@@ -97,6 +97,9 @@ def result_purses(run: Run, result: Result) -> ResultPurses:
         purse.pop("purpose", None)
     if not run.snapshot["target"]["model"]:
         of_run |= _reported(result)
+    if run.imported_from and result.evaluation_cost_usd is None:
+        # Somebody's judges were paid, and the file does not tell what.
+        evaluation |= {"answers": int(result.status == ResultStatus.SCORED)}
     return ResultPurses(
         CallPurse(**of_run, usd=_known(result.run_cost_usd, of_run)),
         CallPurse(**evaluation, usd=_known(result.evaluation_cost_usd, evaluation)),

@@ -15,7 +15,9 @@ from runs.formats import UnreadableFileError
 from runs.formats.results import write_results
 from runs.imports import NotOfThisSuiteError, import_results
 from runs.models import Case, Result, Run, Suite
+from runs.reports.purses import listed_purses, purses, with_purses
 from runs.reports.result_lines import result_lines
+from runs.reports.result_purses import result_purses
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.formats.test_agentv_results import NESTED
 from tests.runs.trees import CHECK, LEAF, tree
@@ -239,6 +241,21 @@ def test_the_pages_of_an_imported_run_open(viewer_client: Client):
         assert viewer_client.get(reverse(name)).status_code == 200
     assert viewer_client.get(reverse("runs:suite", args=[run.suite.slug])).status_code == 200
     assert viewer_client.get(reverse("runs:run-evaluators", args=place[:2])).status_code == 200
+
+
+def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client: Client):
+    [silent] = brought_in(GOOD).runs
+    [told] = brought_in({**GOOD, "evaluation_cost_usd": 0.25}, {**GOOD, "eval_id": "C-1"}).runs
+    both = purses(silent).evaluation, purses(told).evaluation
+    assert [(one.usd, one.priced, one.answers) for one in both] == [
+        (None, 0, 1),
+        (Decimal("0.25"), 1, 2),
+    ]
+    listed = {run.pk: listed_purses(run).evaluation.usd for run in with_purses(Run.objects.all())}
+    assert listed == {silent.pk: None, told.pk: Decimal("0.25")}
+    result = silent.results.get()
+    assert result_purses(silent, result).evaluation.usd is None
+    assert viewer_client.get(reverse("runs:run-list")).status_code == 200
 
 
 def test_many_results_take_few_trees(django_assert_max_num_queries):
