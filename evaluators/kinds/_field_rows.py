@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluators.kinds._fields import FieldRule, UncomparableError, agrees, check_expected
-from evaluators.kinds._json_paths import parsed_path, values_at
+from evaluators.kinds._json_paths import LACKING, parsed_path, values_at
 from evaluators.kinds._json_values import shown_text, shown_value
 from evaluators.scoring.types import SCORE_DIGITS, Finding
 
@@ -21,11 +21,12 @@ async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
     Raises UncomparableError for an expected value its rule cannot be held to, and SlowPatternError.
     """
     path = parsed_path(rule.path)
-    found = {} if answer is ABSENT else values_at(answer, path, MOST_VALUES)
+    reached = {} if answer is ABSENT else values_at(answer, path, MOST_VALUES)
+    found = _there(reached)
     if rule.expected is not None:
-        wanted = dict.fromkeys(found or {rule.path: None}, rule.expected)
+        wanted = dict.fromkeys(reached or (rule.path,), rule.expected)
     else:
-        wanted = {} if case is ABSENT else values_at(case, path, MOST_VALUES)
+        wanted = {} if case is ABSENT else _there(values_at(case, path, MOST_VALUES))
         for value in wanted.values():
             check_expected(rule, value)
     if len(wanted) > MOST_VALUES and rule.expected is None:
@@ -37,6 +38,10 @@ async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
         expected = _expected(rule, next(iter(wanted.values())))
         return {**facts, "state": MISSING, "expected": expected}
     return {**facts, "state": COMPARED, **await _differences(rule, found, wanted)}
+
+
+def _there(reached: Mapping[str, Any]) -> dict[str, Any]:
+    return {place: value for place, value in reached.items() if value is not LACKING}
 
 
 async def _differences(

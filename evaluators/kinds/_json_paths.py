@@ -17,16 +17,15 @@ PART = re.compile(
 Part = str | int
 
 
+# Stands where an entry of a list lacks what the path asks of every entry.
+LACKING = object()
+
+
 @dataclass(frozen=True, slots=True)
 class JsonPath:
     """A path by its parts: names of keys, places in lists, and EVERY for all of a list."""
 
     parts: tuple[tuple[str, Part], ...]
-
-    @property
-    def has_every(self) -> bool:
-        """Return whether the path leads to several values."""
-        return any(kind == EVERY for kind, _ in self.parts)
 
 
 def parsed_path(path: str) -> JsonPath:
@@ -49,10 +48,11 @@ def parsed_path(path: str) -> JsonPath:
 def values_at(value: Any, path: JsonPath, most: int) -> dict[str, Any]:
     """Return the values a path leads to, by the path of each; empty when there are none.
 
-    Of more than `most` values one more is returned, so that a caller sees that there are too many.
+    An entry of a list that lacks what is asked of every entry has LACKING at its path. Of more than
+    `most` values one more is returned, so that a caller sees that there are too many.
     """
     found: dict[str, Any] = {}
-    for name, part in _reached(value, path.parts, ""):
+    for name, part in _reached(value, path.parts, "", is_every=False):
         found[name or WHOLE] = part
         if len(found) > most:
             break
@@ -68,16 +68,23 @@ def _part(match: re.Match[str]) -> tuple[str, Part]:
 
 
 def _reached(
-    value: Any, parts: tuple[tuple[str, Part], ...], name: str
+    value: Any, parts: tuple[tuple[str, Part], ...], name: str, *, is_every: bool
 ) -> Iterator[tuple[str, Any]]:
     if not parts:
         yield name, value
         return
     kind, part = parts[0]
-    for own, inner in _steps(value, kind, part):
-        # lines.0 and lines[0] are one place.
-        shown = f"{name}[{own}]" if isinstance(own, int) else f"{name}.{own}" if name else own
-        yield from _reached(inner, parts[1:], shown)
+    steps = list(_steps(value, kind, part))
+    if not steps and is_every and kind != EVERY:
+        yield _named(name, part), LACKING
+    for own, inner in steps:
+        below = is_every or kind == EVERY
+        yield from _reached(inner, parts[1:], _named(name, own), is_every=below)
+
+
+def _named(name: str, part: Part) -> str:
+    # lines.0 and lines[0] are one place.
+    return f"{name}[{part}]" if isinstance(part, int) else f"{name}.{part}" if name else part
 
 
 def _steps(value: Any, kind: str, part: Part) -> Iterator[tuple[Part, Any]]:

@@ -167,6 +167,8 @@ def test_one_expected_value_holds_for_every_value_of_a_list() -> None:
 
     assert scored([field], INVOICE, "").score == 1
     assert scored([field], {"lines": [{"sku": "AB-1"}, {"sku": "x"}]}, "").score == 1 / 2
+    assert scored([field], {"lines": [{"sku": "AB-1"}, {}, {"sku": None}, 5]}, "").score == 1 / 4
+    assert scored([field], {"lines": [{}, {}]}, "").score == 0
     assert scored([field], {"lines": []}, "").score == 0
 
 

@@ -130,6 +130,31 @@ LEAVES = st.one_of(
         st.sampled_from(["env", "stdin"]), TEXT, st.integers(1, 60),
     ),
     PLAIN.map(lambda text: ("metrics_judge", configured("metrics_judge", {"instructions": text}))),
+    st.builds(
+        lambda tokens, usd, shared: (
+            "execution_metrics",
+            configured("execution_metrics", {"max_tokens": tokens, "max_cost_usd": usd, "proportional": shared}),
+        ),
+        st.none() | st.integers(0, 10**9), st.decimals(0, 10**5, places=9), st.booleans(),
+    ),
+    st.builds(
+        lambda mode, tool, args, rule: (
+            "tool_trajectory",
+            configured("tool_trajectory", {"mode": mode, "args_match": rule, "expected": [tool, {"tool": tool, "args": args}]}),
+        ),
+        st.sampled_from(["any_order", "in_order", "exact", "subset", "superset"]), TEXT,
+        st.none() | st.dictionaries(NAMES, JSON, max_size=2), st.sampled_from(["exact", "partial", "ignored"]),
+    ),
+    st.builds(
+        lambda expected, weight, required: (
+            "field_accuracy",
+            configured("field_accuracy", {"fields": [
+                {"path": "lines[*].price", "expected": expected, "weight": weight, "required": required},
+                {"path": "total", "match": "numeric_tolerance", "tolerance": weight, "relative": required},
+            ]}),
+        ),
+        JSON, WEIGHTS, st.booleans(),
+    ),
 )  # fmt: skip
 
 
