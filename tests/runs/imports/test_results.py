@@ -236,7 +236,9 @@ def test_the_pages_of_an_imported_run_open(viewer_client: Client):
         place = [run.suite.slug, run.number, result.case.key, result.repetition]
         assert viewer_client.get(reverse("runs:result", args=place)).status_code == 200
     place = [run.suite.slug, run.number, "greeting", 1]
-    assert "release_gate" in viewer_client.get(reverse("runs:result", args=place)).text
+    shown = viewer_client.get(reverse("runs:result", args=place)).text
+    assert "release_gate" in shown
+    assert "Imported from results.jsonl" in shown
     for name in ("runs:run-list", "home", "runs:today"):
         assert viewer_client.get(reverse(name)).status_code == 200
     assert viewer_client.get(reverse("runs:suite", args=[run.suite.slug])).status_code == 200
