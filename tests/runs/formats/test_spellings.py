@@ -40,7 +40,7 @@ def first_case(written: str, suite: str = "") -> CaseContent:
     [
         *(
             (f"{{type: {name}, prompt: Kind?}}", "llm_judge", {"prompt": "Kind?"})
-            for name in ("llm_judge", "llm-judge", "llmJudge", "llm-grader", "llm_eval", "LLM-Grader")
+            for name in ("llm_judge", "llm-judge", "llmJudge", "llm-grader", "llm_eval", "LLM-Grader", "LLMJudge")
         ),
         ("{type: llm-rubric, value: Kind?}", "llm_judge", {"prompt": "Kind?"}),
         ("{type: llm_judge, criteria: Kind?}", "llm_judge", {"prompt": "Kind?"}),
@@ -64,6 +64,7 @@ def first_case(written: str, suite: str = "") -> CaseContent:
         ("{type: ends_with, value: a}", "text_check", {"operator": "ends_with"}),
         ("{type: equals, value: a}", "text_check", {"operator": "equals"}),
         ("{type: is-json}", "text_check", {"operator": "is_json"}),
+        ("{type: isJSON}", "text_check", {"operator": "is_json"}),
         ("{type: regex, value: a}", "text_check", {"operator": "regex", "value": "a"}),
         ("{type: regex, pattern: a, flags: gi}", "text_check", {"value": "a", "ignore_case": True}),
         ("{type: regex, value: a, flags: ms}", "text_check", {"value": "(?ms)a", "ignore_case": False}),
