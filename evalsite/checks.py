@@ -14,6 +14,7 @@ from evaluators.sandbox.probe import sandbox_offered
 
 PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
 LEAST_KEY_LENGTH = 32
+CLOSED_BY_LIMITS = ("files", "network")
 
 
 def check_environment(**options: Any) -> list[CheckMessage]:
@@ -85,12 +86,13 @@ def _scripts() -> Iterator[CheckMessage]:
             "bubblewrap.",
             id="evalsite.W.EVALSITE_SCRIPTS",
         )
-    elif offer.kind == "limits":
+    elif offer.kind == "limits" and len(offer.closed) < len(CLOSED_BY_LIMITS):
+        open_still = " and ".join(word for word in CLOSED_BY_LIMITS if word not in offer.closed)
         yield Warning(
-            f"Scripts and commands run under limits alone: {offer.reason}.",
-            hint="They can use the network and read what their user may read: of a worker that is not "
-            "root that is all it has, its keys and its database. Let only those run scripts who may "
-            "have that, or allow user namespaces to the workers.",
+            f"Scripts and commands run under limits that leave {open_still} open: {offer.reason}.",
+            hint="Open files are all that their user may read: of a worker that is not root, its keys "
+            "and its database. Let only those run scripts who may have that, or allow user namespaces "
+            "to the workers.",
             id="evalsite.W.EVALSITE_SCRIPTS",
         )
 

@@ -109,6 +109,7 @@ class LocalSandbox:
             hidden=self.terms.hidden,
             folder=self._agent(call.folder, for_everybody=closed_to_us) if call.folder else "",
             has_network=call.needs_network and self.terms.allows_network,
+            closed=self.offer.closed,
         )
 
     def _agent(self, name: str, *, for_everybody: bool) -> str:

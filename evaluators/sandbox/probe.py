@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from evaluators.sandbox.confining import missing_program, namespaces, trial
+from evaluators.sandbox.confining import (
+    END_OF_TRIAL,
+    missing_program,
+    namespaces,
+    restraining,
+    trial,
+)
+from evaluators.sandbox.interpreter import interpreter
 from evaluators.sandbox.users import user_of_slot
 
 TRY_S = 3.0
@@ -27,11 +34,15 @@ TOO_OLD = "the kernel is older than Linux 5.3"
 
 @dataclass(frozen=True, slots=True)
 class SandboxOffer:
-    """What was found: `version` of bubblewrap where it works, else in `reason` why it does not."""
+    """What was found: `version` of bubblewrap where it works, else in `reason` why it does not.
+
+    Under limits `closed` names what a program is kept from all the same: files, network.
+    """
 
     kind: Literal["bubblewrap", "limits", "none"]
     version: str = ""
     reason: str = ""
+    closed: tuple[str, ...] = ()
 
     @property
     def in_words(self) -> str:
@@ -39,6 +50,8 @@ class SandboxOffer:
         if self.kind == "bubblewrap":
             return f"bubblewrap {self.version}".strip()
         start = "limits only" if self.kind == "limits" else "none"
+        if self.closed:
+            start = f"limits, {' and '.join(self.closed)} closed"
         words = f"{start}: {self.reason}" if self.reason else start
         return words if len(words) <= LONGEST_WORD else f"{words[: LONGEST_WORD - 1]}…"
 
@@ -61,8 +74,23 @@ def sandbox_offered() -> SandboxOffer:
     if bubblewrap:
         problem = f"bubblewrap is not allowed here ({problem})"
     if not _problem(trial(user, is_boxed=False)):
-        return SandboxOffer("limits", reason=problem)
+        return SandboxOffer("limits", reason=problem, closed=_closed(user))
     return SandboxOffer("none", reason=f"{problem}, and prlimit does not work either")
+
+
+def _closed(user: int | None) -> tuple[str, ...]:
+    """Return what programs can be kept from without a namespace."""
+    python = interpreter(for_everybody=user is not None).program
+    asked = [*trial(user, is_boxed=False)[:-END_OF_TRIAL], *restraining(python), "--offered"]
+    try:
+        return tuple(_run(asked).stdout.split())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ()
+
+
+def limits_offered(reason: str = "") -> SandboxOffer:
+    """Return what the machine offers where bubblewrap is not to be used."""
+    return SandboxOffer("limits", reason=reason, closed=_closed(user_of_slot(0)))
 
 
 def _has_handles() -> bool:

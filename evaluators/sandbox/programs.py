@@ -14,7 +14,7 @@ from typing import Self
 
 from evaluators.sandbox.limits import Limits
 from evaluators.sandbox.orphans import Brood, end_brood, start_brood
-from evaluators.sandbox.pipes import Pipes
+from evaluators.sandbox.pipes import Ends, Pipes, close_all
 
 GUARD_EVERY_S = 0.1
 # Looking takes time, with many processes and files more of it: at most a twentieth of all.
@@ -70,13 +70,12 @@ def run_program(
 
     Raises OSError or ValueError when it cannot be started.
     """
-    process, brood = start_brood(
-        lambda: _started(start), mark=start.mark, user=start.user, is_boxed=start.is_boxed
-    )
+    ends = Ends(start.user)
+    process, brood = _start(start, ends)
     began = time.monotonic()
     with contextlib.ExitStack() as last:
         # Undone from the last to the first: killed, waited for, all it started ended, the pipes closed.
-        pipes = last.enter_context(Pipes(process, start.stdin, most=limits.output_kb * 1024))
+        pipes = last.enter_context(Pipes(ends.ours, start.stdin, most=limits.output_kb * 1024))
         last.callback(pipes.drain)
         last.callback(end_brood, brood)
         last.callback(process.wait)
@@ -90,17 +89,27 @@ def run_program(
     return Ending(exit_code, ended_by, is_time, duration_ms, *pipes.texts)
 
 
-def _started(start: Start) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - running users' programs is what this is for
-        start.command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        env=start.environment,
-        cwd=start.folder,
-        start_new_session=True,
-    )
+def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], Brood]:
+    its_input, its_output, its_errors = ends.its
+
+    def open_process() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - running users' programs is what this is for
+            start.command,
+            stdin=its_input,
+            stdout=its_output,
+            stderr=its_errors,
+            env=start.environment,
+            cwd=start.folder,
+            start_new_session=True,
+        )
+
+    try:
+        return start_brood(open_process, mark=start.mark, user=start.user, is_boxed=start.is_boxed)
+    except BaseException:
+        close_all(ends.ours)
+        raise
+    finally:
+        close_all(ends.its)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -32,23 +32,24 @@ def test_a_placeholder_is_refused_however_long_it_is(settings: Settings, key: st
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("offer", "said"),
     [
-        ("bubblewrap", None),
-        ("limits", "under limits alone: no bwrap"),
-        ("none", "no sandbox works"),
+        (SandboxOffer("bubblewrap"), None),
+        (SandboxOffer("limits", closed=("files", "network")), None),
+        (SandboxOffer("limits", closed=("network",)), "leave files open"),
+        (SandboxOffer("limits", reason="no bwrap"), "leave files and network open: no bwrap"),
+        (SandboxOffer("none", reason="no prlimit"), "no sandbox works on this machine: no prlimit"),
     ],
 )
-def test_scripts_that_are_switched_on_without_a_real_sandbox_are_warned_of(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, kind: str, said: str | None
+def test_scripts_that_are_switched_on_without_a_whole_sandbox_are_warned_of(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, offer: SandboxOffer, said: str | None
 ) -> None:
     settings.SCRIPTS = True
-    offer = SandboxOffer(kind, reason="no bwrap")
     monkeypatch.setattr("evalsite.checks.sandbox_offered", lambda: offer)
     found = [
         found.msg for found in check_environment() if found.id == "evalsite.W.EVALSITE_SCRIPTS"
     ]
-    assert [said in message for message in found] == ([True] if said else [])
+    assert [said is not None and said in message for message in found] == ([True] if said else [])
 
 
 def test_without_the_switch_nobody_asks_for_a_sandbox(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evaluators.sandbox.offers import make_sandbox, offers
+from tests.evaluators.sandbox.offers import make_sandbox, name_of, offers
 
 
-@pytest.fixture(params=offers(), ids=lambda offer: offer.kind)
+@pytest.fixture(params=offers(), ids=name_of)
 def offer(request):
     """Give every sandbox of this machine in turn."""
     return request.param
@@ -23,3 +23,15 @@ def sandbox(offer):
 def is_boxed(offer):
     """Tell whether programs see only what they need."""
     return offer.kind == "bubblewrap"
+
+
+@pytest.fixture
+def hides_files(offer):
+    """Tell whether programs reach only what they need of the machine's files."""
+    return offer.kind == "bubblewrap" or "files" in offer.closed
+
+
+@pytest.fixture
+def cuts_network(offer):
+    """Tell whether programs have no network."""
+    return offer.kind == "bubblewrap" or "network" in offer.closed

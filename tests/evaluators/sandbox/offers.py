@@ -10,15 +10,26 @@ from textwrap import dedent
 from evaluators.kinds._base import ScriptCall, ScriptResult
 from evaluators.sandbox.limits import Limits, Terms
 from evaluators.sandbox.local import LocalSandbox
-from evaluators.sandbox.probe import SandboxOffer, sandbox_offered
+from evaluators.sandbox.probe import SandboxOffer, limits_offered, sandbox_offered
 
-LIMITS = SandboxOffer("limits", reason="asked for by a test")
+BARE = SandboxOffer("limits", reason="asked for by a test")
 
 
 def offers() -> list[SandboxOffer]:
-    """Return those there are; where bubblewrap is forbidden, limits are what is in force."""
+    """Return those there are; where bubblewrap is forbidden, limits are what is in force.
+
+    Limits close files and network too where the kernel lets a program restrict itself.
+    """
     offered = sandbox_offered()
-    return {"bubblewrap": [offered, LIMITS], "limits": [LIMITS], "none": []}[offered.kind]
+    if offered.kind == "none":
+        return []
+    closing = limits_offered("asked for by a test")
+    limits = [closing, BARE] if closing.closed else [BARE]
+    return [offered, *limits] if offered.kind == "bubblewrap" else limits
+
+
+def name_of(offer: SandboxOffer) -> str:
+    return "-".join([offer.kind, *offer.closed])
 
 
 def make_sandbox(offer: SandboxOffer, *, limits: Limits | None = None, **terms) -> LocalSandbox:

@@ -21,6 +21,7 @@ from evaluators.sandbox.probe import SandboxOffer
 from evaluators.sandbox.processes import children_of
 from tests.evaluators.sandbox.offers import (
     make_sandbox,
+    name_of,
     offers,
     processes_named,
     python,
@@ -110,6 +111,32 @@ def test_five_megabytes_go_in_and_come_out(offer):
 def test_output_that_is_no_text_comes_with_replacement_characters(sandbox):
     result = shell(sandbox, r"printf '\377\000ok'")
     assert result.stdout == "\ufffd\0ok"
+
+
+def test_output_and_errors_can_be_opened_by_their_names(sandbox):
+    result = shell(
+        sandbox, "echo out > /dev/stdout; echo err > /dev/stderr; cat < /dev/stdin", stdin=b"in"
+    )
+    assert (result.stdout, result.stderr) == ("out\nin", "err\n")
+
+
+def test_usual_ways_of_using_several_processes_work(sandbox):
+    result = python(
+        sandbox,
+        """
+        import asyncio, multiprocessing, subprocess, tempfile
+
+        async def ended():
+            process = await asyncio.create_subprocess_exec("true")
+            return await process.wait()
+
+        if __name__ == "__main__":
+            with multiprocessing.Pool(2) as pool, tempfile.NamedTemporaryFile():
+                print(sum(pool.map(abs, range(-9, 1))), asyncio.run(ended()))
+            print(subprocess.run("date +%Z", shell=True, capture_output=True, text=True).stdout)
+        """,
+    )
+    assert result.stdout.split() == ["45", "0", "UTC"], result.stderr
 
 
 def test_exit_codes_are_counted_as_shells_count_them(sandbox):
@@ -234,14 +261,14 @@ def test_a_loop_that_ends_takes_its_programs_with_it(sandbox):
     assert processes_named(mark) == []
 
 
-@pytest.mark.parametrize("kind", [offer.kind for offer in offers()])
-def test_a_worker_that_is_killed_takes_its_programs_with_it(kind):
+@pytest.mark.parametrize("name", [name_of(offer) for offer in offers()])
+def test_a_worker_that_is_killed_takes_its_programs_with_it(name):
     mark = f"5{os.getpid()}"
     worker = f"""
 import asyncio
 from evaluators.kinds._base import ScriptCall
-from tests.evaluators.sandbox.offers import make_sandbox, offers
-sandbox = next(make_sandbox(offer) for offer in offers() if offer.kind == {kind!r})
+from tests.evaluators.sandbox.offers import make_sandbox, name_of, offers
+sandbox = next(make_sandbox(offer) for offer in offers() if name_of(offer) == {name!r})
 asyncio.run(sandbox.run(ScriptCall(("sleep", "{mark}"))))
 """
     process = subprocess.Popen([sys.executable, "-c", worker], cwd=ROOT)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -57,9 +58,21 @@ def test_a_machine_that_forbids_namespaces_has_limits_only_and_says_why(bubblewr
     bubblewrap("echo 'bwrap: setting up uid map: Permission denied' >&2", "exit 1")
     offer = sandbox_offered()
     assert offer.kind == "limits"
-    assert offer.in_words == (
+    assert replace(offer, closed=()).in_words == (
         "limits only: bubblewrap is not allowed here (setting up uid map: Permission denied)"
     )
+    assert set(offer.closed) <= {"files", "network"}
+
+
+def test_limits_say_what_they_close_all_the_same():
+    both = SandboxOffer("limits", reason="no bubblewrap", closed=("files", "network"))
+    assert both.in_words == "limits, files and network closed: no bubblewrap"
+
+
+def test_a_machine_whose_python_cannot_ask_closes_nothing(bubblewrap, monkeypatch):
+    bubblewrap("exit 1")
+    monkeypatch.setattr(probe, "restraining", lambda python: ["/bin/false"])
+    assert sandbox_offered().closed == ()
 
 
 def test_a_machine_with_nothing_says_so(monkeypatch):
