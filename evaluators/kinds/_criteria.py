@@ -60,6 +60,8 @@ def _criterion(number: int, item: Any) -> Any:
     for spelling in TEXT_SPELLINGS:
         if spelling in found and "expected_outcome" not in found:
             found["expected_outcome"] = found.pop(spelling)
+    if isinstance(found["id"], int) and not isinstance(found["id"], bool):
+        found["id"] = str(found["id"])
     minimum = found.pop("required_min_score", None)
     if minimum is not None and "min_score" not in found:
         is_number = isinstance(minimum, int | float) and not isinstance(minimum, bool)

@@ -137,6 +137,12 @@ def test_grades_with_a_meaning_make_a_rubric_graded(ranges: str) -> None:
     assert node.config["rubrics"][0]["expected_outcome"] == "Tone\n0: Bad\n10: Good"
 
 
+def test_the_id_of_a_criterion_may_be_a_number() -> None:
+    node = evaluator("{type: rubric, rubrics: [{id: 7, outcome: Is kind}]}")
+
+    assert node.config["rubrics"][0]["id"] == "7"
+
+
 def test_grades_may_be_spans_and_stand_without_another_text() -> None:
     ranges = "[{score_range: [0, 4], outcome: Bad}, {score_range: [5, 10], outcome: Good}]"
 
