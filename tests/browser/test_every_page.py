@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs.imports import import_results
 from runs.models import Attempt, Retry, RunEvent
 from tests.factories import (
     STARTED,
@@ -22,6 +24,7 @@ from tests.factories import (
     make_suite,
     make_target,
 )
+from tests.runs.formats.test_agentv_results import NESTED
 from tests.runs.views.test_results import judged
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,6 +36,9 @@ PAGES = (
     "/runs/",
     "/runs/?target=nobody",
     "/runs/new/",
+    "/import/results/",
+    "/suites/elsewhere/runs/1/",
+    "/suites/elsewhere/runs/1/greeting/1/",
     "/suites/support/runs/new/",
     "/suites/support/runs/1/",
     "/suites/support/runs/1/?verdict=borderline",
@@ -115,6 +121,8 @@ def site_with_runs(transactional_db: None) -> None:
     for number in range(12):
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
+    line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
+    import_results(line, file="results.jsonl", suite=None, imported_by=None)
     agent = {"url": "https://agent.example/ask", "headers": [{"name": "X-Key", "secret": True}]}
     make_target(name="agent 2", pk=2, kind="http", config=agent)
 
