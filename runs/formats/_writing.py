@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evaluators.kinds import kind_of, spelled_as
+from evaluators.kinds import InvalidConfigError, UnknownKindError, read_config, spelled_as
 from evaluators.kinds._yaml import yaml_of
 from evaluators.scoring.tree import Aggregator, Node
 from runs.formats._content import CaseContent, SuiteContent
@@ -81,9 +81,7 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
 def _evaluator(node: Node) -> dict[str, Any]:
     spelling, settings = node.kind, dict[str, Any]()
     if not node.is_composite:
-        config = kind_of(node.kind).config.model_validate(dict(node.config))
-        changed = config.model_dump(mode="json", exclude_defaults=True)
-        spelling, settings = spelled_as(node.kind, changed)
+        spelling, settings = _settings(node)
     facts = {
         "name": node.name,
         "type": spelling,
@@ -97,6 +95,15 @@ def _evaluator(node: Node) -> dict[str, Any]:
         return {**common, **settings}
     children = [_evaluator(child) for child in node.children]
     return {**common, **_given({"aggregator": _aggregator(node)}), "evaluators": children}
+
+
+def _settings(node: Node) -> tuple[str, dict[str, Any]]:
+    """Return the type and the settings that are not as usual; of a kind that changed since, all there are."""
+    try:
+        config = read_config(node.kind, node.config)
+    except (UnknownKindError, InvalidConfigError):
+        return node.kind, _given(node.config)
+    return spelled_as(node.kind, config.model_dump(mode="json", exclude_defaults=True))
 
 
 def _aggregator(node: Node) -> dict[str, Any]:

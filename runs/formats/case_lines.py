@@ -22,6 +22,7 @@ from runs.formats._writing import case_values, suite_head
 LABEL = "JSON Lines of cases"
 SUFFIXES = LINES_SUFFIXES
 CASES = "tests"
+MOST_PROBLEMS = 100
 # In the values the lines are one list; a reader of the file looks for the key within a line.
 WITHIN_LIST = re.compile(rf"\A{CASES}(\[\d+\]\.?)?")
 
@@ -96,6 +97,8 @@ def _read_lines(content: bytes, file: str) -> _Lines:
             case = _plain(read_object(raw), at, found.written)
         except UnreadableLineError as error:
             found.problems.append(Problem(str(error), file, number))
+            if len(found.problems) >= MOST_PROBLEMS:
+                break
             continue
         found.cases.append(case)
         found.lines[at] = number

@@ -11,7 +11,6 @@ from runs.formats import agentv
 from runs.formats._content import SuiteContent
 from runs.formats._zips import comment_for
 
-NAME = "suite"
 # The same suite is the same zip whenever it is written.
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
 READABLE = 0o644 << 16
@@ -55,8 +54,8 @@ def _zip_parts(content: SuiteContent) -> Iterator[bytes]:
 
 
 def suite_file_name(content: SuiteContent) -> str:
-    """Return a name for the suite file that none of the files beside it has."""
-    names = (f"{NAME}{n or ''}.yaml" for n in range(len(content.files) + 1))
+    """Return a name for the suite file that no file beside it has, and no other suite in that folder."""
+    names = (f"{content.slug}{n or ''}.yaml" for n in range(len(content.files) + 1))
     return next(name for name in names if name not in content.files)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +24,7 @@ from runs.imports import ImportedFile
 from runs.models import Target
 
 MOST_BYTES = 50 * 1024 * 1024
+MOST_PROBLEMS = 500
 MOST_OUTPUT_BYTES = 200 * 1024 * 1024
 ACCEPTED = (*SUFFIXES, ".zip", ".md", ".txt", ".json", ".py", ".sh", ".js")
 FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
@@ -132,8 +134,9 @@ class SuiteImportForm(forms.Form):
                 files = services.import_suites(suites.suites, imported_by=imported_by, judge=judge)
                 return Done(files, self._save_outputs(imported_by), suites.warnings)
         except DomainError as refusal:
-            self.problems += getattr(refusal, "problems", ())
-            self.add_error(None, _count_of(self.problems) if self.problems else str(refusal))
+            problems = getattr(refusal, "problems", ())
+            self.problems += _first(problems)
+            self.add_error(None, _count_of(problems) if problems else str(refusal))
             return None
 
     def _save_outputs(self, imported_by: User) -> Target | None:
@@ -148,11 +151,18 @@ class SuiteImportForm(forms.Form):
         )
 
     def _refused(self, refusal: UnreadableFileError, name: str) -> forms.ValidationError:
-        self.problems += refusal.problems
+        self.problems += _first(refusal.problems)
         were = "were" if name == "The files" else "was"
         return forms.ValidationError(f"{name} {were} not read: {_count_of(refusal.problems)}")
 
 
-def _count_of(problems: tuple[Problem, ...]) -> str:
+def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return as many problems as a page holds, and how many more there are."""
+    left = len(problems) - MOST_PROBLEMS
+    more = (Problem(f"and {left} more problems"),) if left > 0 else ()
+    return (*problems[:MOST_PROBLEMS], *more)
+
+
+def _count_of(problems: Sequence[Problem]) -> str:
     count = len(problems)
     return "1 problem is listed below." if count == 1 else f"{count} problems are listed below."

@@ -137,6 +137,8 @@ document.addEventListener("change", ({ target }) => {
   for (const file of kept) sent.items.add(file);
   target.files = sent.files;
   target.form.elements[target.dataset.paths].value = JSON.stringify(kept.map((file) => file.webkitRelativePath));
+  target.setCustomValidity(kept.length > 2000 ? `These are ${kept.length} files; an import takes up to 2000. Choose the folder of the suites in it.` : "");
+  target.reportValidity();
   document.getElementById("folder-said").textContent = !kept.length && !left ? ""
     : `${kept.length} file${kept.length === 1 ? "" : "s"} will be sent${left ? `, ${left} hidden or cached ${left === 1 ? "one" : "ones"} will not` : ""}.`;
 });

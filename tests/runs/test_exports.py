@@ -103,6 +103,16 @@ def test_what_was_not_used_survives() -> None:
     assert again == agentv.read(text)
 
 
+def test_an_evaluator_of_a_kind_that_is_gone_is_written_as_it_was() -> None:
+    suite = import_suite(suite_of("one"), imported_by=None)
+    version = suite.versions.get()
+    child = version.content["evaluators"]["children"][0]
+    child |= {"kind": "palmistry", "config": {"hand": "left", "lines": None}}
+    version.save()
+    written = agentv.write(stored_content(suite)).decode()
+    assert "type: palmistry\n    hand: left\n" in written
+
+
 def test_a_version_that_was_not_kept_names_those_that_were() -> None:
     suite = import_suite(suite_of("one"), imported_by=None)
     with pytest.raises(UnknownVersionError, match="shop has no version 3; there is 1"):

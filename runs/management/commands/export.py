@@ -24,7 +24,7 @@ it again changes nothing. PATH decides the form:
   suite.yaml     the suite file alone, for a suite that names no prompts or scripts in files
   suite.jsonl    one case a line, the rest in suite.yaml beside it
   suite.zip      the suite file with the files it names
-  evals/         the same, unpacked in this folder
+  evals/         the same unpacked in this folder, the suite file as SUITE.yaml
   -              the YAML, or the zip when the suite names files, on standard output
 
 Without --out it becomes SUITE.yaml or SUITE.zip in the current folder. Files that are there already

@@ -93,7 +93,8 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
             self._tell(f"{told(one.imported)} From {one.path}")
         if target:
             count = target.recorded_outputs.count()
-            self._tell(f"Target {target.name}: {count} recorded outputs, from {outputs}")
+            recorded = f"{count} recorded {'output' if count == 1 else 'outputs'}"
+            self._tell(f"Target {target.name}: {recorded}, from {outputs}")
 
     def _tell(self, sentence: str) -> None:
         self.stdout.write(written_for(sys.stdout, sentence))

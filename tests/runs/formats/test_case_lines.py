@@ -94,6 +94,10 @@ def test_every_refusal_names_the_line(line: str, said: str) -> None:
     assert said in found
 
 
+def test_a_file_full_of_nonsense_is_not_told_line_by_line() -> None:
+    assert len(problems("nonsense\n" * 5_000)) == 100
+
+
 def test_problems_of_both_files_are_told_at_once() -> None:
     found = problems('{"id": "A"}\nnonsense', cases_yaml=b"verdicts: {pass: 7}\n")
 

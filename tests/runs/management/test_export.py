@@ -66,7 +66,7 @@ def test_a_suite_that_names_files_becomes_a_zip(capsysbinary):
     stored(FILE + JUDGED)
     call_command("export", "shop")
     with ZipFile("shop.zip") as packed:
-        assert packed.namelist() == ["suite.yaml", "prompts/tone.md"]
+        assert packed.namelist() == ["shop.yaml", "prompts/tone.md"]
     imported_again("shop.zip")
     capsysbinary.readouterr()
     call_command("export", "shop", "--out", "-")
@@ -77,6 +77,7 @@ def test_a_suite_that_names_files_becomes_a_zip(capsysbinary):
 def test_a_folder_holds_the_suite_with_its_files():
     stored(FILE + JUDGED)
     call_command("export", "shop", "--out", "evals/shop/")
+    assert Path("evals/shop/shop.yaml").exists()
     assert Path("evals/shop/prompts/tone.md").read_bytes() == b"Kind?"
     imported_again("evals")
 
@@ -104,7 +105,7 @@ def test_an_earlier_version_is_written_as_it_was(capsys):
     stored(FILE.replace("bye", "see you").replace("owner: me", "owner: you"))
     call_command("export", "shop", "--version", "1", "--out", "old.zip")
     with ZipFile("old.zip") as packed:
-        assert agentv.read(packed.read("suite.yaml")) == agentv.read(FILE.encode())
+        assert agentv.read(packed.read("shop.yaml")) == agentv.read(FILE.encode())
     assert "shop, version 1, is written" in capsys.readouterr().err
     assert "shop has no version 7; there are 1, 2." in refused("shop", "--version", "7")
 

@@ -100,7 +100,7 @@ def test_recorded_outputs_become_a_target(evals, capsys):
     call_command("import", "--outputs", "answers.jsonl")
 
     assert sorted(Target.objects.values_list("name", flat=True)) == ["agent 1", "answers"]
-    assert "Target agent 1: 1 recorded outputs, from answers.jsonl" in capsys.readouterr().out
+    assert "Target agent 1: 1 recorded output, from answers.jsonl" in capsys.readouterr().out
 
 
 def test_every_problem_is_told_and_nothing_is_stored(evals):

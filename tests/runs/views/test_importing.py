@@ -232,6 +232,12 @@ class TestSeveralSuites:
         response = upload(editor, {"suite.yaml": SUITE_FILE})
         assert "the most an import takes" in response.content.decode()
 
+    def test_more_problems_than_a_page_holds_are_counted(self, editor: Client) -> None:
+        files = {f"{name}.yaml": b"tests:\n" + b"  - {id: A}\n" * 300 for name in ("a", "b", "c")}
+        html = upload(editor, files).content.decode()
+        assert "The files were not read: 1500 problems are listed below." in html
+        assert "and 1000 more problems" in html
+
     def test_without_an_import_there_is_nothing_to_tell(self, editor: Client) -> None:
         response = editor.get(reverse("runs:suite-imported"))
         assert response.url == reverse("runs:suite-import")
@@ -269,7 +275,7 @@ class TestSuiteFile:
         assert response["Content-Type"] == "application/zip"
         with ZipFile(BytesIO(content)) as packed:
             assert packed.testzip() is None
-            assert packed.namelist() == ["suite.yaml", "p/tone.md"]
+            assert packed.namelist() == ["support-agent.yaml", "p/tone.md"]
         upload(editor, {"again.zip": content})
         assert SuiteVersion.objects.count() == 1
 
