@@ -6,26 +6,15 @@ import os
 import platform
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from evaluators.sandbox.boxes import Box
-from evaluators.sandbox.interpreter import Interpreter, interpreter
-from evaluators.sandbox.limits import MEGABYTE, Limits
+from evaluators.sandbox.closing import giving_up
+from evaluators.sandbox.limits import MEGABYTE
 from evaluators.sandbox.mounts import Mounts
+from evaluators.sandbox.places import ETC, ETC_OF_NETWORK, TOPS, Place
 from evaluators.sandbox.processes import tasks_of_user
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-# Of /etc only what programs cannot do without; the rest tells of the machine or is secret.
-ETC = (
-    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types"),
-    *("ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/tls/certs", "protocols", "services"),
-)
-ETC_OF_NETWORK = ("hosts", "nsswitch.conf", "resolv.conf")
-# What a program may use of the devices, where it sees the machine's own.
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
-TOPS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 # The program's user inside, where there are users of its own.
 INNER_USER = 1000
 SHARED_MEMORY = 64 * MEGABYTE
@@ -38,25 +27,6 @@ WITH_VARIABLES = '. "$0" && exec "$@"'
 OURS = 2
 # Since then a namespace of users counts its processes apart from those outside.
 COUNTED_APART = (5, 14)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a program finds where it starts; `folder` is the agent's on this machine, "" for none.
-
-    `user` is the user it is to run as, None for ourselves. `closed` names what it gives up where it has
-    no view of its own: files, network.
-    """
-
-    box: Box
-    python: Interpreter
-    limits: Limits
-    user: int | None = None
-    folders: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()
-    folder: str = ""
-    has_network: bool = False
-    closed: tuple[str, ...] = ()
 
 
 def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
@@ -127,45 +97,11 @@ def own_environment(place: Place, *, is_boxed: bool) -> dict[str, str]:
 def _limited(command: Sequence[str], place: Place, *, is_boxed: bool) -> list[str]:
     words = [*_privileges(place.user, is_boxed=is_boxed), *_rlimits(place, is_boxed=is_boxed), "--"]
     if not is_boxed:
-        words += _giving_up(place)
+        words += giving_up(place)
     if place.box.environment.exists():
         variables = INNER_ENVIRONMENT if is_boxed else str(place.box.environment)
         words += ["/bin/sh", "-c", WITH_VARIABLES, variables]
     return [*words, *command]
-
-
-def restraining(python: str) -> list[str]:
-    """Return the words that run restraint.py, whoever may read it where it lies."""
-    return [python, "-I", "-S", "-c", _restraint()]
-
-
-@cache
-def _restraint() -> str:
-    return Path(__file__).with_name("restraint.py").read_text()
-
-
-def _giving_up(place: Place) -> list[str]:
-    """Return what makes a program give up the machine's files and network before it starts."""
-    asked = [word for word in place.closed if word == "files" or not place.has_network]
-    if not asked:
-        return []
-    box = place.box
-    etc = (*ETC, *ETC_OF_NETWORK, "passwd", "group", "nsswitch.conf")
-    readable = (
-        *(
-            "/usr",
-            *(f"/{top}" for top in TOPS),
-            "/proc",
-            "/sys",
-            str(box.names),
-            str(box.environment),
-        ),
-        *(os.path.realpath(f"/etc/{name}") for name in etc),
-        *(*place.python.folders, *place.folders, *filter(None, [place.folder])),
-    )
-    writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
-    python = interpreter(for_everybody=place.user is not None).program
-    return [*restraining(python), " ".join(asked), "\n".join(writable), "\n".join(readable)]
 
 
 def _privileges(user: int | None, *, is_boxed: bool) -> list[str]:

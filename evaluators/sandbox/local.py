@@ -16,11 +16,12 @@ from evaluators.sandbox.boxes import (
     write_environment,
     write_names,
 )
-from evaluators.sandbox.confining import INNER_USER, Place, boxed, limited, own_environment
+from evaluators.sandbox.confining import INNER_USER, boxed, limited, own_environment
 from evaluators.sandbox.guard import limit_passed, wrote_too_much
 from evaluators.sandbox.interpreter import interpreter, is_open_to_all
 from evaluators.sandbox.leavings import KeptFilesError, collect
 from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.places import Place
 from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
 from evaluators.sandbox.programs import Ending, Start, Stop, run_program
 from evaluators.sandbox.slots import Slots

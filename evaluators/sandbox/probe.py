@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from evaluators.sandbox.closing import restraining
 from evaluators.sandbox.confining import (
     END_OF_TRIAL,
     missing_program,
     namespaces,
-    restraining,
     trial,
 )
 from evaluators.sandbox.interpreter import interpreter

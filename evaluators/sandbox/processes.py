@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ class Facts(NamedTuple):
 
 def facts_of(pid: int) -> Facts | None:
     """Return what is known of a process, None when it is gone."""
-    told = _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
+    told = _stat(pid)
     return Facts(int(told[SESSION]), int(told[START_TIME])) if told else None
 
 
@@ -35,6 +36,8 @@ def ticks_now() -> int:
 
 def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads."""
+    if not _kernel_lists_children():
+        return [other for other in _all_processes() if _parent_of(other) == pid]
     found: list[int] = []
     for task in _names_in(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
@@ -68,8 +71,27 @@ def memory_share(pid: int) -> int:
 
 def tasks_of_user(user: int) -> int:
     """Return how many processes and threads a user runs on this machine."""
-    pids = [name for name in _names_in("/proc") if name.isdigit() and user_of(int(name)) == user]
+    pids = [pid for pid in _all_processes() if user_of(pid) == user]
     return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
+
+
+@cache
+def _kernel_lists_children() -> bool:
+    return Path("/proc/thread-self/children").exists()
+
+
+def _all_processes() -> list[int]:
+    return [int(name) for name in _names_in("/proc") if name.isdigit()]
+
+
+def _parent_of(pid: int) -> int:
+    told = _stat(pid)
+    return int(told[PARENT]) if told else 0
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields behind the name, which may hold anything; none of a process that is gone."""
+    return _read(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
 
 
 def _names_in(folder: str) -> list[str]:

@@ -1,0 +1,47 @@
+"""The words that make a program give up the machine's files and network by itself, before it starts."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from evaluators.sandbox.interpreter import interpreter
+from evaluators.sandbox.places import ETC, ETC_OF_NETWORK, TOPS, Place
+
+# What a program may use of the devices, where it sees the machine's own.
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
+
+
+def restraining(python: str) -> list[str]:
+    """Return the words that run restraint.py, whoever may read it where it lies."""
+    return [python, "-I", "-S", "-c", _restraint()]
+
+
+@cache
+def _restraint() -> str:
+    return Path(__file__).with_name("restraint.py").read_text()
+
+
+def giving_up(place: Place) -> list[str]:
+    """Return what makes a program give up the machine's files and network before it starts."""
+    asked = [word for word in place.closed if word == "files" or not place.has_network]
+    if not asked:
+        return []
+    box = place.box
+    etc = (*ETC, *ETC_OF_NETWORK, "passwd", "group", "nsswitch.conf")
+    readable = (
+        *(
+            "/usr",
+            *(f"/{top}" for top in TOPS),
+            "/proc",
+            "/sys",
+            str(box.names),
+            str(box.environment),
+        ),
+        *(os.path.realpath(f"/etc/{name}") for name in etc),
+        *(*place.python.folders, *place.folders, *filter(None, [place.folder])),
+    )
+    writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
+    python = interpreter(for_everybody=place.user is not None).program
+    return [*restraining(python), " ".join(asked), "\n".join(writable), "\n".join(readable)]
