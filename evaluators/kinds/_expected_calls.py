@@ -1,4 +1,4 @@
-"""Calls of tools that are expected: what fits them, and how suite files write them."""
+"""Calls of tools that are expected, and what fits them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evaluators.kinds._base import Step
 from evaluators.kinds._json_values import is_json, same, shown_value
-from evaluators.kinds._spelling import normal_spelling
 
 ArgumentRule = Literal["exact", "partial", "subset", "ignored"]
-LISTS = ("expected_tools", "expected_calls", "tools", "steps")
-TOOL_NAMES = ("name", "tool_name")
-ARGUMENT_NAMES = ("arguments", "input")
-ARGUMENT_RULES = {"ignore": "ignored", "any": "ignored", "superset": "partial"}
 
 
 class ExpectedCall(BaseModel):
@@ -61,42 +56,3 @@ class ExpectedCall(BaseModel):
         return (
             self.tool if self.rule(usual) == "ignored" else f"{self.tool} {shown_value(self.args)}"
         )
-
-
-def read(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings a suite file means by its several spellings of an expected call."""
-    found = dict(mapping)
-    for spelling in LISTS:
-        if spelling in found and "expected" not in found:
-            found["expected"] = found.pop(spelling)
-    usual = _rule(found.get("args_match"))
-    if isinstance(usual, str):
-        found["args_match"] = usual
-    elif isinstance(usual, list):
-        found["args_match"] = "partial"
-    if isinstance(found.get("expected"), list):
-        found["expected"] = [_expected(one, usual) for one in found["expected"]]
-    return found
-
-
-def _rule(given: Any) -> Any:
-    return ARGUMENT_RULES.get(given, given) if isinstance(given, str) else given
-
-
-def _expected(one: Any, usual: Any) -> Any:
-    """Return an expected call of a file: a list of names under args_match keeps to these arguments."""
-    if not isinstance(one, Mapping):
-        return one
-    found = {normal_spelling(str(key)): value for key, value in one.items()}
-    for name, spellings in (("tool", TOOL_NAMES), ("args", ARGUMENT_NAMES)):
-        for spelling in spellings:
-            if spelling in found and name not in found:
-                found[name] = found.pop(spelling)
-    if found.get("args") == "any":
-        del found["args"]
-    rule = _rule(found.get("args_match", usual))
-    if isinstance(rule, list):
-        if isinstance(args := found.get("args"), Mapping):
-            found["args"] = {key: value for key, value in args.items() if key in rule}
-        rule = "partial"
-    return {**found, "args_match": rule} if "args_match" in found else found

@@ -50,10 +50,11 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, PartsMissingError, Step, kind
-from evaluators.kinds._expected_calls import ArgumentRule, ExpectedCall, read
+from evaluators.kinds._expected_calls import ArgumentRule, ExpectedCall
 from evaluators.kinds._json_values import same, shown_value
 from evaluators.kinds._trajectories import Mode
 from evaluators.kinds._trajectory_rows import rows_of, untimed
+from evaluators.kinds._trajectory_spellings import SPELLINGS, read
 from evaluators.scoring.types import Outcome, Score, Unscored
 
 MOST_EXPECTED = 200
@@ -120,7 +121,14 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     )
 
 
-@kind(label="Tool trajectory", icon="e-tool", config=Config, rescore=rescore, read=read)
+@kind(
+    label="Tool trajectory",
+    icon="e-tool",
+    config=Config,
+    rescore=rescore,
+    spellings=SPELLINGS,
+    read=read,
+)
 async def score(config: Config, context: Context) -> Outcome:
     """Return the share of the expectations that the calls of tools meet."""
     if context.output.trace is None:

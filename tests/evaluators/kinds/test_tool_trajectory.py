@@ -302,6 +302,23 @@ SPELT = [
         },
     ),
 ]
+SPELT += [
+    ("{type: 'trajectory:tool-used', value: find}", {"minimums": {"find": 1}}),
+    ("{type: 'trajectory:tool-used', value: [find, pay]}", {"minimums": {"find": 1, "pay": 1}}),
+    ("{type: 'trajectory:tool-used', value: {name: find, min: 2}}", {"minimums": {"find": 2}}),
+    (
+        "{type: 'trajectory:tool-sequence', value: {mode: exact, steps: [find, pay]}}",
+        {"mode": "exact", "expected": [{"tool": "find"}, {"tool": "pay"}]},
+    ),
+    (
+        "{type: 'trajectory:tool-sequence', value: [find]}",
+        {"mode": "in_order", "expected": [{"tool": "find"}]},
+    ),
+    (
+        "{type: 'trajectory:tool-args-match', value: {name: pay, args: {b: 1}, mode: exact}}",
+        {"args_match": "exact", "expected": [{"tool": "pay", "args": {"b": 1}}]},
+    ),
+]
 
 
 @pytest.mark.parametrize(("written", "meant"), SPELT)
@@ -314,6 +331,27 @@ def test_trajectories_are_read_in_every_spelling_and_written_back_the_same(
     assert config.model_dump(mode="json", exclude_defaults=True) == meant
     assert content.warnings == ()
     assert agentv.read(agentv.write(content)) == content
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("tool-used', value: {name: find, max: 2}", "value.max: cannot be held to here"),
+        ("tool-used', value: {pattern: 'f.*'}", "value.pattern: cannot be held to here"),
+        ("tool-used', value: {}", "minimums"),
+        ("tool-used'", "needs expected or minimums"),
+        ("tool-sequence', value: 5", "expected"),
+        ("tool-args-match', value: {args: {b: 1}}", "expected[0].tool"),
+        ("tool-args-match', value: {name: a, ignore: [b]}", "value.ignore: cannot be held to here"),
+    ],
+)
+def test_what_a_trajectory_cannot_be_held_to_here_is_refused_by_name(
+    written: str, said: str
+) -> None:
+    with pytest.raises(UnreadableFileError) as refused:
+        agentv.read(suite(f"{{type: 'trajectory:{written}}}"))
+
+    assert said in str(refused.value)
 
 
 def test_a_bad_expected_call_of_a_file_is_refused_at_its_line() -> None:
@@ -365,3 +403,37 @@ def test_stricter_modes_never_score_higher(called: list[str], expected: list[str
     assert score["in_order"] <= score["superset"] + 1e-9
     assert score["superset"] == score["any_order"]
     assert (score["exact"] == 1) == (called == expected)
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.none() | st.dictionaries(st.sampled_from("xy"), st.integers(0, 1)),
+        st.integers(0, 200),
+    ),
+    max_size=5,
+)
+EXPECTED = st.lists(
+    st.fixed_dictionaries(
+        {"tool": st.sampled_from("abc")},
+        optional={
+            "args": st.dictionaries(st.sampled_from("xy"), st.integers(0, 1)),
+            "args_match": st.sampled_from(["exact", "partial", "subset", "ignored"]),
+        },
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(CALLS, EXPECTED, st.sampled_from(["any_order", "in_order", "exact", "subset", "superset"]))
+def test_the_score_is_1_where_nothing_is_missed_and_follows_from_what_is_stored(
+    calls: list[Any], expected: list[Any], mode: str
+) -> None:
+    config = {"mode": mode, "expected": expected}
+
+    score = scored(config, *calls)
+
+    assert (score.score == 1) == all(finding.passed for finding in score.findings)
+    stored = json.loads(json.dumps(score.details))
+    assert rescore(read(config), stored).findings == score.findings
