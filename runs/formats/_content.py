@@ -39,6 +39,7 @@ class SuiteContent:
 
     `judge` is the slug of a language model or "". `files` are those that evaluators refer to, by
     path. `metadata` keeps what the file says and the product does not use; `warnings` names it.
+    `read_with` are the other files whose cases it took in.
     """
 
     slug: str
@@ -52,6 +53,7 @@ class SuiteContent:
     files: Mapping[str, bytes] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
+    read_with: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class Search:
                 f"the files the suite names are larger than {MOST_BYTES // 1024**2} MB together"
             )
             raise UnreadableFileError([self._placed(Problem(said_so, path))])
-        names = {f"{before}{name}" for name in content.files}
+        names = {f"{before}{name}" for name in (*content.files, *content.read_with)}
         self.named |= names
         # A script takes along what lies around it; only what is written out is said to be a file.
         self.mentioned[path] = {

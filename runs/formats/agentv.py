@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from evaluators.scoring.tree import Node
 from runs.formats._cases import Defaults, read_cases
+from runs.formats._cases_beside import with_cases
 from runs.formats._content import SuiteContent
 from runs.formats._document import Document, read_document
 from runs.formats._evaluators import read_evaluators
 from runs.formats._fields import Fields, named
 from runs.formats._policy import read_policy
-from runs.formats._problems import Problem, UnreadableFileError
+from runs.formats._problems import UnreadableFileError
 from runs.formats._reading import Reading
+from runs.formats._text import decoded as decoded
+from runs.formats._text import refuse_size as refuse_size
 from runs.formats._trees import check_composite, default_children, read_aggregator, root_of
 from runs.formats._turns import read_shared
 from runs.formats._writing import written
 
 LABEL = "YAML suite file"
 SUFFIXES = (".yaml", ".yml")
-MOST_BYTES = 50_000_000
 LONGEST_SLUG = 80
 LONGEST_TITLE = 200
 ALIASES = {
@@ -44,13 +47,15 @@ def read(
 
 def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
     """Return what the values of a suite file say; raises UnreadableFileError like read."""
-    folder = str(PurePosixPath(document.file).parent)
-    reading = Reading(document, files, "" if folder == "." else folder)
+    parent = str(PurePosixPath(document.file).parent)
+    folder = "" if parent == "." else parent
+    document, beside = with_cases(document, files, folder)
+    reading = Reading(document, files, folder)
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     found = _suite(reading, suite, PurePosixPath(document.file).stem)
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
-    return found
+    return replace(found, read_with=beside)
 
 
 def write(content: SuiteContent) -> bytes:
@@ -68,25 +73,6 @@ def slug_of(name: str) -> str:
     if len(name) <= LONGEST_SLUG and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
         return name
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
-
-
-def refuse_size(content: bytes, file: str) -> None:
-    """Raise UnreadableFileError for a file that is too large to be a suite."""
-    if len(content) > MOST_BYTES:
-        said = f"the file is larger than {MOST_BYTES // 1_000_000} MB"
-        raise UnreadableFileError([Problem(said, file)])
-
-
-def decoded(content: bytes, file: str) -> str:
-    """Return the text of a file; raises UnreadableFileError for one too large or not in UTF-8."""
-    refuse_size(content, file)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise UnreadableFileError(
-            [Problem("not text in UTF-8; save it as UTF-8", file, line)]
-        ) from error
 
 
 def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:

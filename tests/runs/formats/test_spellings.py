@@ -430,3 +430,39 @@ def test_a_long_text_is_not_given_to_cases_without_end(written: str) -> None:
 
     with pytest.raises(UnreadableFileError, match="shared texts|unfolds to too many"):
         agentv.read(text.encode(), files={"long.txt": b"z" * 1_000_000})
+
+
+BESIDE = b"- {id: A, input: 1.50}\n- id: B\n  input: hi\n  note: x\n"
+
+
+def test_cases_may_stand_in_a_file_of_their_own() -> None:
+    text = b"name: shop\nevaluators: [Is kind]\ntests: ./data/cases.yaml\n"
+    files = {"evals/data/cases.yaml": BESIDE}
+
+    content = agentv.read(text, file="evals/shop.yaml", files=files)
+
+    assert [case.input[0]["content"] for case in content.cases] == ["1.50", "hi"]
+    assert [(w.file, w.line, w.case) for w in content.warnings] == [
+        ("evals/data/cases.yaml", 4, "B")
+    ]
+    assert content.files == {}
+    assert agentv.read(agentv.write(content)) == content
+
+
+@pytest.mark.parametrize(
+    ("reference", "beside", "said"),
+    [
+        ("./gone.yaml", b"", "shop.yaml, line 1, tests: the file './gone.yaml' is not among"),
+        ("cases.yml", b"a: 1", "cases.yml, line 1: a mapping stands where a list of cases"),
+        ("cases.yml", b"[", "cases.yml, line 2: not readable as YAML"),
+        ("cases.yml", b"- {id: A}\n", "cases.yml, line 1, case A, tests[0]: the case has no input"),
+        ("cases.jsonl", b"", "shop.yaml, line 1, tests: 'cases.jsonl' names no cases"),
+    ],
+)  # fmt: skip
+def test_cases_elsewhere_that_cannot_be_read_name_their_file(
+    reference: str, beside: bytes, said: str
+) -> None:
+    with pytest.raises(UnreadableFileError) as refused:
+        agentv.read(f"tests: {reference}".encode(), file="shop.yaml", files={"cases.yml": beside})
+
+    assert str(refused.value).startswith(said)

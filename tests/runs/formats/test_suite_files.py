@@ -196,3 +196,13 @@ def test_the_warnings_of_a_suite_come_before_what_was_left_out() -> None:
     first, second = suites(files).warnings
     assert (first.key, second.file) == ("owner", "")
     assert replace(first, line=0).file == "a.yaml"
+
+
+def test_a_file_of_cases_that_a_suite_names_is_no_suite_of_its_own() -> None:
+    head = b"name: shop\ntests: cases/all.yaml\n"
+
+    found = suites({"a/shop.yaml": head, "a/cases/all.yaml": b"- {id: A, input: hi}\n"})
+
+    assert [suite.path for suite in found.suites] == ["a/shop.yaml"]
+    assert [case.key for case in found.suites[0].content.cases] == ["A"]
+    assert found.notes == ()
