@@ -122,7 +122,7 @@ def _refuse_excess(text: str, file: str) -> None:
         if depth > SAFE_DEPTH:
             said = f"the file is nested too deeply; {SAFE_DEPTH} levels are the most"
         elif values > MOST_VALUES:
-            said = f"the file holds more than {MOST_VALUES:,} values; split it into several suites"
+            said = f"the file holds more than {MOST_VALUES:,} values; split it, or write its cases as JSON Lines"
         if said:
             line = event.start_mark.line + 1 if event.start_mark else 0
             raise UnreadableFileError([Problem(said, file, line)])
