@@ -156,11 +156,15 @@ def without_texts(tree: ast.Module) -> ast.Module:
     return tree
 
 
+# What `evalsite up` hands on to the server that it becomes, before there are settings.
+HANDED_ON = {"evalsite/cli.py", "evalsite/gunicorn.py", "evalsite/management/commands/up.py"}
+
+
 @pytest.mark.parametrize("package", ["evalsite", "runs", "evaluators"])
 def test_nothing_else_reads_the_environment(package: str) -> None:
-    readers = [
+    readers = {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / package).rglob("*.py")
         if reads_environment(path)
-    ]
-    assert readers == (["evalsite/env.py"] if package == "evalsite" else [])
+    }
+    assert readers - HANDED_ON == ({"evalsite/env.py"} if package == "evalsite" else set())
