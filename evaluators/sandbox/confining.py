@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from evaluators.sandbox.closing import giving_up
@@ -46,14 +47,7 @@ def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
 
 def boxed(bubblewrap: str, command: Sequence[str], place: Place) -> list[str]:
     """Return the command line that runs a command with a view of only what it needs."""
-    box, mounts = place.box, Mounts()
-    mounts.read_only("/usr", "/usr")
-    for top in TOPS:
-        mounts.as_on_machine(f"/{top}")
-    mounts.add("--proc", "/proc", "--dev", "/dev")
-    mounts.add("--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
-    for name in (*ETC, *(ETC_OF_NETWORK if place.has_network else ())):
-        mounts.read_only(os.path.realpath(f"/etc/{name}"), f"/etc/{name}")
+    box, mounts = place.box, _view_of_machine(has_network=place.has_network).copy()
     mounts.read_only(str(box.root / "passwd"), "/etc/passwd")
     mounts.read_only(str(box.root / "group"), "/etc/group")
     for name in place.python.missing_names:
@@ -75,6 +69,20 @@ def boxed(bubblewrap: str, command: Sequence[str], place: Place) -> list[str]:
     last = ("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", start, "--")
     inner = _limited(command, place, is_boxed=True)
     return [bubblewrap, *shut, *mounts.words, *last, *inner]
+
+
+@cache
+def _view_of_machine(*, has_network: bool) -> Mounts:
+    """Return the part of a view that is the same for every program."""
+    mounts = Mounts()
+    mounts.read_only("/usr", "/usr")
+    for top in TOPS:
+        mounts.as_on_machine(f"/{top}")
+    mounts.add("--proc", "/proc", "--dev", "/dev")
+    mounts.add("--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
+    for name in (*ETC, *(ETC_OF_NETWORK if has_network else ())):
+        mounts.read_only(os.path.realpath(f"/etc/{name}"), f"/etc/{name}")
+    return mounts
 
 
 def limited(command: Sequence[str], place: Place) -> list[str]:

@@ -14,6 +14,12 @@ class Mounts:
         self._shown: list[tuple[PurePosixPath, PurePosixPath]] = []
         self._folders = {"/"}
 
+    def copy(self) -> Mounts:
+        """Return a view that shows the same and may come to show more."""
+        view = Mounts()
+        view.words, view._shown, view._folders = [*self.words], [*self._shown], {*self._folders}
+        return view
+
     def add(self, *words: str) -> None:
         """Add words as they are."""
         self.words += words
@@ -29,7 +35,7 @@ class Mounts:
         """Show a file or folder of the machine, where there is one."""
         if Path(source).exists():
             self.below(str(PurePosixPath(place).parent))
-            self.add("--ro-bind", source, place)
+            self.add("--ro-bind-try", source, place)
             self._folders.add(place)
             self._shown.append((PurePosixPath(source), PurePosixPath(place)))
 
