@@ -15,6 +15,7 @@ from runs.plan import OUTCOMES_PATH
 
 OVERALL = "overall"
 LONGEST_NAME, LONGEST_KIND = 100, 50
+LARGEST_WEIGHT = 1e9
 STATES = {"skipped": "skipped", "unscored": "unscored", "error": "unscored"}
 
 
@@ -68,6 +69,8 @@ def _evaluator(
         aggregator = {"type": aggregator}
     score = fields.score("score", f"evaluator {name}")
     weight = fields.number("weight")
+    if weight is not None and weight > LARGEST_WEIGHT:
+        place.refuse(f"evaluator {name}: the weight {weight!r} is too large")
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
     return EvaluatorLine(

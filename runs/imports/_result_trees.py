@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from evaluators.kinds import InvalidConfigError, read_config
 from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Node, below, validate, walk
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Aggregator, Node, below, validate, walk
 from evaluators.scoring.types import (
     DomainError,
 )
@@ -95,10 +96,22 @@ def _node(
 def _rule(one: EvaluatorLine, own: Node | None, is_unruly: bool) -> Mapping[str, Any]:
     """Return how a composite combines its children, as the file or the suite tells, or as is usual."""
     usual = None if is_unruly else USUAL
-    for rule in (one.aggregator, own.as_json()["config"]["aggregator"] if own else None, usual):
+    own_rule = own.as_json()["config"]["aggregator"] if own else None
+    for rule in (_readable(one.aggregator), own_rule, usual):
         if rule and one.children and _is_sound(_root(_leaves(one.children), rule, None)):
             return dict(rule)
     return AS_TOLD
+
+
+def _readable(rule: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the rule a file tells as we store it, None where it is none of ours."""
+    try:
+        settings = read_config(COMPOSITE, {"aggregator": rule}) if rule else None
+    except InvalidConfigError:
+        return None
+    if settings is None:
+        return None
+    return Aggregator.from_json(settings.model_dump(mode="json")["aggregator"]).as_json()
 
 
 def _leaves(children: Sequence[EvaluatorLine]) -> tuple[Node, ...]:

@@ -1,0 +1,87 @@
+"""Whatever stands in a file of results is refused by its line, or decided and shown like any result."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node
+from runs.formats import UnreadableFileError
+from runs.formats.agentv_results import read_results
+from runs.imports._result_decisions import told
+from runs.imports._result_trees import common_tree
+from runs.models.stored import score_rows
+
+KEYS = (
+    *("score", "verdict", "error", "evaluator_results", "scores", "name", "type", "weight", "hits"),
+    *("misses", "aggregator", "output", "usage", "trials", "status", "negate", "cost_usd"),
+    *("timestamp", "outcomes", "repetition", "input", "target", "reasoning", "assertions", "text"),
+    *("passed", "required", "threshold", "weights", "share", "remainder", "gate_threshold"),
+)
+WORDS = ("pass", "fail", "composite", "error", "safety_gate", "minimum", "threshold", "a", "b")
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(0, 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(WORDS)
+)
+VALUES = st.recursive(
+    LEAVES,
+    lambda parts: (
+        st.lists(parts, max_size=3) | st.dictionaries(st.sampled_from(KEYS), parts, max_size=6)
+    ),
+    max_leaves=10,
+)
+SCORED = st.fixed_dictionaries(
+    {"name": st.sampled_from(("a", "b", "c")), "score": st.floats(0, 1)},
+    optional={
+        "weight": st.sampled_from((0, 0.5, 1, 1e308)),
+        "negate": st.booleans(),
+        "type": st.sampled_from(("llm_judge", "made-up", "contains")),
+        "aggregator": VALUES,
+        "status": st.sampled_from(("unscored", "skipped", "scored")),
+    },
+)
+TREES = st.recursive(
+    st.lists(SCORED, max_size=3),
+    lambda inner: st.lists(
+        st.tuples(SCORED, inner).map(lambda pair: {**pair[0], "evaluator_results": pair[1]}),
+        max_size=3,
+    ),
+    max_leaves=6,
+)
+LINES = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=12) | st.fixed_dictionaries(
+    {"score": st.floats(0, 1), "evaluator_results": TREES},
+    optional={"verdict": st.sampled_from(("pass", "borderline", "fail"))},
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lines=st.lists(LINES, min_size=1, max_size=3))
+def test_any_line_is_refused_or_decided(lines):
+    content = "\n".join(json.dumps({"eval_id": f"C-{n}", **line}) for n, line in enumerate(lines))
+    try:
+        read = read_results(content.encode()).results
+    except UnreadableFileError:
+        return
+    policy = Policy()
+    results = [one.result for one in read]
+    tree = common_tree(results, None, policy)
+    assert Node.from_json(json.loads(json.dumps(tree.as_json()))) == tree
+    for one in results:
+        alone = common_tree([one], None, policy) if one.evaluators else tree
+        found = told(one, alone, policy)
+        assert found.decision.status == one.status
+        assert found.decision.score == (None if one.score is None else round(one.score, 9))
+        assert one.verdict in ("", found.decision.verdict)
+        assert Decision.from_json(json.loads(json.dumps(found.decision.as_json())))
+        for row in score_rows(1, alone, found.outcomes, found.decision):
+            assert row[5] is None or (math.isfinite(row[5]) and 0 <= row[5] <= 1)
