@@ -12,7 +12,7 @@ from evaluators.kinds._base import ChildResult
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 from tests.evaluators.kinds.doubles import context_of, outcome_of
-from tests.evaluators.sandbox.offers import make_sandbox, offers
+from tests.evaluators.sandbox.offers import make_sandbox, name_of, offers
 
 # The shape of the tests-against-the-agent's-code example that scripts are described by.
 BASH = """\
@@ -49,7 +49,7 @@ FILES = {
 }
 
 
-@pytest.fixture(params=offers(), ids=lambda offer: offer.kind)
+@pytest.fixture(params=offers(), ids=name_of)
 def sandbox(request: pytest.FixtureRequest) -> LocalSandbox:
     """Give every sandbox of this machine in turn."""
     return make_sandbox(request.param)
