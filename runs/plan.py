@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from evaluators.kinds._base import Kind
+from evaluators.kinds._base import Kind, models_of_samples
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node, walk
 from evaluators.scoring.types import DomainError
@@ -167,7 +167,7 @@ def needs_outcomes_call(root: Node, kinds: Mapping[str, Kind]) -> bool:
 
 def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
     """Return how many judge calls one execution makes when no gate fails and nothing is repeated."""
-    calls = sum(_calls_of(node, kinds) for _, node in walk(root))
+    calls = sum(len(_models_of(node, kinds)) for _, node in walk(root))
     return calls + int(has_outcomes and needs_outcomes_call(root, kinds))
 
 
@@ -180,7 +180,8 @@ def judge_calls_again(
     """
     if path == OUTCOMES_PATH:
         return int(has_outcomes and needs_outcomes_call(root, kinds))
-    return sum(_calls_of(node, kinds) for place, node in walk(root) if is_in_line(place, path))
+    in_line = (node for place, node in walk(root) if is_in_line(place, path))
+    return sum(len(_models_of(node, kinds)) for node in in_line)
 
 
 def is_in_line(path: str, place: str) -> bool:
@@ -194,9 +195,7 @@ def _is_at(path: str, place: str) -> bool:
 
 def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
-    return {
-        str(node.config.get("model") or default) for _, node in walk(root) if _calls_of(node, kinds)
-    }
+    return {slug or default for _, node in walk(root) for slug in _models_of(node, kinds)}
 
 
 def script_paths(root: Node, kinds: Mapping[str, Kind]) -> list[str]:
@@ -207,13 +206,17 @@ def script_paths(root: Node, kinds: Mapping[str, Kind]) -> list[str]:
 def _runs_script(node: Node, kinds: Mapping[str, Kind]) -> bool:
     if node.is_composite:
         return node.aggregator is not None and node.aggregator.type == SCRIPT_AGGREGATOR
-    return node.kind in kinds and kinds[node.kind].uses_sandbox
-
-
-def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:
-    if node.is_composite:
-        return int(node.aggregator is not None and node.aggregator.type == JUDGING_AGGREGATOR)
     found = kinds.get(node.kind)
-    if found is None or not found.uses_judge:
-        return 0
-    return int(node.config.get("samples") or 1)
+    if found is None or found.runs_programs is None:
+        return found is not None and found.uses_sandbox
+    return found.runs_programs(node.config)
+
+
+def _models_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    """Return the slug of the model of each judge call of one evaluator, "" for the suite's judge."""
+    if node.is_composite:
+        if node.aggregator is None or node.aggregator.type != JUDGING_AGGREGATOR:
+            return ()
+        return models_of_samples(node.config.get("aggregator") or {})
+    found = kinds.get(node.kind)
+    return found.models_asked(node.config) if found else ()

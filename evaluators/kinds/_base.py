@@ -223,6 +223,7 @@ WRAP = re.compile(r"(?<![|\n])\n(?!\n|\||- )[ ]*")
 Config = TypeVar("Config", bound=KindConfig)
 ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
+AskedModels = Callable[[Mapping[str, Any]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,10 @@ class Kind:
     renaming, and may raise ValueError; `meant` names the kind that a mapping means instead of this
     one, "" for none. `in_gallery` is False for kinds the product uses itself. A kind that
     `supplies_outcomes` judges the case's expected outcomes too, so no call beside the tree is made.
-    One that `uses_sandbox` runs programs of the suite's author.
+    One that `uses_sandbox` runs programs of the suite's author; where only some settings do,
+    `runs_programs` tells which. `asked_models` returns for a config the
+    slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
+    `uses_judge` asks the model of its config as often as its samples say.
     """
 
     name: str
@@ -252,6 +256,19 @@ class Kind:
     in_gallery: bool = True
     supplies_outcomes: bool = False
     uses_sandbox: bool = False
+    asked_models: AskedModels | None = None
+    runs_programs: Callable[[Mapping[str, Any]], bool] | None = None
+
+    def models_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the slug of the model of each judge call that a config makes at most, "" for the suite's."""
+        if self.asked_models is not None:
+            return self.asked_models(config)
+        return models_of_samples(config) if self.uses_judge else ()
+
+    @property
+    def may_ask_judge(self) -> bool:
+        """Tell whether some configs of a kind that else asks no judge do."""
+        return self.asked_models is not None and not self.uses_judge
 
     @property
     def summary(self) -> str:
@@ -282,6 +299,13 @@ class KindOptions(TypedDict, total=False):
     in_gallery: bool
     supplies_outcomes: bool
     uses_sandbox: bool
+    runs_programs: Callable[[Mapping[str, Any]], bool]
+    asked_models: AskedModels
+
+
+def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the model that a config names, "" for the suite's judge, once for each sample."""
+    return (str(config.get("model") or ""),) * int(config.get("samples") or 1)
 
 
 def kind(

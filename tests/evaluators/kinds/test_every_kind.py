@@ -36,6 +36,7 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
+    "deliberation": ("1", "ddeabf93"),
     "llm_judge": ("1", "6f8c2894"),
     "metrics_judge": ("1", "baa58b85"),
     "outcomes": ("1", "18affd22"),
@@ -154,6 +155,11 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         },
         {},
     ),
+    "deliberation": (
+        {"judges": 2, "rounds": 1, "criteria": "Is it kind?"},
+        {"reasons": "Kind <b>and</b> dry.", "score": 61, "bracket": "Good"},
+        {},
+    ),
     "outcomes": (
         {},
         {"outcomes": [{"number": 1, "justification": "says so", "passed": True}]},
@@ -216,6 +222,10 @@ SHOWS = {
     "metrics_judge": [
         *("Tool Routing", "poor", "one needless call", "Task Completion", "pass", "50.0%"),
         *("Execution", "raw 70.0 of 100", "Called &lt;i&gt;the&lt;/i&gt; right tool."),
+    ],
+    "deliberation": [
+        *("2 judges, 1 round: Good won with 1 of 1 votes", "51–75", "data-won", "61.0 of 100"),
+        *("Kind &lt;b&gt;and&lt;/b&gt; dry.", "Judge B", "No readable vote, left out"),
     ],
     "outcomes": ["Names the day", "says so"],
     "composite": ["÷"],

@@ -1,0 +1,264 @@
+"""Let several judges vote, read each other's reasons and vote again.
+
+Each judge votes for a bracket and says why. From the second round on each reads the reasons of the
+others. The bracket with most votes of the last round wins. Use it where one judge alone is too
+unsure: high stakes, or answers on which people differ.
+
+| bracket | scores | midpoint |
+|---|---|---|
+| Poor | 0 to 25 | 12.5 |
+| Fair | 26 to 50 | 38 |
+| Good | 51 to 75 | 63 |
+| Excellent | 76 to 100 | 88 |
+
+- **Judges**: `judges: [model-a, model-b, model-c]` names language models, one each; `judges: 3` asks the
+  suite's judge as often. Different models catch different things.
+- **Score**: the midpoint of the winning bracket, or with `score_by: mean` the mean of its voters' own
+  scores inside it.
+- **A tie** gets one extra round; if it is still a tie, the lower bracket wins.
+- **A judge without a readable vote** is left out with a warning. When fewer than half vote in a round, the
+  deliberation is unscored, never 0.
+
+All votes of all rounds are kept. Every judge is paid in every round.
+
+Good: three models of different makers, criteria that say what is at stake, two rounds.
+
+Bad: fifteen judges of one model in five rounds. They agree with themselves, and it costs 75 calls.
+
+```yaml
+name: tone_panel
+type: deliberation
+judges: 3
+rounds: 2
+criteria: Would you send this answer to an upset customer unchanged?
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
+from evaluators.kinds._files import text_or_file
+from evaluators.kinds._variables import fill
+from evaluators.kinds._votes import (
+    LEAST_SCHEMA,
+    LONGEST_REASON,
+    MOST_JUDGES,
+    VOTE_SCHEMA,
+    ballot,
+    deliberate,
+    problem_of,
+    readable,
+    votes_of,
+)
+from evaluators.scoring.brackets import deliberation_score, winner_of
+from evaluators.scoring.types import Outcome, Score, Unscored
+
+PROMPT_VERSION = 1
+USUAL_JUDGES, USUAL_ROUNDS, MOST_ROUNDS = 3, 2, 5
+JUDGE_NAMES = ("judges", "agents", "participants", "models")
+
+TASK = """\
+You are one of several judges who vote on one answer of an AI agent. You are judge {label}.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+What its tools were asked and returned: {{tool_calls}}
+A reference answer written by people, one way of being right among others: {{reference_answer}}
+
+The criteria. Where none are given, judge how well the answer does what the task asks:
+
+"""
+
+OTHERS = """\
+This is a later round. What the other judges wrote in the round before is quoted: {names}. Weigh each of \
+their reasons against the answer itself. Change your mind where a reason holds, keep to it where none \
+does; how many think so is no reason."""
+
+REPLY = """\
+What to reply, in this order:
+- reasons: two to five sentences with the words of the answer that matter, what speaks for it and what \
+against it.
+- score: a number from 0 to 100 that follows from the reasons.
+- bracket: the one that the score lies in after rounding. Poor, 0 to 25: fails what was asked. Fair, 26 to \
+50: a part is right and much must be redone. Good, 51 to 75: does what was asked with flaws that show. \
+Excellent, 76 to 100: nothing that matters to correct."""
+
+
+class Config(KindConfig):
+    """Who votes, on what, and how the votes become a score."""
+
+    prompt_fields: ClassVar[tuple[str, ...]] = ("criteria",)
+
+    criteria: str = Field(
+        "",
+        description="What the judges go by, or a file of the suite that says it. Empty: the case's criteria, "
+        "else the task itself.",
+        json_schema_extra={"widget": "textarea"},
+    )
+    models: tuple[str, ...] = Field(
+        (),
+        max_length=MOST_JUDGES,
+        description="Slugs of the language models that judge, one a line.",
+    )
+    judges: int | None = Field(
+        None,
+        ge=2,
+        le=MOST_JUDGES,
+        description=f"How often the suite's judge votes where no models are named, 2 to {MOST_JUDGES}. "
+        f"Empty: {USUAL_JUDGES}.",
+    )
+    rounds: int = Field(
+        USUAL_ROUNDS,
+        ge=1,
+        le=MOST_ROUNDS,
+        description=f"How many rounds of voting, 1 to {MOST_ROUNDS}; a tie adds one.",
+    )
+    score_by: Literal["midpoint", "mean"] = Field(
+        "midpoint",
+        description="The midpoint of the winning bracket, or the mean of its voters' own scores.",
+    )
+    timeout_s: int | None = judge_timeout()
+
+    @model_validator(mode="after")
+    def _has_one_panel(self) -> Self:
+        if self.models and self.judges not in (None, len(self.models)):
+            raise ValueError(
+                f"judges: {self.judges} judges and {len(self.models)} models; keep one of them"
+            )
+        if len(self.models) == 1:
+            raise ValueError("models: one judge cannot deliberate; name two or more")
+        if not all(slug.strip() for slug in self.models):
+            raise ValueError("models: a name is empty")
+        return self
+
+    @property
+    def panel(self) -> tuple[str, ...]:
+        """Return the slug of each judge's model, "" for the suite's judge."""
+        return self.models or ("",) * (self.judges or USUAL_JUDGES)
+
+
+def read(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with the judges as a number or as models; raises ValueError for both."""
+    found = dict(mapping)
+    lists = [name for name in JUDGE_NAMES if isinstance(found.get(name), list | tuple)]
+    numbers = [name for name in JUDGE_NAMES if name in found and name not in lists]
+    for names, setting in ((lists, "models"), (numbers, "judges")):
+        if len(names) > 1:
+            raise ValueError(f"{names[0]} and {names[1]} both name the judges; keep one of them")
+        for name in names:
+            found[f"new {setting}"] = found.pop(name)
+    for setting in ("models", "judges"):
+        if f"new {setting}" in found:
+            found[setting] = found.pop(f"new {setting}")
+    return found
+
+
+def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the models of all rounds, the one that breaks a tie included."""
+    named = tuple(str(slug) for slug in config.get("models") or ())
+    panel = named or ("",) * int(config.get("judges") or USUAL_JUDGES)
+    return panel * (int(config.get("rounds") or USUAL_ROUNDS) + 1)
+
+
+def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+    """Return the score of the stored votes; raises PartsMissingError for judges or rounds that were not."""
+    rounds = details.get("rounds") or ()
+    asked = len(rounds) - (1 if rounds and rounds[-1]["breaks_tie"] else 0)
+    if not rounds or asked != config.rounds:
+        raise PartsMissingError(f"This result was not voted on in {config.rounds} rounds.")
+    if [vote["slug"] for vote in rounds[-1]["votes"]] != list(config.panel):
+        raise PartsMissingError("These judges did not vote on this result.")
+    last = rounds[-1]
+    cast = votes_of(last)
+    winner = winner_of(cast)
+    score = deliberation_score(cast, by_mean=config.score_by == "mean")
+    tie = "; still a tie, so the lower bracket stands" if winner.is_tie else ""
+    won = f"{winner.bracket.name} won with {winner.votes} of {len(cast)} votes{tie}."
+    said = [
+        f"{vote['judge']}: {vote['reasons']}"
+        for vote in readable(last)
+        if vote["bracket"] == winner.bracket.name
+    ]
+    return Score(
+        score,
+        raw_score=score * 100,
+        scale=100.0,
+        reasoning="\n".join([won, *said]),
+        details={
+            **details,
+            "summary": f"{len(last['votes'])} judges, {len(rounds)} round{'s' * (len(rounds) > 1)}: {won}",
+            "score_by": config.score_by,
+            "brackets": ballot(last, winner.bracket),
+        },
+    )
+
+
+@kind(
+    label="Deliberation",
+    icon="e-panel",
+    config=Config,
+    rescore=rescore,
+    uses_judge=True,
+    spellings={"panel": {}, "agent_deliberation": {}},
+    read=read,
+    asked_models=asked_models,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return the score of the bracket that most judges vote for, with every vote of every round."""
+    try:
+        criteria = text_or_file(config.criteria, context.files).strip()
+    except ValueError as error:
+        return Unscored(str(error), stage="config")
+    criteria = criteria or context.case.criteria.strip() or "(none given)"
+
+    def question(others: Sequence[Mapping[str, Any]], label: str) -> JudgeQuestion:
+        return _question(config, context, criteria, others, label)
+
+    held = await deliberate(context, config.panel, config.rounds, question)
+    details = {"rounds": list(held.rounds)}
+    if held.problem is not None:
+        return replace(held.problem, details=details, usage=held.usage)
+    left_out = [
+        f"judge {vote['judge']} is left out of round {one['number']}: {vote['problem']}"
+        for one in held.rounds
+        for vote in one["votes"]
+        if vote["problem"]
+    ]
+    return replace(rescore(config, details), usage=held.usage, warnings=tuple(left_out))
+
+
+def _question(
+    config: Config,
+    context: Context,
+    criteria: str,
+    others: Sequence[Mapping[str, Any]],
+    label: str,
+) -> JudgeQuestion:
+    written = fill(TASK.replace("{label}", label), context)
+    heard = [
+        (f"judge {vote['judge']}, who voted {vote['bracket']}", vote["reasons"][:LONGEST_REASON])
+        for vote in others
+    ]
+    names = ", ".join(f"[quoted text: {name}]" for name, _ in heard)
+    parts = [
+        written.instructions + criteria,
+        OTHERS.replace("{names}", names) if heard else "",
+        JUDGE_RULES,
+        REPLY,
+    ]
+    return JudgeQuestion(
+        purpose="deliberation",
+        instructions="\n\n".join(part for part in parts if part),
+        quoted=(*written.quoted, *heard),
+        schema=VOTE_SCHEMA,
+        check=problem_of,
+        least=LEAST_SCHEMA,
+        timeout_s=config.timeout_s,
+    )
