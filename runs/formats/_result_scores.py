@@ -80,7 +80,7 @@ def _evaluator(
         score=score,
         weight=1.0 if weight is None else weight,
         is_negated=is_negated,
-        findings=tuple(_findings(fields, is_turned=is_negated)),
+        findings=tuple(_findings(fields)),
         reasoning=fields.text("reasoning") or fields.error(),
         usage=fields.usage(),
         aggregator=_normal(aggregator) if is_composite else None,
@@ -126,15 +126,12 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return next(free for free in counted if free not in taken)
 
 
-def _findings(fields: ResultFields, *, is_turned: bool = False) -> Iterator[Finding]:
-    """Yield hits and misses, or assertions with their evidence.
-
-    Files tell what counts; what a negated evaluator found itself is the other way round.
-    """
+def _findings(fields: ResultFields) -> Iterator[Finding]:
+    """Yield hits and misses, or assertions with their evidence."""
     given = fields.objects(("assertions", "checks"))
     for one in (ResultFields(item, fields.place) for item in given):
         if text := one.text("text", "name", "description"):
-            yield Finding(text, one.flag("passed") != is_turned, one.text("evidence", "reasoning"))
+            yield Finding(text, one.flag("passed"), one.text("evidence", "reasoning"))
     if not given:
         for name, passed in (("hits", True), ("misses", False)):
-            yield from (Finding(text, passed != is_turned) for text in fields.texts(name))
+            yield from (Finding(text, passed) for text in fields.texts(name))

@@ -22,7 +22,8 @@ class EvaluatorLine:
     """What one evaluator said of an output, with what those under it said (seeds 000 and 004).
 
     `status` is scored, unscored or skipped; `score` is 0 to 1 after negation, None without one.
-    `weight` is what it weighs in its parent. Findings of a negated evaluator count the other way.
+    `weight` is what it weighs in its parent. Findings are as they count, those of a negated
+    evaluator turned round already.
     """
 
     name: str
@@ -39,7 +40,7 @@ class EvaluatorLine:
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
-        return [one.text for one in self.findings if (one.passed != self.is_negated) == passed]
+        return [one.text for one in self.findings if one.passed == passed]
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values; a composite holds its children and its aggregator."""

@@ -86,14 +86,14 @@ def result_tree(
 def remarks(tree: TreeNode, *, passed: bool) -> tuple[Remark, ...]:
     """Return the hits, or the misses, of all evaluators in tree order (SCORING §2).
 
-    What a negated evaluator found counts the other way round.
+    What a negated evaluator found was turned round when it was recorded.
     """
     return tuple(
         Remark(finding["text"], finding.get("evidence", ""), node.name)
         for node in walk(tree)
         if node.row is not None
         for finding in node.row.findings
-        if (bool(finding["passed"]) != node.is_negated) == passed
+        if bool(finding["passed"]) == passed
     )
 
 

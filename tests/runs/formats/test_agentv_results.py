@@ -230,7 +230,7 @@ def test_what_we_write_reads_back():
         0.25,
         2.0,
         is_negated=True,
-        findings=(Finding("short", False), Finding("rude", True)),
+        findings=(Finding("short", True), Finding("rude", False)),
         reasoning="because",
         usage=Usage(input_tokens=1, output_tokens=2, cost_usd=Decimal("0.004"), latency_ms=9),
     )

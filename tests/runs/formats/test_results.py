@@ -31,7 +31,7 @@ GATE = EvaluatorLine(
             status="scored",
             score=0.7,
             is_negated=True,
-            findings=(Finding("says sorry", True),),
+            findings=(Finding("says sorry", False),),
         ),
     ),
 )

@@ -222,6 +222,8 @@ def test_what_one_site_writes_another_shows_alike():
         ]
 
     assert told("".join(write_results(result_lines(copy)))) == told(written)
+    negated = told(written)[1]["evaluator_results"][1]["evaluator_results"][1]
+    assert (negated["score"], len(negated["hits"]), negated["misses"]) == (1.0, 1, [])
     columns = ("case_id", "verdict", "score", "decided_by", "is_forced", "latency_ms", "status")
     assert list(copy.results.values_list(*columns)) == list(run.results.values_list(*columns))
     assert copy.snapshot["evaluators"] == run.snapshot["evaluators"]

@@ -11,6 +11,7 @@ from runs.execution.running import work_on_run
 from runs.formats.results import write_results
 from runs.reports import result_lines as report
 from runs.reports.result_lines import result_lines
+from runs.reports.result_page import result_page
 from tests.factories import make_case, make_result, make_run, make_score, make_suite, make_target
 from tests.runs.trees import CHECK, LEAF, tree
 
@@ -124,3 +125,16 @@ def test_the_queries_do_not_grow_with_the_results_of_a_piece(monkeypatch):
     monkeypatch.setattr(report, "CHUNK", 4)
     assert queries() == 1 + 3 * 3
     assert len(lines(run)) == 10
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_negated_evaluator_found_counts_alike_in_files_and_on_pages():
+    suite = make_suite(slug="refunds", tree=tree({**CHECK, "negate": True}))
+    make_case(suite=suite, key="C-1", recorded_output={"output": "nothing"})
+    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    work_on_run(run.pk)
+    [line] = lines(run)
+    page = result_page(run, "C-1", 1)
+    assert line["verdict"] == "pass"
+    assert line["hits"] == [one.text for one in page.hits] != []
+    assert line["misses"] == [one.text for one in page.misses] == []
