@@ -15,7 +15,7 @@ from evaluators.scoring.frames import NO_INDEX, Frame, Layout
 from evaluators.scoring.numbers import on_scale, rounded
 from evaluators.scoring.types import SCORE_DIGITS, Outcome, Score
 
-HYBRID_KIND = "hybrid"
+HYBRID_KIND = "hybrid_judge"
 JUDGE_OVERALL = "judge_overall"
 HYBRID_SCALE = 10.0
 

@@ -37,6 +37,7 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
     "deliberation": ("1", "ddeabf93"),
+    "hybrid_judge": ("1", "fb9cc76a"),
     "llm_judge": ("1", "6f8c2894"),
     "metrics_judge": ("1", "baa58b85"),
     "outcomes": ("1", "18affd22"),
@@ -155,6 +156,30 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         },
         {},
     ),
+    "hybrid_judge": (
+        {
+            "dimensions": ["task", {"key": "spark", "policy": "weighted"}],
+            "checks": [
+                {"type": "contains", "value": "a pick-up point", "dimensions": ["task"]},
+                {"type": "tool_call_count", "name": "no calls", "max": 0},
+            ],
+            "hard_expectations": ["Offers <b>a</b> pick-up point"],
+            "soft_expectations": ["Is brief"],
+        },
+        {
+            "reasoning": "Short <i>and</i> right.",
+            "expectations": [
+                {"number": 1, "evidence": "names none", "met": False},
+                {"number": 2, "evidence": "one sentence", "met": True},
+            ],
+            "dimensions": {
+                "task": {"evidence": "no pick-up point", "score": 4.5},
+                "spark": {"evidence": "nothing unasked", "score": 6},
+            },
+            "overall": {"evidence": ["Gives the window"], "score": 7},
+        },
+        {},
+    ),
     "deliberation": (
         {"judges": 2, "rounds": 1, "criteria": "Is it kind?"},
         {"reasons": "Kind <b>and</b> dry.", "score": 61, "bracket": "Good"},
@@ -222,6 +247,11 @@ SHOWS = {
     "metrics_judge": [
         *("Tool Routing", "poor", "one needless call", "Task Completion", "pass", "50.0%"),
         *("Execution", "raw 70.0 of 100", "Called &lt;i&gt;the&lt;/i&gt; right tool."),
+    ],
+    "hybrid_judge": [
+        *("raw 7.0 of 10", "Short &lt;i&gt;and&lt;/i&gt; right.", "Gives the window", "0.0", "4.5"),
+        *("Offers &lt;b&gt;a&lt;/b&gt; pick-up point", "hard, not met", "soft", "one sentence"),
+        *("weighted", "Does not contain", "No result, left out", "no calls", "as it was sent"),
     ],
     "deliberation": [
         *("2 judges, 1 round: Good won with 1 of 1 votes", "51–75", "data-won", "61.0 of 100"),

@@ -38,6 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "rubric": {"rubrics": [{"id": "kind", "expected_outcome": "Is kind"}]},
     "outcomes": {},
     "deliberation": {"judges": 2, "rounds": 1},
+    "hybrid_judge": {"dimensions": ["task"], "checks": [{"type": "final_response_present"}]},
     "metrics_judge": {"metrics": ["response_delivery"]},
 }
 REPLIES: dict[str, Any] = {
@@ -47,6 +48,11 @@ REPLIES: dict[str, Any] = {
         "criteria": [{"id": "kind", "evidence": "no greeting", "satisfied": False}],
     },
     "outcomes": {"outcomes": [{"number": 1, "justification": "no greeting", "passed": False}]},
+    "hybrid_judge": {
+        "reasoning": "Dry.",
+        "dimensions": {"task": {"evidence": "no greeting", "score": 3}},
+        "overall": {"evidence": ["Dry."], "score": 3.5},
+    },
     "deliberation": {"reasons": "Dry.", "score": 40, "bracket": "Fair"},
     "metrics_judge": {
         "reasoning": "Dry.",
@@ -56,7 +62,7 @@ REPLIES: dict[str, Any] = {
 }
 EXPECTED = {
     **{"llm_judge": 0.25, "rubric": 0.0, "outcomes": 0.0, "metrics_judge": 0.4},
-    "deliberation": 0.38,
+    **{"deliberation": 0.38, "hybrid_judge": 0.35},
 }
 CALLS = {"deliberation": 2}
 
@@ -154,3 +160,18 @@ def test_outcomes_alone_or_a_metric_off_the_scale_are_never_a_score(
     assert isinstance(outcome, Unscored)
     assert outcome.stage == "parse"
     assert "response_delivery" in model_server.chats[1].body["messages"][-1]["content"]
+
+
+def test_an_overall_score_off_the_scale_or_missing_is_never_a_score(
+    model_server: ModelServer,
+) -> None:
+    off = json.loads(json.dumps(REPLIES["hybrid_judge"]))
+    off["overall"]["score"] = 85
+    lacking = {key: part for key, part in REPLIES["hybrid_judge"].items() if key != "overall"}
+    model_server.behave(good(off), good(lacking))
+
+    outcome, _ = judged(model_server, "hybrid_judge")
+
+    assert isinstance(outcome, Unscored)
+    assert outcome.stage == "parse"
+    assert "overall is 85" in model_server.chats[1].body["messages"][-1]["content"]

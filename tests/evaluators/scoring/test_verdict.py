@@ -340,7 +340,7 @@ class TestJudgeOverall:
     policy = Policy(final_score="judge_overall")
 
     def test_is_the_score_of_the_first_hybrid_evaluator(self) -> None:
-        tree = root(leaf("a", 9.0), leaf("h", kind="hybrid"))
+        tree = root(leaf("a", 9.0), leaf("h", kind="hybrid_judge"))
         decision = decide(tree, scores(a=0.1, h=0.85), self.policy)
         assert (decision.verdict, decision.score, decision.nodes["h"].share) == ("pass", 0.85, 1.0)
         assert decision.nodes["a"].share == 0.0
@@ -361,7 +361,7 @@ class TestJudgeOverall:
             "no evaluator gave a judge's overall score",
         )
 
-    @pytest.mark.parametrize("kind", ["hybrid", "llm_judge"])
+    @pytest.mark.parametrize("kind", ["hybrid_judge", "llm_judge"])
     def test_behind_a_failed_gate_the_result_fails_at_once(self, kind: str) -> None:
         tree = root(leaf("g"), leaf("h", kind=kind), rule="safety_gate", required=("g",))
         decision = decide(tree, {"g": Score(0.5), "h": Skipped()}, self.policy)
@@ -372,7 +372,7 @@ class TestJudgeOverall:
 
     def test_behind_a_failed_gate_deeper_down_the_score_is_0(self) -> None:
         inner = composite(
-            "inner", leaf("g"), leaf("h", kind="hybrid"), rule="safety_gate", required=("g",)
+            "inner", leaf("g"), leaf("h", kind="hybrid_judge"), rule="safety_gate", required=("g",)
         )
         outcomes = {"inner/g": Score(0.5), "inner/h": Skipped(), "a": Score(1.0)}
         decision = decide(root(inner, leaf("a")), outcomes, self.policy)
@@ -382,7 +382,7 @@ class TestJudgeOverall:
 
     def test_behind_a_gate_that_could_not_be_scored_there_is_none(self) -> None:
         inner = composite(
-            *("inner", leaf("g"), leaf("h", kind="hybrid")),
+            *("inner", leaf("g"), leaf("h", kind="hybrid_judge")),
             **{"rule": "safety_gate", "required": ("g",), "weight": 0.0},
         )
         outcomes = {**scores({"inner/g": None}), "inner/h": Skipped(), "a": Score(1.0)}
@@ -393,7 +393,7 @@ class TestJudgeOverall:
         self, on_unscored: str, status: str
     ) -> None:
         policy = Policy(final_score="judge_overall", on_unscored=on_unscored)
-        decision = decide(root(leaf("h", kind="hybrid")), scores(h=None), policy)
+        decision = decide(root(leaf("h", kind="hybrid_judge")), scores(h=None), policy)
         assert decision.status == status
 
 

@@ -131,6 +131,21 @@ LEAVES = st.one_of(
     ),
     PLAIN.map(lambda text: ("metrics_judge", configured("metrics_judge", {"instructions": text}))),
     st.builds(
+        lambda text, negate, weight, weighed: (
+            "hybrid_judge",
+            configured("hybrid_judge", {
+                "checks": [
+                    {"type": "contains", "value": text, "negate": negate, "dimensions": ["own"]},
+                    {"type": "tool_call_count", "tool": text, "max": 3},
+                ],
+                "dimensions": ["task", {"key": "own", "weight": weight, "policy": "weighted"}],
+                "hard_expectations": [text],
+                "score_from": "dimension_weights" if weighed else "judge_overall",
+            }),
+        ),
+        TEXT, st.booleans(), WEIGHTS, st.booleans(),
+    ),
+    st.builds(
         lambda tokens, usd, shared: (
             "execution_metrics",
             configured("execution_metrics", {"max_tokens": tokens, "max_cost_usd": usd, "proportional": shared}),
