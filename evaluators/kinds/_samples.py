@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from evaluators.scoring.types import Unscored, Usage
 from evaluators.scoring.usage import total_usage
 
 MOST_SAMPLES = 15
+Joining = Literal["median", "mean", "majority"]
 
 
 @dataclass(frozen=True, slots=True)

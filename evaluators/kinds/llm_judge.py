@@ -15,6 +15,9 @@ judge task, answer, tool calls and reference.
 
 **No prompt.** The case's own criteria are judged.
 
+**Samples.** The judge is asked several times; the score is their median, mean or the most frequent, and
+the page shows how far they lie apart.
+
 What the agent, its tools and its users wrote is quoted between random marks: an answer that asks for
 a good grade is read as evidence, not obeyed.
 
@@ -38,14 +41,16 @@ prompt: |
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
+from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._files import is_reference, text_or_file
+from evaluators.kinds._opinions import OPINION_SCHEMA, opinion, scale_problem, without_single_sample
 from evaluators.kinds._prompts import lists_criteria, read_prompt
+from evaluators.kinds._samples import Joining, joining_samples, judge_samples
 from evaluators.kinds._variables import (
     ANSWER,
     SHOWS_OUTPUT,
@@ -55,7 +60,7 @@ from evaluators.kinds._variables import (
     unknown_variables,
     variables_in,
 )
-from evaluators.scoring.types import Finding, Outcome, Score, Unscored
+from evaluators.scoring.types import Outcome, Unscored
 
 PROMPT_VERSION = 1
 
@@ -88,18 +93,6 @@ none.
 - score: a number from 0 to 1. 1 means nothing to correct, 0 means it fails what was asked altogether. \
 It follows from the hits and misses: a miss that matters cannot stand beside a score near 1."""
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string"},
-        "hits": {"type": "array", "items": {"type": "string"}},
-        "misses": {"type": "array", "items": {"type": "string"}},
-        "score": {"type": "number"},
-    },
-    "required": ["reasoning", "hits", "misses", "score"],
-    "additionalProperties": False,
-}
-
 
 class Config(KindConfig):
     """What the judge is asked."""
@@ -115,6 +108,8 @@ class Config(KindConfig):
     model: str = Field(
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
+    samples: int = judge_samples()
+    samples_by: Joining = joining_samples()
     timeout_s: int | None = judge_timeout()
 
     @field_validator("prompt")
@@ -149,31 +144,21 @@ async def score(config: Config, context: Context) -> Outcome:
             "there is nothing to judge by: the evaluator has no prompt and the case no criteria"
         )
         return Unscored(reason, stage="config")
-    reply = await ask(
+    found = await opinion(
         context,
         JudgeQuestion(
             purpose="llm_judge",
             instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
             quoted=written.quoted,
-            schema=SCHEMA,
-            check=problem_of,
+            schema=OPINION_SCHEMA,
+            check=lambda reply: scale_problem(reply, 1),
             model=config.model,
             timeout_s=config.timeout_s,
         ),
+        samples=config.samples,
+        samples_by=config.samples_by,
     )
-    if isinstance(reply, Unscored):
-        return reply
-    content = reply.content
-    return Score(
-        float(content["score"]),
-        reasoning=str(content["reasoning"]),
-        findings=(
-            *(Finding(str(text), True) for text in content["hits"]),
-            *(Finding(str(text), False) for text in content["misses"]),
-        ),
-        details={"model": reply.model},
-        usage=reply.usage,
-    )
+    return found if isinstance(found, Unscored) else without_single_sample(found)
 
 
 def written_for(prompt: str, context: Context) -> Written | None:
@@ -186,9 +171,3 @@ def written_for(prompt: str, context: Context) -> Written | None:
         return None
     built_in = fill(BUILT_IN, context)
     return Written(built_in.instructions + criteria, built_in.quoted)
-
-
-def problem_of(reply: Any) -> str:
-    """Return what is wrong with a reply that satisfies the schema, or ""."""
-    given = reply["score"]
-    return "" if 0 <= given <= 1 else f"score is {given}, not a number from 0 to 1"

@@ -48,7 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -66,7 +66,7 @@ from evaluators.kinds._metric_replies import (
 )
 from evaluators.kinds._metrics import MOST_METRICS, MetricSetting, default_metrics, read, weighted
 from evaluators.kinds._outcomes import joined_outcomes, outcome_results, outcomes_problem
-from evaluators.kinds._samples import ask_samples, joining_samples, judge_samples
+from evaluators.kinds._samples import Joining, ask_samples, joining_samples, judge_samples
 from evaluators.kinds._variables import fill
 from evaluators.scoring.metrics import Metric, MetricsError, overall_score
 from evaluators.scoring.samples import combine_samples
@@ -141,7 +141,7 @@ class Config(KindConfig):
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
     samples: int = judge_samples()
-    samples_by: Literal["median", "mean", "majority"] = joining_samples()
+    samples_by: Joining = joining_samples()
     timeout_s: int | None = judge_timeout()
 
     @model_validator(mode="after")

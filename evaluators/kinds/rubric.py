@@ -9,6 +9,9 @@ leaves one out or invents one is asked for again, then the rubric is unscored, n
 - `mode: graded`: each criterion is graded from 0 to 10 instead of met or missed. A grade from 6 up
   (or from the criterion's own minimum) counts as a hit.
 
+- `samples: 3`: the judge is asked so often; the score is the median, mean or most frequent of theirs, and the
+  page shows how far they lie apart. A criterion is met when more than half of the samples say so; a grade is
+  joined like the score.
 - `score_ranges: {0: …, 5: …, 10: …}` says what grades mean; the rubric is graded then.
 
 A criterion may be written as a plain sentence. `required` and `weight` need the long form.
@@ -33,15 +36,25 @@ rubrics:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
-from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
+from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._base import (
+    Context,
+    JudgeQuestion,
+    JudgeReply,
+    KindConfig,
+    PartsMissingError,
+    kind,
+)
 from evaluators.kinds._criteria import TOP_GRADE, Criterion, read
+from evaluators.kinds._samples import Joining, ask_samples, joining_samples, judge_samples
 from evaluators.kinds._variables import fill
+from evaluators.scoring.samples import combine_samples
 from evaluators.scoring.types import SCORE_DIGITS, Finding, Outcome, Score, Unscored
 
 PROMPT_VERSION = 1
@@ -90,6 +103,8 @@ class Config(KindConfig):
     model: str = Field(
         "", description="Slug of the language model that judges. Empty: the judge of the suite."
     )
+    samples: int = judge_samples()
+    samples_by: Joining = joining_samples()
     timeout_s: int | None = judge_timeout()
 
     @model_validator(mode="before")
@@ -124,16 +139,26 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     unjudged = [criterion.id for criterion in config.rubrics if criterion.id not in judged]
     if unjudged:
         raise PartsMissingError(f"The criterion {unjudged[0]!r} was not judged in this result.")
-    shares = {one.id: float(judged[one.id]["score"]) for one in config.rubrics}
-    total = math.fsum(one.weight for one in config.rubrics)
-    met = math.fsum(one.weight * shares[one.id] for one in config.rubrics)
     graded = details.get("mode") == "graded"
-    parts = [_part(one, judged[one.id], graded=graded) for one in config.rubrics]
+    samples = details.get("samples") or [
+        {one.id: judged[one.id]["score"] for one in config.rubrics}
+    ]
+    overall = combine_samples([_met(config, said) for said in samples], config.samples_by)
+    # The most frequent of met and missed is missed in a tie: more than half must say that it is met.
+    way = config.samples_by if graded else "majority"
+    parts = [
+        _part(one, _joined(judged[one.id], samples, way), graded=graded) for one in config.rubrics
+    ]
+    several = {
+        "samples_by": config.samples_by,
+        "sample_scores": list(overall.samples),
+        "spread": overall.spread,
+    }
     return Score(
-        min(1.0, met / total),
+        overall.score,
         reasoning=str(details.get("reasoning", "")),
         findings=tuple(_finding(part, graded=graded) for part in parts),
-        details={**details, "criteria": parts},
+        details={**details, "criteria": parts, **(several if len(samples) > 1 else {})},
         failed_required=tuple(part["id"] for part in parts if part["failed_required"]),
     )
 
@@ -153,7 +178,7 @@ async def score(config: Config, context: Context) -> Outcome:
     graded = config.mode == "graded"
     listed = "\n".join(f"- {one.id}: {one.expected_outcome}" for one in config.rubrics)
     rules = GRADED_REPLY if graded else SATISFIED_REPLY
-    reply = await ask(
+    asked = await ask_samples(
         context,
         JudgeQuestion(
             purpose="rubric",
@@ -164,24 +189,12 @@ async def score(config: Config, context: Context) -> Outcome:
             model=config.model,
             timeout_s=config.timeout_s,
         ),
+        config.samples,
     )
-    if isinstance(reply, Unscored):
-        return reply
-    details = {
-        "mode": config.mode,
-        "model": reply.model,
-        "reasoning": str(reply.content["reasoning"]),
-        "criteria": [_judged(entry, graded=graded) for entry in reply.content["criteria"]],
-    }
-    found = rescore(config, details)
-    return Score(
-        found.score,
-        reasoning=found.reasoning,
-        findings=found.findings,
-        details=found.details,
-        failed_required=found.failed_required,
-        usage=reply.usage,
-    )
+    if isinstance(asked, Unscored):
+        return asked
+    found = rescore(config, _details(asked.replies, config))
+    return replace(found, usage=asked.usage, warnings=asked.warnings)
 
 
 def problem_of(config: Config, reply: Mapping[str, Any]) -> str:
@@ -218,9 +231,51 @@ def _schema(config: Config) -> dict[str, Any]:
     }
 
 
-def _judged(entry: Mapping[str, Any], *, graded: bool) -> dict[str, Any]:
-    share = float(entry["score"]) / TOP_GRADE if graded else float(bool(entry["satisfied"]))
-    return {"id": str(entry["id"]), "score": share, "evidence": str(entry["evidence"])}
+def _details(replies: Sequence[JudgeReply], config: Config) -> dict[str, Any]:
+    """Return what the replies said, as a score is computed of it: the first speaks for them all."""
+    said = [_judged(reply, graded=config.mode == "graded") for reply in replies]
+    first = replies[0]
+    details: dict[str, Any] = {
+        "mode": config.mode,
+        "model": first.model,
+        "reasoning": str(first.content["reasoning"]),
+        "criteria": [{"id": name, **part} for name, part in said[0].items()],
+    }
+    if len(said) > 1:
+        details["samples"] = [{name: part["score"] for name, part in one.items()} for one in said]
+        for part in details["criteria"]:
+            part["evidences"] = [one[part["id"]]["evidence"] for one in said]
+    return details
+
+
+def _judged(reply: JudgeReply, *, graded: bool) -> dict[str, dict[str, Any]]:
+    return {
+        str(entry["id"]): {
+            "score": float(entry["score"]) / TOP_GRADE
+            if graded
+            else float(bool(entry["satisfied"])),
+            "evidence": str(entry["evidence"]),
+        }
+        for entry in reply.content["criteria"]
+    }
+
+
+def _met(config: Config, shares: Mapping[str, float]) -> float:
+    total = math.fsum(one.weight for one in config.rubrics)
+    met = math.fsum(one.weight * float(shares[one.id]) for one in config.rubrics)
+    return min(1.0, met / total)
+
+
+def _joined(
+    judged: Mapping[str, Any], samples: Sequence[Mapping[str, float]], way: str
+) -> Mapping[str, Any]:
+    """Return what all samples say of a criterion, with the evidence of the one nearest to that."""
+    if len(samples) == 1:
+        return judged
+    shares = [float(said[str(judged["id"])]) for said in samples]
+    joined = combine_samples(shares, way).score
+    nearest = min(range(len(shares)), key=lambda n: abs(shares[n] - joined))
+    return {**judged, "score": joined, "evidence": judged["evidences"][nearest]}
 
 
 def _part(criterion: Criterion, judged: Mapping[str, Any], *, graded: bool) -> dict[str, Any]:
@@ -237,6 +292,7 @@ def _part(criterion: Criterion, judged: Mapping[str, Any], *, graded: bool) -> d
         "passed": share >= hit_from if graded else share == 1,
         "failed_required": criterion.is_failed_by(share),
         "evidence": judged["evidence"],
+        **({"evidences": judged["evidences"]} if "evidences" in judged else {}),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 
 from evaluators.kinds import InvalidConfigError, read_config
 from evaluators.kinds._base import Step
@@ -190,3 +191,48 @@ def test_another_judge_can_be_named() -> None:
     score_of("llm_judge", {"prompt": "Kind?", "model": "strict"}, context_of(judge=judge))
 
     assert judge.questions[0].model == "strict"
+
+
+def said(score: float) -> dict[str, Any]:
+    return {"reasoning": f"about {score}", "hits": [f"hit {score}"], "misses": [], "score": score}
+
+
+@pytest.mark.parametrize(
+    ("way", "joined", "reasoning"),
+    [("median", 0.4, "about 0.4"), ("mean", 0.5, "about 0.4"), ("majority", 0.2, "about 0.2")],
+)
+def test_samples_are_joined_and_their_spread_is_kept(
+    way: str, joined: float, reasoning: str
+) -> None:
+    config = {"prompt": "Is it kind?", "samples": 3, "samples_by": way}
+    judge = ListedJudge(said(0.2), said(0.9), said(0.4))
+
+    score = score_of("llm_judge", config, context_of(judge=judge))
+
+    assert score.score == pytest.approx(joined)
+    assert score.reasoning == reasoning
+    assert score.details["spread"] == pytest.approx(0.7)
+    assert [one["score"] for one in score.details["samples"]] == [0.2, 0.9, 0.4]
+    assert [question.sample for question in judge.questions] == [0, 1, 2]
+    assert score.usage.calls == 3
+
+
+def test_a_sample_that_cannot_be_read_is_left_out_with_a_warning() -> None:
+    config = {"prompt": "Is it kind?", "samples": 2}
+
+    score = score_of("llm_judge", config, context_of(judge=ListedJudge("no", "no", said(0.3))))
+
+    assert score.score == 0.3
+    assert score.warnings[0].startswith("1 of 2 samples are left out")
+    assert "samples" not in score.details
+
+
+def test_the_page_shows_how_far_samples_lie_apart() -> None:
+    config = {"prompt": "Is it kind?", "samples": 2}
+    score = score_of("llm_judge", config, context_of(judge=ListedJudge(said(0.2), said(0.9))))
+    row = {"state": "scored", "details": score.details, "findings": [], "scale": 1.0}
+
+    html = render_to_string("evaluators/kinds/llm_judge.html", {"score": row, "config": config})
+
+    assert "Median of 2 samples: 0.20, 0.90; 0.70 apart." in html
+    assert "about 0.9" in html

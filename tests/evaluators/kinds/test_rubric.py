@@ -174,3 +174,54 @@ def test_files_spell_criteria_in_several_ways(item: Any, meant: Any) -> None:
     assert kind.read is not None
 
     assert kind.read({"criteria": [item]}) == {"rubrics": [meant]}
+
+
+def sampled(mode: str, *replies: dict[str, Any], **more: Any) -> Any:
+    rubrics = [
+        {"id": "a", "expected_outcome": "A", "weight": 3, "required": True},
+        {"id": "b", "expected_outcome": "B"},
+    ]
+    word = "score" if mode == "graded" else "satisfied"
+    judge = ListedJudge(
+        *(
+            {
+                "reasoning": "so",
+                "criteria": [
+                    {"id": name, "evidence": f"{name} {value}", word: value}
+                    for name, value in reply.items()
+                ],
+            }
+            for reply in replies
+        )
+    )
+    config = {"rubrics": rubrics, "mode": mode, "samples": len(replies), **more}
+    return config, score_of("rubric", config, context_of(judge=judge))
+
+
+def test_samples_are_joined_and_a_criterion_is_met_when_more_than_half_say_so() -> None:
+    yes_no = [{"a": True, "b": False}, {"a": True, "b": True}, {"a": False, "b": False}]
+
+    config, score = sampled("satisfied", *yes_no)
+
+    assert score.score == 0.75
+    assert score.details["sample_scores"] == [0.75, 1.0, 0.0]
+    assert score.details["spread"] == 1.0
+    assert [part["passed"] for part in score.details["criteria"]] == [True, False]
+    assert score.details["criteria"][0]["evidence"] == "a True"
+    assert (score.failed_required, score.usage.calls) == ((), 3)
+    again = kind_of("rubric").rescore
+    assert again is not None
+    assert again(read_config("rubric", config), score.details).score == 0.75
+
+
+def test_a_required_criterion_that_half_of_the_samples_miss_is_missed() -> None:
+    _, score = sampled("satisfied", {"a": True, "b": True}, {"a": False, "b": True})
+
+    assert score.failed_required == ("a",)
+
+
+def test_grades_of_samples_are_joined_like_the_score() -> None:
+    _, score = sampled("graded", {"a": 4, "b": 10}, {"a": 8, "b": 0}, samples_by="mean")
+
+    assert score.score == pytest.approx((0.55 + 0.6) / 2)
+    assert [part["grade"] for part in score.details["criteria"]] == pytest.approx([6, 5])
