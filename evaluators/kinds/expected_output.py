@@ -1,17 +1,24 @@
-r"""Compare the answer with the expected output of its case: 100 when it matches, else 0.
+r"""Compare the answer with the expected output of its case: letter by letter, or by what it means.
 
 | match | the answer matches when |
 |---|---|
 | `exact` | it is the expected output, character for character |
 | `contains` | it has the expected output in it |
 | `regex` | the expected output, read as a regular expression, is found in it (time limit 2 s) |
+| `semantic` | a judge says how much of its meaning the answer has, 0 to 100; also type `semantic` |
 
-`trim: true` takes off white space at both ends of the two texts first. Without it a miss by outer
-white space alone says so. A case without expected output leaves the evaluator unscored.
+The first three give 100 or 0 and call no model. `trim: true` takes off white space at both ends of the
+two texts first; without it a miss by outer white space alone says so. A case without expected output
+leaves the evaluator unscored.
 
-Good: a structured answer, an invoice number, a list in a fixed order.
+`model`, `samples` and the time-out belong to `semantic`: the judge may be asked several times, and the
+page shows how far its scores lie apart.
 
-Bad: prose. Two right answers hardly ever agree letter for letter; use a judge.
+Good: `exact` or `contains` for an invoice number or a list in a fixed order; `semantic` for a sentence whose
+facts must be those of the expected one.
+
+Bad: `exact` for prose. Two right answers hardly ever agree letter for letter. `semantic` for tone or
+style: it looks at meaning alone.
 
 ```yaml
 name: answer_match
@@ -24,18 +31,31 @@ trim: true
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from evaluators.kinds._base import Context, KindConfig, PartsMissingError, kind
+from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._base import (
+    Context,
+    JudgeQuestion,
+    KindConfig,
+    PartsMissingError,
+    kind,
+    models_of_samples,
+)
+from evaluators.kinds._comparing import LONGEST_KEPT, compared, excerpts
+from evaluators.kinds._opinions import OPINION_SCHEMA, joined_opinions, opinion, scale_problem
 from evaluators.kinds._patterns import SlowPatternError, compiled, found
+from evaluators.kinds._samples import Joining, joining_samples, judge_samples
+from evaluators.kinds._variables import fill
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
+PROMPT_VERSION = 1
 SCALE = 100.0
-LONGEST_KEPT = 2_000
-LEAD = 200
-Match = Literal["exact", "contains", "regex"]
+Match = Literal["exact", "contains", "regex", "semantic"]
+JUDGED = ("model", "samples", "timeout_s")
 
 HIT = {
     "exact": "Is the expected output",
@@ -49,12 +69,44 @@ MISS = {
 }
 NEAR = "Differs from the expected output only by white space at the ends; trim would let it pass"
 
+TASK = """\
+You compare one answer of an AI agent with the answer that was expected. Only their meaning counts.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+The expected answer: {{reference_answer}}"""
+
+REPLY = """\
+What to reply, in this order:
+- reasoning: one to four sentences on what both say and where they differ in what they say.
+- hits: each statement of the expected answer that the answer under test makes too, in any words.
+- misses: each statement of the expected answer that it leaves out or contradicts, and each of its own that \
+the expected answer rules out. An empty list when there is none.
+- score: a number from 0 to 100. 100: the same meaning, whatever the wording, order, length or language. 75: \
+the same but for a detail. 50: half of it. 25: touches on it. 0: nothing of it, or its opposite. What the \
+answer adds without contradicting costs nothing."""
+
 
 class Config(KindConfig):
     """How the answer is compared."""
 
     match: Match = Field("exact", description="How the two texts are compared.")
     trim: bool = Field(False, description="Take off white space at both ends first.")
+    model: str = Field(
+        "",
+        description="Slug of the language model that judges by semantic. Empty: the judge of the suite.",
+    )
+    samples: int = judge_samples()
+    samples_by: Joining = joining_samples()
+    timeout_s: int | None = judge_timeout()
+
+    @model_validator(mode="after")
+    def _asks_only_if_semantic(self) -> Self:
+        fields = type(self).model_fields
+        meant = [name for name in JUDGED if getattr(self, name) != fields[name].default]
+        if meant and self.match != "semantic":
+            raise ValueError(f"{meant[0]} belongs to match semantic; {self.match} asks no judge")
+        return self
 
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +120,8 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
 
 def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored comparison; raises PartsMissingError for one not made."""
+    if config.match == "semantic":
+        return _by_meaning(config, details)
     matches = details.get("matches", {})
     name = _comparison(config)
     if name not in matches:
@@ -85,20 +139,39 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     )
 
 
+def _by_meaning(config: Config, details: Mapping[str, Any]) -> Score:
+    if not details.get("samples"):
+        raise PartsMissingError("The answer was not compared by semantic in this result.")
+    found = joined_opinions(details["samples"], config.samples_by, scale=SCALE)
+    return replace(found, details={**details, **found.details})
+
+
+def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the model of each sample of the judge; none where no judge is asked."""
+    return models_of_samples(config) if config.get("match") == "semantic" else ()
+
+
 @kind(
     label="Expected output",
     icon="e-expected",
     config=Config,
     rescore=rescore,
-    spellings={"expected": {}},
+    spellings={
+        "expected": {},
+        "semantic": {"match": "semantic"},
+        "semantic_similarity": {"match": "semantic"},
+    },
     read=read,
+    asked_models=asked_models,
 )
 async def score(config: Config, context: Context) -> Outcome:
-    """Return 1 (raw 100) when the answer matches the expected output of its case, else 0."""
+    """Return 1 (raw 100) when the answer matches the expected output of its case, else 0, or what a judge says."""
     expected, text = context.case.expected_output, context.output.text
     if not expected.strip():
         return Unscored("the case has no expected output", stage="config")
-    details: dict[str, Any] = {"matches": _compared(expected, text)}
+    if config.match == "semantic":
+        return await _judged(config, context)
+    details: dict[str, Any] = {"matches": compared(expected, text)}
     if config.match == "regex":
         try:
             details |= await _matched(config, expected, text)
@@ -110,37 +183,35 @@ async def score(config: Config, context: Context) -> Outcome:
     outcome = rescore(config, details)
     if outcome.score == 1:
         return outcome
-    return rescore(config, details | _excerpts(expected, text))
+    return rescore(config, details | excerpts(expected, text))
 
 
 def _comparison(config: Config) -> str:
     return f"{config.match}_trimmed" if config.trim else config.match
 
 
-def _compared(expected: str, text: str) -> dict[str, bool]:
-    return {
-        "exact": text == expected,
-        "exact_trimmed": text.strip() == expected.strip(),
-        "contains": expected in text,
-        "contains_trimmed": expected.strip() in text,
-    }
-
-
 async def _matched(config: Config, expected: str, text: str) -> dict[str, Any]:
     pattern = compiled(expected.strip() if config.trim else expected)
     match = await found(pattern, text.strip() if config.trim else text)
-    compared = {**_compared(expected, text), _comparison(config): match is not None}
-    return {"matches": compared, "match": (match or "")[:LONGEST_KEPT]}
+    matches = {**compared(expected, text), _comparison(config): match is not None}
+    return {"matches": matches, "match": (match or "")[:LONGEST_KEPT]}
 
 
-def _excerpts(expected: str, text: str) -> dict[str, Any]:
-    """Return both texts from shortly before they part, for the page to show the difference."""
-    pairs = enumerate(zip(expected, text, strict=False))
-    parted = next((n for n, (one, other) in pairs if one != other), min(len(expected), len(text)))
-    start = max(0, parted - LEAD) if max(len(expected), len(text)) > LONGEST_KEPT else 0
-    return {
-        "expected": expected[start : start + LONGEST_KEPT],
-        "output": text[start : start + LONGEST_KEPT],
-        "starts_at": start,
-        "is_cut": max(len(expected), len(text)) > start + LONGEST_KEPT,
-    }
+async def _judged(config: Config, context: Context) -> Outcome:
+    written = fill(TASK, context)
+    question = JudgeQuestion(
+        purpose="semantic",
+        instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+        quoted=written.quoted,
+        schema=OPINION_SCHEMA,
+        check=lambda reply: scale_problem(reply, SCALE),
+        model=config.model,
+        timeout_s=config.timeout_s,
+    )
+    found = await opinion(
+        context, question, samples=config.samples, samples_by=config.samples_by, scale=SCALE
+    )
+    if isinstance(found, Unscored):
+        return found
+    matches = compared(context.case.expected_output, context.output.text)
+    return replace(found, details={**found.details, "matches": matches})

@@ -38,6 +38,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "rubric": {"rubrics": [{"id": "kind", "expected_outcome": "Is kind"}]},
     "outcomes": {},
     "deliberation": {"judges": 2, "rounds": 1},
+    "expected_output": {"match": "semantic"},
     "hybrid_judge": {"dimensions": ["task"], "checks": [{"type": "final_response_present"}]},
     "metrics_judge": {"metrics": ["response_delivery"]},
 }
@@ -53,6 +54,7 @@ REPLIES: dict[str, Any] = {
         "dimensions": {"task": {"evidence": "no greeting", "score": 3}},
         "overall": {"evidence": ["Dry."], "score": 3.5},
     },
+    "expected_output": {"reasoning": "Dry.", "hits": [], "misses": ["Window"], "score": 57},
     "deliberation": {"reasons": "Dry.", "score": 40, "bracket": "Fair"},
     "metrics_judge": {
         "reasoning": "Dry.",
@@ -62,7 +64,7 @@ REPLIES: dict[str, Any] = {
 }
 EXPECTED = {
     **{"llm_judge": 0.25, "rubric": 0.0, "outcomes": 0.0, "metrics_judge": 0.4},
-    **{"deliberation": 0.38, "hybrid_judge": 0.35},
+    **{"deliberation": 0.38, "hybrid_judge": 0.35, "expected_output": 0.57},
 }
 CALLS = {"deliberation": 2}
 
@@ -75,7 +77,7 @@ def judged(server: ModelServer, kind: str) -> tuple[Outcome, list[CallRecord]]:
         client = ModelClient(retries=Retries(first_s=0.0))
         ledger = Ledger(lambda key, digest: None, records.append)
         judge = ModelJudge(client, {"mock": spec}, "mock", ledger).at("tone")
-        case = case_of(expected_outcomes=("Greets",), criteria="Kind")
+        case = case_of(expected_outcomes=("Greets",), criteria="Kind", expected_output="Today.")
         context = Context("tone", case, Output(INJECTION), judge=judge)
         try:
             return await kind_of(kind).score(read_config(kind, CONFIGS[kind]), context)
