@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from django import forms
 from django.template.loader import render_to_string
@@ -25,13 +25,14 @@ LONG = 200
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One setting of every row; `type` is that of the input it is written in."""
+    """One setting of every row; `type` is that of the input it is written in, select where it has `choices`."""
 
     name: str
     label: str
     help: str
     type: str
     is_long: bool
+    choices: tuple[str, ...] = ()
 
 
 class TableWidget(forms.Widget):
@@ -124,12 +125,14 @@ def refused_words(refusal: Refusal, field: forms.Field | None) -> str:
 def _column(name: str, info: FieldInfo) -> Column:
     kinds: dict[Any, str] = {bool: "checkbox", float: "number", int: "number"}
     longest = next((m.max_length for m in info.metadata if hasattr(m, "max_length")), 0)
+    is_choice = get_origin(info.annotation) is Literal
     return Column(
         name=name,
         label=info.title or name.replace("_", " ").capitalize(),
         help=info.description or "",
-        type=kinds.get(info.annotation, "text"),
+        type="select" if is_choice else kinds.get(info.annotation, "text"),
         is_long=longest > LONG,
+        choices=get_args(info.annotation) if is_choice else (),
     )
 
 

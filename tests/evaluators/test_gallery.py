@@ -177,3 +177,29 @@ def test_a_composite_is_explained_and_not_written_from_a_form(viewer: Client) ->
 
     assert "safety_gate" in html
     assert "Check and write YAML" not in html
+
+
+def test_a_setting_of_a_row_with_few_words_is_chosen_from_them(viewer: Client) -> None:
+    html = page(viewer, "hybrid_judge").content.decode()
+
+    assert '<select name="dimensions-0-policy"' in html
+    assert "<option selected>judge_only</option><option>deterministic_only</option>" in html
+    sent = {
+        "dimensions-0-key": "task",
+        "dimensions-0-policy": "weighted",
+        "dimensions-1-key": "tone",
+        "dimensions-1-policy": "",
+    }
+    answer = page(
+        viewer,
+        "hybrid_judge",
+        **{"name": "m", "weight": "1", "samples": "1", "score_from": "judge_overall"},
+        **{"checks": "- {contains: refund, dimensions: [tone]}", **sent},
+    )
+    suite = f"name: s\nevaluators:\n{answer.context['written']}tests: [{{id: A, input: x}}]\n"
+    config = agentv.read(suite.encode()).root.children[0].config
+    assert [(one["key"], one["policy"]) for one in config["dimensions"]] == [
+        ("task", "weighted"),
+        ("tone", "judge_only"),
+    ]
+    assert config["checks"][0]["value"] == "refund"
