@@ -63,7 +63,7 @@ def test_a_form_keeps_its_text_and_a_live_page_says_that_it_lost_contact(
     page.goto(f"{broken_site.url}/targets/new/?kind=chat")
     page.get_by_label("Name").fill("agent 2")
     page.get_by_label("Description").fill("Words nobody wants to write twice")
-    page.get_by_label("Model").select_option(label="Juno")
+    page.get_by_label("Model", exact=True).select_option(label="Juno")
 
     with away(broken_site):
         page.get_by_role("button", name="Add target").click()
