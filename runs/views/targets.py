@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_safe
 
@@ -35,7 +34,6 @@ def target_list(request: HttpRequest) -> HttpResponse:
 
 
 @may_change_targets
-@never_cache
 @sensitive_post_parameters()
 def target_new(request: MemberRequest) -> HttpResponse:
     """Add a target of one kind."""
@@ -56,7 +54,6 @@ def target(request: MemberRequest, pk: int) -> HttpResponse:
 
 
 @may_change_targets
-@never_cache
 @sensitive_post_parameters()
 def target_edit(request: MemberRequest, pk: int) -> HttpResponse:
     """Change a target; runs already started keep what they froze."""
