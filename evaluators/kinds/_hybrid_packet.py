@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators.kinds._base import CaseFacts, Context
+from evaluators.kinds._spelling import normal_spelling
 from evaluators.scoring.hybrid import ERRORED
 
 HARD, SOFT = "hard", "soft"
@@ -30,8 +31,8 @@ def expectations_of(
     hard: Sequence[str], soft: Sequence[str], case: CaseFacts
 ) -> tuple[Expectation, ...]:
     """Return the expectations of the settings, then those of the case's metadata; the hard ones first."""
-    nested = case.metadata.get("expectations")
-    places = (case.metadata, nested if isinstance(nested, Mapping) else {})
+    metadata = _spelt(case.metadata)
+    places = (metadata, _spelt(metadata.get("expectations")))
     found: dict[Expectation, None] = {}
     for kind, own in ((HARD, hard), (SOFT, soft)):
         told = [text for place in places for text in _texts(place.get(f"{kind}_expectations"))]
@@ -72,6 +73,12 @@ def _check(one: Mapping[str, Any]) -> str:
     word = "no result" if one["outcome"] == ERRORED else one["outcome"]
     evidence = f" [{one['evidence']}]" if one["evidence"] else ""
     return f"{word}: {one['name']}{tags}: {turned}{one['said']}{evidence}"
+
+
+def _spelt(given: Any) -> dict[str, Any]:
+    """Return what metadata holds by names in snake_case; nothing where that is no mapping."""
+    items = given.items() if isinstance(given, Mapping) else ()
+    return {normal_spelling(str(key)): value for key, value in items}
 
 
 def _texts(given: Any) -> list[str]:

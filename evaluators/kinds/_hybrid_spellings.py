@@ -78,7 +78,7 @@ def _check(one: Any) -> Any:
         return {"type": _type(one)}
     if not isinstance(one, Mapping):
         return one
-    spelt = _flat({normal_spelling(str(key)): value for key, value in one.items()})
+    spelt = _flat(_spelt(one))
     if "type" not in spelt and not {"kind", "operator"} & spelt.keys():
         spelt = _named_by_type(spelt)
     found: dict[str, Any] = {}
@@ -96,8 +96,12 @@ def _flat(spelt: dict[str, Any]) -> dict[str, Any]:
         inner = spelt.get(name)
         if isinstance(inner, Mapping):
             del spelt[name]
-            spelt |= {normal_spelling(str(key)): value for key, value in inner.items()}
+            spelt |= _spelt(inner)
     return spelt
+
+
+def _spelt(mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    return {normal_spelling(str(key)): value for key, value in mapping.items()}
 
 
 def _named_by_type(spelt: dict[str, Any]) -> dict[str, Any]:
@@ -108,8 +112,8 @@ def _named_by_type(spelt: dict[str, Any]) -> dict[str, Any]:
         return spelt
     value = spelt.pop(named[0])
     kind = _type(named[0])
-    if isinstance(value, Mapping):
-        return {"type": kind, **value, **spelt}
+    if isinstance(value, Mapping) and kind != "json_schema":
+        return {"type": kind, **_spelt(value), **spelt}
     settings = {"script": "script", "status_is": "status", "tool_call_count": "count"}
     at = "path" if kind == "file_exists" else settings.get(kind, "value")
     return {"type": kind, **({} if value in (True, None) else {at: value}), **spelt}
@@ -120,6 +124,8 @@ def _meant(found: dict[str, Any]) -> dict[str, Any]:
     exact = [name for name in EXACT_COUNT if name in found]
     if kind == "tool_call_count" and exact:
         found |= {"min": found[exact[0]], "max": found.pop(exact[0])}
+    if isinstance(found.get("name"), int):
+        found["name"] = str(found["name"])
     if isinstance(found.get("dimensions"), str):
         found["dimensions"] = [found["dimensions"]]
     if isinstance(found.get("dimensions"), list):
@@ -171,7 +177,7 @@ def _changed(given: Any, facts: Any, name: str) -> Any:
 def _facts(facts: Any, name: str) -> dict[str, Any]:
     if not isinstance(facts, Mapping):
         return {name: facts}
-    spelt = {normal_spelling(str(key)): value for key, value in facts.items()}
+    spelt = _spelt(facts)
     for other in ("name", "id", "dimension"):
         if other in spelt and "key" not in spelt:
             spelt["key"] = spelt.pop(other)

@@ -11,6 +11,8 @@ from runs.formats._document import Path
 from runs.formats._reading import Reading
 
 Aliases = Mapping[str, tuple[str, ...]]
+# What evaluators read of the metadata of a case.
+READ_BY_EVALUATORS = ("expectations", "hard_expectations", "soft_expectations")
 
 
 class Fields:
@@ -164,9 +166,10 @@ class Fields:
         return dict(self._left.values())
 
     def keep_rest(self) -> dict[str, Any]:
-        """Return the keys nobody took and say of each that it is kept and not used."""
+        """Return the keys nobody took and say of each that it is kept, unless evaluators read it there."""
         for key in self.rest():
-            self.warn(key, "is not used by Evalsite and is kept with the metadata")
+            if not (self.case and normal_spelling(key) in READ_BY_EVALUATORS):
+                self.warn(key, "is not used by Evalsite and is kept with the metadata")
         return self.rest()
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:

@@ -274,6 +274,21 @@ def test_expectations_are_judged_and_an_unmet_hard_one_caps_nothing() -> None:
     ]
 
 
+def test_a_case_of_a_file_may_say_what_is_expected_of_it() -> None:
+    case = (
+        "{id: a, input: hi, expectations: {hardExpectations: [Is 4.]}, soft_expectations: Brief.}"
+    )
+    content = agentv.read(
+        f"name: s\nevaluators: [{{name: h, type: hybrid}}]\ntests: [{case}]\n".encode()
+    )
+    judge = ListedJudge(reply(met=(True, True)))
+
+    score_of(KIND, {}, context_of(judge=judge, metadata=content.cases[0].metadata))
+
+    assert content.warnings == ()
+    assert dict(judge.questions[0].quoted)["expectations"] == "1. hard: Is 4.\n2. soft: Brief."
+
+
 def test_the_median_of_the_iterations_counts_and_failed_ones_are_counted() -> None:
     low = {**SIX, "task": 2}
     score = hybrid(
@@ -472,6 +487,8 @@ def config_of(lines: str) -> Any:
         ("{type: tool_call_count, minCalls: 1}", {"type": "tool_call_count", "min": 1}),
         ("{file_exists: out.md}", {"type": "file_exists", "path": "out.md"}),
         ("{file_contains: {path: out.md, text: a}}", {"type": "file_contains", "path": "out.md", "value": "a"}),
+        ("{tool_call_count: {minCalls: 1}}", {"type": "tool_call_count", "min": 1}),
+        ("{json_schema: {type: object}, id: 3}", {"type": "json_schema", "json_schema": {"type": "object"}}),
         ("{status_is: success}", {"type": "status_is", "status": "success"}),
         ("{kind: path_exists, artifact: a}", {"type": "file_exists", "path": "a"}),
     ],
