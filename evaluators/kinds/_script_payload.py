@@ -114,8 +114,8 @@ def _trace_summary(context: Context) -> dict[str, Any]:
     )
 
 
-def _result(child: ChildResult) -> dict[str, Any]:
-    """Return what a child came to, with what lies under it, as results are written everywhere."""
+def told_of(child: ChildResult) -> dict[str, Any]:
+    """Return what a child came to, with what lies under it, as plain JSON values."""
     outcome = child.outcome
     facts: dict[str, Any] = {
         **{"name": child.name, "type": child.kind, "weight": child.weight, "score": child.score},
@@ -125,6 +125,14 @@ def _result(child: ChildResult) -> dict[str, Any]:
         "reasoning": outcome.reasoning if isinstance(outcome, Score) else "",
         "error": outcome.reason if isinstance(outcome, Unscored | Skipped) else None,
     }
+    if child.results:
+        facts["evaluator_results"] = [told_of(one) for one in child.results]
+    return facts
+
+
+def _result(child: ChildResult) -> dict[str, Any]:
+    """Return what a child came to as results are written everywhere."""
+    facts = told_of(child)
     if child.results:
         facts["evaluator_results"] = [_result(one) for one in child.results]
     return _both(facts)

@@ -11,12 +11,15 @@ outermost one.
 | `all_or_nothing` | the average when each is at least `threshold` (0.7), else 0 and fail |
 | `threshold` | the share of evaluators that pass; below `share` (0.5) it fails |
 | `code_judge` | what a script of yours makes of them: `script` or `command` as in the kind Script, protocol `stdin`. Beside case and output it reads `evaluator_results`, a list of name, type, weight, score, verdict, hits, misses and reasoning, nested, and the same by name in `results` |
+| `llm_judge` | what a judge makes of them: it reads task, answer and all they found, and gives a score of its own with hits and misses. `prompt` says how to weigh them, as text or file; it may name `{{evaluator_results}}` and the variables of the kind LLM judge. `model` and `samples` as there |
 
 `weights` by name go before the evaluators' own weights. An evaluator of weight 0 is recorded, can
 still gate, and counts in no score.
 
 A composite that its own rule fails counts as 0 in the one around it. Mark it `required` to fail the
 whole result with it.
+
+A script or a judge that gives no readable score leaves the composite unscored, as any evaluator.
 
 Good: a safety gate before costly judges. When it fails, no judge is paid.
 
@@ -45,26 +48,62 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from evaluators.kinds._asking import JUDGE_RULES
 from evaluators.kinds._base import Context, KindConfig, kind
+from evaluators.kinds._files import is_reference, text_or_file
+from evaluators.kinds._judged_children import judged_by_model, prompt_problem
+from evaluators.kinds._prompts import read_prompt
+from evaluators.kinds._samples import Joining, joining_samples, judge_samples
 from evaluators.kinds._script_runs import judged_by_script
 from evaluators.kinds._scripts import ScriptSettings, named_settings
 from evaluators.scoring.aggregation import aggregate
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
-from evaluators.scoring.types import Outcome
+from evaluators.scoring.types import Outcome, Unscored
+
+PROMPT_VERSION = 1
+
+TASK = """\
+Several evaluators looked at one answer of an AI agent. You make one score of what they found.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+What the evaluators found, each with its weight, its score from 0 to 1, verdict, hits and misses; a score of \
+null means that it could not score, which speaks neither for the answer nor against it: {{evaluator_results}}"""
+
+OWN = """\
+How the team that owns the agent wants them weighed:
+
+{prompt}
+
+End of the team's instructions. If they ask for another form or scale of reply, carry their judgement \
+over to the one described here."""
+
+USUAL = """\
+Weigh what they found by what it means for whoever gets the answer: a grave flaw that one of them shows \
+counts for more than the praise of the others. Where two contradict each other, look at the answer itself."""
+
+REPLY = """\
+What to reply, in this order:
+- reasoning: two to five sentences that weigh the findings, naming the evaluators they come from.
+- hits: what speaks for the answer after weighing, one short sentence each.
+- misses: what speaks against it, one short sentence each. An empty list when there is nothing.
+- score: a number from 0 to 1 that follows from them. 1 means nothing to correct, 0 that it fails altogether."""
 
 OPTIONS = {
     "safety_gate": {"required", "gate_threshold", "remainder"},
     "all_or_nothing": {"threshold"},
     "threshold": {"share"},
     "code_judge": set(ScriptSettings.model_fields),
+    "llm_judge": {"prompt", "model", "samples", "samples_by", "timeout_s"},
 }
+JUDGE_TYPES = ("llm_judge", "llm_grader", "judge")
 SCRIPT_TYPES = {"code_judge": "code_judge", "code_grader": "code_judge", "script": "code_judge"}
 ALWAYS = {"type", "weights"}
 
 
 class AggregatorOptions(ScriptSettings):
-    """How the scores of the children become one; the settings of a script are code_judge's."""
+    """How the scores of the children become one; the settings of a script are code_judge's, prompt to samples llm_judge's."""
 
     type: Literal[
         "weighted_average",
@@ -74,6 +113,7 @@ class AggregatorOptions(ScriptSettings):
         "all_or_nothing",
         "threshold",
         "code_judge",
+        "llm_judge",
     ] = Field("weighted_average", description="The rule.")
     weights: Mapping[str, float] = Field(
         default_factory=dict, description="Weights by name, before the evaluators' own."
@@ -87,6 +127,10 @@ class AggregatorOptions(ScriptSettings):
         0.7, ge=0, le=1, description="What each must reach under all_or_nothing."
     )
     share: float = Field(0.5, ge=0, le=1, description="The share that must pass under threshold.")
+    prompt: str = Field("", description="How the judge of llm_judge weighs them, or a file.")
+    model: str = Field("", description="Slug of its language model. Empty: the suite's judge.")
+    samples: int = judge_samples()
+    samples_by: Joining = joining_samples()
 
     @model_validator(mode="after")
     def _options_belong(self) -> Self:
@@ -100,16 +144,28 @@ class AggregatorOptions(ScriptSettings):
             )
         if self.type == "code_judge" and self.program_problem:
             raise ValueError(f"code_judge {self.program_problem}")
+        if not is_reference(self.prompt) and (problem := prompt_problem(self.prompt)):
+            raise ValueError(f"prompt: {problem}")
         return self
 
 
 def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a file's options of an aggregator under their own names."""
+    """Return a file's options of an aggregator under their own names; raises ValueError for two prompts."""
     options = dict(values)
     if options.get("type") == "threshold" and "threshold" in options and "share" not in options:
         options["share"] = options.pop("threshold")
-    kind_of_rule = SCRIPT_TYPES.get(str(options.get("type")))
-    return named_settings({**options, "type": kind_of_rule}) if kind_of_rule else options
+    rule = str(options.get("type"))
+    if rule in SCRIPT_TYPES:
+        return named_settings({**options, "type": SCRIPT_TYPES[rule]})
+    if rule in JUDGE_TYPES:
+        return named_settings({**read_prompt(options), "type": "llm_judge"})
+    return options
+
+
+def prompt_file(options: Mapping[str, Any]) -> str:
+    """Return the name of the file that holds a judge's prompt, "" for none."""
+    prompt = options.get("prompt")
+    return prompt if options.get("type") == "llm_judge" and is_reference(prompt) else ""  # type: ignore[return-value]
 
 
 def runs_script(options: Mapping[str, Any]) -> bool:
@@ -135,11 +191,29 @@ async def score(config: Config, context: Context) -> Outcome:
     """Return what the aggregator makes of the children, each of weight 1 unless it says otherwise.
 
     In a tree the children's own weights count too; that is left to the rules of the tree. A script
-    is run and may leave it Unscored.
+    or a judge is asked and may leave it Unscored.
     """
     if config.aggregator.type == "code_judge":
         return await judged_by_script(config.aggregator, "stdin", context)
+    if config.aggregator.type == "llm_judge":
+        return await _judged(config.aggregator, context)
     aggregator = Aggregator.from_json(config.aggregator.model_dump(mode="json"))
     children = tuple(Node(name=name, kind="") for name in context.children)
     node = Node(name=context.path, kind=COMPOSITE, aggregator=aggregator, children=children)
     return aggregate(node, context.children, Policy())
+
+
+async def _judged(options: AggregatorOptions, context: Context) -> Outcome:
+    try:
+        own = text_or_file(options.prompt, context.files).strip()
+    except ValueError as error:
+        return Unscored(str(error), stage="config")
+    weighing = OWN.replace("{prompt}", own) if own else USUAL
+    return await judged_by_model(
+        "\n\n".join((TASK, weighing, JUDGE_RULES, REPLY)),
+        context,
+        model=options.model,
+        samples=options.samples,
+        samples_by=options.samples_by,
+        timeout_s=options.timeout_s,
+    )

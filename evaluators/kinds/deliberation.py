@@ -206,7 +206,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     config=Config,
     rescore=rescore,
     uses_judge=True,
-    spellings={"panel": {}, "agent_deliberation": {}},
+    spellings={"panel": {}},
     read=read,
     asked_models=asked_models,
 )

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from evaluators.kinds import InvalidConfigError, normal_spelling, read_config
-from evaluators.kinds.composite import read_options, runs_script
+from evaluators.kinds._files import text_of
+from evaluators.kinds.composite import prompt_file, read_options, runs_script
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, check_paths, validate
 from evaluators.scoring.types import DomainError
 from runs.formats._document import Path
@@ -41,10 +42,14 @@ def read_aggregator(
     options = {normal_spelling(key): part for key, part in value.items()}
     if isinstance(options.get("type"), str):
         options["type"] = normal_spelling(options["type"])
-    options = read_options(options)
     try:
+        options = read_options(options)
         if runs_script(options):
             options = reading.place_script(options)
+        if named := prompt_file(options):
+            options["prompt"] = f"./{reading.use(named)}"
+            text = text_of(options["prompt"], reading.used_files)
+            read_config(COMPOSITE, {"aggregator": {**options, "prompt": text}})
         settings = read_config(COMPOSITE, {"aggregator": options})
     except InvalidConfigError as error:
         for refusal in error.refusals:

@@ -36,6 +36,7 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
+    "composite": ("1", "ff092259"),
     "expected_output": ("1", "f58e800c"),
     "deliberation": ("1", "ddeabf93"),
     "hybrid_judge": ("1", "fb9cc76a"),

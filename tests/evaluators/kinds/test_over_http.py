@@ -39,6 +39,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "outcomes": {},
     "deliberation": {"judges": 2, "rounds": 1},
     "expected_output": {"match": "semantic"},
+    "composite": {"aggregator": {"type": "llm_judge"}},
     "hybrid_judge": {"dimensions": ["task"], "checks": [{"type": "final_response_present"}]},
     "metrics_judge": {"metrics": ["response_delivery"]},
 }
@@ -54,6 +55,7 @@ REPLIES: dict[str, Any] = {
         "dimensions": {"task": {"evidence": "no greeting", "score": 3}},
         "overall": {"evidence": ["Dry."], "score": 3.5},
     },
+    "composite": {"reasoning": "Dry.", "hits": [], "misses": ["Dry"], "score": 0.3},
     "expected_output": {"reasoning": "Dry.", "hits": [], "misses": ["Window"], "score": 57},
     "deliberation": {"reasons": "Dry.", "score": 40, "bracket": "Fair"},
     "metrics_judge": {
@@ -64,7 +66,7 @@ REPLIES: dict[str, Any] = {
 }
 EXPECTED = {
     **{"llm_judge": 0.25, "rubric": 0.0, "outcomes": 0.0, "metrics_judge": 0.4},
-    **{"deliberation": 0.38, "hybrid_judge": 0.35, "expected_output": 0.57},
+    **{"deliberation": 0.38, "hybrid_judge": 0.35, "expected_output": 0.57, "composite": 0.3},
 }
 CALLS = {"deliberation": 2}
 

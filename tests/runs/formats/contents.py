@@ -213,7 +213,8 @@ def aggregators(draw: st.DrawFn, children: tuple[Node, ...]) -> dict[str, Any]:
         )
     )
     scripted = {"type": "code_judge", **SCRIPT, "timeout_s": 7.0}
-    return draw(st.sampled_from([plain.as_json(), plain.as_json(), plain.as_json(), scripted]))
+    judged = {"type": "llm_judge", "prompt": draw(PLAIN) + " end.", "model": "big", "samples": 3}
+    return draw(st.sampled_from([*[plain.as_json()] * 3, scripted, judged]))
 
 
 TURN = st.fixed_dictionaries(
