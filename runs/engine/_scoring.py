@@ -1,160 +1,26 @@
-"""Carry out one execution: the target answers, evaluators score, the rules decide.
-
-Knows no database, no network and no clock: all of that is handed in as ports.
-"""
+"""The evaluators of one execution at work: gates first, siblings together, composites after their children."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pydantic import ValidationError
 
-from evaluators.kinds._base import (
-    CaseFacts,
-    ChildResult,
-    Context,
-    Judge,
-    Kind,
-    KindConfig,
-    Output,
-    Sandbox,
-)
+from evaluators.kinds._base import ChildResult, Context, Kind, KindConfig, Output
 from evaluators.scoring.aggregation import aggregate, child_score, gate_failure, gate_order
 from evaluators.scoring.tree import Node, below, walk
-from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
-from evaluators.scoring.verdict import Decision, Rules
-from runs.plan import (
-    OUTCOMES_KIND,
-    OUTCOMES_PATH,
-    Cause,
-    TargetFailure,
-    needs_outcomes_call,
-)
+from evaluators.scoring.types import Outcome, Score, Skipped, Unscored
+from runs.engine._ports import Execution, Ports
+from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call
 
 logger = logging.getLogger(__name__)
 
-AskTarget = Callable[[str, str], Awaitable[Output]]
 
-
-class Ports(Protocol):
-    """What an execution needs of the world."""
-
-    @property
-    def kinds(self) -> Mapping[str, Kind]:
-        """Return every kind of evaluator by name."""
-        ...
-
-    @property
-    def sandbox(self) -> Sandbox | None:
-        """Return where scripts run, None when they cannot."""
-        ...
-
-    @property
-    def ask_target(self) -> AskTarget | None:
-        """Return how evaluators ask a target, None when they cannot."""
-        ...
-
-    async def answer(self) -> Output | TargetFailure:
-        """Return what the target answers to the case."""
-        ...
-
-    def judge(self, path: str) -> Judge | None:
-        """Return the judge for the evaluator at that path, None when the run has none."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One case to be carried out once, scored by a tree and decided by the rules laid out for it.
-
-    With an `output` the target is not asked again. `kept` are outcomes by path that stand from
-    before: those evaluators do not run. Expected outcomes are judged only if `judges_outcomes`.
-    """
-
-    case: CaseFacts
-    root: Node
-    rules: Rules
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    output: Output | None = None
-    kept: Mapping[str, Outcome] = field(default_factory=dict)
-    judges_outcomes: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutionOutcome:
-    """How an execution ended: with a failure of the target, or with a decision on its output.
-
-    `outcomes` holds by path what every evaluator said that ran or was skipped: leaves, composites
-    whose aggregator is a judge, and "@outcomes".
-    """
-
-    output: Output | None = None
-    failure: TargetFailure | None = None
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    decision: Decision | None = None
-
-
-async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
-    """Return how the execution ended; never raises for what targets, judges and evaluators do."""
-    output = execution.output
-    if output is None:
-        answer = await _ask_target(ports)
-        if isinstance(answer, TargetFailure):
-            return ExecutionOutcome(failure=answer)
-        output = answer
-    scoring = _Scoring(execution, ports, output)
-    await scoring.run()
-    outcomes = scoring.outcomes
-    decision = execution.rules.decide(
-        {path: outcome for path, outcome in outcomes.items() if path != OUTCOMES_PATH},
-        expected_outcomes=execution.case.expected_outcomes,
-        outcome_results=_outcome_results(execution, outcomes, ports.kinds),
-    )
-    return ExecutionOutcome(output=output, outcomes=outcomes, decision=decision)
-
-
-async def _ask_target(ports: Ports) -> Output | TargetFailure:
-    try:
-        return await ports.answer()
-    except Exception as error:
-        logger.exception("A target failed in a way it does not name")
-        return TargetFailure(_reason(error), Cause.FAILED)
-
-
-def _outcome_results(
-    execution: Execution, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
-) -> tuple[OutcomeResult, ...] | Unscored | None:
-    """Return what was found of the expected outcomes, by the call beside the tree or by an evaluator."""
-    if not execution.case.expected_outcomes:
-        return None
-    beside = outcomes.get(OUTCOMES_PATH)
-    if isinstance(beside, Unscored):
-        return beside
-    if isinstance(beside, Score):
-        return beside.outcomes
-    in_order = (outcomes.get(path) for path, _ in walk(execution.root))
-    found = (outcome.outcomes for outcome in in_order if isinstance(outcome, Score))
-    judged = next((results for results in found if results is not None), None)
-    return judged if judged is not None else _unscored_source(execution.root, outcomes, kinds)
-
-
-def _unscored_source(
-    root: Node, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
-) -> Unscored | None:
-    """Return why the evaluator of the tree that judges the expected outcomes could not (SCORING §4.1)."""
-    for path, node in walk(root):
-        outcome = outcomes.get(path)
-        supplies = node.kind in kinds and kinds[node.kind].supplies_outcomes
-        if supplies and isinstance(outcome, Unscored):
-            return outcome
-    return None
-
-
-class _Scoring:
+class Scoring:
     """The evaluators of one execution at work; `outcomes` fills as they finish."""
 
     def __init__(self, execution: Execution, ports: Ports, output: Output) -> None:
@@ -285,7 +151,7 @@ class _Scoring:
             return Unscored(f"{field_name}: {first['msg']}", stage="config")
         except Exception as error:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
-            return Unscored(_reason(error), stage="evaluator")
+            return Unscored(reason_of(error), stage="evaluator")
         if isinstance(outcome, Score) and node.negate:
             return _turned_round(outcome)
         if isinstance(outcome, Score | Unscored | Skipped):
@@ -319,7 +185,8 @@ def _turned_round(outcome: Score) -> Score:
     return replace(outcome, findings=turned)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return an error in words."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

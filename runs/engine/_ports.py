@@ -1,0 +1,73 @@
+"""What an execution is given, what it needs of the world, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from evaluators.kinds._base import CaseFacts, Judge, Kind, Output, Sandbox
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import Outcome
+from evaluators.scoring.verdict import Decision, Rules
+from runs.plan import TargetFailure
+
+AskTarget = Callable[[str, str], Awaitable[Output]]
+
+
+class Ports(Protocol):
+    """What an execution needs of the world."""
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Return every kind of evaluator by name."""
+        ...
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Return where scripts run, None when they cannot."""
+        ...
+
+    @property
+    def ask_target(self) -> AskTarget | None:
+        """Return how evaluators ask a target, None when they cannot."""
+        ...
+
+    async def answer(self) -> Output | TargetFailure:
+        """Return what the target answers to the case."""
+        ...
+
+    def judge(self, path: str) -> Judge | None:
+        """Return the judge for the evaluator at that path, None when the run has none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One case to be carried out once, scored by a tree and decided by the rules laid out for it.
+
+    With an `output` the target is not asked again. `kept` are outcomes by path that stand from
+    before: those evaluators do not run. Expected outcomes are judged only if `judges_outcomes`.
+    """
+
+    case: CaseFacts
+    root: Node
+    rules: Rules
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    output: Output | None = None
+    kept: Mapping[str, Outcome] = field(default_factory=dict)
+    judges_outcomes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionOutcome:
+    """How an execution ended: with a failure of the target, or with a decision on its output.
+
+    `outcomes` holds by path what every evaluator said that ran or was skipped: leaves, composites
+    whose aggregator is a judge, and "@outcomes".
+    """
+
+    output: Output | None = None
+    failure: TargetFailure | None = None
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    decision: Decision | None = None
