@@ -137,10 +137,8 @@ class AgainForm(forms.Form):
         """Return why the site would not do it for the user as proposed, when programs are to run; else ""."""
         if not self.names_results:
             return ""
-        path = self.cleaned_data["path"]
-        asks_target = not (path or self.keeps_output)
-        paths = [path] if path else []
-        return scripts_problem_again(self.run, user, paths=paths, asks_target=asks_target)
+        asks_target = not (self.cleaned_data["path"] or self.keeps_output)
+        return scripts_problem_again(self.run, user, asks_target=asks_target)
 
     def named(self) -> dict[str, Any]:
         """Return what names the results to the service, which says of open ones that they are."""

@@ -117,12 +117,8 @@ def retry_results(  # noqa: PLR0913 - every choice of the retry form
         count = len(finished) + len(cancelled)
         if not count:
             raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
-        check_scripts_again(
-            run,
-            asked_by,
-            paths=asked.paths or (),
-            asks_target=not asked.keep_output or lacks_output(finished, cancelled),
-        )
+        asks_target = not asked.keep_output or lacks_output(finished, cancelled)
+        check_scripts_again(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
         retry = try_again(held, finished, asked)
         go_on(cancelled, retry)

@@ -19,7 +19,7 @@ from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
 from runs.models import Case, Run, Suite, WorkerProcess
 from runs.models.clock import database_now
-from runs.plan import is_in_line, read_plan, script_paths, tree_of_case
+from runs.plan import read_plan, script_paths, tree_of_case
 from runs.targets import target_kind_named, target_kinds
 from runs.targets._base import TargetKind
 
@@ -65,23 +65,17 @@ def scripts_problem_of_suite(
     return next((problem for problem in problems if problem), "")
 
 
-def check_scripts_again(
-    run: Run, user: User | None, *, paths: Sequence[str] = (), asks_target: bool = True
-) -> None:
-    """Raise ScriptsRefusedError when going on with a run would start programs the user may not start.
+def check_scripts_again(run: Run, user: User | None, *, asks_target: bool = True) -> None:
+    """Raise ScriptsRefusedError when going on with a run could start programs the user may not start.
 
-    With `paths` only the evaluators in line with these score again.
+    That holds for one evaluator too: where it lets a gate pass, scripts that were skipped run now.
     """
-    if problem := scripts_problem_again(run, user, paths=paths, asks_target=asks_target):
+    if problem := scripts_problem_again(run, user, asks_target=asks_target):
         raise ScriptsRefusedError(problem)
 
 
 def scripts_problem_again(
-    run: Run,
-    user: User | AnonymousUser | None,
-    *,
-    paths: Sequence[str] = (),
-    asks_target: bool = True,
+    run: Run, user: User | AnonymousUser | None, *, asks_target: bool = True
 ) -> str:
     """Return what check_scripts_again would raise, "" if nothing."""
     obstacle = _obstacle(user)
@@ -90,14 +84,9 @@ def scripts_problem_again(
     plan = read_plan(run.snapshot)
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     trees = [plan.root, *_trees_of(plan.root, own)]
-    names = [
-        path
-        for path in _named(trees)
-        if not paths or any(is_in_line(path, place) for place in paths)
-    ]
     kind = plan.target.kind
     target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
-    who = _who_runs_programs(names, target)
+    who = _who_runs_programs(_named(trees), target)
     return f"{who}, and {obstacle}" if who else ""
 
 

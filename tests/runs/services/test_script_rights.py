@@ -174,13 +174,16 @@ def test_runs_without_scripts_ask_nobody(go: Go, settings: Any) -> None:
     assert go(suite_of(tree(CHECK)), member(allowed=False))
 
 
-def test_scoring_again_by_another_evaluator_runs_no_script(settings: Any) -> None:
-    settings.SCRIPTS = False
-    run = ended(suite_of(tree(SCRIPT, CHECK)), settings, RunStatus.COMPLETED)
+@pytest.mark.parametrize("path", ["pii", "refund"])
+def test_scoring_again_by_another_evaluator_is_held_to_the_same(settings: Any, path: str) -> None:
+    settings.SCRIPTS = True
+    # Where the guard lets the output pass now, the script behind it runs for the first time.
+    gate = tree(CHECK, SCRIPT, aggregator={"type": "safety_gate", "required": ["refund"]})
+    run = ended(suite_of(gate), settings, RunStatus.COMPLETED)
 
-    with pytest.raises(ScriptsRefusedError):
-        services.retry_results(run, asked_by=None, paths=["pii"])
-    assert services.retry_results(run, asked_by=member(allowed=False), paths=["refund"]) == 1
+    with pytest.raises(ScriptsRefusedError, match="you may not run scripts"):
+        services.retry_results(run, asked_by=member(allowed=False), paths=[path])
+    assert services.retry_results(run, asked_by=None, paths=[path]) == 1
 
 
 def test_a_target_that_runs_a_program_is_held_to_the_same(settings: Any) -> None:
