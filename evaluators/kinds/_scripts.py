@@ -17,9 +17,11 @@ SCRIPT_FILE = ".evalsite/script"
 OUTPUT_FILE = ".evalsite/output"
 # A text without any of these is one command, whose words stand for themselves.
 SHELL_SIGNS = re.compile(r"\A\S*=|[\n;&|<>$`()*?\[\]{}~#!\\]")
-# The directory is known only where the script runs; `python` is python3 where there is no other.
+# The directory is known only where the script runs; the one it starts in may hold no file of the
+# suite, as beside scripts named by `../`. `python` is python3 where there is no other.
 LAUNCHER = (
-    'EVAL_OUTPUT_FILE="$PWD/.evalsite/output"; export EVAL_OUTPUT_FILE; cd "$1" || exit 127; shift; '
+    'EVAL_OUTPUT_FILE="$PWD/.evalsite/output"; export EVAL_OUTPUT_FILE; '
+    'mkdir -p "$1" && cd "$1" || exit 127; shift; '
     'if [ "$1" = python ] && ! command -v python >/dev/null 2>&1; then shift; set -- python3 "$@"; fi; '
     'exec "$@"'
 )

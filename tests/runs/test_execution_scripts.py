@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -11,7 +12,11 @@ from django.urls import reverse
 
 from runs import services
 from runs.execution.running import work_on_run
+from runs.exports import stored_content
 from runs.formats import agentv
+from runs.formats.bundles import bundles_of
+from runs.formats.packing import packed
+from runs.formats.suite_files import read_suites
 from runs.models import Result, Run
 from tests.factories import make_target
 
@@ -111,3 +116,32 @@ def test_a_worker_whose_switch_is_off_gives_no_score_and_says_so(settings: Any) 
     assert {result.status for result in found.values()} == {"error"}
     assert {result.score for result in found.values()} == {None}
     assert all("switched off where this run is carried out" in r.error for r in found.values())
+
+
+BESIDE = {
+    "w/data/cities.yaml": b"evaluators:\n"
+    b"  - {name: exact, type: code_judge, script: [python3, ../scripts/exact.py]}\n",
+    "w/data/cities.jsonl": b'{"id": "fr", "input": "Capital?", "output": "Paris"}\n',
+    "w/scripts/exact.py": b"""\
+import json, sys
+print(json.dumps({"score": 1.0 if json.load(sys.stdin)["candidate_answer"] == "Paris" else 0.0}))
+""",
+}
+
+
+def test_a_script_beside_the_folder_of_its_suite_runs_and_comes_out_and_in_again(
+    settings: Any,
+) -> None:
+    settings.SCRIPTS = True
+    given = [(path, BytesIO(content)) for path, content in BESIDE.items()]
+    [found] = read_suites(bundles_of(given)).suites
+    suite = services.import_suite(found.content, imported_by=None)
+    taken_out = BytesIO(b"".join(packed(stored_content(suite), "cities").parts))
+    [again] = read_suites(bundles_of([("cities.zip", taken_out)])).suites
+    assert services.import_suite(again.content, imported_by=None).version == 1
+
+    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    work_on_run(run.pk)
+
+    result = results_of(run)["fr"]
+    assert (result.status, result.error, result.score) == ("scored", "", 1.0)
