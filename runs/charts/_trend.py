@@ -1,0 +1,184 @@
+"""Mean score and pass rate from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from runs.charts._drawing import (
+    ACCENT,
+    INK_3,
+    LINE,
+    PAPER,
+    TEAL,
+    Drawing,
+    Figure,
+    drawing,
+    limit_line,
+    plain_text,
+    share_axis,
+)
+
+# Up to so many runs each carries its own whisker; above, the intervals flow into one band.
+WHISKERS, WHISKERS_NARROW = 40, 16
+VERSIONS_MARKED = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """One completed run. Shares are 0 to 1, None where there is none.
+
+    `interval` is the 95% interval of the pass rate. A figure below its gate is drawn hollow.
+    """
+
+    number: int
+    suite_version: int
+    score: float | None
+    rate: float | None
+    interval: tuple[float, float] | None
+    is_score_below: bool = False
+    is_rate_below: bool = False
+
+
+def trend_figure(
+    points: Sequence[TrendPoint],
+    *,
+    limits: Sequence[float],
+    hover: Callable[[TrendPoint], str],
+) -> Figure | None:
+    """Return the trend, oldest run first; None when no run has a figure.
+
+    `limits` are the thresholds of the gates, `hover` says a run in lines.
+    """
+    shares = [share for one in points for share in (one.score, one.rate) if share is not None]
+    if not shares:
+        return None
+    ends = [end for one in points for end in one.interval or ()]
+    y = share_axis([*shares, *ends, *limits])
+    first, last = points[0].number, points[-1].number
+    span = f"run #{first}" if first == last else f"runs #{first} to #{last}"
+    label = f"Mean score and pass rate of {span}, with the 95% interval of the pass rate."
+    wide, narrow = (
+        _drawing(points, y, limits, hover, is_narrow=is_narrow) for is_narrow in (False, True)
+    )
+    return Figure(wide, narrow, label)
+
+
+def _drawing(
+    points: Sequence[TrendPoint],
+    y: Drawing,
+    limits: Sequence[float],
+    hover: Callable[[TrendPoint], str],
+    *,
+    is_narrow: bool,
+) -> Drawing:
+    has_band = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
+    texts = [plain_text(hover(one)).replace("\n", "<br>") for one in points]
+    rates = [one.rate for one in points]
+    scores = [one.score for one in points]
+    size = 4 if has_band else 7
+    traces = [*_band(points)] if has_band else []
+    # The pass rate is drawn first: the score, which is one line, stays readable above its whiskers.
+    traces.append(
+        _line(rates, [one.is_rate_below for one in points], texts, TEAL, size)
+        | ({} if has_band else {"error_y": _whiskers(points)})
+    )
+    traces.append(_line(scores, [one.is_score_below for one in points], texts, ACCENT, size))
+    marks = _versions(points)
+    shapes = [*(limit_line(limit) for limit in sorted(set(limits))), *(mark[0] for mark in marks)]
+    notes = [] if is_narrow else [mark[1] for mark in marks]
+    x = _runs_axis(points, is_narrow=is_narrow)
+    return drawing(traces, x=x, y=y, is_narrow=is_narrow, shapes=shapes, annotations=notes)
+
+
+def _line(
+    shares: Sequence[float | None],
+    hollow: Sequence[bool],
+    texts: Sequence[str],
+    color: str,
+    size: int,
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": list(range(len(shares))),
+        "y": list(shares),
+        "line": {"color": color, "width": 2},
+        "marker": {
+            "size": size,
+            "color": [PAPER if is_below else color for is_below in hollow],
+            "line": {"width": 1.75, "color": color},
+        },
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": list(texts),
+    }
+
+
+def _whiskers(points: Sequence[TrendPoint]) -> Drawing:
+    above = [
+        one.interval[1] - one.rate if one.interval and one.rate is not None else 0 for one in points
+    ]
+    below = [
+        one.rate - one.interval[0] if one.interval and one.rate is not None else 0 for one in points
+    ]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, size) for size in above],
+        "arrayminus": [max(0.0, size) for size in below],
+        "color": TEAL,
+        "thickness": 1,
+        "width": 3,
+    }
+
+
+def _band(points: Sequence[TrendPoint]) -> Sequence[dict[str, Any]]:
+    """Return the lower and the upper end of the intervals, with the room between them filled."""
+    kept = [(place, one.interval) for place, one in enumerate(points) if one.interval]
+    places = [place for place, _ in kept]
+    common = {"type": "scatter", "mode": "lines", "x": places, "hoverinfo": "skip"}
+    line = {"line": {"color": LINE, "width": 1}}
+    low = common | line | {"y": [ends[0] for _, ends in kept]}
+    high = common | line | {"y": [ends[1] for _, ends in kept]}
+    return [low, high | {"fill": "tonexty", "fillcolor": "var(--well)"}]
+
+
+def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> Drawing:
+    """Return an axis that names some of the runs: evenly, and so that names do not meet."""
+    room = 5 if is_narrow else 14
+    every = -(-len(points) // room)
+    places = list(range(len(points) - 1, -1, -every))[::-1]
+    names = [f"#{points[place].number}" for place in places]
+    return {
+        "range": [-0.5, len(points) - 0.5],
+        "tickvals": places,
+        "ticktext": names,
+        "showgrid": False,
+    }
+
+
+def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[Drawing, Drawing]]:
+    """Return a line and its name where the suite's version changed, unless it changed too often."""
+    pairs = pairwise(points)
+    changes = [
+        (place, after.suite_version)
+        for place, (before, after) in enumerate(pairs, start=1)
+        if before.suite_version != after.suite_version
+    ]
+    if len(changes) > VERSIONS_MARKED:
+        return []
+    return [(_change(place), _change_name(place, version)) for place, version in changes]
+
+
+def _change(place: int) -> Drawing:
+    at = place - 0.5
+    line = {"color": LINE, "width": 1}
+    return {"type": "line", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+
+
+def _change_name(place: int, version: int) -> Drawing:
+    where = {"x": place - 0.5, "y": 0, "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+    return where | {"text": f"suite v{version}", "showarrow": False, "font": {"color": INK_3}}
