@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, MutableMapping, Sequence
 
 from evalsite.commands import WORKER, overview, own_commands, own_name, unknown
+from evalsite.serving import follow_served
 
 WORKER_OPTIONS = ("--pool", "threads", "--without-gossip", "--without-mingle")
 HELP = ("-h", "--help", "help")
@@ -41,6 +42,8 @@ def _manage(argv: list[str]) -> None:
     word = argv[1]
     if word == "up":
         name_address(os.environ)
+    else:
+        follow_served(os.environ)
     if not (word in own_commands() or word in BUILT_IN or word.startswith("-")):
         known = _commands_of_django()
         if word not in known:

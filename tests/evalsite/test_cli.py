@@ -105,6 +105,17 @@ def test_up_prepares_serves_and_says_where(tmp_path: Path):
         wait_until(lambda: "Ctrl-C stops it" in server.tail(4000))
         assert f"Evalsite is at {url}." in server.tail(4000)
         assert f"\n  {url}/login/" in server.tail(4000)
+        beside = {
+            name: value for name, value in env.items() if name not in ("PORT", "EVALSITE_URL")
+        }
+        link = subprocess.run(
+            [sys.executable, "manage.py", "login_link"],
+            cwd=ROOT,
+            env=beside,
+            capture_output=True,
+            text=True,
+        )
+        assert link.stdout.startswith(f"{url}/login/")
         taken = subprocess.run(
             [sys.executable, "manage.py", "up"], cwd=ROOT, env=env, capture_output=True, text=True
         )

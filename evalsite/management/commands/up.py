@@ -14,6 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from evalsite.access.links import address_of
 from evalsite.gunicorn import ANNOUNCEMENT
+from evalsite.serving import keep_served
 from runs.management.answering import COULD_NOT, AnsweringCommand
 
 EPILOG = """\
@@ -57,6 +58,7 @@ class Command(AnsweringCommand):
         if not options["quiet"]:
             link = call_command("login_link", "--first", stdout=StringIO())
             os.environ[ANNOUNCEMENT] = _announcement(link)
+        keep_served(settings.DATA_DIR, os.environ)
         sys.stdout.flush()
         sys.stderr.flush()
         server = [sys.executable, "-m", "gunicorn", "-c", "python:evalsite.gunicorn"]
