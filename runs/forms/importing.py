@@ -52,11 +52,14 @@ class SuiteImportForm(forms.Form):
     folder = ManyFilesField(
         label="Folder",
         required=False,
+        allow_empty_file=True,
         help_text="In place of files: every suite in it is imported; hidden files and caches stay here",
     )
     folder_paths = forms.CharField(required=False, widget=forms.HiddenInput)
     suite_files = ManyFilesField(
         label="Suite files",
+        # A module or a prompt may well be empty; an empty suite file is refused by its name.
+        allow_empty_file=True,
         help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
         error_messages={"required": "Choose a suite file, a zip or a folder."},
     )
@@ -91,16 +94,21 @@ class SuiteImportForm(forms.Form):
     def clean_suite_files(self) -> FoundSuites:
         """Return the suites of all that was sent; gather what is wrong with them."""
         found = self.cleaned_data
-        folder, files = found.get("folder", []), found["suite_files"]
+        if "folder" not in found:
+            # What is wrong with the folder is said; without it the rest would seem to lack files.
+            return FoundSuites(())
+        folder, files = found["folder"], found["suite_files"]
         if sum(upload.size or 0 for upload in (*folder, *files)) > MOST_BYTES:
             said = f"The files hold more than {MOST_BYTES // 1024**2} MB, the most an import takes."
-            raise forms.ValidationError(said)
+            self.add_error("suite_files" if files else "folder", said)
+            return FoundSuites(())
         parts = [*named_parts(folder, found.get("folder_paths", "")), *named_parts(files)]
         try:
             return read_suites(bundles_of(parts))
         except UnreadableFileError as refusal:
             name = parts[0][0] if len(parts) == 1 else "The files"
-            raise self._refused(refusal, name) from None
+            self.add_error("suite_files" if files else "folder", self._refused(refusal, name))
+            return FoundSuites(())
 
     def clean_outputs(self) -> bytes | None:
         """Return the lines; gather what is wrong with them."""
@@ -165,4 +173,4 @@ def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 
 def _count_of(problems: Sequence[Problem]) -> str:
     count = len(problems)
-    return "1 problem is listed below." if count == 1 else f"{count} problems are listed below."
+    return f"{'1 problem is' if count == 1 else f'{count} problems are'} listed at the top."

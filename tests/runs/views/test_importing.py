@@ -107,8 +107,8 @@ class TestSuiteImport:
         assert response.status_code == 422
         assert "contians" in html
         assert '<td class="num">4</td>' in html
-        assert "suite.yaml was not read: 1 problem is listed below." in html
-        assert "v1.jsonl was not read: 1 problem is listed below." in html
+        assert "suite.yaml was not read: 1 problem is listed at the top." in html
+        assert "v1.jsonl was not read: 1 problem is listed at the top." in html
         assert not Suite.objects.exists()
         assert not Target.objects.exists()
 
@@ -197,9 +197,25 @@ class TestSeveralSuites:
         response = upload_folder(editor, {"e/a.yaml": SUITE_FILE, "e/b.yaml": bad})
         html = response.content.decode()
         assert response.status_code == 422
-        assert "The files were not read: 1 problem is listed below." in html
+        assert "The files were not read: 1 problem is listed at the top." in html
         assert "e/b.yaml" in html
         assert not Suite.objects.exists()
+
+    def test_a_folder_that_is_refused_is_said_where_it_was_chosen(self, editor: Client) -> None:
+        response = upload_folder(editor, {"e/a.yaml": OTHER.replace(b"input", b"inptu")})
+        assert list(response.context["form"].errors) == ["folder"]
+
+    def test_a_folder_may_hold_empty_files(self, editor: Client) -> None:
+        judge = b"evaluators: [{type: code_judge, script: [python, ./scripts/exact.py]}]\n"
+        files = {"e/a.yaml": judge + OTHER, "e/scripts/__init__.py": b"", "e/scripts/exact.py": b""}
+        assert upload_folder(editor, files).status_code == 200
+        stored = Suite.objects.get().files.values_list("path", flat=True)
+        assert set(stored) == {"scripts/__init__.py", "scripts/exact.py"}
+
+    def test_an_empty_suite_file_is_named(self, editor: Client) -> None:
+        response = upload(editor, {"a.yaml": b"", "b.yaml": OTHER})
+        assert "a.yaml" in response.content.decode()
+        assert "empty" in response.content.decode()
 
     def test_judges_that_are_missing_are_listed_for_every_suite(self, editor: Client) -> None:
         files = {"a.yaml": SUITE_FILE + b"judge: x\n", "b.yaml": OTHER + b"judge: y\n"}
@@ -235,7 +251,7 @@ class TestSeveralSuites:
     def test_more_problems_than_a_page_holds_are_counted(self, editor: Client) -> None:
         files = {f"{name}.yaml": b"tests:\n" + b"  - {id: A}\n" * 300 for name in ("a", "b", "c")}
         html = upload(editor, files).content.decode()
-        assert "The files were not read: 1500 problems are listed below." in html
+        assert "The files were not read: 1500 problems are listed at the top." in html
         assert "and 1000 more problems" in html
 
     def test_without_an_import_there_is_nothing_to_tell(self, editor: Client) -> None:

@@ -52,7 +52,7 @@ def test_every_problem_is_listed_and_nothing_is_stored(editor_client: Client):
     bad = upload({"eval_id": "C-1", "score": 7}, "{", {"score": 1})
     response = editor_client.post(URL, {"results": bad})
     assert response.status_code == 422
-    assert "agent-1.5.jsonl was not read: 3 problems are listed below." in response.text
+    assert "agent-1.5.jsonl was not read: 3 problems are listed at the top." in response.text
     assert "the score 7 is not a number from 0 to 1" in response.text
     assert not Suite.objects.exists()
 
