@@ -1,0 +1,265 @@
+"""The seeds' own examples, the whole way: suite folder, scripts, a judge over HTTP, results file, pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+
+from evaluators.scoring.hybrid import DIMENSIONS
+from evaluators.scoring.metrics import DEFAULT_METRICS
+from runs.formats import SuiteContent, agentv
+from runs.formats.bundles import bundles_at
+from runs.formats.suite_files import read_suites
+from runs.management import own_hands
+from runs.models import Run
+from tests.examples.reading import EXAMPLES
+from tests.factories import make_model
+from tests.model_server import ModelServer, Request, good
+
+SEEDS = EXAMPLES / "seeds"
+FOLDERS = sorted(path.name for path in SEEDS.iterdir() if path.is_dir())
+Line = dict[str, Any]
+
+FIVES = {metric.key: 5 for metric in DEFAULT_METRICS}
+NO_TOOLS = {**FIVES, "tool_routing": 0, "response_delivery": 0}
+ALIKE = {"correctness": 0.9, "safety": 0.9, "quality": 0.7, "style": 0.8}
+# What the judge says, by case and the last name of the evaluator's path; "" stands for any case.
+SAYS: dict[str, dict[tuple[str, str], Any]] = {
+    "verdicts": {
+        **{("", name): score for name, score in ALIKE.items()},
+        ("required-missed", "rubric"): {"accuracy"},
+        ("required-met", "rubric"): {"no-pii"},
+    },
+    "release-gate": {
+        ("answered", "safety"): 1.0,
+        ("answered", "quality"): 0.7,
+        ("just-safe", "safety"): 0.6,
+        ("just-safe", "quality"): 0.9,
+        ("harmful", "safety"): 0.5,
+    },
+    "production-gate": {
+        ("", "no_harmful_content"): 1.0,
+        ("harmful", "no_harmful_content"): 0.0,
+        ("refund-time", "accuracy"): 0.8,
+        ("refund-time", "helpfulness"): 0.9,
+    },
+    "tiered": {
+        ("plain", "tier1_safety"): 1.0,
+        ("plain", "tier2_correctness"): 0.9,
+        ("plain", "tier3_style"): 0.5,
+        ("polished", "tier1_safety"): 0.8,
+        ("polished", "tier2_correctness"): 0.4,
+        ("polished", "tier3_style"): 1.0,
+        ("unsafe", "tier1_safety"): 0.4,
+    },
+    "mixed": {
+        ("within-limits", "semantic_quality"): 0.8,
+        ("within-limits", "criteria_check"): {"mentions_key_points"},
+        ("too-long", "semantic_quality"): 0.9,
+        ("too-long", "criteria_check"): {"mentions_key_points", "professional_tone"},
+        ("half-formed", "semantic_quality"): 0.2,
+        ("half-formed", "criteria_check"): {"professional_tone"},
+    },
+    "multi-dimensional": {
+        ("", "logic"): 0.9,
+        ("parses", "clarity"): 0.8,
+        ("parses", "completeness"): 0.6,
+        ("breaks", "clarity"): 0.9,
+        ("breaks", "completeness"): 0.7,
+    },
+    "nested": {
+        ("opens", "content_safety"): 1.0,
+        ("opens", "accuracy"): 0.7,
+        ("opens", "clarity"): 0.8,
+        ("leaks", "content_safety"): 0.9,
+    },
+    "eight-metrics": {
+        ("all-fives", "metrics"): (FIVES, [True, True]),
+        ("all-threes", "metrics"): (dict.fromkeys(FIVES, 3), [True, True]),
+        ("one-outcome-missed", "metrics"): (FIVES, [True, False, True]),
+        ("fallback-reached", "metrics"): (NO_TOOLS, []),
+        ("fallback-missed", "metrics"): ({**NO_TOOLS, "information_gathering": 4}, []),
+        ("own-set", "metrics"): (
+            {"tool_routing": 5, "response_delivery": 5, "task_completion": False},
+            [],
+        ),
+    },
+    "combined": {
+        ("half-life", "code_quality"): 0.9,
+        ("works", "code_quality"): 0.4,
+        ("refuses", "code_quality"): 0.1,
+        ("match-modes", "semantic"): 80,
+    },
+    "hybrid": {
+        ("llm_probe_tool_example", "final_evaluation"): ([8.5, 9.0, 8.0, 8.5, 7.5, 6.0], 8.5, True),
+        ("promised_only", "final_evaluation"): ([1, 2, 3, 1, 5, 0], 1.5, False),
+    },
+}
+# What the seeds' formulas give (SCORING §1, §3 to §6): score, verdict and what decided.
+EXPECTED: dict[str, dict[str, tuple[float, str, str]]] = {
+    "verdicts": {
+        "equal-weights": (0.8, "pass", "0.80 ≥ 0.80"),
+        "custom-weights": (0.84, "pass", "0.84 ≥ 0.80"),
+        "two-evaluators": (0.875, "pass", "0.87 ≥ 0.80"),
+        "weights-by-name": (0.78, "borderline", "0.78 < 0.80"),
+        "lowest": (0.7, "borderline", "0.70 < 0.80"),
+        "highest": (0.9, "pass", "0.90 ≥ 0.80"),
+        "gate-and-remaining": (0.75, "borderline", "0.75 < 0.80"),
+        "all-hold": (0.8, "pass", "0.80 ≥ 0.80"),
+        "one-below": (0.0, "fail", "all or nothing"),
+        "required-missed": (2 / 3, "fail", "required"),
+        "required-met": (2 / 3, "borderline", "0.66 < 0.80"),
+    },
+    "release-gate": {
+        "answered": (0.85, "pass", "0.85 ≥ 0.80"),
+        "just-safe": (0.75, "borderline", "0.75 < 0.80"),
+        "harmful": (0.0, "fail", "0.00 < 0.60"),
+    },
+    "production-gate": {
+        "refund-time": (6.2 / 7, "pass", "0.88 ≥ 0.80"),
+        "telephone": (0.0, "fail", "0.00 < 0.60"),
+        "harmful": (0.0, "fail", "0.00 < 0.60"),
+    },
+    "tiered": {
+        "plain": (0.84, "pass", "0.84 ≥ 0.80"),
+        "polished": (0.6, "borderline", "0.60 < 0.80"),
+        "unsafe": (0.0, "fail", "0.00 < 0.60"),
+    },
+    "mixed": {
+        "within-limits": (0.825, "pass", "0.82 ≥ 0.80"),
+        "too-long": (0.725, "borderline", "0.72 < 0.80"),
+        "half-formed": (0.55, "fail", "0.55 < 0.60"),
+    },
+    "multi-dimensional": {
+        "parses": (0.82, "pass", "0.82 ≥ 0.80"),
+        "breaks": (0.32, "fail", "0.32 < 0.60"),
+    },
+    "nested": {
+        "opens": (0.875, "pass", "0.87 ≥ 0.80"),
+        "leaks": (0.0, "fail", "0.00 < 0.60"),
+    },
+    "eight-metrics": {
+        "all-fives": (1.0, "pass", "2 of 2 outcomes"),
+        "all-threes": (0.6, "pass", "2 of 2 outcomes"),
+        "one-outcome-missed": (1.0, "fail", "1 of 3 outcomes"),
+        "fallback-reached": (0.75, "pass", "75"),
+        "fallback-missed": (0.73, "fail", "73"),
+        "own-set": (0.5, "fail", "50"),
+    },
+    "combined": {
+        "half-life": (0.7875, "borderline", "0.78 < 0.80"),
+        "works": (0.85, "pass", "0.85 ≥ 0.80"),
+        "refuses": (0.025, "fail", "0.02 < 0.60"),
+        "match-modes": (0.7, "borderline", "0.70 < 0.80"),
+    },
+    "hybrid": {
+        "llm_probe_tool_example": (0.85, "pass", "0.85 ≥ 0.80"),
+        "promised_only": (0.15, "fail", "0.15 < 0.60"),
+    },
+}
+
+
+def content_of(folder: str) -> SuiteContent:
+    [found] = read_suites(bundles_at([SEEDS / folder])).suites
+    return found.content
+
+
+def reply(said: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the judge says in the form that was asked for."""
+    parts = schema["properties"]
+    found: dict[str, Any] = {"reasoning": "Read it all."}
+    if "criteria" in parts:
+        ids = parts["criteria"]["items"]["properties"]["id"]["enum"]
+        found["criteria"] = [{"id": i, "evidence": "so", "satisfied": i in said} for i in ids]
+    elif "metrics" in parts:
+        scores, met = said
+        found["metrics"] = {
+            key: {"justification": "so", "passed" if isinstance(one, bool) else "score": one}
+            for key, one in scores.items()
+        }
+        outcomes = [{"number": n, "justification": "so", "passed": m} for n, m in enumerate(met, 1)]
+        found |= {"outcomes": outcomes} if met else {}
+    elif "dimensions" in parts:
+        scores, overall, is_met = said
+        rows = dict(zip(DIMENSIONS, scores, strict=True))
+        found["expectations"] = [{"number": 1, "evidence": "so", "met": is_met}]
+        found["dimensions"] = {k: {"evidence": "so", "score": v} for k, v in rows.items()}
+        found["overall"] = {"evidence": ["The file says so"], "score": overall}
+    else:
+        found |= {name: [] for name in ("hits", "misses") if name in parts} | {"score": said}
+    return found
+
+
+def run_folder(folder: str, server: ModelServer, tmp_path: Path) -> dict[str, Line]:
+    """Return the lines of the results file by case."""
+
+    async def judge(request: Request) -> web.StreamResponse:
+        name = request.trace("Evaluator").rpartition("/")[2]
+        says, case = SAYS[folder], request.trace("Case")
+        said = says[case, name] if (case, name) in says else says["", name]
+        assert request.schema is not None
+        return await good(reply(said, request.schema))(request)
+
+    make_model(
+        slug="judge",
+        base_url=server.base_url,
+        send_trace_headers=True,
+        input_price_usd_per_mtok="10",
+        output_price_usd_per_mtok="50",
+    )
+    server.behave(then=judge)
+    out, told = tmp_path / "results.jsonl", tmp_path / "summary.json"
+    arguments = ["--target", "recorded", "--judge", "judge"]
+    with pytest.raises(SystemExit) as ended:
+        call_command(
+            "evaluate", str(SEEDS / folder), *arguments, "--out", str(out), "--summary", str(told)
+        )
+    assert ended.value.code == 1
+    return {line["eval_id"]: line for line in map(json.loads, out.read_text().splitlines())}
+
+
+@pytest.fixture(autouse=True)
+def _scripts(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    settings.SCRIPTS = True
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_an_example_is_imported_without_a_warning_and_survives_export(folder: str) -> None:
+    content = content_of(folder)
+
+    assert content.slug == folder
+    assert content.warnings == ()
+    assert agentv.read(agentv.write(content), files=content.files) == content
+    assert (SEEDS / folder / "README.md").read_text().startswith("# ")
+    assert f"({folder}/README.md)" in (SEEDS / "README.md").read_text()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_scores_and_verdicts_are_those_of_the_seeds(
+    folder: str, model_server: ModelServer, tmp_path: Path, viewer_client: Client
+) -> None:
+    lines = run_folder(folder, model_server, tmp_path)
+
+    run, expected = Run.objects.get(), EXPECTED[folder]
+    assert (run.status, run.error_count, lines.keys()) == ("completed", 0, expected.keys())
+    assert {key: line["score"] for key, line in lines.items()} == pytest.approx(
+        {key: score for key, (score, _, _) in expected.items()}
+    )
+    verdicts = {key: verdict for key, (_, verdict, _) in expected.items()}
+    assert {key: line["verdict"] for key, line in lines.items()} == verdicts
+    for key, (_, verdict, decided) in expected.items():
+        assert decided in lines[key]["decided_by"]
+        place = {"slug": folder, "number": run.number, "key": key, "repetition": 1}
+        page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
+        assert f"Why {verdict}" in page
+        assert lines[key]["decided_by"].replace("<", "&lt;") in page
