@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from django.core.management.base import CommandError
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
@@ -11,6 +14,7 @@ from runs import services
 from runs.management.names import target_named
 from runs.models import Case, RecordedOutput, Suite, Target
 from runs.reports.cases import case_tags
+from runs.services.checking import NoJudgeChosenError, NoOutputsError
 from runs.targets import target_kind_named
 
 RECORDED = "recorded"
@@ -18,6 +22,7 @@ RECORDED_IN_CASES = "recorded in the cases"
 CHAT = "chat"
 LONGEST_NAME = 120
 MOST_NAMED = 5
+NOT_UNDERSTOOD = 2
 
 
 class CannotAskError(DomainError):
@@ -26,27 +31,45 @@ class CannotAskError(DomainError):
     code = "cannot_ask"
 
 
+def check_against_what(name: str, outputs: Path | None, model: str | None) -> None:
+    """Raise CommandError unless the options say what is evaluated, and say one thing."""
+    if outputs is not None and model:
+        raise _misunderstood("--outputs and --model contradict each other: outputs ask no model.")
+    if name == RECORDED and model:
+        raise _misunderstood("--target recorded asks no language model; leave --model out.")
+    if not name and outputs is None and not model:
+        raise _misunderstood(
+            "Against what? Name a target (--target NAME), a language model (--model SLUG), or "
+            "--target recorded for outputs that are there already."
+        )
+
+
+@contextmanager
+def options_as_remedies() -> Iterator[None]:
+    """Name the option where a refusal inside the block names what is done in the browser."""
+    try:
+        yield
+    except NoJudgeChosenError as error:
+        raise CannotAskError(f"{error.reason} Name a language model: --judge SLUG.") from error
+    except NoOutputsError as error:
+        raise CannotAskError(
+            f"{error.reason} Name a file of outputs whose ids are keys of these cases: "
+            "--outputs FILE."
+        ) from error
+
+
 def chosen_target(name: str, outputs: Path | None, model: LanguageModel | None) -> Target:
     """Return the target that is meant, made where it can be.
 
     `outputs` become the outputs of the recorded target of that name, or of the file's. A model
     alone stands for itself; beside a target that talks to a model it takes the place of that one,
-    as a target of its own, so that the run can be repeated in the browser.
-    Raises DomainError saying what is in the way.
+    as a target of its own, so that the run can be repeated in the browser. The options have passed
+    check_against_what. Raises DomainError saying what is in the way.
     """
-    if outputs is not None and model is not None:
-        raise CannotAskError("--outputs and --model contradict each other: outputs ask no model.")
     if outputs is not None:
         return _recorded(outputs.stem if name in ("", RECORDED) else name, outputs)
     if name == RECORDED:
-        if model is not None:
-            raise CannotAskError("--target recorded asks no language model; leave --model out.")
         return _made(RECORDED_IN_CASES, RECORDED, None)
-    if not name and model is None:
-        raise CannotAskError(
-            "Against what? Name a target (--target NAME), a language model (--model SLUG), or "
-            "--target recorded for outputs that are there already."
-        )
     if not name and model is not None:
         return _made(model.slug, CHAT, model)
     target = target_named(name)
@@ -80,6 +103,10 @@ def unmatched(suite: Suite, target: Target, tags: Sequence[str] | None) -> list[
         count = "1 case has" if len(missing) == 1 else f"{len(missing)} cases have"
         sentences.append(f"{count} no recorded output: {_first(missing)}.")
     return sentences
+
+
+def _misunderstood(reason: str) -> CommandError:
+    return CommandError(reason, returncode=NOT_UNDERSTOOD)
 
 
 def _recorded(name: str, outputs: Path) -> Target:

@@ -28,10 +28,28 @@ class TargetNotReadyError(DomainError):
     code = "target_not_ready"
 
 
+class NoOutputsError(TargetNotReadyError):
+    """No output is recorded for the cases; `reason` says so without the remedy."""
+
+    def __init__(self, reason: str) -> None:
+        """Add what is right in the browser."""
+        super().__init__(f"{reason} Upload outputs whose ids are keys of these cases.")
+        self.reason = reason
+
+
 class JudgeMissingError(DomainError):
     """An evaluator needs a judge and there is none."""
 
     code = "judge_missing"
+
+
+class NoJudgeChosenError(JudgeMissingError):
+    """Evaluators ask the judge of the run, which has none; `reason` says so without the remedy."""
+
+    def __init__(self, reason: str) -> None:
+        """Add what is right in the browser."""
+        super().__init__(f"{reason} Choose a language model as judge.")
+        self.reason = reason
 
 
 def check_target(target: Target, cases: Sequence[Case]) -> None:
@@ -75,10 +93,8 @@ def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
         with_output = Case.objects.filter(suite_id=_suite_of(cases), recorded_output__isnull=False)
         recorded = not ids.isdisjoint(with_output.values_list("pk", flat=True))
     if not recorded:
-        raise TargetNotReadyError(
-            f"Target {target.name} has no recorded output for any of the {len(cases)} cases. "
-            "Upload outputs whose ids are keys of these cases."
-        )
+        which = f"any of the {len(cases)} cases" if len(cases) > 1 else f"the case {cases[0].key}"
+        raise NoOutputsError(f"Target {target.name} has no recorded output for {which}.")
 
 
 def _suite_of(cases: Sequence[Case]) -> int:
@@ -113,9 +129,7 @@ def check_models(
     slugs = {slug for tree in trees for slug in judge_models(tree, all_kinds(), default=default)}
     needs_outcomes = any(case.expected_outcomes for case in cases)
     if "" in slugs or (needs_outcomes and policy.case_gate == OUTCOMES_GATE and judge is None):
-        raise JudgeMissingError(
-            "The suite's evaluators ask a judge and none is chosen. Choose a language model as judge."
-        )
+        raise NoJudgeChosenError("The suite's evaluators ask a judge and none is chosen.")
     if needs_outcomes and judge is not None:
         slugs.add(judge.slug)
     if target.model is not None and target_kind(target).uses_model:

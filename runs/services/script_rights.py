@@ -115,6 +115,11 @@ def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
 
 def _obstacle(user: User | AnonymousUser | None) -> str:
     """Return what keeps programs from running for the user, as the end of a sentence; "" for nothing."""
+    if not settings.SCRIPTS and user is None:
+        return (
+            "scripts are switched off for this command, which runs them itself. For this command: "
+            "EVALSITE_SCRIPTS=1 evalsite evaluate …"
+        )
     if not settings.SCRIPTS:
         return (
             "scripts are switched off on this site. Whoever runs the site can switch them on: set "

@@ -16,7 +16,13 @@ from runs.execution.processes import process_name
 from runs.execution.sweeping import sweep
 from runs.forms.money import MoneyField
 from runs.management.answering import AnsweringCommand
-from runs.management.asking import check_tags, chosen_target, unmatched
+from runs.management.asking import (
+    check_against_what,
+    check_tags,
+    chosen_target,
+    options_as_remedies,
+    unmatched,
+)
 from runs.management.concluding import NOT_EVALUATED, PASSED, Conclusion, conclude
 from runs.management.files import FileOptions
 from runs.management.names import model_named, url_of
@@ -99,6 +105,7 @@ a running site and without one; the run is on the site's pages like any other.""
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the run, carry it out, tell what came of it."""
+        check_against_what(options["target"], options["outputs"], options["model"])
         files = FileOptions.read(options)
         with stop_wanted() as stop:
             progress = Progress(sys.stderr)
@@ -132,7 +139,7 @@ def _start(options: dict[str, Any], progress: Progress) -> Run:
     model = model_named(options["model"]) if options["model"] else None
     notes: list[str] = []
     sweep(now=database_now())
-    with transaction.atomic():
+    with transaction.atomic(), options_as_remedies():
         suite = suite_meant(options["suite"], judge=options["judge"] or "", note=notes.append)
         check_tags(suite, options["tag"] or ())
         target = chosen_target(options["target"], options["outputs"], model)

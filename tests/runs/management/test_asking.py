@@ -198,10 +198,34 @@ def test_a_judge_that_is_named_stands_in_for_one_the_file_names_and_nobody_set_u
     assert Run.objects.get().judge_name == "mine"
 
 
-REFUSED = [
+MISUNDERSTOOD = [
     (("refunds",), "Against what? Name a target (--target NAME), a language model"),
     (("refunds", "--target", "recorded", "--model", "m"), "asks no language model"),
     (("refunds", "--outputs", "o.jsonl", "--model", "m"), "contradict each other"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISUNDERSTOOD)
+def test_a_command_line_that_names_nothing_or_two_things_is_not_understood(arguments, message):
+    with pytest.raises(CommandError) as refusal:
+        evaluate(*arguments)
+    assert message in str(refusal.value)
+    assert refusal.value.returncode == 2
+
+
+def test_remedies_are_options_at_a_command_line():
+    make_case(suite=make_suite(slug="judged", tree=tree(JUDGED)), recorded_output={"output": "x"})
+    assert refused("judged", "--target", "recorded").endswith(
+        "none is chosen. Name a language model: --judge SLUG."
+    )
+    make_target(name="empty")
+    make_case(suite=make_suite(slug="one", tree=tree(CHECK)), key="C-1", recorded_output=None)
+    said = refused("one", "--target", "empty")
+    assert "no recorded output for the case C-1. Name a file of outputs" in said
+    assert said.endswith("--outputs FILE.")
+
+
+REFUSED = [
     (("refunds", "--target", "agent", "--model", "m"), "--model goes with chat targets."),
     (("refunds", "--model", "nobody"), "There is no language model 'nobody'. There is: m."),
     (("refunds", "--model", "m"), "The target m is there already and is another one."),

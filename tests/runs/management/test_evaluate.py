@@ -160,7 +160,7 @@ def test_what_cannot_be_started_is_refused_with_what_would_be_right(arguments, m
 def test_a_suite_that_needs_a_judge_says_so():
     make_case(suite=make_suite(slug="judged", tree=tree(JUDGED)), recorded_output={"output": "x"})
     make_target(name="agent")
-    with pytest.raises(CommandError, match=r"none is chosen\. Choose a language model") as refusal:
+    with pytest.raises(CommandError, match=r"none is chosen\. Name a language model") as refusal:
         evaluate("judged", "--target", "agent")
     assert refusal.value.returncode == 3
 

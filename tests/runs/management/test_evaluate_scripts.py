@@ -33,6 +33,8 @@ def test_with_the_switch_off_nothing_is_started_and_the_remedy_is_said(settings:
         call_command("evaluate", "scripted", "--target", "agent")
 
     assert refused.value.returncode == 3
+    assert "For this command: EVALSITE_SCRIPTS=1 evalsite evaluate …" in str(refused.value)
+    assert "on this site" not in str(refused.value)
     assert not Run.objects.exists()
 
 

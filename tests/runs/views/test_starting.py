@@ -124,7 +124,7 @@ def test_a_target_without_outputs_starts_nothing_at_all(
     make_case(suite=bare, key="C")
     response = editor_client.post(at(bare), filled(bare, target))
     assert response.status_code == 422
-    assert "has no recorded output for any of the 1 cases" in response.content.decode()
+    assert "has no recorded output for the case C. Upload outputs" in response.content.decode()
     assert not Run.objects.exists()
 
 
