@@ -6,6 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+from evaluators.sandbox.calls import call_filter
 from evaluators.sandbox.interpreter import interpreter
 from evaluators.sandbox.places import ETC, ETC_OF_NETWORK, TOPS, Place
 
@@ -24,9 +25,14 @@ def _restraint() -> str:
 
 
 def giving_up(place: Place) -> list[str]:
-    """Return what makes a program give up the machine's files and network before it starts."""
-    asked = [word for word in place.closed if word == "files" or not place.has_network]
-    if not asked:
+    """Return what makes a program give up the machine's files and its network before it starts.
+
+    Whether it has the network or not, it gives up the calls that lead out of a sandbox.
+    """
+    calls = ""
+    if "network" in place.closed:
+        calls = call_filter(cuts_network=not place.has_network).hex()
+    if not place.closed:
         return []
     box = place.box
     etc = (*ETC, *ETC_OF_NETWORK, "passwd", "group", "nsswitch.conf")
@@ -44,4 +50,5 @@ def giving_up(place: Place) -> list[str]:
     )
     writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
     python = interpreter(for_everybody=place.user is not None).program
-    return [*restraining(python), " ".join(asked), "\n".join(writable), "\n".join(readable)]
+    kept = ("\n".join(writable), "\n".join(readable)) if "files" in place.closed else ("", "")
+    return [*restraining(python), calls, *kept]

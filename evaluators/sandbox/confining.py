@@ -45,8 +45,13 @@ def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
     return [*words, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
 
 
-def boxed(bubblewrap: str, command: Sequence[str], place: Place) -> list[str]:
-    """Return the command line that runs a command with a view of only what it needs."""
+def boxed(
+    bubblewrap: str, command: Sequence[str], place: Place, filter_handle: int | None = None
+) -> list[str]:
+    """Return the command line that runs a command with a view of only what it needs.
+
+    Calls to the kernel are refused by the filter that can be read from an open file.
+    """
     box, mounts = place.box, _view_of_machine(has_network=place.has_network).copy()
     mounts.read_only(str(box.root / "passwd"), "/etc/passwd")
     mounts.read_only(str(box.root / "group"), "/etc/group")
@@ -68,7 +73,8 @@ def boxed(bubblewrap: str, command: Sequence[str], place: Place) -> list[str]:
     # What is left of the view is memory, which the program could fill.
     last = ("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", start, "--")
     inner = _limited(command, place, is_boxed=True)
-    return [bubblewrap, *shut, *mounts.words, *last, *inner]
+    calls = [] if filter_handle is None else ["--seccomp", str(filter_handle)]
+    return [bubblewrap, *shut, *calls, *mounts.words, *last, *inner]
 
 
 @cache

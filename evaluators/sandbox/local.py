@@ -16,6 +16,7 @@ from evaluators.sandbox.boxes import (
     write_environment,
     write_names,
 )
+from evaluators.sandbox.calls import open_filter
 from evaluators.sandbox.confining import INNER_USER, boxed, limited, own_environment
 from evaluators.sandbox.guard import limit_passed, wrote_too_much
 from evaluators.sandbox.interpreter import interpreter, is_open_to_all
@@ -83,8 +84,9 @@ class LocalSandbox:
             place = self._place(call, box, limits, user, is_boxed=is_boxed)
             workspace = os.open(box.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                start = _start(call, place, is_boxed=is_boxed)
-                ending = _run(start, place, stop)
+                with open_filter(is_wanted=is_boxed) as calls:
+                    start = _start(call, place, calls, is_boxed=is_boxed)
+                    ending = _run(start, place, stop)
                 result = _result(call, ending, place, workspace)
                 return replace(result, sandbox=self.offer.in_words)
             finally:
@@ -135,11 +137,12 @@ def _link_names(box: Box, program: str, names: tuple[str, ...]) -> None:
         (box.names / name).symlink_to(program)
 
 
-def _start(call: ScriptCall, place: Place, *, is_boxed: bool) -> Start:
+def _start(call: ScriptCall, place: Place, calls: int | None, *, is_boxed: bool) -> Start:
     variables = own_environment(place, is_boxed=is_boxed)
-    command = (
-        boxed(bubblewrap_path(), call.command, place) if is_boxed else limited(call.command, place)
-    )
+    if is_boxed:
+        command = boxed(bubblewrap_path(), call.command, place, calls)
+    else:
+        command = limited(call.command, place)
     outside = place.folder or str(place.box.start)
     return Start(
         command=command,
@@ -149,6 +152,7 @@ def _start(call: ScriptCall, place: Place, *, is_boxed: bool) -> Start:
         user=place.user,
         is_boxed=is_boxed,
         stdin=call.stdin,
+        handles=() if calls is None else (calls,),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+from evaluators.sandbox.calls import can_filter
 from evaluators.sandbox.closing import restraining
 from evaluators.sandbox.confining import (
     END_OF_TRIAL,
@@ -83,9 +84,10 @@ def _closed(user: int | None) -> tuple[str, ...]:
     python = interpreter(for_everybody=user is not None).program
     asked = [*trial(user, is_boxed=False)[:-END_OF_TRIAL], *restraining(python), "--offered"]
     try:
-        return tuple(_run(asked).stdout.split())
+        offered = _run(asked).stdout.split()
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
+    return tuple(word for word in offered if word != "network" or can_filter())
 
 
 def limits_offered(reason: str = "") -> SandboxOffer:

@@ -24,7 +24,10 @@ STOPPED = "a stop from outside"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How to start a program. `mark` is in its environment and in no other program's."""
+    """How to start a program. `mark` is in its environment and in no other program's.
+
+    `handles` are open files for what shuts it in.
+    """
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -33,6 +36,7 @@ class Start:
     user: int | None
     is_boxed: bool
     stdin: bytes = b""
+    handles: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ def _start(start: Start, ends: Ends) -> tuple[subprocess.Popen[bytes], Brood]:
             env=start.environment,
             cwd=start.folder,
             start_new_session=True,
+            pass_fds=start.handles,
         )
 
     try:
