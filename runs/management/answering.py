@@ -17,10 +17,10 @@ from django.db import DatabaseError, InterfaceError
 
 from evaluators.scoring.types import DomainError
 from runs.formats import UnreadableFileError
+from runs.management.site import COULD_NOT, begin_site, check_site, site_words
 
+__all__ = ("COULD_NOT", "AnsweringCommand")
 logger = logging.getLogger(__name__)
-
-COULD_NOT = 3
 
 
 class HelpFormatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
@@ -31,6 +31,7 @@ class AnsweringCommand(BaseCommand):
     """A command that ends with exit code 3 and a sentence whenever it could not do what it is for.
 
     `epilog` stands under the options; `deed` completes the sentence "… could not be carried out".
+    One that `begins_site` makes a new SQLite database where there is none, the others refuse.
     """
 
     # They still work; a newcomer looks for the command's own.
@@ -40,11 +41,20 @@ class AnsweringCommand(BaseCommand):
     }
     epilog: ClassVar[str] = ""
     deed: ClassVar[str] = "The command"
+    begins_site: ClassVar[bool] = False
+    requires_migrations_checks = True
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         """Explain exit codes and give examples under the options."""
         options |= {"epilog": self.epilog, "formatter_class": HelpFormatter}
         return super().create_parser(prog_name, subcommand, **options)
+
+    def check_migrations(self) -> None:
+        """See before the work that there is a site, or begin one."""
+        if not self.begins_site:
+            check_site()
+        elif told := begin_site():
+            self.stderr.write(told)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Answer everything that kept the command from its end with one exit code."""
@@ -62,8 +72,8 @@ class AnsweringCommand(BaseCommand):
             raise CommandError(str(error), returncode=COULD_NOT) from error
         except (DatabaseError, InterfaceError) as error:
             reason = (
-                f"The database could not be used: {error}. See that it answers, and that it is up to "
-                "date: evalsite prepare."
+                f"The database {site_words()} could not be used: {error}. See that it is the one you "
+                "mean, that it answers, and that it is up to date: evalsite prepare."
             )
             raise CommandError(reason, returncode=COULD_NOT) from error
         except Exception as error:

@@ -70,6 +70,7 @@ Run a suite against a target, in this process, and say by exit code whether it p
 a running site and without one; the run is on the site's pages like any other."""
     epilog = EPILOG
     deed = "The run"
+    begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take what the start form takes, and where to write what came of it."""

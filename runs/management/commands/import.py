@@ -48,6 +48,7 @@ class Command(AnsweringCommand):
 Import suites from a folder, a zip, one file or several, and outputs that a target gave before."""
     epilog = EPILOG
     deed = "The import"
+    begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take what the import page takes."""

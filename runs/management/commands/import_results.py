@@ -39,6 +39,7 @@ class Command(AnsweringCommand):
     help = "Import results in JSON Lines as finished runs of a suite."
     epilog = EPILOG
     deed = "The import"
+    begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the file, and what its lines may not tell."""

@@ -41,6 +41,7 @@ class Command(AnsweringCommand):
     help = "Make somebody admin of this site. A new name becomes a new member."
     epilog = EPILOG
     deed = "That"
+    begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take name and password."""

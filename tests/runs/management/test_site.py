@@ -1,0 +1,73 @@
+"""Commands where there is no site yet: some begin one and say so, others say where they looked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services.processes import ROOT
+
+pytestmark = pytest.mark.slow
+SUITE = """
+name: refunds
+evaluators:
+  - {name: mentions_refund, type: contains, value: refund}
+tests:
+  - {id: C-1, input: Where is my money?, output: Your refund is on its way.}
+"""
+
+
+def command(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    unset = ("DATABASE_URL", "CELERY_BROKER_URL", "EVALSITE_URL", "PORT")
+    env = {name: value for name, value in os.environ.items() if name not in unset}
+    return subprocess.run(
+        [sys.executable, ROOT / "manage.py", *map(str, words)],
+        env={**env, "EVALSITE_DATA_DIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_suite_is_evaluated_where_there_was_no_site_before(tmp_path: Path):
+    suite, folder = tmp_path / "refunds.yaml", tmp_path / "new"
+    suite.write_text(SUITE)
+    done = command(folder, "evaluate", suite, "--target", "recorded")
+    assert done.returncode == 0, done.stderr
+    assert f"New site in {folder}: its database is {folder}/evalsite.sqlite3" in done.stderr
+    again = command(folder, "import", suite)
+    assert again.returncode == 0, again.stderr
+    assert "unchanged" in again.stdout
+    assert "New site" not in again.stderr
+
+
+@pytest.mark.parametrize("words", [("import", "suite.yaml"), ("createadmin", "ada", "--link")])
+def test_an_empty_database_that_was_left_behind_is_begun_too(tmp_path: Path, words: tuple[str]):
+    (tmp_path / "evalsite.sqlite3").touch()
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    paths = [tmp_path / word if word.endswith(".yaml") else word for word in words]
+    done = command(tmp_path, *paths)
+    assert done.returncode == 0, done.stderr
+    assert "New site in" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("export", "refunds"), ("compare", "a#1", "a#2"), ("login_link",)]
+)
+def test_the_others_say_where_they_looked_and_leave_no_database(tmp_path: Path, words: tuple[str]):
+    refused = command(tmp_path, *words)
+    assert refused.returncode == 3
+    assert f"the database {tmp_path}/evalsite.sqlite3 (by EVALSITE_DATA_DIR)" in refused.stderr
+    assert "evalsite up" in refused.stderr
+    assert not list(tmp_path.glob("evalsite.sqlite3*"))
+
+
+def test_a_database_that_is_not_up_to_date_is_named(tmp_path: Path):
+    (tmp_path / "evalsite.sqlite3").touch()
+    refused = command(tmp_path, "export", "refunds")
+    assert refused.returncode == 3
+    assert f"{tmp_path}/evalsite.sqlite3 (by EVALSITE_DATA_DIR) could not be used" in refused.stderr
