@@ -44,12 +44,18 @@ def says(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = N
 
 
 def sends(
-    body: bytes, *, kind: str = "application/json", headers: Mapping[str, str] | None = None
+    body: bytes,
+    *,
+    kind: str = "application/json",
+    headers: Mapping[str, str] | None = None,
+    status: int = 200,
 ) -> Behaviour:
     """Answer with these bytes."""
 
     async def behave(asked: Asked) -> web.StreamResponse:
-        return web.Response(body=body, headers={"Content-Type": kind, **(headers or {})})
+        return web.Response(
+            body=body, status=status, headers={"Content-Type": kind, **(headers or {})}
+        )
 
     return behave
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from evaluators.judging.answers import (
     read_answer,
     read_failure,
 )
+from evaluators.judging.blotting import blotted, blotted_json
 from evaluators.judging.calls import (
     NO_USAGE,
     CallRecord,
@@ -93,7 +93,7 @@ class Try:
     def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
         """Take in what the server sent: a completion, or what it has instead of one."""
         text = without_key(text, self.spec)
-        self.http_status, self.reply = http_status, parse_body(text)
+        self.http_status, self.reply = http_status, _body_without_key(text, self.spec)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
             self.failure = read_failure(http_status, headers, text)
             return
@@ -201,11 +201,16 @@ def without_key(text: str, spec: ModelSpec) -> str:
     """Return the text with the key of the model blotted out, should a server echo it."""
     if not spec.api_key:
         return text
-    escaped = json.dumps(spec.api_key)[1:-1]
-    # JSON may spell a slash as \\/, which reads back as the slash.
-    for spelling in (spec.api_key, escaped, escaped.replace("/", "\\/")):
-        text = text.replace(spelling, HIDDEN_KEY)
-    return text
+    return blotted(text, (spec.api_key,), HIDDEN_KEY)
+
+
+def _body_without_key(text: str, spec: ModelSpec) -> Any:
+    """Return the value of a body, in which a key may stand again once its JSON is read."""
+    body = parse_body(text)
+    try:
+        return blotted_json(body, (spec.api_key,), HIDDEN_KEY) if spec.api_key else body
+    except RecursionError:
+        return parse_body("")
 
 
 def cost_of(answer: Answer, spec: ModelSpec) -> Decimal | None:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import ClientResponse
@@ -15,6 +16,7 @@ from runs.targets._base import AgentReply
 
 LARGEST_REPLY = 16 * 1024 * 1024
 CHUNK = 64 * 1024
+BEGINNING = 4 * CHUNK
 GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
 PLAIN = ("", "identity")
 PACKED = ("gzip", "x-gzip", "deflate")
@@ -42,7 +44,7 @@ async def read_body(response: ClientResponse) -> bytes:
         if len(content) > LARGEST_REPLY:
             most = LARGEST_REPLY // 1024 // 1024
             reason = f"the agent sent more than {most} MB and was cut off"
-            raise UnreadableBodyError(reason, bytes(content[:CHUNK]))
+            raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
     return bytes(content)
 
 
@@ -83,16 +85,23 @@ class _Inflater:
             raise UnreadableBodyError(f"the agent's answer is not packed well: {error}") from None
 
 
+def kind_of(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return what kind of content the headers announce, and in which charset if they say so."""
+    kind, _, rest = headers.get("Content-Type", "").partition(";")
+    _, _, charset = rest.partition("charset=")
+    return kind.strip().lower()[:100], charset.partition(";")[0].strip().strip("\"'") or None
+
+
 def text_of(content: bytes, charset: str | None) -> str:
     """Return the content as text; raises UnreadableBodyError at the first byte that is none."""
     name = (charset or "utf-8").strip().lower()
     if not CHARSETS.fullmatch(name):
-        raise UnreadableBodyError(f"the agent says it writes in {name[:40]!r}", content[:CHUNK])
+        raise UnreadableBodyError(f"the agent says it writes in {name[:40]!r}", content[:BEGINNING])
     try:
         return content.decode("utf-8-sig" if name in ("utf-8", "utf8") else name)
     except UnicodeDecodeError as error:
         reason = f"the agent's answer is not {name}: byte {error.start + 1} cannot be read"
-        raise UnreadableBodyError(reason, content[:CHUNK]) from None
+        raise UnreadableBodyError(reason, content[:BEGINNING]) from None
 
 
 def reply_of(text: str, content_type: str) -> AgentReply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -16,11 +16,12 @@ from evaluators.judging.answers import read_failure
 from evaluators.judging.calls import CallKey, CallRecord, CallStatus
 from evaluators.scoring.types import Usage
 from runs.execution.agent_addresses import RefusedAddressError
-from runs.execution.agent_bodies import UnreadableBodyError, reply_of, text_of
+from runs.execution.agent_bodies import UnreadableBodyError, kind_of, reply_of, text_of
 from runs.execution.target_secrets import TargetSecrets
 from runs.targets._base import AgentReading, AgentReply, AgentRequest
 
-MOST_TEXT = 20_000
+# Of what is cut off before it can be read, the end goes too: half a secret may stand there.
+MOST_TEXT, MOST_READ = 20_000, 160_000
 MOST_SAID = 300
 HTTP_GOOD, HTTP_REDIRECT, HTTP_BAD = 200, 300, 400
 WORDS = {
@@ -57,18 +58,18 @@ class AgentTry:
     def answered(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
         """Take in what the agent sent."""
         self.http_status = http_status
-        content_type, charset = _kind_of(headers)
+        content_type, charset = kind_of(headers)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
-            text = self.secrets.without(content[: MOST_TEXT * 4].decode(errors="replace"))
-            self._refused(http_status, headers, text[:MOST_TEXT], content_type)
+            text = content[:MOST_READ].decode(errors="replace")
+            self._refused(http_status, headers, text, content_type)
             return
         try:
-            text = self.secrets.without(text_of(content, charset))
+            text = text_of(content, charset)
         except UnreadableBodyError as error:
             self.unreadable(error)
             return
-        reply = reply_of(text, content_type)
-        self.reading = self.request.read(reply)
+        reply = self._reply(text, content_type)
+        self.reading = self._without_secrets(self.request.read(reply))
         output = self.reading.output
         self._keep(reply, as_json=output is None or output.text != reply.text)
         self.reason = self.reading.problem
@@ -77,8 +78,9 @@ class AgentTry:
     def _refused(
         self, http_status: int, headers: Mapping[str, str], text: str, content_type: str
     ) -> None:
-        reply = reply_of(text, content_type)
-        self._keep(reply)
+        reply = self._reply(text, content_type)
+        reply = replace(reply, text=reply.text[:MOST_TEXT])
+        self._keep(reply, as_json=len(text) <= MOST_TEXT)
         failure = read_failure(http_status, headers, reply.text)
         self.status, self.retry_after_s = failure.status, failure.retry_after_s
         self.may_repeat = not failure.is_final
@@ -89,8 +91,25 @@ class AgentTry:
             words = "The agent wants a pause"
         elif failure.status is CallStatus.SERVER_ERROR:
             words = "The agent failed"
-        said = f": {failure.said[:MOST_SAID]}" if failure.said else ""
+        said = self.secrets.without(failure.said)[:MOST_SAID]
+        said = f": {said}" if said else ""
         self.reason = f"{words} ({http_status}){said}"
+
+    def _reply(self, text: str, content_type: str) -> AgentReply:
+        """Return a reply without secrets, whether they stand in it as they are or as JSON spells them."""
+        reply = reply_of(text, content_type)
+        try:
+            value, is_json = self.secrets.without_in(reply.json), reply.is_json
+        except RecursionError:
+            value, is_json = None, False
+        return replace(reply, text=self.secrets.without(reply.text), json=value, is_json=is_json)
+
+    def _without_secrets(self, reading: AgentReading) -> AgentReading:
+        try:
+            output = reading.output and self.secrets.without_in_output(reading.output)
+        except RecursionError:
+            return AgentReading(problem="the reply nests too deeply", usage=reading.usage)
+        return replace(reading, output=output, problem=self.secrets.without(reading.problem))
 
     def _keep(self, reply: AgentReply, *, as_json: bool = True) -> None:
         """Keep what came back so that it reads the same again: an answer that is the whole text, as text."""
@@ -101,8 +120,8 @@ class AgentTry:
         """Note that the content could not be read, with the beginning of it."""
         self.http_status = http_status or self.http_status
         self.status, self.reason = CallStatus.UNREADABLE, str(error)
-        beginning = self.secrets.without(error.beginning[:MOST_TEXT].decode(errors="replace"))
-        self.reply = {"cut": True, "text": reply_of(beginning, "").text}
+        beginning = self._reply(error.beginning[:MOST_READ].decode(errors="replace"), "")
+        self.reply = {"cut": True, "text": beginning.text[:MOST_TEXT]}
 
     def timed_out(self) -> None:
         """Note that no answer came in time."""
@@ -166,12 +185,6 @@ def shown_request(request: AgentRequest, secrets: TargetSecrets) -> dict[str, An
 def body_of(request: AgentRequest) -> bytes | None:
     """Return the body as it travels."""
     return None if request.body is None else json.dumps(request.body).encode()
-
-
-def _kind_of(headers: Mapping[str, str]) -> tuple[str, str | None]:
-    kind, _, rest = headers.get("Content-Type", "").partition(";")
-    _, _, charset = rest.partition("charset=")
-    return kind.strip().lower()[:100], charset.partition(";")[0].strip().strip("\"'") or None
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -64,7 +64,7 @@ class AgentClient:
         digest = content_hash(shown_request(request, secrets))
         earlier = ledger.recall(key, digest)
         if earlier is not None:
-            return recalled(earlier, request)
+            return secrets.without_in_output(recalled(earlier, request))
         if secrets.problem:
             raise AgentFailure(secrets.problem, Cause.REFUSED)
         self._slots = self._slots or asyncio.Semaphore(request.most_at_once)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import base64
+import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.conf import settings
 
+from evaluators.judging.blotting import blotted, blotted_bytes, blotted_json
 from evaluators.judging.keys import KeyUnreadableError, decrypt
+from evaluators.kinds._base import Message, Output
 from runs.models import Target
 from runs.targets._base import Header, TargetConfig
 from runs.targets._headers import (
@@ -41,22 +45,65 @@ class TargetSecrets:
         return {header.name: HIDDEN if header.secret else header.value for header in headers}
 
     def without(self, text: str) -> str:
-        """Return the text with every secret blotted out, should an agent echo one."""
-        for secret in self._secrets():
-            escaped = json.dumps(secret)[1:-1]
-            for spelling in (secret, escaped, escaped.replace("/", "\\/")):
-                text = text.replace(spelling, HIDDEN)
-        return text
+        """Return the text with every secret blotted out, however an agent that echoes one spells it."""
+        return blotted(text, self._secrets(), HIDDEN)
+
+    def without_in(self, value: Any) -> Any:
+        """Return a JSON value with every secret blotted out; raises RecursionError like JSON's own."""
+        return blotted_json(value, self._secrets(), HIDDEN)
+
+    def without_in_output(self, output: Output) -> Output:
+        """Return an output with every secret blotted out: what was read and joined may hold one again."""
+        secrets = self._secrets()
+        if not secrets:
+            return output
+        return replace(
+            output,
+            text=self.without(output.text),
+            messages=tuple(
+                Message(*map(self.without, (m.role, m.content))) for m in output.messages
+            ),
+            trace=None
+            if output.trace is None
+            else tuple(
+                replace(
+                    step,
+                    name=self.without(step.name),
+                    input=self.without_in(step.input),
+                    output=self.without_in(step.output),
+                    error=self.without(step.error),
+                )
+                for step in output.trace
+            ),
+            files={
+                self.without(path): blotted_bytes(content, secrets, HIDDEN)
+                for path, content in output.files.items()
+            },
+        )
 
     def _value(self, header: Header) -> str:
         if header.secret:
             return self.values.get(header.name.lower(), "")
         return VARIABLE.sub(lambda found: self.variables.get(found[1], ""), header.value)
 
-    def _secrets(self) -> list[str]:
+    def _secrets(self) -> tuple[str, ...]:
         whole = {secret for secret in (*self.values.values(), *self.variables.values()) if secret}
         parts = {part for one in whole for part in one.split() if len(part) >= LEAST_PART}
-        return sorted(whole | parts, key=len, reverse=True)
+        named = {part for one in whole for part in _name_and_password(one)}
+        return tuple(sorted(whole | parts | named))
+
+
+def _name_and_password(value: str) -> tuple[str, ...]:
+    """Return what the value of basic authentication unpacks to, and the password in it."""
+    scheme, _, packed = value.partition(" ")
+    if scheme.lower() != "basic":
+        return ()
+    try:
+        pair = base64.b64decode(packed.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ()
+    password = pair.partition(":")[2]
+    return (pair, password) if len(password) >= LEAST_PART else (pair,)
 
 
 def secrets_of(target: Target | None, config: TargetConfig) -> TargetSecrets:

@@ -21,7 +21,7 @@ from runs import services
 from runs.execution.running import work_on_run
 from runs.execution.sweeping import sweep
 from runs.models import Artifact, ModelCall, Result, Run, RunStatus, Target
-from tests.agent_server import AgentServer, Asked, echoes, refuses, says
+from tests.agent_server import AgentServer, Asked, echoes, refuses, says, sends
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.trees import CHECK, tree
 from tests.runs.working import counts, work_in_thread
@@ -108,6 +108,30 @@ def test_the_secret_is_nowhere_after_a_run(
     assert all("s3cret" not in text for text in texts)
     assert "[secret]" in dump.getvalue()
     assert "gAAAA" not in json.dumps(row.snapshot)
+
+
+def test_a_secret_in_another_spelling_is_nowhere_after_a_run(
+    start: Start, agent_server: AgentServer, viewer_client: Client, caplog: Any
+) -> None:
+    spelled = "t0p\\u002Ds3\\u0063ret\\u002dvalue"
+    reply = (
+        f'{{"output": "{spelled}", "steps": [{{"name": "x", "input": {{"{spelled}": 1}}}}], '
+        f'"files": {{"{spelled}": "{spelled}"}}}}'
+    )
+    agent_server.behave(then=sends(reply.encode()))
+    run = start(1)
+    work_on_run(run.pk)
+    dump = io.StringIO()
+    call_command("dumpdata", stdout=dump)
+    case = {"slug": run.suite.slug, "number": run.number, "key": "C-0", "repetition": 1}
+    pages = [reverse(f"runs:{name}", kwargs=case) for name in ("result", "result-calls")]
+    read = [viewer_client.get(page).content.decode() for page in pages]
+    texts = (dump.getvalue(), caplog.text, *read)
+    assert counts(run)[:2] == ("completed", 1)
+    assert all("t0p" not in text and "ret-value" not in text for text in texts)
+    assert all("[secret]" in page for page in read)
+    held = Artifact.objects.select_related("content").get(result__run=run)
+    assert (held.path, bytes(held.content.content)) == ("[secret]", b"[secret]")
 
 
 def test_a_failed_answer_is_shown_on_its_result_with_what_came_back(

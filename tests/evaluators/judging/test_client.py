@@ -423,7 +423,7 @@ def leaks(records: list[CallRecord]) -> list[CallRecord]:
     return [r for r in records if SECRET[3:10] in str((r.request, r.reply, r.error))]
 
 
-@pytest.mark.parametrize("slash", ["/", r"\/"])
+@pytest.mark.parametrize("slash", ["/", r"\/", r"\u002F"])
 def test_a_key_that_json_spells_otherwise_is_blotted_out_too(
     model_server: ModelServer, slash: str
 ) -> None:
