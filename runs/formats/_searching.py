@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from runs.formats import agentv, case_lines
 from runs.formats._below import Below, folder_for
+from runs.formats._cases_beside import cases_file_of
 from runs.formats._content import SuiteContent
 from runs.formats._document import read_document
 from runs.formats._ignoring import named
@@ -124,6 +125,9 @@ class Search:
                 path, "is no suite file, for it lists no cases under tests, and was left out"
             )
             return None
+
+        # Also while the suite is refused: what is wrong with its cases is said once, as part of it.
+        self.mentioned[path] = {cases_file_of(document)} - {""}
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteContent:
             return agentv.suite_of(replace(document, file=file), files)

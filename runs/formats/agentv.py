@@ -10,7 +10,7 @@ from typing import Any
 
 from evaluators.scoring.tree import Node
 from runs.formats._cases import Defaults, read_cases
-from runs.formats._cases_beside import with_cases
+from runs.formats._cases_beside import folder_of, with_cases
 from runs.formats._content import SuiteContent
 from runs.formats._document import Document, read_document
 from runs.formats._evaluators import read_evaluators
@@ -47,10 +47,8 @@ def read(
 
 def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
     """Return what the values of a suite file say; raises UnreadableFileError like read."""
-    parent = str(PurePosixPath(document.file).parent)
-    folder = "" if parent == "." else parent
-    document, beside = with_cases(document, files, folder)
-    reading = Reading(document, files, folder)
+    document, beside = with_cases(document, files)
+    reading = Reading(document, files, folder_of(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
     found = _suite(reading, suite, PurePosixPath(document.file).stem)
     if reading.problems:
@@ -112,7 +110,7 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
     """Return the list of cases with its key; what is no list of any is noted."""
     key, value = suite.take("tests")
     if isinstance(value, str):
-        said = "names no cases; list them here, or import that file with this one beside it as its YAML"
+        said = "names no cases; list them here, or name a file of them that ends in .yaml or .jsonl"
         suite.refuse(key, f"{value[:100]!r} {said}")
         return key, []
     if value is not None and not isinstance(value, list):

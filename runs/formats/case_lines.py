@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from evaluators.kinds import normal_spelling
+from evaluators.kinds._files import path_of
 from evaluators.kinds._yaml import yaml_of
 from runs.formats import agentv
+from runs.formats._cases_beside import folder_of
 from runs.formats._content import SuiteContent
-from runs.formats._document import MOST_DEPTH, Document, Path, read_document
-from runs.formats._json_lines import UnreadableLineError, WrittenFloat, lines_of, read_object
+from runs.formats._document import Document, read_document
+from runs.formats._lined_cases import read_lined
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._recognising import CASES_KEYS, LINES_SUFFIXES, YAML_SUFFIXES, Form, misplaced
 from runs.formats._writing import case_values, suite_head
@@ -22,7 +24,6 @@ from runs.formats._writing import case_values, suite_head
 LABEL = "JSON Lines of cases"
 SUFFIXES = LINES_SUFFIXES
 CASES = "tests"
-MOST_PROBLEMS = 100
 # In the values the lines are one list; a reader of the file looks for the key within a line.
 WITHIN_LIST = re.compile(rf"\A{CASES}(\[\d+\]\.?)?")
 
@@ -39,9 +40,9 @@ def read(
     judge and policy stand there in the spellings of suite files. Raises UnreadableFileError with
     every problem found, each with its file and line.
     """
-    lines = _read_lines(content, file)
+    lines = read_lined(content, file, CASES)
     beside = sidecar_of(file, files or {})
-    head = _head(files or {}, beside) if beside else Document({})
+    head = _head(files or {}, beside, file) if beside else Document({})
     if not lines.cases:
         raise UnreadableFileError(lines.problems or [Problem("the file holds no cases", file)])
     document = Document(
@@ -78,56 +79,20 @@ def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
     return next((f"{stem}{suffix}" for suffix in YAML_SUFFIXES if f"{stem}{suffix}" in files), "")
 
 
-@dataclass(slots=True)
-class _Lines:
-    """The cases of a file, where each value stands, and what is wrong with lines."""
-
-    cases: list[Any] = field(default_factory=list)
-    lines: dict[Path, int] = field(default_factory=dict)
-    written: dict[Path, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-
-
-def _read_lines(content: bytes, file: str) -> _Lines:
-    agentv.refuse_size(content, file)
-    found = _Lines()
-    for number, raw in lines_of(content):
-        at: Path = (CASES, len(found.cases))
-        try:
-            case = _plain(read_object(raw), at, found.written)
-        except UnreadableLineError as error:
-            found.problems.append(Problem(str(error), file, number))
-            if len(found.problems) >= MOST_PROBLEMS:
-                break
-            continue
-        found.cases.append(case)
-        found.lines[at] = number
-    return found
-
-
-def _plain(value: Any, path: Path, written: dict[Path, str]) -> Any:
-    """Return a value as a suite in YAML would give it, and note how its numbers are written."""
-    if len(path) > MOST_DEPTH:
-        raise UnreadableLineError("nested too deeply")
-    if isinstance(value, WrittenFloat):
-        written[path] = value.text
-        return float(value)
-    if isinstance(value, dict):
-        return {key: _plain(part, (*path, key), written) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part, (*path, n), written) for n, part in enumerate(value)]
-    return value
-
-
-def _head(files: Mapping[str, bytes], path: str) -> Document:
+def _head(files: Mapping[str, bytes], path: str, cases: str) -> Document:
     document = read_document(agentv.decoded(files[path], path), path)
     if not isinstance(document.value, dict):
         raise UnreadableFileError([Problem("the file is no mapping of keys", path, 1)])
-    for key in document.value:
-        if normal_spelling(key) in CASES_KEYS:
+    head = dict(document.value)
+    for key, value in document.value.items():
+        if normal_spelling(key) not in CASES_KEYS:
+            continue
+        if not isinstance(value, str) or path_of(value, folder_of(path)) != cases:
             said = "the cases stand in the JSON Lines beside this file; remove them here"
             raise UnreadableFileError([Problem(said, path, document.line_of((key,)), key=key)])
-    return document if "name" in document.value else replace(document, value=_named(document.value))
+        # It says what is so anyway.
+        del head[key]
+    return replace(document, value=head if "name" in head else _named(head))
 
 
 def _named(head: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,12 @@ def test_the_data_set_that_others_name_is_the_suite() -> None:
     assert case_lines.read(lines, file="c.jsonl", files=both).slug == "sums"
 
 
+def test_the_yaml_beside_may_name_the_lines() -> None:
+    lines = b'{"id": "A", "input": "x"}'
+    head = {"e/c.yaml": b"name: c\ntests: ./c.jsonl\n"}
+    assert case_lines.read(lines, file="e/c.jsonl", files=head).warnings == ()
+
+
 def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
     lines = b'{"id": "A", "input": "x"}\n{"id": "B", "input": "x", "owner": {"team": "red"}}'
 

@@ -69,7 +69,7 @@ MALFORMED = (
     Bad("no cases", "name: shop\n", 1, "", "the suite has no cases", "list them under tests"),
     Bad("null cases", "name: shop\ntests:\n", 1, "", "has no cases", "list them under tests"),
     Bad("empty cases", "name: shop\ncases: []\n", 2, "cases", "has no cases", "under tests"),
-    Bad("cases elsewhere", "tests: ./c.jsonl\n", 1, "tests", "names no cases", "list them here"),
+    Bad("cases elsewhere", "tests: ./c.csv\n", 1, "tests", "names no cases", "list them here"),
     Bad("a word", "name: shop\ntests: [A]\n", 2, "tests[0]", "'A' names no case", "id and input"),
     Bad("cases twice", f"{CASE}cases: []\n", 5, "cases", "says the same as 'tests'", "keep one"),
     Bad("spelt twice", f"{CASE}eval_cases: 1\nevalCases: 2\n", 6, "evalCases", "twice", "evalCases"),

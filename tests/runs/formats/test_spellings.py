@@ -449,6 +449,22 @@ def test_cases_may_stand_in_a_file_of_their_own() -> None:
     assert agentv.read(agentv.write(content)) == content
 
 
+def test_cases_may_stand_in_lines_of_their_own() -> None:
+    text = b"name: shop\nevaluators: [Is kind]\ntests: ./cases.jsonl\n"
+    lines = (
+        b'{"id": "A", "input": "x", "expected_output": 1.50}\n\n{"id": "B", "input": "y", "n": 1}\n'
+    )
+
+    content = agentv.read(text, file="shop.yaml", files={"cases.jsonl": lines})
+
+    assert [(case.key, case.expected_output) for case in content.cases] == [
+        ("A", "1.50"),
+        ("B", ""),
+    ]
+    assert [(w.file, w.line, w.case) for w in content.warnings] == [("cases.jsonl", 3, "B")]
+    assert agentv.read(agentv.write(content)) == content
+
+
 @pytest.mark.parametrize(
     ("reference", "beside", "said"),
     [
@@ -456,13 +472,22 @@ def test_cases_may_stand_in_a_file_of_their_own() -> None:
         ("cases.yml", b"a: 1", "cases.yml, line 1: a mapping stands where a list of cases"),
         ("cases.yml", b"[", "cases.yml, line 2: not readable as YAML"),
         ("cases.yml", b"- {id: A}\n", "cases.yml, line 1, case A, tests[0]: the case has no input"),
-        ("cases.jsonl", b"", "shop.yaml, line 1, tests: 'cases.jsonl' names no cases"),
+        ("cases.csv", b"", "shop.yaml, line 1, tests: 'cases.csv' names no cases"),
+        ("./gone.jsonl", b"", "shop.yaml, line 1, tests: the file './gone.jsonl' is not among"),
+        ("c.jsonl", b"\n", "c.jsonl: the file holds no cases"),
+        ("c.jsonl", b'\n{"id": "A"}', "c.jsonl, line 2, case A, tests[0]: the case has no input"),
+        ("c.jsonl", b'{"id": "A", "input": "x"}\n{', "c.jsonl, line 2: not readable as JSON"),
+        ("c.jsonl", b'{"id": "A", "output": "x"}', "c.jsonl: the file holds recorded outputs"),
     ],
 )  # fmt: skip
 def test_cases_elsewhere_that_cannot_be_read_name_their_file(
     reference: str, beside: bytes, said: str
 ) -> None:
     with pytest.raises(UnreadableFileError) as refused:
-        agentv.read(f"tests: {reference}".encode(), file="shop.yaml", files={"cases.yml": beside})
+        agentv.read(
+            f"tests: {reference}".encode(),
+            file="shop.yaml",
+            files=dict.fromkeys(("cases.yml", "c.jsonl"), beside),
+        )
 
     assert str(refused.value).startswith(said)

@@ -108,6 +108,15 @@ def test_suites_may_share_the_files_of_a_folder_beside_theirs() -> None:
     assert suites(deeper).suites[0].content == found
 
 
+def test_lines_that_a_suite_names_as_its_cases_are_no_suite_of_their_own() -> None:
+    files = {"suite.yaml": b"tests: ./in/cases.jsonl\n", "in/cases.jsonl": LINES}
+    found = suites(files)
+    assert [(one.path, len(one.content.cases)) for one in found.suites] == [("suite.yaml", 1)]
+    assert found.notes == ()
+    files["in/cases.jsonl"] += b"{\n"
+    assert [problem.partition(": ")[0] for problem in problems(files)] == ["in/cases.jsonl, line 2"]
+
+
 def test_a_file_that_a_suite_names_is_no_suite_of_its_own() -> None:
     asked = b"tests: [{id: A, input: Mend this file., input_files: [./in/sample.yaml]}]\n"
     files = {"suite.yaml": asked, "in/sample.yaml": SUITE, "in/broken.yaml": b"tests: ["}
