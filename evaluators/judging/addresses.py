@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -14,11 +15,23 @@ METADATA_HOSTS = (
 )  # fmt: skip
 # Metadata services outside the link-local range: Alibaba, Azure's host, EC2 and Google over IPv6,
 # Oracle.
-METADATA_ADDRESSES = (
-    "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "192.0.0.192",
+METADATA_ADDRESSES = tuple(
+    ipaddress.ip_address(known)
+    for known in (
+        "100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "192.0.0.192",
+    )
 )  # fmt: skip
-# IPv6 networks whose last 32 bits are an IPv4 address: translated (NAT64) and compatible.
-EMBEDDING_NETWORKS = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
+# IPv6 networks in which an IPv4 address lies, and how many bits stand after it: compatible, mapped,
+# translated (SIIT, NAT64 and its local prefix), and 6to4.
+EMBEDDING_NETWORKS = tuple(
+    (ipaddress.ip_network(network), after)
+    for network, after in (
+        ("::/96", 0), ("::ffff:0:0/96", 0), ("::ffff:0:0:0/96", 0),
+        ("64:ff9b::/96", 0), ("64:ff9b:1::/48", 0), ("2002::/16", 80),
+    )
+)  # fmt: skip
+LOCAL_TRANSLATION = ipaddress.ip_network("64:ff9b:1::/48")
+BROADCAST = ipaddress.ip_address("255.255.255.255")
 LOOPBACK = ipaddress.ip_address("::1")
 
 
@@ -55,12 +68,10 @@ def host_problem(host: str) -> str:
     if host in METADATA_HOSTS:
         return refused
     address = _address(host)
-    if address is None:
-        return ""
-    is_metadata = any(address == ipaddress.ip_address(known) for known in METADATA_ADDRESSES)
-    if address.is_link_local or is_metadata:
+    meant = [] if address is None else [address, *_embedded(address)]
+    if any(one.is_link_local or one in METADATA_ADDRESSES for one in meant):
         return refused
-    if address.is_unspecified or address.is_multicast:
+    if any(one.is_unspecified or one.is_multicast or one == BROADCAST for one in meant):
         return f"{host} is not the address of one server."
     return ""
 
@@ -75,8 +86,21 @@ def _address(host: str) -> Address | None:
             return ipaddress.IPv4Address(socket.inet_aton(host))
         except (OSError, ValueError):
             return None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address != LOOPBACK and any(address in network for network in EMBEDDING_NETWORKS):
-            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        return address.ipv4_mapped or address.sixtofour or address
     return address
+
+
+def _embedded(address: Address) -> Iterator[Address]:
+    """Yield the IPv4 addresses to which a gateway may lead what is sent to an IPv6 address."""
+    if not isinstance(address, ipaddress.IPv6Address) or address == LOOPBACK:
+        return
+    for network, after in EMBEDDING_NETWORKS:
+        if address in network:
+            yield ipaddress.IPv4Address(int(address) >> after & 0xFFFFFFFF)
+    if address in LOCAL_TRANSLATION:
+        # RFC 6052: after a prefix of less than 96 bits it stands around the bits 64 to 71.
+        number = int(address)
+        joined = number >> 64 << 56 | number & 0xFFFFFFFFFFFFFF
+        found = {joined >> 120 - 32 - prefix & 0xFFFFFFFF for prefix in (48, 56, 64)}
+        yield from (ipaddress.IPv4Address(one) for one in found if one)
+    if address.teredo:
+        yield from address.teredo
