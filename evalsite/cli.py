@@ -13,12 +13,25 @@ WORKER_OPTIONS = ("--pool", "threads", "--without-gossip", "--without-mingle")
 HELP = ("-h", "--help", "help")
 BUILT_IN = ("help", "version")
 NOT_UNDERSTOOD = 2
+# As shells have it: 128 and the number of the signal.
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a worker for `evalsite worker`, a management command for anything else."""
+    """Run a worker for `evalsite worker`, a management command for anything else.
+
+    Ctrl-C where a command has no answer of its own to it, as while it is loaded, ends it in a sentence.
+    """
+    try:
+        _run(sys.argv if argv is None else argv)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nEnded by Ctrl-C before it was done.\n")
+        sys.exit(INTERRUPTED)
+
+
+def _run(argv: Sequence[str]) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
-    program, *words = sys.argv if argv is None else argv
+    program, *words = argv
     if not words or (words[0] in HELP and len(words) == 1):
         sys.stdout.write(overview())
         return

@@ -126,7 +126,9 @@ class Desk:
         self._leases.let_go(one.claim.result_id for one in ended)
         self.room.set()
         if state.stale:
-            logger.warning(
+            # Of a run that has ended meanwhile nothing else is to be expected.
+            logger.log(
+                logging.WARNING if state.status in ACTIVE_RUN_STATUSES else logging.DEBUG,
                 "Run %s: records of results %s came too late and were refused",
                 self._work.run_id,
                 state.stale,

@@ -68,6 +68,17 @@ def test_an_unknown_command_ends_otherwise_than_a_failed_gate(capsys):
     assert "Did you mean evaluate?" in capsys.readouterr().err
 
 
+def test_ctrl_c_before_a_command_is_at_work_is_answered_in_a_sentence(capsys, monkeypatch):
+    def interrupt(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("django.core.management.execute_from_command_line", interrupt)
+    with pytest.raises(SystemExit) as end:
+        main(["evalsite", "evaluate", "support-agent"])
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "\nEnded by Ctrl-C before it was done.\n"
+
+
 def test_commands_of_django_are_there_too(capsys):
     main(["evalsite", "diffsettings", "--all"])
     assert "INSTALLED_APPS" in capsys.readouterr().out

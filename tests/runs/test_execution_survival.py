@@ -137,7 +137,9 @@ def test_a_worker_shows_itself_and_takes_itself_off_the_list():
     assert not WorkerProcess.objects.exists()
 
 
-def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(start_chat, model_server):
+def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
+    start_chat, model_server, caplog
+):
     model_server.behave(good("A"), good(), hang(), then=good())
     run = start_chat(6, concurrency=1)
     worker = work_in_thread(run)
@@ -149,6 +151,7 @@ def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(start_
 
     assert not worker.is_alive()
     assert counts(run) == ("stopped", 1, 1, 0)
+    assert "came too late" not in caplog.text
     assert statuses(run) == ["scored", *["cancelled"] * 5]
     assert run.status_reason == "Stopped"
     assert Score.objects.filter(result__run=run).count() == 2
