@@ -18,7 +18,7 @@ from evaluators.sandbox.boxes import (
 )
 from evaluators.sandbox.calls import open_filter
 from evaluators.sandbox.confining import INNER_USER, boxed, limited, own_environment
-from evaluators.sandbox.guard import limit_passed, wrote_too_much
+from evaluators.sandbox.guard import Guard, disk_limit_passed
 from evaluators.sandbox.interpreter import interpreter, is_open_to_all
 from evaluators.sandbox.leavings import KeptFilesError, collect
 from evaluators.sandbox.limits import Limits, Terms
@@ -158,9 +158,8 @@ def _start(call: ScriptCall, place: Place, calls: int | None, *, is_boxed: bool)
 
 def _run(start: Start, place: Place, stop: Stop) -> Ending:
     try:
-        return run_program(
-            start, place.limits, stop, lambda brood: limit_passed(brood, place.box, place.limits)
-        )
+        guard = Guard(place.box, place.limits)
+        return run_program(start, place.limits, stop, guard.limit_passed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SandboxRefusal(f"the program could not be started: {reason}") from error
@@ -170,8 +169,7 @@ def _result(call: ScriptCall, ending: Ending, place: Place, workspace: int) -> S
     stderr = ending.stderr.decode("utf-8", "replace")
     ended_by = ending.ended_by or place.limits.hit_by(ending.exit_code or 0, stderr)
     files: Mapping[str, bytes] = {}
-    if not ended_by and wrote_too_much(place.box, place.limits):
-        ended_by = place.limits.disk_words
+    ended_by = ended_by or disk_limit_passed(place.box, place.limits)
     if call.keeps_workspace and not ended_by:
         try:
             files = collect(workspace)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from textwrap import dedent
 
 import pytest
 
@@ -249,6 +250,73 @@ def test_one_large_file_and_many_small_ones_run_into_the_same_limit(sandbox):
     assert shell(sandbox, several).ended_by == words
     endless = "import os, itertools\nfor i in itertools.count(): os.mkdir(str(i)); os.chdir(str(i))"
     assert python(sandbox, endless).ended_by == words
+
+
+DISK = "the limit of 16 MB and 200 files written"
+
+
+@pytest.mark.parametrize(
+    "keep",
+    ["kept.append(file)", "kept.append(mmap.mmap(file.fileno(), 2**20)); file.close()"],
+    ids=["open", "mapped"],
+)
+def test_deleted_files_count_as_long_as_they_take_room(sandbox, keep):
+    result = python(
+        sandbox,
+        f"""
+        import mmap, os, signal
+        kept = []
+        for _ in range(40):
+            file = open("file", "wb+")
+            os.unlink("file")
+            file.write(bytes(2**20))
+            file.flush()
+            {keep}
+        signal.pause()
+        """,
+    )
+    assert result.ended_by == DISK
+
+
+def test_memory_with_a_handle_alone_counts_where_it_is_given_at_all(sandbox):
+    result = python(
+        sandbox,
+        """
+        import os, signal
+        for _ in range(40):
+            os.write(os.memfd_create("hidden"), bytes(2**20))
+        signal.pause()
+        """,
+    )
+    assert result.ended_by == DISK or "Function not implemented" in result.stderr
+
+
+def test_a_few_deleted_files_are_nothing(sandbox):
+    result = python(
+        sandbox,
+        """
+        import mmap, tempfile
+        with tempfile.TemporaryFile() as file, mmap.mmap(-1, 64 * 2**20) as shared:
+            file.write(bytes(2**20))
+            sum(i * i for i in range(4_000_000))
+            print("done")
+        """,
+    )
+    assert (result.ended_by, result.stdout) == ("", "done\n")
+
+
+@pytest.mark.parametrize("rights", ["0", "0o400", "0o100"])
+def test_a_closed_folder_hides_nothing_of_what_is_in_it(sandbox, rights):
+    filled = """
+        import os, signal
+        os.mkdir("closed")
+        for i in range(20):
+            open(f"closed/{i}", "wb").write(bytes(2**20))
+    """
+    running = python(sandbox, f"{dedent(filled)}os.chmod('closed', {rights})\nsignal.pause()")
+    assert running.ended_by.startswith(DISK)
+    ended = python(sandbox, f"{dedent(filled)}os.chmod('closed', {rights})")
+    assert ended.ended_by.startswith(DISK)
 
 
 def test_shared_memory_is_no_way_around_the_limit_on_memory(sandbox, is_boxed, mark):
