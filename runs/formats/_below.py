@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from runs.formats._origins import Origin
 from runs.formats._problems import UnreadableFileError
 
 UPWARDS = re.compile(rb"(?:\.\./)+")
@@ -16,8 +17,11 @@ STEP = len(b"../")
 class Below(Mapping[str, bytes]):
     """The files under one folder of others, by their path from there."""
 
-    def __init__(self, files: Mapping[str, bytes], folder: str) -> None:
+    def __init__(
+        self, files: Mapping[str, bytes], folder: str, origin: Origin = Origin.UPLOAD
+    ) -> None:
         """Look from a folder; "" is the top."""
+        self.origin = origin
         self._files = files
         self._before = f"{folder}/" if folder else ""
 

@@ -11,6 +11,7 @@ from evaluators.kinds._files import path_of
 from runs.formats._document import Document, read_document
 from runs.formats._fields import named
 from runs.formats._lined_cases import LinedCases, read_lined
+from runs.formats._origins import OUTSIDE, absent
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._recognising import (
     CASES_KEYS,
@@ -24,10 +25,7 @@ from runs.formats._text import decoded
 
 def cases_file_of(document: Document) -> str:
     """Return the path of the file of cases that a suite file's `tests` name, "" when they name none."""
-    key = _key_of(document)
-    reference = document.value[key].strip() if key else ""
-    is_one = reference.lower().endswith((*YAML_SUFFIXES, *LINES_SUFFIXES))
-    return path_of(reference, folder_of(document.file)) if is_one else ""
+    return path_of(_reference(document), folder_of(document.file)) if _reference(document) else ""
 
 
 def with_cases(document: Document, files: Mapping[str, bytes]) -> tuple[Document, tuple[str, ...]]:
@@ -36,12 +34,11 @@ def with_cases(document: Document, files: Mapping[str, bytes]) -> tuple[Document
     The file is YAML or JSON Lines. Each value keeps its place in its own file; what else `tests` may
     hold is left as it is. Raises UnreadableFileError for a file that is missing or holds no list of cases.
     """
-    path, key = cases_file_of(document), _key_of(document)
-    if not path:
+    reference, path, key = _reference(document), cases_file_of(document), _key_of(document)
+    if not reference:
         return document, ()
     if path not in files:
-        reference = document.value[key].strip()
-        said = f"the file {reference!r} is not among the files given; add it to the upload"
+        said = absent(reference, files) if path else f"the file {reference!r} {OUTSIDE}"
         raise UnreadableFileError([_problem(document, key, said)])
     read = _lined if path.lower().endswith(LINES_SUFFIXES) else _listed
     cases = read(files[path], path, key)
@@ -83,6 +80,12 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
     if only or found.problems:
         raise UnreadableFileError([only] if only else found.problems)
     return found
+
+
+def _reference(document: Document) -> str:
+    key = _key_of(document)
+    reference = document.value[key].strip() if key else ""
+    return reference if reference.lower().endswith((*YAML_SUFFIXES, *LINES_SUFFIXES)) else ""
 
 
 def _key_of(document: Document) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from evaluators.kinds._files import path_of
 from evaluators.kinds._script_files import placed
 from runs.formats._document import Document, Path
+from runs.formats._origins import OUTSIDE, absent
 from runs.formats._problems import Problem, UnreadableFileError
 
 MOST_PROBLEMS = 500
@@ -60,9 +61,9 @@ class Reading:
         """
         path, shown = path_of(reference, self.folder), repr(reference.strip())
         if not path:
-            raise ValueError(f"the file {shown} lies outside the folder of the suite")
+            raise ValueError(f"the file {shown} {OUTSIDE}")
         if path not in self.files:
-            raise ValueError(f"the file {shown} is not among the files given; add it to the upload")
+            raise ValueError(absent(reference, self.files))
         if is_kept:
             self.used_files[path] = self.files[path]
         return path
@@ -91,9 +92,8 @@ class Reading:
         """
         found = placed(config, self.folder, self.files)
         if found.outside:
-            raise ValueError(f"the file {found.outside[0]!r} lies outside the folder of the suite")
+            raise ValueError(f"the file {found.outside[0]!r} {OUTSIDE}")
         if found.missing:
-            shown = repr(found.missing[0])
-            raise ValueError(f"the file {shown} is not among the files given; add it to the upload")
+            raise ValueError(absent(found.missing[0], self.files))
         self.used_files |= found.files
         return found.config

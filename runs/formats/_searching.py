@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from evaluators.kinds._script_files import INTERPRETERS
 from runs.formats import agentv, case_lines
 from runs.formats._below import Below, folder_for
 from runs.formats._cases_beside import cases_file_of
 from runs.formats._content import SuiteContent
 from runs.formats._document import read_document
 from runs.formats._ignoring import named
+from runs.formats._origins import Origin
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._recognising import (
     LINES_SUFFIXES,
@@ -28,6 +30,8 @@ SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
 MOST_BYTES = 50 * 1024 * 1024
 # A file that does not parse was meant as a suite when one of these begins a line.
 MEANT = re.compile(rb"^(tests|cases|eval_?cases|evaluators|assert(ions)?)['\"]?\s*:", re.I | re.M)
+
+NEEDED = "; where a script needs them, choose the folder or a zip, which keep them beside it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ class Search:
         if rest and self.found:
             some = f"{len(rest)} files" if len(rest) > 1 else "1 file"
             said = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
-            self.notes.append(Problem(f"{said}: {named(rest)}", self.bundle.place.rstrip("/")))
+            more = NEEDED if self.bundle.origin is Origin.LOOSE and _has_scripts(rest) else ""
+            said = f"{said}: {named(rest)}{more}"
+            self.notes.append(Problem(said, self.bundle.place.rstrip("/")))
         self.notes += self.bundle.left_out
 
     def suites(self) -> list[FoundSuite]:
@@ -127,7 +133,7 @@ class Search:
             return None
 
         # Also while the suite is refused: what is wrong with its cases is said once, as part of it.
-        self.mentioned[path] = {cases_file_of(document)} - {""}
+        self.mentioned[path] = {self.bundle.given_as(cases_file_of(document))} - {""}
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteContent:
             return agentv.suite_of(replace(document, file=file), files)
@@ -141,7 +147,7 @@ class Search:
         folder = folder_for(path, *said)
         before = f"{folder}/" if folder else ""
         try:
-            content = read(path.removeprefix(before), Below(self.bundle.files, folder))
+            content = read(path.removeprefix(before), self._below(folder))
         except UnreadableFileError as error:
             problems = [self._placed(problem, before) for problem in error.problems]
             raise UnreadableFileError(problems) from error
@@ -150,7 +156,8 @@ class Search:
                 f"the files the suite names are larger than {MOST_BYTES // 1024**2} MB together"
             )
             raise UnreadableFileError([self._placed(Problem(said_so, path))])
-        names = {f"{before}{name}" for name in (*content.files, *content.read_with)}
+        named = (f"{before}{name}" for name in (*content.files, *content.read_with))
+        names = set(map(self.bundle.given_as, named))
         self.named |= names
         # A script takes along what lies around it; only what is written out is said to be a file.
         self.mentioned[path] = {
@@ -161,11 +168,18 @@ class Search:
         warnings = tuple(self._placed(warning, before) for warning in content.warnings)
         return replace(content, warnings=warnings)
 
+    def _below(self, folder: str) -> Below:
+        return Below(self.bundle.files, folder, self.bundle.origin)
+
     def _note(self, path: str, message: str) -> None:
         self.notes.append(self._placed(Problem(message, path)))
 
     def _placed(self, problem: Problem, before: str = "") -> Problem:
         return replace(problem, file=f"{self.bundle.place}{before}{problem.file}")
+
+
+def _has_scripts(paths: set[str]) -> bool:
+    return any(path.endswith(tuple(INTERPRETERS)) for path in paths)
 
 
 def _holds_lines(path: str) -> bool:

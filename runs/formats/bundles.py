@@ -11,6 +11,7 @@ from typing import IO
 from runs.formats import _zips
 from runs.formats._folders import FolderFiles, listed
 from runs.formats._ignoring import LeftOut, checked_path
+from runs.formats._origins import LooseFiles, Origin
 from runs.formats._problems import Problem, UnreadableFileError
 
 ENOUGH_TO_TELL = 1024 * 1024
@@ -22,19 +23,24 @@ class Bundle:
 
     `paths` are those that were given; `files` may know more, such as what lies beside a file named at
     a command line. `place` goes before a path where people read it. `left_out` says what was passed
-    over.
+    over, `origin` where the files were given.
     """
 
     files: Mapping[str, bytes]
     paths: tuple[str, ...]
     place: str = ""
     left_out: tuple[Problem, ...] = ()
+    origin: Origin = Origin.UPLOAD
 
     def beginning(self, path: str) -> bytes:
         """Return as much of a file as tells what it holds; raises UnreadableFileError."""
         if isinstance(self.files, FolderFiles):
             return self.files.beginning(path, ENOUGH_TO_TELL)
         return self.files[path][:ENOUGH_TO_TELL]
+
+    def given_as(self, path: str) -> str:
+        """Return the path under which a file was given."""
+        return self.files.given_as(path) if isinstance(self.files, LooseFiles) else path
 
 
 def bundles_at(paths: Sequence[Path]) -> tuple[Bundle, ...]:
@@ -82,7 +88,7 @@ def _zip_at(path: Path) -> Bundle:
     except OSError as error:
         said = f"the file cannot be read: {error.strerror}"
         raise UnreadableFileError([Problem(said, str(path))]) from error
-    return Bundle(found.files, _given(found), place, tuple(left_out.problems(place)))
+    return Bundle(found.files, _given(found), place, tuple(left_out.problems(place)), Origin.ZIP)
 
 
 def _given(found: _zips.Unzipped) -> tuple[str, ...]:
@@ -100,7 +106,7 @@ def _folder_of(paths: Sequence[Path]) -> Bundle:
         inside = listed(path, left_out) if path.is_dir() else [""]
         found.update(dict.fromkeys((below / part).as_posix() for part in inside))
         told += left_out.problems(_shown(path))
-    return Bundle(FolderFiles(root), tuple(found), _shown(root), tuple(told))
+    return Bundle(FolderFiles(root), tuple(found), _shown(root), tuple(told), Origin.DISK)
 
 
 def _shown(root: Path) -> str:
@@ -122,7 +128,15 @@ def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
     if len(files) > _zips.MOST_FILES:
         said = f"these are {len(files)} files; an import takes up to {_zips.MOST_FILES}"
         raise UnreadableFileError([Problem(said)])
-    return Bundle(files, tuple(sorted(paths)), place, tuple(left_out.problems(place)))
+    origin = _origin_of([name for name, _ in parts], files)
+    held = LooseFiles(files) if origin is Origin.LOOSE else files
+    return Bundle(held, tuple(sorted(paths)), place, tuple(left_out.problems(place)), origin)
+
+
+def _origin_of(names: Sequence[str], files: Mapping[str, bytes]) -> Origin:
+    if all(map(_is_zip, names)):
+        return Origin.ZIP
+    return Origin.UPLOAD if any("/" in path for path in files) else Origin.LOOSE
 
 
 def _size(files: Mapping[str, bytes]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -106,6 +107,55 @@ def test_suites_may_share_the_files_of_a_folder_beside_theirs() -> None:
     assert found.files == {"shared/tone.md": b"Kind?"}
     assert found.root.children[0].config["prompt"] == "./shared/tone.md"
     assert suites(deeper).suites[0].content == found
+
+
+SCRIPTED = b"evaluators: [{type: code_judge, script: [python, ./scripts/exact.py]}]\n" + SUITE
+
+
+def uploaded(files: Mapping[str, bytes]) -> FoundSuites:
+    return read_suites(bundles_of([(path, BytesIO(part)) for path, part in files.items()]))
+
+
+def test_files_without_their_folders_are_found_by_their_names() -> None:
+    files = {"s.yaml": SCRIPTED, "exact.py": b"1", "words.py": b"2"}
+
+    found = uploaded(files)
+
+    assert found.suites[0].content.files == {"scripts/exact.py": b"1"}
+    assert [str(note) for note in found.notes] == [
+        "1 file that no suite names was left out: words.py; where a script needs them, choose the "
+        "folder or a zip, which keep them beside it"
+    ]
+    cases = {"s.yaml": b"tests: ./in/cases.jsonl\n", "cases.jsonl": LINES}
+    assert [one.path for one in uploaded(cases).suites] == ["s.yaml"]
+    assert uploaded(cases).notes == ()
+
+
+def test_one_file_does_not_stand_for_two() -> None:
+    texts = b"tests: [{id: A, input_files: [./a/x.txt, ./b/x.txt], input: Compare.}]\n"
+    with pytest.raises(UnreadableFileError, match="'./b/x.txt' is not among.* without their folde"):
+        uploaded({"s.yaml": texts, "x.txt": b"one"})
+    with pytest.raises(UnreadableFileError, match="'./b/x.txt' is not among.*; add it to the upl"):
+        uploaded({"e/s.yaml": texts, "e/a/x.txt": b"one", "e/x.txt": b"two"})
+
+
+def test_a_missing_file_is_said_with_what_mends_it_where_it_was_given(tmp_path: Path) -> None:
+    written(tmp_path, {"e/s.yaml": SCRIPTED})
+    with pytest.raises(UnreadableFileError, match="there is no file './scripts/exact.py'; correct"):
+        read_suites(bundles_at([tmp_path]))
+    buffer = BytesIO()
+    with ZipFile(buffer, "w") as zipped:
+        zipped.writestr("s.yaml", SCRIPTED)
+    buffer.seek(0)
+    with pytest.raises(UnreadableFileError, match="'./scripts/exact.py' is not in the zip; add it"):
+        read_suites(bundles_of([("e.zip", buffer)]))
+
+
+def test_what_lies_outside_is_said_to_need_the_folder_above() -> None:
+    beside = SCRIPTED.replace(b"./scripts", b"../scripts")
+    for text in (beside, b"tests: ../cases.jsonl\n"):
+        (said,) = problems({"s.yaml": text})
+        assert "lies outside the folder of the suite; give the folder that holds both" in said
 
 
 def test_lines_that_a_suite_names_as_its_cases_are_no_suite_of_their_own() -> None:
