@@ -66,13 +66,17 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the target answered. `trace` is None when the target reports none, never an empty list."""
+    """What the target answered. `trace` is None when the target reports none, never an empty list.
+
+    `warnings` say what of the answer could not be kept.
+    """
 
     text: str
     messages: tuple[Message, ...] = ()
     trace: tuple[Step, ...] | None = None
     files: Mapping[str, bytes] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

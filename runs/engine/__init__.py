@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from evaluators.kinds._base import Kind, Output
 from evaluators.scoring.tree import Node, walk
@@ -36,6 +37,7 @@ async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
         expected_outcomes=execution.case.expected_outcomes,
         outcome_results=_outcome_results(execution, outcomes, ports.kinds),
     )
+    decision = replace(decision, warnings=(*output.warnings, *decision.warnings))
     return ExecutionOutcome(output=output, outcomes=outcomes, decision=decision)
 
 

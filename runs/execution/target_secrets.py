@@ -79,6 +79,7 @@ class TargetSecrets:
                 self.without(path): blotted_bytes(content, secrets, HIDDEN)
                 for path, content in output.files.items()
             },
+            warnings=tuple(map(self.without, output.warnings)),
         )
 
     def _value(self, header: Header) -> str:

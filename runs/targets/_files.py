@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from posixpath import normpath
-from typing import Any
+from typing import Any, TypeVar
 
 from evaluators.kinds._files import path_of
 
 MOST_FILES = 500
 MOST_BYTES = 20_000_000
 LONGEST_PATH = 300
+MOST_LEFT_OUT = 20
 UNSTORABLE = re.compile("[\\x00-\\x1f\\x7f\ud800-\udfff\\\\]")
+Written = TypeVar("Written")
 FORMS = 'write a text, {"text": …}, {"base64": …} or {"path": …}'
 
 
@@ -44,10 +46,55 @@ def clean_path(name: str) -> str:
     if len(name) > LONGEST_PATH:
         raise ValueError(f"files: {name[:60]!r}… is longer than {LONGEST_PATH} characters")
     path = normpath(name) if name.strip() else ""
-    if UNSTORABLE.search(name) or path in ("", ".") or path.startswith(("/", "..")):
+    if (
+        UNSTORABLE.search(name)
+        or path in ("", ".")
+        or path.startswith("/")
+        or path.split("/")[0] == ".."
+    ):
         said = "is no path inside the output; write one like report/summary.md"
         raise ValueError(f"files: {name!r} {said}")
     return path
+
+
+def kept_files(
+    given: Iterable[tuple[str, Written]], read: Callable[[str, Written], bytes]
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the files of an answer, and why others are left out: one odd file costs no answer.
+
+    Of two at one place the later counts. Raises ValueError for too many files and too large ones.
+    """
+    found: dict[str, bytes] = {}
+    left_out: list[str] = []
+    for name, written in given:
+        try:
+            path = clean_path(name)
+            content = read(name, written)
+            _check_place(path, found)
+        except ValueError as error:
+            left_out.append(f"A file was left out of the answer: {error}")
+        else:
+            found[path] = content
+            if len(found) > MOST_FILES:
+                break
+    check_files(found)
+    if len(left_out) > MOST_LEFT_OUT:
+        more = len(left_out) - MOST_LEFT_OUT
+        left_out[MOST_LEFT_OUT:] = [f"{more} more files were left out of the answer"]
+    return found, tuple(left_out)
+
+
+def _check_place(path: str, taken: Mapping[str, bytes]) -> None:
+    _check_folders(path, taken)
+    if any(other.startswith(f"{path}/") for other in taken):
+        raise ValueError(f"files: {path!r} is a folder in which other files lie")
+
+
+def _check_folders(path: str, taken: Mapping[str, bytes]) -> None:
+    parts = path.split("/")
+    inside = ("/".join(parts[:n]) for n in range(1, len(parts)))
+    if folder := next((folder for folder in inside if folder in taken), ""):
+        raise ValueError(f"files: {folder!r} is a file, so {path!r} cannot lie in it")
 
 
 def check_files(files: Mapping[str, bytes]) -> None:
@@ -59,10 +106,7 @@ def check_files(files: Mapping[str, bytes]) -> None:
         most = f"{MOST_BYTES // 1_000_000} MB"
         raise ValueError(f"files: they hold {size / 1_000_000:.1f} MB, and {most} is the most")
     for path in files:
-        parts = path.split("/")
-        inside = ("/".join(parts[:n]) for n in range(1, len(parts)))
-        if taken := next((folder for folder in inside if folder in files), ""):
-            raise ValueError(f"files: {taken!r} is a file, so {path!r} cannot lie in it")
+        _check_folders(path, files)
 
 
 def _content(name: str, value: Any, beside: Mapping[str, bytes] | None) -> bytes:

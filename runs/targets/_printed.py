@@ -74,12 +74,14 @@ def _output(told: Mapping[str, Any], case: CaseFacts) -> Output:
     )
     if steps is None and spoken is not None:
         steps = spoken.steps
+    files, warnings = _part(told, "files", read_files) or ({}, ())
     return Output(
         text=answer,
         messages=spoken.messages if spoken else _turns(case, answer),
         trace=steps,
-        files=_part(told, "files", read_files) or {},
+        files=files,
         usage=_usage(told),
+        warnings=warnings,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from evaluators.kinds._base import CaseFacts, Output, ScriptResult
 from runs.plan import Cause, TargetFailure
-from runs.targets._files import check_files, clean_path
+from runs.targets._files import kept_files
 from runs.targets._printed import AgentError, Reply, read_printed
 from runs.targets._replies import UnreadableReplyError
 
@@ -44,20 +44,17 @@ def _end(result: ScriptResult) -> str:
 
 def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
     try:
-        output = read_printed(result.stdout, reply, case)
-        files = _with_left(output.files, result.files)
+        output = _with_left(read_printed(result.stdout, reply, case), result.files)
     except AgentError as error:
         return TargetFailure(f"the agent says: {error}", Cause.FAILED)
     except (UnreadableReplyError, ValueError) as error:
         return TargetFailure(str(error), Cause.BAD_REPLY)
-    if not output.text.strip() and not files:
+    if not output.text.strip() and not output.files:
         return TargetFailure(f"it printed nothing and left no file{_end(result)}", Cause.BAD_REPLY)
-    usage = replace(output.usage, latency_ms=result.duration_ms)
-    return replace(output, files=files, usage=usage)
+    return replace(output, usage=replace(output.usage, latency_ms=result.duration_ms))
 
 
-def _with_left(printed: Mapping[str, bytes], left: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files it printed and those it left; raises ValueError when they cannot be kept."""
-    files = {**printed, **{clean_path(path): content for path, content in left.items()}}
-    check_files(files)
-    return files
+def _with_left(output: Output, left: Mapping[str, bytes]) -> Output:
+    """Return the output with the files left beside those printed; raises ValueError for too much."""
+    files, warnings = kept_files((*output.files.items(), *left.items()), lambda _, content: content)
+    return replace(output, files=files, warnings=(*output.warnings, *warnings))

@@ -119,7 +119,7 @@ def _read_plain(case: CaseFacts, reply: AgentReply) -> AgentReading:
 
 def _output(paths: ReplyPaths, case: CaseFacts, json: Any, usage: Usage) -> Output:
     text = _at(paths, OUTPUT, json, read_text) or ""
-    files = _at(paths, "files_path", json, read_files) or {}
+    files, warnings = _at(paths, "files_path", json, read_files) or ({}, ())
     if not text.strip() and not files:
         raise UnreadableReplyError(f"output, path {paths.output_path}: there is no text")
     spoken = _at(paths, "messages_path", json, read_turns)
@@ -132,6 +132,7 @@ def _output(paths: ReplyPaths, case: CaseFacts, json: Any, usage: Usage) -> Outp
         trace=steps,
         files=files,
         usage=usage,
+        warnings=warnings,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluators.kinds._base import Step
 from runs.targets._conversations import Conversation, read_conversation
-from runs.targets._files import check_files, clean_path
+from runs.targets._files import kept_files
 from runs.targets._outputs import LARGEST_COUNT, LARGEST_USD
 from runs.targets._paths import describe
 
@@ -106,23 +106,24 @@ def _figure(value: Any) -> int | None:
     return int(value) if is_figure and 0 <= value <= LARGEST_COUNT else None
 
 
-def read_files(value: Any) -> dict[str, bytes]:
-    """Return the files by path: from {path: text}, or from a list of {path, content or base64}."""
-    if isinstance(value, dict):
-        named = {str(path): _content(str(path), content) for path, content in value.items()}
-    else:
-        named = {}
-        for number, file in enumerate(_list(value)):
-            path = _first(file, FILE_NAMES) if isinstance(file, dict) else None
-            if not isinstance(path, str):
-                raise UnreadableReplyError(f"file {number} is {describe(file)}, without a path")
-            named[path] = _content(path, file)
+def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the files by path, and why others are left out.
+
+    They are told as {path: text}, or as a list of {path, content or base64}.
+    """
+    named = value.items() if isinstance(value, dict) else map(_named, enumerate(_list(value)))
     try:
-        files = {clean_path(path): content for path, content in named.items()}
-        check_files(files)
+        return kept_files(((str(path), file) for path, file in named), _content)
     except ValueError as error:
         raise UnreadableReplyError(str(error)) from None
-    return files
+
+
+def _named(numbered: tuple[int, Any]) -> tuple[str, Any]:
+    number, file = numbered
+    path = _first(file, FILE_NAMES) if isinstance(file, dict) else None
+    if not isinstance(path, str):
+        raise UnreadableReplyError(f"file {number} is {describe(file)}, without a path")
+    return path, file
 
 
 def _content(path: str, file: Any) -> bytes:

@@ -134,6 +134,21 @@ def test_a_secret_in_another_spelling_is_nowhere_after_a_run(
     assert (held.path, bytes(held.content.content)) == ("[secret]", b"[secret]")
 
 
+def test_an_odd_file_is_told_of_on_the_result_that_was_scored_without_it(
+    start: Start, agent_server: AgentServer, viewer_client: Client
+) -> None:
+    agent_server.behave(then=says(REPLY | {"files": {"a.md": "# A", "a\\b": "x"}}))
+    run = start(1)
+    work_on_run(run.pk)
+    result = Result.objects.get(run=run)
+    assert (result.status, result.verdict) == ("scored", "pass")
+    assert [held.path for held in Artifact.objects.filter(result=result)] == ["a.md"]
+    assert "a\\\\b" in result.warnings[0]
+    case = {"slug": run.suite.slug, "number": run.number, "key": "C-0", "repetition": 1}
+    page = viewer_client.get(reverse("runs:result", kwargs=case)).content.decode()
+    assert "A file was left out of the answer" in page
+
+
 def test_a_failed_answer_is_shown_on_its_result_with_what_came_back(
     start: Start, agent_server: AgentServer, viewer_client: Client
 ) -> None:

@@ -158,7 +158,7 @@ def test_asked_for_json_other_keys_do_not_matter():
         ('{"output": "x", "usage": 7}', "auto", "usage: there is the number 7"),
         ('{"output": "x", "tool_calls": [{}]}', "auto", "tool_calls: step 0"),
         ('{"output": "x", "cost_usd": "much"}', "auto", "cost_usd"),
-        ('{"output": "x", "files": {"../a": "b"}}', "auto", "files"),
+        ('{"output": "x", "files": 7}', "auto", "files"),
         (" \n", "auto", "printed nothing"),
     ],
 )
@@ -177,9 +177,10 @@ def test_an_agent_that_only_leaves_files_has_answered():
     )
 
 
-def test_a_file_left_under_a_name_that_cannot_be_kept_is_a_bad_reply():
-    failure = printed("x", files={"a\\b": b""})
-    assert (failure.cause, "a" in failure.reason) == (Cause.BAD_REPLY, True)
+def test_a_file_left_under_a_name_that_cannot_be_kept_is_left_out_with_a_warning():
+    output = printed("x", files={"a\\b": b"", "..%2fx": b"y", "a\udc80": b""})
+    assert (output.text, output.files) == ("x", {"..%2fx": b"y"})
+    assert [warning.split(": ")[2][:7] for warning in output.warnings] == ["'a\\\\b' ", "'a\\udc8"]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def test_an_output_without_files_has_none():
         ({"a": {"path": "./gone"}}, "'a': the file './gone' is not among those of the suite"),
         ({"a": {"path": "../../etc/passwd"}}, "is not among those of the suite"),
         ({"../a": ""}, "'../a' is no path inside the output"),
+        ({"..": ""}, "is no path inside the output"),
+        ({"a/../../b": ""}, "is no path inside the output"),
         ({"/etc/passwd": ""}, "is no path inside the output"),
         ({"a\\b": ""}, "is no path inside the output"),
         ({"a\nb": ""}, "is no path inside the output"),
@@ -58,6 +60,11 @@ def test_files_that_cannot_be_kept_are_named(files, said):
         files_from_json(files, BESIDE)
 
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["..%2fx", "...", "..a/b", "a/..b", "a/../b"])
+def test_two_dots_are_refused_as_a_part_of_a_path_alone(name):
+    assert len(files_from_json({name: "x"})) == 1
 
 
 def test_too_many_files_and_too_large_ones_are_refused():

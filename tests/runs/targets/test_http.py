@@ -109,9 +109,8 @@ def test_without_paths_the_whole_reply_is_the_output() -> None:
         (FULL | {"steps": {}}, "tool calls or steps, path steps: there is an empty object"),
         (FULL | {"steps": [{"input": 1}]}, "step 0 is an object with input, without a name"),
         (FULL | {"turns": [{"content": "x"}]}, "conversation, path turns"),
-        (FULL | {"files": {"../../etc/passwd": "x"}}, "files, path files"),
-        (FULL | {"files": [{"path": "a", "base64": "!"}]}, "not base64"),
-        (FULL | {"files": [{"path": "a"}]}, "without content or base64"),
+        (FULL | {"files": 3}, "files, path files: there is the number 3"),
+        (FULL | {"files": [{"content": "x"}]}, "file 0 is an object with content, without a path"),
         (FULL | {"usage": {"in": "many"}}, "input tokens, path usage.in: there is the text “many”"),
         (FULL | {"usage": {"in": -1}}, "the number -1"),
         (FULL | {"cost": "NaN"}, "cost in us dollars, path cost"),
@@ -125,6 +124,34 @@ def test_a_reply_that_cannot_be_read_says_which_path_and_what_stood_there(
     found = reading(body)
     assert found.output is None
     assert words in found.problem
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        ({"path": "../../etc/passwd", "content": "x"}, "'../../etc/passwd' is no path inside"),
+        ({"path": "a\\b", "content": "x"}, "is no path inside"),
+        ({"path": "a", "base64": "!"}, "file 'a' is not base64"),
+        ({"path": "a"}, "file 'a' is an object with path, without content or base64"),
+        ({"path": "good.md/under", "content": "x"}, "'good.md' is a file"),
+    ],
+)
+def test_one_odd_file_is_left_out_with_a_warning_and_the_answer_is_kept(
+    odd: Any, words: str
+) -> None:
+    good = {"path": "good.md", "content": "# Good"}
+    output = reading(FULL | {"files": [good, odd]}).output
+    assert (output.text, output.files) == ("On its way.", {"good.md": b"# Good"})
+    (warning,) = output.warnings
+    assert warning.startswith("A file was left out of the answer: ")
+    assert words in warning
+
+
+def test_many_odd_files_are_counted() -> None:
+    files = {f"../{number}": "x" for number in range(30)}
+    output = reading(FULL | {"files": files}).output
+    assert len(output.warnings) == 21
+    assert output.warnings[-1] == "10 more files were left out of the answer"
 
 
 @pytest.mark.parametrize(
