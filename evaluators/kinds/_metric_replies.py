@@ -67,6 +67,8 @@ def judged_parts(
 
     Raises PartsMissingError for a metric that was not judged, or not on this scale.
     """
+    if not details.get("samples"):
+        raise PartsMissingError("What the judge replied is not kept in this result.")
     judged = {str(part["key"]): part for part in details.get("metrics", ())}
     for metric in metrics:
         if metric.key not in judged:

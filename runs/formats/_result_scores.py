@@ -10,12 +10,13 @@ from evaluators.kinds import UnknownKindError, kind_for_spelling, normal_spellin
 from evaluators.scoring.tree import COMPOSITE, LONGEST_PATH
 from evaluators.scoring.types import Finding
 from runs.formats._result_fields import Place, ResultFields
+from runs.formats._result_parts import read_metrics
 from runs.formats.results import EvaluatorLine
 from runs.plan import OUTCOMES_PATH
 
 OVERALL = "overall"
 LONGEST_NAME, LONGEST_KIND = 100, 50
-LARGEST_WEIGHT = 1e9
+LARGEST_WEIGHT, LARGEST_SCALE = 1e9, 1e9
 STATES = {"skipped": "skipped", "unscored": "unscored", "error": "unscored"}
 
 
@@ -73,6 +74,7 @@ def _evaluator(
         place.refuse(f"evaluator {name}: the weight {weight!r} is too large")
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
+    raw_score, scale = _on_its_scale(fields)
     return EvaluatorLine(
         name=name,
         type=COMPOSITE if is_composite else _kind(spelling),
@@ -85,7 +87,18 @@ def _evaluator(
         usage=fields.usage(),
         aggregator=_normal(aggregator) if is_composite else None,
         children=children,
+        raw_score=raw_score,
+        scale=scale,
+        metrics=() if is_composite else read_metrics(fields),
     )
+
+
+def _on_its_scale(fields: ResultFields) -> tuple[float | None, float]:
+    """Return the score as it was given and the scale of it; (None, 1) where either is not told."""
+    raw_score, scale = fields.number("raw_score"), fields.number("scale")
+    if raw_score is None or not scale or not raw_score <= scale <= LARGEST_SCALE:
+        return None, 1.0
+    return raw_score, scale
 
 
 def _status(fields: ResultFields, score: float | None) -> str:

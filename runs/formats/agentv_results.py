@@ -11,6 +11,7 @@ from evaluators.scoring.types import OutcomeResult, Usage
 from runs.formats._json_lines import UnreadableLineError, lines_of, read_object
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._result_fields import Place, ResultFields
+from runs.formats._result_parts import with_final_evaluation
 from runs.formats._result_scores import read_evaluators
 from runs.formats.results import ResultLine
 from runs.plan import OUTCOMES_PATH
@@ -133,6 +134,7 @@ def _result(fields: ResultFields, place: Place, key: str) -> ResultLine:
     if not (is_error or verdict) and fields.value("score", "verdict") is None:
         place.refuse("the line has no score, no verdict and no error")
     evaluators = read_evaluators(fields, place, EVALUATORS, overall=score)
+    evaluators = with_final_evaluation(evaluators, fields)
     return ResultLine(
         suite=fields.text("suite", "dataset", "eval_set"),
         run=0,

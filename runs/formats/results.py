@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from runs.formats._final_evaluation import published, usage_summary
 
 LABEL = "JSON Lines of results"
 NO_USAGE = Usage()
@@ -23,7 +24,9 @@ class EvaluatorLine:
 
     `status` is scored, unscored or skipped; `score` is 0 to 1 after negation, None without one.
     `weight` is what it weighs in its parent. Findings are as they count, those of a negated
-    evaluator turned round already.
+    evaluator turned round already. `raw_score` of `scale` is what it gave on its own scale, before
+    negation. `metrics` are those of a metrics judge, each 0 to 5 with its label, weight and
+    justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10.
     """
 
     name: str
@@ -37,6 +40,10 @@ class EvaluatorLine:
     usage: Usage = NO_USAGE
     aggregator: Mapping[str, Any] | None = None
     children: tuple[EvaluatorLine, ...] = ()
+    raw_score: float | None = None
+    scale: float = 1.0
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    final_evaluation: Mapping[str, Any] | None = None
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
@@ -49,6 +56,7 @@ class EvaluatorLine:
             "type": self.type,
             "status": self.status,
             "score": self.score,
+            **self._on_its_scale(),
             "weight": self.weight,
             **({"negate": True} if self.is_negated else {}),
             "hits": self.found(passed=True),
@@ -58,10 +66,17 @@ class EvaluatorLine:
         }
         if self.usage.cost_usd is not None:
             written["cost_usd"] = _dollars(self.usage.cost_usd)
+        if self.metrics:
+            written["metrics"] = [dict(metric) for metric in self.metrics]
         if self.aggregator is not None:
             written["evaluator_results"] = [child.as_json() for child in self.children]
             written["aggregator"] = dict(self.aggregator)
         return written
+
+    def _on_its_scale(self) -> dict[str, float]:
+        if self.raw_score is None or self.scale == 1:
+            return {}
+        return {"raw_score": self.raw_score, "scale": self.scale}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +127,28 @@ class ResultLine:
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
             **({"outcomes": [_outcome(one) for one in self.outcomes]} if self.outcomes else {}),
+            **self._final_evaluation(),
             "error": self.error or None,
             "error_stage": self.error_stage or None,
             "warnings": list(self.warnings),
             "output": self.output,
             **_usage(self.usage),
-            "run_cost_usd": _dollars(self.run_cost_usd),
-            "evaluation_cost_usd": _dollars(self.evaluation_cost_usd),
+            **usage_summary(self.run_cost_usd, self.evaluation_cost_usd),
             "timestamp": self.finished_at,
             "suite": self.suite,
             "run": self.run,
             "target": self.target,
         }
+
+    def _final_evaluation(self) -> dict[str, Any]:
+        """Return that of the first hybrid judge, the one whose overall score can be the result's."""
+        told = (one.final_evaluation for _, one in walk(self.evaluators) if one.final_evaluation)
+        found = next(told, None)
+        if found is None:
+            return {}
+        costs = (self.run_cost_usd, self.evaluation_cost_usd)
+        name = f"{self.suite}#{self.run}"
+        return {"final_evaluation": published(found, case=self.eval_id, run=name, costs=costs)}
 
 
 def write_results(lines: Iterable[ResultLine]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from evaluators.scoring.types import (
 from evaluators.scoring.verdict import Decision, rules_of
 from runs.formats.results import EvaluatorLine, ResultLine
 from runs.formats.results import walk as walk_lines
+from runs.imports._result_details import details_of
 from runs.plan import OUTCOMES_PATH
 
 IMPORTED = "imported"
@@ -46,7 +47,7 @@ def told(line: ResultLine, tree: Node, policy: Policy) -> Told:
     found = rules_of(tree, policy).decide(
         outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
     )
-    if line.outcomes:
+    if line.outcomes and not any(map(_supplies_outcomes, outcomes.values())):
         outcomes[OUTCOMES_PATH] = _outcomes_score(line.outcomes)
     if line.status == "error":
         step = TraceStep(f"The file says: {line.error}", passed=False)
@@ -102,19 +103,31 @@ def outcomes_of(line: ResultLine, tree: Node) -> dict[str, Outcome]:
             continue
         one = told_at.get(path)
         if one is not None:
-            found[path] = _outcome(one)
+            found[path] = _outcome(one, line.outcomes)
         elif path == ROOT_PATH and line.score is not None:
             found[path] = Score(line.score)
     return found
 
 
-def _outcome(one: EvaluatorLine) -> Outcome:
+def _outcome(one: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> Outcome:
     if one.status == "skipped":
         return Skipped(one.reasoning or "it was not run")
     if one.score is None:
         return Unscored(one.reasoning or "the file has no score of it", usage=one.usage)
     score = 1.0 - one.score if one.is_negated else one.score
-    return Score(score, reasoning=one.reasoning, findings=one.findings, usage=one.usage)
+    return Score(
+        score,
+        raw_score=one.raw_score,
+        scale=one.scale,
+        reasoning=one.reasoning,
+        findings=one.findings,
+        details=details_of(one, supplies_outcomes=bool(expected)),
+        usage=one.usage,
+    )
+
+
+def _supplies_outcomes(outcome: Outcome) -> bool:
+    return isinstance(outcome, Score) and bool(outcome.details.get("supplies_outcomes"))
 
 
 def _outcomes_score(outcomes: Sequence[OutcomeResult]) -> Score:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.tree import Node, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.formats.results import EvaluatorLine, ResultLine
 from runs.models import Result, ResultOutput, ResultStatus, Run, Score, ScoreState
-from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH, Plan, read_plan, tree_of_case
+from runs.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, Plan, read_plan, tree_of_case
 
 CHUNK = 500
+METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
 
 Rows = Mapping[str, Score]
 
@@ -101,6 +104,10 @@ def _evaluator(node: Node, rows: Rows, path: str) -> EvaluatorLine:
         usage=_usage(row),
         aggregator=None if node.aggregator is None else node.aggregator.as_json(),
         children=_evaluators(node, rows, path),
+        raw_score=row.raw_score,
+        scale=row.scale,
+        metrics=_metrics(row),
+        final_evaluation=row.details.get("final_evaluation") if row.kind == HYBRID_KIND else None,
     )
 
 
@@ -120,6 +127,16 @@ def _beside(rows: Rows) -> tuple[EvaluatorLine, ...]:
         usage=_usage(row),
     )
     return (said,)
+
+
+def _metrics(row: Score) -> tuple[Mapping[str, Any], ...]:
+    """Return what a metrics judge said of each metric, in the order it is shown."""
+    if row.kind != METRICS_KIND:
+        return ()
+    return tuple(
+        {name: metric[name] for name in METRIC_PARTS if name in metric}
+        for metric in row.details.get("metrics", ())
+    )
 
 
 def _findings(row: Score) -> tuple[Finding, ...]:

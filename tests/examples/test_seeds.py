@@ -17,9 +17,11 @@ from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.metrics import DEFAULT_METRICS
 from runs.formats import SuiteContent, agentv
 from runs.formats.bundles import bundles_at
+from runs.formats.results import write_results
 from runs.formats.suite_files import read_suites
 from runs.management import own_hands
 from runs.models import Run
+from runs.reports.result_lines import result_lines
 from tests.examples.reading import EXAMPLES
 from tests.factories import make_model
 from tests.model_server import ModelServer, Request, good
@@ -263,3 +265,145 @@ def test_scores_and_verdicts_are_those_of_the_seeds(
         page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
         assert f"Why {verdict}" in page
         assert lines[key]["decided_by"].replace("<", "&lt;") in page
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_nested_result_has_the_shape_of_the_seeds_sample(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    line = run_folder("release-gate", model_server, tmp_path)["answered"]
+
+    [gate] = line["evaluator_results"]
+    assert (gate["name"], gate["type"], gate["score"]) == ("release_gate", "composite", 0.85)
+    assert (gate["aggregator"]["type"], gate["aggregator"]["required"]) == (
+        "safety_gate",
+        ["safety"],
+    )
+    found = [(one["name"], one["type"], one["score"]) for one in gate["evaluator_results"]]
+    assert found == [("safety", "llm_judge", 1.0), ("quality", "llm_judge", 0.7)]
+    assert all({"hits", "misses"} <= one.keys() for one in gate["evaluator_results"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_result_holds_what_its_evaluators_found_as_in_the_seeds_sample(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    line = run_folder("verdicts", model_server, tmp_path)["two-evaluators"]
+
+    correctness, form = line["evaluator_results"]
+    assert (correctness["type"], correctness["score"], correctness["weight"]) == (
+        "llm_judge",
+        0.9,
+        3.0,
+    )
+    assert (form["score"], form["weight"]) == (0.8, 1.0)
+    assert form["misses"] == ["tells whether it is a gift"]
+    assert line["hits"] == [*correctness["hits"], *form["hits"]]
+    assert line["misses"] == [*correctness["misses"], *form["misses"]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_gate_that_fails_keeps_what_it_did_not_run_apart_from_a_zero(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    line = run_folder("nested", model_server, tmp_path)["leaks"]
+
+    [top] = line["evaluator_results"]
+    safety, quality = top["evaluator_results"]
+    assert (top["score"], safety["score"], quality["score"]) == (0.0, 0.0, None)
+    states = [one["status"] for one in quality["evaluator_results"]]
+    assert states == ["skipped", "skipped"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_metrics_come_out_one_by_one_and_the_aggregates_of_the_run_by_their_names(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    line = run_folder("eight-metrics", model_server, tmp_path)["fallback-reached"]
+
+    [judge] = line["evaluator_results"]
+    assert (judge["raw_score"], judge["scale"]) == (75.0, 100.0)
+    found = {one["name"]: (one["weight"], one["tier"], one["score"]) for one in judge["metrics"]}
+    assert found == {
+        "Tool Routing": (0.15, "Execution", 0),
+        "Parameter Extraction": (0.15, "Execution", 5),
+        "Result Interpretation": (0.15, "Execution", 5),
+        "Grounding Fidelity": (0.125, "Knowledge", 5),
+        "Instruction Compliance": (0.125, "Knowledge", 5),
+        "Information Gathering": (0.1, "Process", 5),
+        "Conversation Management": (0.1, "Process", 5),
+        "Response Delivery": (0.1, "Delivery", 0),
+    }
+    assert {one["label"] for one in judge["metrics"]} == {"critical_fail", "excellent"}
+    summary = json.loads((tmp_path / "summary.json").read_text())["summary"]
+    aggregates = {
+        "weighted_metrics_score_pct": pytest.approx(458 / 6),
+        "metrics_pass_threshold": 80.0,
+        "metrics_passed": False,
+        "cases_pass_rate_pct": 50.0,
+        "cases_pass_threshold": 100.0,
+        "cases_passed": False,
+    }
+    assert {name: summary[name] for name in aggregates} == aggregates
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_final_evaluation_is_the_document_of_the_seed_with_what_it_cost(
+    model_server: ModelServer, tmp_path: Path
+) -> None:
+    line = run_folder("hybrid", model_server, tmp_path)["llm_probe_tool_example"]
+
+    six = dict(zip(DIMENSIONS, [8.5, 9.0, 8.0, 8.5, 7.5, 6.0], strict=True))
+    evaluation = line["final_evaluation"]
+    usage = evaluation.pop("usage_summary")
+    assert evaluation == {
+        "schema_version": 1,
+        "case_id": "llm_probe_tool_example",
+        "run_id": "hybrid#1",
+        "deterministic_dimensions": {"task": 10.0, "process": 10.0},
+        "judge_dimensions": six,
+        "judge_overall": {"score": 8.5, "evidence": ["The file says so"]},
+        "final_dimensions": six,
+        "final_score": 8.5,
+        "summary": {
+            "deterministic_passed_checks": 2,
+            "deterministic_failed_checks": 0,
+            "deterministic_error_checks": 0,
+            "judge_successful_iterations": 1,
+            "judge_failed_iterations": 0,
+        },
+        "warnings": [],
+    }
+    # 100 tokens in at 10 dollars a million and 20 out at 50 are what the judge costs.
+    costs = {"run_cost_usd": 0.0031, "evaluation_cost_usd": 0.002, "total_cost_usd": 0.0051}
+    assert usage == {name: pytest.approx(usd) for name, usd in costs.items()}
+    assert {name: line[name] for name in costs} == usage
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("folder", ["eight-metrics", "hybrid", "nested", "verdicts"])
+def test_results_read_back_say_the_same(
+    folder: str, model_server: ModelServer, tmp_path: Path, viewer_client: Client
+) -> None:
+    lines = run_folder(folder, model_server, tmp_path)
+
+    call_command("import_results", str(tmp_path / "results.jsonl"), "--suite", folder)
+
+    run = Run.objects.order_by("number").last()
+    assert run is not None
+    assert run.number == 2
+    for written in write_results(result_lines(run)):
+        again = json.loads(written)
+        before = lines[again["eval_id"]]
+        told = ("score", "verdict", "decided_by", "hits", "misses", "outcomes", "final_evaluation")
+        for name in (*told, "run_cost_usd", "evaluation_cost_usd", "evaluator_results"):
+            assert without_run(again.get(name)) == without_run(before.get(name)), name
+        place = {"slug": folder, "number": 2, "key": again["eval_id"], "repetition": 1}
+        page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
+        for one in again["evaluator_results"][0].get("metrics", ()):
+            assert one["name"] in page
+        assert ("Dimensions, each 0 to 10" in page) == (folder == "hybrid")
+
+
+def without_run(value: Any) -> Any:
+    return {**value, "run_id": ""} if isinstance(value, dict) else value

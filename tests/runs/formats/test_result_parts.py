@@ -1,0 +1,104 @@
+"""Metrics and final evaluations of result files: read whole where they have our form, else left alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from runs.formats.agentv_results import read_results
+from runs.formats.results import EvaluatorLine
+
+METRIC = {"key": "tone", "name": "Tone", "weight": 1, "score": 4, "justification": "kind"}
+OVERALL = {"score": 8, "evidence": ["so"]}
+DOCUMENT = {
+    "deterministic_dimensions": {"task": 10},
+    "judge_dimensions": {"task": 7.5},
+    "judge_overall": OVERALL,
+    "final_dimensions": {"task": 7.5},
+    "final_score": 8,
+    "summary": {"deterministic_passed_checks": 1},
+}
+BAD_NUMBERS: list[Any] = [-1, 1e300, 10**30, "4", None, True]
+
+
+def read(evaluator: dict[str, Any], **line: Any) -> EvaluatorLine:
+    whole = {"eval_id": "C-1", "score": 0.8, "evaluator_results": [evaluator], **line}
+    [found] = read_results(json.dumps(whole).encode()).results
+    return found.result.evaluators[0]
+
+
+def metrics(**changed: Any) -> EvaluatorLine:
+    judge = {"name": "m", "type": "metrics_judge", "score": 0.8}
+    return read({**judge, "metrics": [METRIC, {**METRIC, "key": "other", **changed}]})
+
+
+def hybrid(**changed: Any) -> EvaluatorLine:
+    judge = {"name": "h", "type": "hybrid_judge", "score": 0.8}
+    return read(judge, final_evaluation={**DOCUMENT, **changed})
+
+
+def test_metrics_are_read_with_their_labels() -> None:
+    first, second = metrics(binary=True, score=0).metrics
+
+    assert (first["score"], first["label"], first["justification"]) == (4, "good", "kind")
+    assert (second["binary"], second["label"]) == (True, "fail")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"score": number} for number in BAD_NUMBERS),
+        *({"weight": number} for number in BAD_NUMBERS),
+        *({"key": key} for key in ("", 5, None, "k" * 101)),
+        *[{"name": []}, {"tier": {}}, {"binary": "no"}, {"justification": 3}],
+    ],
+)
+def test_one_metric_of_another_form_leaves_them_all_and_the_score_stands(
+    changed: dict[str, Any],
+) -> None:
+    found = metrics(**changed)
+
+    assert (found.metrics, found.score) == ((), 0.8)
+
+
+def test_a_final_evaluation_goes_to_the_hybrid_judge() -> None:
+    found = hybrid().final_evaluation
+
+    assert found is not None
+    assert found["judge_overall"] == OVERALL
+    assert found["final_dimensions"] == {"task": 7.5}
+    assert found["summary"]["deterministic_passed_checks"] == 1
+    judge = {"name": "j", "type": "llm_judge", "score": 0.8}
+    assert read(judge, final_evaluation=DOCUMENT).final_evaluation is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"final_dimensions": {"task": number}} for number in BAD_NUMBERS),
+        *({"judge_overall": {"score": number}} for number in BAD_NUMBERS),
+        *[{"judge_overall": None}, {"judge_dimensions": []}, {"deterministic_dimensions": "10"}],
+        *[{"final_score": 11}, {"final_dimensions": {"k" * 101: 1}}],
+    ],
+)
+def test_a_final_evaluation_of_another_form_is_left_alone(changed: dict[str, Any]) -> None:
+    found = hybrid(**changed)
+
+    assert (found.final_evaluation, found.score) == (None, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"raw_score": 80, "scale": 100}, (80, 100)),
+        ({"raw_score": 80}, (None, 1)),
+        ({"raw_score": 101, "scale": 100}, (None, 1)),
+        ({"raw_score": 0, "scale": 0}, (None, 1)),
+    ],
+)
+def test_a_raw_score_needs_its_scale(told: dict[str, Any], expected: tuple[Any, Any]) -> None:
+    found = read({"name": "m", "type": "script", "score": 0.8, **told})
+
+    assert (found.raw_score, found.scale) == expected
