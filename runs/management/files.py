@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from runs.reports.gates import cases_gate, metrics_gate
 from runs.reports.result_lines import result_lines
 
 OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
+STANDARD_OUTPUT = Path("-")
 
 
 class UnwritableFileError(DomainError):
@@ -46,7 +48,9 @@ class FileOptions:
             (SUMMARY, "Write every figure of the run to this file as JSON."),
             (JUNIT, "Write a JUnit file for a build server: passed is the verdict pass."),
         ):
-            parser.add_argument(option, type=Path, metavar="FILE", help=what)
+            parser.add_argument(
+                option, type=Path, metavar="FILE", help=f"{what} - is standard output."
+            )
 
     @classmethod
     def read(cls, options: dict[str, Any]) -> Self:
@@ -54,6 +58,11 @@ class FileOptions:
         found = cls(options["out"], options["summary"], options["junit"])
         check_writable(((OUT, found.out), (SUMMARY, found.summary), (JUNIT, found.junit)))
         return found
+
+    @property
+    def take_standard_output(self) -> bool:
+        """Tell whether a file goes there, so that nothing else may."""
+        return STANDARD_OUTPUT in (self.out, self.summary, self.junit)
 
     def write(self, run: Run, conclusion: Conclusion, *, url: str) -> None:
         """Write the files of a run that is over; raises UnwritableFileError."""
@@ -102,12 +111,17 @@ def check_writable(files: Iterable[tuple[str, Path | None]]) -> None:
         if place in taken:
             raise UnwritableFileError(f"{taken[place]} and {option} name one file, {path}.")
         taken[place] = option
-        _try(option, path)
+        if path != STANDARD_OUTPUT:
+            _try(option, path)
 
 
 def write_file(option: str, path: Path, parts: Iterable[str]) -> None:
-    """Write a text in parts; raises UnwritableFileError."""
+    """Write a text in parts to a file, or to standard output for -; raises UnwritableFileError."""
     try:
+        if path == STANDARD_OUTPUT:
+            sys.stdout.writelines(parts)
+            sys.stdout.flush()
+            return
         with path.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(parts)
     except OSError as error:

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError, CommandParser
 from runs.comparison import Tolerances
 from runs.management.answering import COULD_NOT, AnsweringCommand
 from runs.management.comparing import NO_REGRESSION, comparison_table, conclude_comparison
-from runs.management.files import check_writable, write_file
+from runs.management.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.management.names import run_named
 from runs.management.telling import tell
 from runs.plan import read_plan
@@ -91,7 +91,10 @@ by exit code whether the candidate is worse than the baseline."""
             "--force", action="store_true", help="Compare what differs in more than its target."
         )
         parser.add_argument(
-            JSON, type=Path, metavar="FILE", help="Write figures, reasons and every case as JSON."
+            JSON,
+            type=Path,
+            metavar="FILE",
+            help="Write figures, reasons and every case as JSON; - is standard output.",
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -103,8 +106,9 @@ by exit code whether the candidate is worse than the baseline."""
         conclusion = conclude_comparison(
             found, is_forced=options["force"], least_cases=options["min_cases"]
         )
-        tell(self.stdout, comparison_table(found))
-        tell(self.stdout, conclusion.sentence)
+        stream = sys.stderr if options["json"] == STANDARD_OUTPUT else self.stdout
+        tell(stream, comparison_table(found))
+        tell(stream, conclusion.sentence)
         if options["json"]:
             told = {"exit_code": conclusion.code, "conclusion": conclusion.sentence}
             document = json.dumps({**told, **comparison_document(found)}, indent=2)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from django.core.exceptions import ValidationError
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser, OutputWrapper
 from django.db import transaction
 
 from runs import services
@@ -53,7 +53,7 @@ exit codes:
      run that failed, was stopped or reached its budget, or a gate that fails by errors alone
 
 Ctrl-C stops the run and keeps what is done; it can be resumed on its page. Progress goes to
-standard error, the table at the end to standard output.
+standard error, the table at the end to standard output, or to standard error where a file is -.
 
 examples:
   evalsite evaluate support-agent --target "agent 1.5.0" --budget 5 --summary summary.json
@@ -121,14 +121,16 @@ a running site and without one; the run is on the site's pages like any other.""
             )
         run.refresh_from_db()
         conclusion = conclude(run)
-        self._tell(run, conclusion, url)
+        self._tell(run, conclusion, url, sys.stderr if files.take_standard_output else self.stdout)
         files.write(run, conclusion, url=url)
         if conclusion.code != PASSED:
             sys.exit(conclusion.code)
 
-    def _tell(self, run: Run, conclusion: Conclusion, url: str) -> None:
-        tell(self.stdout, f"\n{summary_table(run)}\n")
-        tell(self.stdout, conclusion.sentence)
+    def _tell(
+        self, run: Run, conclusion: Conclusion, url: str, stream: TextIO | OutputWrapper
+    ) -> None:
+        tell(stream, f"\n{summary_table(run)}\n")
+        tell(stream, conclusion.sentence)
         if conclusion.code == NOT_EVALUATED and not run.is_active:
             tell(self.stderr, f"Resume it, or try its errors again, at {url}")
 

@@ -59,7 +59,10 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
             "--slug", metavar="NAME", help="Short name of the suite; default: as its file says."
         )
         parser.add_argument(
-            "--judge", metavar="SLUG", help="Language model that judges; default: as the file says."
+            "--judge",
+            metavar="SLUG",
+            help='Language model that judges, "" for none; default: as the file says, else the one the '
+            "suite has.",
         )
         parser.add_argument(
             "--note", default="", metavar="TEXT", help="What the new versions are to be noted with."
@@ -107,7 +110,7 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
 def _import_suites(found: FoundSuites, options: dict[str, Any]) -> tuple[Any, ...]:
     if not found.suites:
         return ()
-    judge = model_named(options["judge"]).slug if options["judge"] else None
+    judge = model_named(options["judge"]).slug if options["judge"] else options["judge"]
     return services.import_suites(
         found.suites, imported_by=None, slug=options["slug"], judge=judge, note=options["note"]
     )

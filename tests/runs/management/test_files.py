@@ -52,6 +52,25 @@ def read(path):
         return [json.loads(line) for line in file]
 
 
+@pytest.mark.parametrize("option", ["--out", "--summary"])
+def test_a_hyphen_is_standard_output_and_the_table_stands_aside(
+    option, capfd, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    target = recorded("a refund")
+    assert evaluate("refunds", "--target", target, option, "-") == 0
+    said = capfd.readouterr()
+    assert json.loads(said.out)["target"]
+    assert "Both gates passed." in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_standard_output_takes_one_file():
+    target = recorded("a refund")
+    with pytest.raises(CommandError, match="--out and --junit name one file, -"):
+        evaluate("refunds", "--target", target, "--out", "-", "--junit", "-")
+
+
 def test_every_file_tells_the_same_run(tmp_path):
     target = recorded(f"a refund {HOSTILE}", f"nothing {HOSTILE}", None)
     out, summary, junit = (tmp_path / name for name in ("r.jsonl", "s.json", "j.xml"))
