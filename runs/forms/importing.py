@@ -68,7 +68,8 @@ class SuiteImportForm(forms.Form):
         required=False,
         to_field_name="slug",
         empty_label="As the file says",
-        help_text="The language model that judges, where an evaluator names no other",
+        help_text="The language model that judges, where an evaluator names no other; a file that names "
+        "none leaves a suite the judge it has",
     )
     outputs = forms.FileField(
         label="Recorded outputs",

@@ -36,8 +36,10 @@ def note_of(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
         "removed": len(old.keys() - new.keys()),
     }
     said = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
-    parts = ("evaluators", "policy", "judge", "files")
+    parts = ("evaluators", "policy", "files")
     said += [f"{name} changed" for name in parts if before.get(name) != after[name]]
+    judges = [kept.get("judge") or "none" for kept in (before, after)]
+    said += [f"judge: {' → '.join(judges)}"] if judges[0] != judges[1] else []
     return ", ".join(said) or "Description, tags or order of the cases changed"
 
 

@@ -52,7 +52,8 @@ def import_suite(
     """Create the suite, or make the one of that slug the same as the content, and return it.
 
     A case whose content changed gets a new revision, one that is gone is no longer current, and the
-    suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own.
+    suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own;
+    where neither names a judge the suite keeps the one it has, and a `judge` of "" takes it away.
     Raises UnknownJudgeError for a language model that is not set up here.
     """
     if problems := tuple(missing_models(content, judge=judge)):
@@ -69,9 +70,10 @@ def import_content(
     note: str = "",
 ) -> Imported:
     """Do what import_suite does for a suite whose models are known, and return what came of it."""
-    chosen = judge_of(content.judge if judge is None else judge)
+    wanted = judge if judge is not None else content.judge or None
+    columns = {} if wanted is None else {"judge": judge_of(wanted)}
     with transaction.atomic():
-        suite, is_new = _suite(slug or content.slug, content, chosen)
+        suite, is_new = _suite(slug or content.slug, content, columns)
         before = None if is_new else suite.versions.filter(number=suite.version).first()
         _store_files(suite, content.files)
         cases = _store_cases(suite, content.cases)
@@ -93,16 +95,18 @@ def import_content(
     return Imported(suite, before.number if before else None, said, len(cases))
 
 
-def _suite(slug: str, content: SuiteContent, judge: LanguageModel | None) -> tuple[Suite, bool]:
-    """Return the suite with the content's own columns and tree stored, and whether it is new."""
+def _suite(
+    slug: str, content: SuiteContent, chosen: Mapping[str, LanguageModel | None]
+) -> tuple[Suite, bool]:
+    """Return the suite with the content's own columns, those chosen and the tree, and whether it is new."""
     policy = {column.name: getattr(content.policy, column.name) for column in fields(Policy)}
-    columns = {
+    columns: dict[str, Any] = {
         "title": content.title,
         "description": content.description,
         "tags": list(content.tags),
-        "judge": judge,
         "archived_at": None,
         **policy,
+        **chosen,
     }
     found = Suite.objects.select_for_update(of=("self",)).filter(slug=slug).first()
     if found is None:

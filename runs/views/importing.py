@@ -37,9 +37,11 @@ def suite_import(request: MemberRequest) -> HttpResponse:
     if len(done.files) > 1 or done.warnings:
         request.session[ANSWER] = answer
         return redirect("runs:suite-imported")
-    suite = done.files[0].imported.suite
+    imported = done.files[0].imported
+    told = imported.is_changed and not imported.is_new
+    suite, note = imported.suite, f": {imported.note}" if told else ""
     outputs = f" Target {done.target.name} has its outputs." if done.target else ""
-    messages.success(request, f"{suite.title} is at version {suite.version}.{outputs}")
+    messages.success(request, f"{suite.title} is at version {suite.version}{note}.{outputs}")
     return redirect("runs:suite", suite.slug)
 
 

@@ -134,13 +134,14 @@ def test_cases_in_another_order_keep_their_revisions(content: SuiteContent) -> N
     [
         ("weight: 2", "weight: 3", "evaluators changed"),
         ("pass: 0.9", "pass: 0.8", "policy changed"),
-        ("judge: strict", "judge: ''", "judge changed"),
+        ("judge: strict", "judge: cheap", "judge: strict → cheap"),
         ("The shop", "Our shop", "Description, tags or order of the cases changed"),
     ],
 )
 def test_the_note_of_a_version_says_what_changed(
     content: SuiteContent, old: str, new: str, note: str
 ) -> None:
+    make_model(slug="cheap")
     import_suite(content, imported_by=None)
     changed = agentv.read(FILE.replace(old, new).encode(), files=FILES)
 
@@ -162,6 +163,17 @@ def test_a_changed_prompt_file_makes_a_new_version_and_keeps_the_old_bytes(
     before, after = (suite.versions.get(number=n).content["files"]["tone.md"] for n in (1, 2))
     assert bytes(FileContent.objects.get(pk=before).content) == FILES["tone.md"]
     assert suite.files.get().content_id == after
+
+
+def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteContent) -> None:
+    silent = replace(content, judge="")
+    import_suite(silent, imported_by=None, judge="strict")
+
+    kept = import_suite(silent, imported_by=None)
+    assert (kept.judge and kept.judge.slug, kept.version) == ("strict", 1)
+    bare = import_suite(silent, imported_by=None, judge="")
+    assert (bare.judge, bare.version) == (None, 2)
+    assert bare.versions.get(number=2).note == "judge: strict → none"
 
 
 def test_a_slug_and_a_judge_can_be_chosen_at_the_import(content: SuiteContent) -> None:

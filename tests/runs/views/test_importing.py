@@ -83,6 +83,7 @@ class TestSuiteImport:
         make_model(slug="juno-2")
         assert "juno-2" in page(editor, "runs:suite-import")
         upload(editor, {"suite.yaml": SUITE_FILE}, judge="juno-2")
+        upload(editor, {"suite.yaml": SUITE_FILE})
         suite = Suite.objects.get(slug="support-agent")
         assert suite.judge is not None
         assert suite.judge.slug == "juno-2"
@@ -136,7 +137,7 @@ class TestSuiteImport:
         html = upload(
             editor, {"suite.yaml": SUITE_FILE.replace(b"money", b"refund")}
         ).content.decode()
-        assert "Customer support is at version 2." in html
+        assert "Customer support is at version 2: 1 case changed." in html
 
     def test_a_viewer_may_not_import(self, viewer: Client) -> None:
         assert viewer.get(reverse("runs:suite-import")).status_code == 403
