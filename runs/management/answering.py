@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from argparse import RawDescriptionHelpFormatter
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ from runs.formats import UnreadableFileError
 from runs.management.site import COULD_NOT, begin_site, check_site, site_words
 
 __all__ = ("COULD_NOT", "AnsweringCommand")
+
+MISUSED = 2
 logger = logging.getLogger(__name__)
 
 
@@ -31,7 +34,7 @@ class AnsweringCommand(BaseCommand):
     """A command that ends with exit code 3 and a sentence whenever it could not do what it is for.
 
     `epilog` stands under the options; `deed` completes the sentence "… could not be carried out".
-    One that `begins_site` makes a new SQLite database where there is none, the others refuse.
+    A command line that was not understood ends with `misuse_code`. One that `begins_site` makes a new SQLite database where there is none, the others refuse.
     """
 
     # They still work; a newcomer looks for the command's own.
@@ -42,12 +45,23 @@ class AnsweringCommand(BaseCommand):
     epilog: ClassVar[str] = ""
     deed: ClassVar[str] = "The command"
     begins_site: ClassVar[bool] = False
+    misuse_code: ClassVar[int] = MISUSED
+    is_understood = False
     requires_migrations_checks = True
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         """Explain exit codes and give examples under the options."""
         options |= {"epilog": self.epilog, "formatter_class": HelpFormatter}
         return super().create_parser(prog_name, subcommand, **options)
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Answer a command line that was not understood with the command's code for it."""
+        try:
+            super().run_from_argv(argv)
+        except SystemExit as end:
+            if end.code == MISUSED and not self.is_understood:
+                sys.exit(self.misuse_code)
+            raise
 
     def check_migrations(self) -> None:
         """See before the work that there is a site, or begin one."""
@@ -58,6 +72,7 @@ class AnsweringCommand(BaseCommand):
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Answer everything that kept the command from its end with one exit code."""
+        self.is_understood = True
         try:
             return super().execute(*args, **options)
         except SystemCheckError as error:

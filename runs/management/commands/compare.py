@@ -39,9 +39,9 @@ files, policy or judge differ, and runs that were not completed, are compared wi
 exit codes:
   0  no regression
   1  a regression
-  2  inconclusive: not comparable, not completed, or too few shared cases; also a command line that
-     was not understood
-  3  not compared: a run that does not exist, a file that cannot be written
+  2  inconclusive: not comparable, not completed, or too few shared cases
+  3  not compared: a command line that was not understood, a run that does not exist, a file that
+     cannot be written
 
 examples:
   evalsite compare support-agent#12 support-agent#13
@@ -57,6 +57,8 @@ Compare two runs: pass rate, mean score and latency within tolerances, and every
 by exit code whether the candidate is worse than the baseline."""
     epilog = EPILOG
     deed = "The comparison"
+    # Whoever takes 2 for "cannot tell" shall not take a slip of the pen for it.
+    misuse_code = COULD_NOT
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take both runs and how much worse the second may be."""

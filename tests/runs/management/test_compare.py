@@ -5,6 +5,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from runs.management.commands.compare import Command
 from tests.factories import (
     digest,
     make_case,
@@ -49,6 +50,30 @@ def compare(*arguments) -> int:
     except SystemExit as end:
         return end.code
     return 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["support#1"],
+        ["support#1", "support#2", "--max-pass-rate-drops", "0.1"],
+        ["support#1", "support#2", "--min-cases", "few"],
+    ],
+)
+def test_a_command_line_that_is_not_understood_is_not_taken_for_an_inconclusive_comparison(
+    given, capsys
+):
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["evalsite", "compare", *given])
+    assert end.value.code == 3
+    assert "usage: evalsite compare" in capsys.readouterr().err
+
+
+def test_help_is_no_mistake(capsys):
+    with pytest.raises(SystemExit) as end:
+        Command().run_from_argv(["evalsite", "compare", "--help"])
+    assert end.value.code == 0
+    assert "3  not compared: a command line that was not understood" in capsys.readouterr().out
 
 
 def test_the_same_again_is_no_regression(suite, capsys):
