@@ -131,9 +131,12 @@ def _give_to(box: Box, user: int) -> None:
 
 
 def remove(root: Path) -> None:
-    """Remove a box, whatever a program made of it: rights taken away, folders within folders."""
+    """Remove a box or a file, whatever a program made of it: rights taken away, folders within folders."""
     try:
-        shutil.rmtree(root)
+        if root.is_dir() and not root.is_symlink():
+            shutil.rmtree(root)
+        else:
+            root.unlink(missing_ok=True)
     except (OSError, RecursionError):
         for command in (("chmod", "-R", "u+rwX"), ("rm", "-rf")):
             subprocess.run(  # noqa: S603 - commands of this module alone

@@ -9,9 +9,10 @@ from pathlib import Path
 from evaluators.sandbox.calls import call_filter
 from evaluators.sandbox.interpreter import interpreter
 from evaluators.sandbox.places import ETC, ETC_OF_NETWORK, TOPS, Place
+from evaluators.sandbox.public import SHARED_MEMORY
 
 # What a program may use of the devices, where it sees the machine's own.
-DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
 
 def restraining(python: str) -> list[str]:
@@ -49,6 +50,9 @@ def giving_up(place: Place) -> list[str]:
         *(*place.python.folders, *place.folders, *filter(None, [place.folder])),
     )
     writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
+    if place.user is not None:
+        # What is left there by a user who is nobody else is counted and removed.
+        writable += (SHARED_MEMORY,)
     python = interpreter(for_everybody=place.user is not None).program
     kept = ("\n".join(writable), "\n".join(readable)) if "files" in place.closed else ("", "")
     return [*restraining(python), calls, *kept]

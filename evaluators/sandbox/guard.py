@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Iterable
+import stat
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from evaluators.sandbox.boxes import Box
@@ -11,6 +13,7 @@ from evaluators.sandbox.deleted import BLOCK, deleted_bytes
 from evaluators.sandbox.limits import MEGABYTE, Limits
 from evaluators.sandbox.orphans import Brood, members
 from evaluators.sandbox.processes import memory_held, memory_share
+from evaluators.sandbox.public import paths_of
 
 
 class Guard:
@@ -19,9 +22,9 @@ class Guard:
     No limit of the kernel covers these: it knows the memory of one process and the size of one file.
     """
 
-    def __init__(self, box: Box, limits: Limits) -> None:
-        """Have seen nothing yet."""
-        self._box, self._limits = box, limits
+    def __init__(self, box: Box, limits: Limits, public: tuple[str, ...] = ()) -> None:
+        """Have seen nothing yet; in public folders all that is its user's is the program's."""
+        self._box, self._limits, self._public = box, limits, public
         self._closed: set[int] = set()
 
     def limit_passed(self, brood: Brood) -> str:
@@ -34,7 +37,10 @@ class Guard:
         stays_closed, self._closed = closed & self._closed, closed
         if stays_closed and not brood.is_boxed:
             return f"{self._limits.disk_words}, which cannot be counted: a process of it is closed"
-        return disk_limit_passed(self._box, self._limits, without_name=without_name)
+        elsewhere = () if brood.user is None else paths_of(brood.user, self._public)
+        return disk_limit_passed(
+            self._box, self._limits, elsewhere=elsewhere, without_name=without_name
+        )
 
 
 def _hold_too_much(pids: Collection[int], most_kb: int) -> bool:
@@ -44,16 +50,18 @@ def _hold_too_much(pids: Collection[int], most_kb: int) -> bool:
     return sum(map(memory_share, pids)) > most_kb
 
 
-def disk_limit_passed(box: Box, limits: Limits, *, without_name: int = 0) -> str:
+def disk_limit_passed(
+    box: Box, limits: Limits, *, elsewhere: Iterable[str] = (), without_name: int = 0
+) -> str:
     """Return in words that a program wrote more than it may, or hides how much it is; "" if not.
 
-    `without_name` are bytes of files that are in no folder any more.
+    `elsewhere` are its paths outside the box, `without_name` bytes of files in no folder any more.
     """
     room = limits.disk_mb * MEGABYTE - without_name
     if room < 0:
         return limits.disk_words
     try:
-        for count, size in enumerate(_sizes(box.written), start=1):
+        for count, size in enumerate(_sizes(box.written, elsewhere), start=1):
             room -= size
             if count > limits.files or room < 0:
                 return limits.disk_words
@@ -66,8 +74,15 @@ def disk_limit_passed(box: Box, limits: Limits, *, without_name: int = 0) -> str
     return ""
 
 
-def _sizes(folders: Iterable[Path]) -> Iterable[int]:
+def _sizes(folders: Iterable[Path], others: Iterable[str]) -> Iterator[int]:
+    """Give the size of each file: those in the folders, and the others with what is in them."""
     ahead = [str(folder) for folder in folders]
+    for path in others:
+        with contextlib.suppress(FileNotFoundError):
+            facts = os.lstat(path)
+            yield facts.st_blocks * BLOCK
+            if stat.S_ISDIR(facts.st_mode):
+                ahead.append(path)
     while ahead:
         folder = ahead.pop()
         try:

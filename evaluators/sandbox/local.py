@@ -25,6 +25,7 @@ from evaluators.sandbox.limits import Limits, Terms
 from evaluators.sandbox.places import Place
 from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
 from evaluators.sandbox.programs import Ending, Start, Stop, run_program
+from evaluators.sandbox.public import clear_after, folders_open_to
 from evaluators.sandbox.slots import Slots
 from evaluators.sandbox.users import user_of_slot
 
@@ -82,15 +83,18 @@ class LocalSandbox:
         user = user_of_slot(slot)
         with open_box(files=call.files, workspace=call.workspace, user=user) as box:
             place = self._place(call, box, limits, user, is_boxed=is_boxed)
+            public = () if is_boxed or user is None else folders_open_to(closed=place.closed)
             workspace = os.open(box.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 with open_filter(is_wanted=is_boxed) as calls:
                     start = _start(call, place, calls, is_boxed=is_boxed)
-                    ending = _run(start, place, stop)
+                    ending = _run(start, place, stop, public)
                 result = _result(call, ending, place, workspace)
                 return replace(result, sandbox=self.offer.in_words)
             finally:
                 os.close(workspace)
+                if user is not None and not is_boxed:
+                    clear_after(user, public)
 
     def _place(
         self, call: ScriptCall, box: Box, limits: Limits, user: int | None, *, is_boxed: bool
@@ -156,9 +160,9 @@ def _start(call: ScriptCall, place: Place, calls: int | None, *, is_boxed: bool)
     )
 
 
-def _run(start: Start, place: Place, stop: Stop) -> Ending:
+def _run(start: Start, place: Place, stop: Stop, public: tuple[str, ...]) -> Ending:
     try:
-        guard = Guard(place.box, place.limits)
+        guard = Guard(place.box, place.limits, public)
         return run_program(start, place.limits, stop, guard.limit_passed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

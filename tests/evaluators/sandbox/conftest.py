@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.evaluators.sandbox.offers import make_sandbox, name_of, offers
@@ -35,3 +37,9 @@ def hides_files(offer):
 def cuts_network(offer):
     """Tell whether programs have no network."""
     return offer.kind == "bubblewrap" or "network" in offer.closed
+
+
+@pytest.fixture
+def has_shared_memory(offer):
+    """Tell whether programs may put what they share into /dev/shm, as locks between processes are."""
+    return offer.kind == "bubblewrap" or "files" not in offer.closed or os.geteuid() == 0

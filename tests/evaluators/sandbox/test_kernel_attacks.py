@@ -63,6 +63,8 @@ def test_a_process_with_namespaces_of_its_own_cannot_be_born(sandbox, filters_ca
 
 
 def test_calls_that_holes_are_found_in_are_refused(sandbox, filters_calls):
+    if not filters_calls:
+        return
     result = asking(
         sandbox,
         """
@@ -74,8 +76,7 @@ def test_calls_that_holes_are_found_in_are_refused(sandbox, filters_calls):
             print(ask(number, 1, 0))
         """,
     )
-    if filters_calls:
-        assert result.stdout.split() == ["EPERM"] * 22 + ["ENOSYS"] * 3, result.stderr
+    assert result.stdout.split() == ["EPERM"] * 22 + ["ENOSYS"] * 3, result.stderr
 
 
 def test_memory_that_belongs_to_no_process_is_not_given(sandbox, filters_calls):

@@ -120,21 +120,23 @@ def test_output_and_errors_can_be_opened_by_their_names(sandbox):
     assert (result.stdout, result.stderr) == ("out\nin", "err\n")
 
 
-def test_usual_ways_of_using_several_processes_work(sandbox):
+def test_usual_ways_of_using_several_processes_work(sandbox, has_shared_memory):
     result = python(
         sandbox,
         """
-        import asyncio, multiprocessing, subprocess, tempfile
+        import asyncio, concurrent.futures, multiprocessing, subprocess, sys, tempfile
 
         async def ended():
             process = await asyncio.create_subprocess_exec("true")
             return await process.wait()
 
         if __name__ == "__main__":
-            with multiprocessing.Pool(2) as pool, tempfile.NamedTemporaryFile():
+            pools = [multiprocessing.Pool, concurrent.futures.ThreadPoolExecutor]
+            with pools["threads" in sys.argv](2) as pool, tempfile.NamedTemporaryFile():
                 print(sum(pool.map(abs, range(-9, 1))), asyncio.run(ended()))
             print(subprocess.run("date +%Z", shell=True, capture_output=True, text=True).stdout)
         """,
+        mark="" if has_shared_memory else "threads",
     )
     assert result.stdout.split() == ["45", "0", "UTC"], result.stderr
 
