@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Max
 
 from evaluators.scoring.tree import Node
-from evaluators.scoring.types import DomainError
-from runs.formats import CaseContent, SuiteContent
+from runs.formats import CaseContent, Problem, SuiteContent, UnreadableFileError
 from runs.formats._trees import default_children, root_of
 from runs.formats.agentv import slug_of
 from runs.formats.agentv_results import ReadResult
@@ -20,28 +20,37 @@ from runs.plan import content_hash, tree_of_case
 
 NO_INPUT = "The file of results does not tell what was asked."
 LONGEST_TITLE = 200
-MOST_NAMED = 5
+MOST_NAMED = 100
+REMEDY = "name the suite these results are of, or import its file first"
 COPIED = (
     *("title", "tags", "input", "expected_output", "expected_outcomes", "criteria", "metadata"),
     "recorded_output",
 )
 
 
-class NotOfThisSuiteError(DomainError):
+class NotOfThisSuiteError(UnreadableFileError):
     """A file holds results of cases that the suite does not have."""
 
     code = "not_of_this_suite"
 
 
-def check_cases(suite: Suite, current: Mapping[str, Case], keys: Sequence[str]) -> None:
-    """Raise NotOfThisSuiteError for results of cases that the suite does not have."""
-    strangers = [key for key in dict.fromkeys(keys) if key not in current]
-    if strangers:
-        more = f" and {len(strangers) - MOST_NAMED} more" if len(strangers) > MOST_NAMED else ""
-        raise NotOfThisSuiteError(
-            f"{suite.slug} has no case {', '.join(strangers[:MOST_NAMED])}{more}. Name the suite these "
-            "results are of, or import its file first."
-        )
+def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
+    """Raise NotOfThisSuiteError with the first line of each case that the suite does not have."""
+    known = set(suite.cases.filter(is_current=True).values_list("key", flat=True))
+    strangers: dict[str, int] = {}
+    for one in results:
+        if one.result.eval_id not in known:
+            strangers.setdefault(one.result.eval_id, one.line)
+    if not strangers:
+        return
+    problems = [
+        Problem(f"{suite.slug} has no case {key}; {REMEDY}", file, line, key)
+        for key, line in islice(strangers.items(), MOST_NAMED)
+    ]
+    left = len(strangers) - MOST_NAMED
+    if left > 0:
+        problems.append(Problem(f"and {left} more that {suite.slug} does not have", file))
+    raise NotOfThisSuiteError(problems)
 
 
 def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:

@@ -51,8 +51,8 @@ def import_results(
 
     Without a suite they belong to the one the lines name, else to one of the file's name; where there
     is none, it is made of the cases the lines tell of. `target_name` stands for lines that name none.
-    Raises UnreadableFileError with line and reason, NotOfThisSuiteError naming the cases; in either
-    case nothing is stored.
+    Raises UnreadableFileError with line and reason, NotOfThisSuiteError with the cases it lacks;
+    in either case nothing is stored.
     """
     read = read_results(content, file=file)
     named = read.results[0].result.suite or PurePosixPath(file).stem
@@ -63,6 +63,7 @@ def import_results(
         if found is None:
             found = made_suite(named, read.results, imported_by)
         held = Suite.objects.select_for_update(of=("self",)).select_related("root").get(pk=found.pk)
+        check_cases(held, read.results, file)
         runs = []
         for name, results in _by_target(read.results, target_name or PurePosixPath(file).stem):
             runs.append(_import_run(held, name, results, origin=origin, by=imported_by))
@@ -96,7 +97,6 @@ def _import_run(
     lines = [one.result for one, _ in numbered]
     root = common_tree(lines, own, policy)
     current = {case.key: case for case in suite.cases.filter(is_current=True)}
-    check_cases(suite, current, [line.eval_id for line in lines])
     trees = _trees(lines, root, own, current, policy)
     decided = [told(line, tree, policy) for line, tree in zip(lines, trees, strict=True)]
     cases = cases_run(

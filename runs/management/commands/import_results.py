@@ -47,8 +47,8 @@ class Command(AnsweringCommand):
         parser.add_argument(
             "--suite",
             metavar="NAME",
-            help="Suite the results are of; default: the one the lines or the file name, made of "
-            "their cases where there is none.",
+            help="Suite of this site the results are of; it must exist and have their cases. Default: "
+            "the one the lines or the file name, and where there is none, a new one made of their cases.",
         )
         parser.add_argument(
             "--target",

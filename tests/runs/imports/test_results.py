@@ -181,10 +181,14 @@ def test_other_evaluators_than_the_case_has_are_kept_with_a_revision_of_their_ow
 
 def test_cases_the_suite_does_not_have_are_named_and_nothing_is_stored():
     suite = make_suite(slug="refunds", cases=1)
-    lines = [{"eval_id": f"X-{n}", "score": 1} for n in range(7)]
+    lines = [{"eval_id": f"X-{n}", "score": 1, "target": f"t-{n}"} for n in range(102)]
     with pytest.raises(NotOfThisSuiteError) as refusal:
-        brought_in({"eval_id": "C-001", "score": 1}, *lines, suite=suite)
-    assert str(refusal.value).startswith("refunds has no case X-0, X-1, X-2, X-3, X-4 and 2 more.")
+        brought_in({"eval_id": "C-001", "score": 1}, *lines, lines[0], suite=suite)
+    said = list(map(str, refusal.value.problems))
+    assert (
+        "line 2, case X-0: refunds has no case X-0; name the suite these results are of" in said[0]
+    )
+    assert (len(said), said[-1].split(": ")[1]) == (101, "and 2 more that refunds does not have")
     assert not Run.objects.exists()
 
 

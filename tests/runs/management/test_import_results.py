@@ -56,6 +56,7 @@ def test_without_a_suite_one_is_made(file, capsys):
 def test_what_cannot_be_imported_is_refused_with_its_place(file, tmp_path):
     make_suite(slug="support", cases=1)
     assert "support has no case C-002" in refused(file, "--suite", "support")
+    assert "line 2, case C-002: support has" in refused(file, "--suite", "support")
     assert "There is no suite 'nothing'" in refused(file, "--suite", "nothing")
     assert "cannot be read: No such file" in refused(tmp_path / "nowhere.jsonl")
     file.write_text('{"eval_id": "a", "score": 5}\n{')

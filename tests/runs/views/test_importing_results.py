@@ -62,7 +62,7 @@ def test_a_suite_without_the_case_says_so(editor_client: Client):
     asked = {"results": upload({"eval_id": "X", "score": 1}), "suite": "support"}
     response = editor_client.post(URL, asked)
     assert response.status_code == 422
-    assert "support has no case X." in response.text
+    assert "support has no case X; name the suite these results are of" in response.text
 
 
 def test_nothing_of_an_imported_run_is_offered_to_be_tried_again(editor_client: Client):
