@@ -246,6 +246,11 @@ DATA_UPLOAD_MAX_NUMBER_FILES = 2_010
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / "staticfiles"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "evalsite.plotly_script.PlotlyFinder",
+]
 # Names with a hash need `collectstatic`, which the scripts run; without it files come from source.
 IS_COLLECTED = not DEBUG and (STATIC_ROOT / "staticfiles.json").exists()
 STORAGES = {

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from django.urls import path, register_converter
 
 from runs.views import (
+    charts,
     going_on,
     importing,
     importing_results,
@@ -58,6 +59,12 @@ urlpatterns = [
     path("suites/<slug:slug>/cases/", suites.suite_cases, name="suite-cases"),
     path("suites/<slug:slug>/case-rows/", suites.case_rows, name="case-rows"),
     path("suites/<slug:slug>/cases/<case_key:key>/", suites.case, name="case"),
+    path("suites/<slug:slug>/charts/", charts.suite_charts, name="suite-charts"),
+    path("suites/<slug:slug>/charts/panels/", charts.chart_panels, name="chart-panels"),
+    path(
+        "suites/<slug:slug>/charts/score-cost.csv", charts.score_cost_file, name="score-cost-file"
+    ),
+    path("suites/<slug:slug>/charts/trend.csv", charts.suite_trend_file, name="suite-trend-file"),
     path("suites/<slug:slug>/runs/new/", starting.run_new, name="run-new"),
     path("suites/<slug:slug>/runs/new/estimate/", starting.run_estimate, name="run-estimate"),
     path("runs/new/", starting.run_start_any, name="run-start-any"),

@@ -36,7 +36,7 @@ def drawing(
     layout = {
         "autosize": True,
         "height": 320 if is_narrow else 400,
-        "margin": {"l": 48, "r": 16 if is_narrow else 92, "t": 12, "b": 48, "pad": 4},
+        "margin": {"l": 48, "r": 24, "t": 12, "b": 48 if "title" in x else 32, "pad": 4},
         "paper_bgcolor": CLEAR,
         "plot_bgcolor": CLEAR,
         "font": {"color": INK_2, "size": 12},
@@ -80,12 +80,12 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
     return {"range": reach, "tickprefix": "$", "nticks": 4 if is_narrow else 8}
 
 
-def limit_line(share: float) -> Drawing:
-    """Return the dashed line of a gate's threshold across the drawing."""
+def limit_line(share: float, *, layer: str = "below") -> Drawing:
+    """Return the dashed line of a gate's threshold across the drawing, below or above the traces."""
     line = {"color": INK_3, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share} | {
         "line": line,
-        "layer": "below",
+        "layer": layer,
     }
 
 

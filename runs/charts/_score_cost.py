@@ -24,6 +24,8 @@ from runs.charts._drawing import (
 from runs.charts._front import Offer, dominators, front
 
 SMALLEST, LARGEST = 9.0, 34.0
+# Where many bubbles stand close together, or the page is narrow, they are smaller.
+CROWD, SMALLER = 40, 0.45
 # So many names still find room beside their bubbles; the others are said on hover and in the table.
 NAMED, NAMED_NARROW = 14, 6
 
@@ -70,9 +72,9 @@ def _drawing(
     y = share_axis([*(one.score for one in offers), *([limit] if limit is not None else [])])
     title = f"{axis}, log scale" if x.get("type") == "log" else axis
     right = 10 ** x["range"][1] if x.get("type") == "log" else x["range"][1]
-    heading = {"title": {"text": title, "font": {"color": INK_3}, "standoff": 8}}
+    heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
     traces = [_reach(best, y["range"][0], right), _bubbles(offers, best, hover, is_narrow)]
-    shapes = [limit_line(limit)] if limit is not None else []
+    shapes = [limit_line(limit, layer="above")] if limit is not None else []
     return drawing(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
 
 
@@ -98,7 +100,8 @@ def _bubbles(
     is_narrow: bool,
 ) -> Drawing:
     """Return the runs, the large ones below so that none hides another."""
-    sizes = bubble_sizes([one.latency_ms for one in offers])
+    factor = SMALLER if len(offers) > CROWD else 0.7 if is_narrow else 1.0
+    sizes = [factor * size for size in bubble_sizes([one.latency_ms for one in offers])]
     sized = sorted(zip(offers, sizes, strict=True), key=lambda pair: -pair[1])
     drawn = [one for one, _ in sized]
     on_front = [dominated is None for dominated in map(dominators(offers).get, _numbers(drawn))]
@@ -122,7 +125,6 @@ def _marker(
 ) -> Mapping[str, Any]:
     return {
         "size": list(sizes),
-        "opacity": 0.9,
         "symbol": ["diamond" if one.latency_ms is None else "circle" for one in drawn],
         "color": [ACCENT if is_best else PAPER for is_best in on_front],
         "line": {"width": 1.75, "color": [PAPER if best else INK_3 for best in on_front]},

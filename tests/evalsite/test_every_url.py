@@ -91,6 +91,10 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-cases": Page("viewer", place=SUITE),
     "runs:case-rows": Page("viewer", place=SUITE),
     "runs:case": Page("viewer", place=SUITE | {"key": "C-1"}),
+    "runs:suite-charts": Page("viewer", place=SUITE),
+    "runs:chart-panels": Page("viewer", place=SUITE),
+    "runs:score-cost-file": Page("viewer", place=SUITE),
+    "runs:suite-trend-file": Page("viewer", place=SUITE),
     "runs:suite-import": form("editor"),
     "runs:suite-imported": Page("editor", get=MOVED),
     "runs:suite-file": Page("viewer", place=SUITE),
@@ -137,6 +141,8 @@ FILES = (
     "runs:result-file",
     "runs:run-results-file",
     "runs:suite-file",
+    "runs:score-cost-file",
+    "runs:suite-trend-file",
 )
 
 
@@ -229,7 +235,11 @@ def test_files_are_downloads_that_no_browser_shows(
 ) -> None:
     response = viewer_client.get(address_of(name, numbers))
     assert response["Content-Disposition"].startswith("attachment; filename=")
-    types = ("text/plain", *(f"application/{kind}" for kind in ("json", "jsonl", "octet-stream")))
+    types = (
+        "text/plain",
+        "text/csv",
+        *(f"application/{kind}" for kind in ("json", "jsonl", "octet-stream")),
+    )
     assert response["Content-Type"].split(";")[0] in (*types, "application/yaml", "application/zip")
 
 

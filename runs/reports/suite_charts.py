@@ -1,0 +1,82 @@
+"""The charts of a suite: what its runs score for what they cost, and how they go from run to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evaluators.templatetags.figures import pct
+from runs.charts import Figure, TrendPoint, trend_figure
+from runs.models import Suite
+from runs.reports.charted_runs import ChartedRun, charted_runs, charted_targets, left_out
+from runs.reports.charts_query import COSTS, LAST, POINTS, ChartsQuery
+from runs.reports.cost_chart import CostChart, cost_chart
+
+NO_RUN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChartsPage:
+    """Both charts with their tables. `runs` are newest first; `left_out` says which are in none."""
+
+    query: ChartsQuery
+    targets: Sequence[str]
+    runs: Sequence[ChartedRun]
+    cost: CostChart
+    trend: Figure | None
+    left_out: Sequence[str]
+
+    @property
+    def costs(self) -> Sequence[tuple[str, str]]:
+        """Return the costs to choose from."""
+        return tuple(COSTS.items())
+
+    @property
+    def points(self) -> Sequence[tuple[str, str]]:
+        """Return which runs can be points of the first chart."""
+        return tuple(POINTS.items())
+
+    @property
+    def lasts(self) -> Sequence[int]:
+        """Return how many runs can be asked for."""
+        return LAST
+
+
+def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
+    """Return everything the page of charts shows, in a fixed number of queries."""
+    runs = charted_runs(suite, query)
+    return ChartsPage(
+        query=query,
+        targets=charted_targets(suite),
+        runs=runs[::-1],
+        cost=cost_chart(runs, query),
+        trend=_trend(runs),
+        left_out=left_out(suite, query, runs[0].number if runs else NO_RUN),
+    )
+
+
+def _trend(runs: Sequence[ChartedRun]) -> Figure | None:
+    by_number = {run.number: run for run in runs}
+    points = [
+        TrendPoint(
+            number=run.number,
+            suite_version=run.suite_version,
+            score=run.metrics.share,
+            rate=run.cases.share,
+            interval=run.interval,
+            is_score_below=run.metrics.state == "failed",
+            is_rate_below=run.cases.state == "failed",
+        )
+        for run in runs
+    ]
+    limits = (runs[-1].metrics.limit, runs[-1].cases.limit) if runs else ()
+    return trend_figure(points, limits=limits, hover=lambda one: _said(by_number[one.number]))
+
+
+def _said(run: ChartedRun) -> str:
+    """Say a run in the lines that are shown where the pointer is."""
+    rate = f"passed {pct(run.cases.share)}"
+    if run.interval:
+        rate += f", 95% CI {pct(run.interval[0])} to {pct(run.interval[1])}"
+    head = f"#{run.number} {run.target}, suite v{run.suite_version}"
+    return "\n".join((head, f"mean score {pct(run.metrics.share)}", rate))

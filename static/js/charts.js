@@ -1,0 +1,54 @@
+// Draws the charts of a page with Plotly; loaded on pages with charts alone. Every figure stands in
+// the page as JSON, in a wide and a narrow drawing, with colours by the names of CSS variables.
+
+const NARROW = 560;
+// No address but the site's own is ever asked, and no button offers to send a figure away.
+const CONFIG = { displayModeBar: false, showSendToCloud: false, plotlyServerURL: "", showTips: false, doubleClick: false };
+
+const probe = document.createElement("span");
+probe.hidden = true;
+document.body.append(probe);
+
+// The colour of a CSS variable in the theme in force.
+function colour(name) {
+  probe.style.color = name;
+  return getComputedStyle(probe).color;
+}
+
+function coloured(value, seen = new Map()) {
+  if (typeof value === "string" && value.startsWith("var(--")) {
+    if (!seen.has(value)) seen.set(value, colour(value));
+    return seen.get(value);
+  }
+  if (Array.isArray(value)) return value.map((one) => coloured(one, seen));
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, coloured(one, seen)]));
+  }
+  return value;
+}
+
+const watched = new ResizeObserver((entries) => { for (const { target } of entries) draw(target); });
+
+function draw(chart) {
+  const width = Math.floor(chart.clientWidth);
+  if (!width || !chart.isConnected) return;
+  const both = JSON.parse(document.getElementById(chart.dataset.figure).textContent);
+  const { data, layout } = coloured(width <= NARROW ? both.narrow : both.wide);
+  layout.width = width;
+  layout.font.family = getComputedStyle(document.body).fontFamily;
+  Plotly.react(chart, data, layout, CONFIG);
+}
+
+function drawAll() {
+  for (const chart of document.querySelectorAll("[data-figure]")) { draw(chart); watched.observe(chart); }
+}
+
+// A swap takes figures away: what watched them lets go.
+document.addEventListener("htmx:beforeSwap", () => {
+  watched.disconnect();
+  for (const chart of document.querySelectorAll("[data-figure]")) Plotly.purge(chart);
+});
+document.addEventListener("htmx:afterSettle", drawAll);
+document.addEventListener("change", ({ target }) => { if (target.name === "theme") drawAll(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+drawAll();

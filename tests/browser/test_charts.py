@@ -1,0 +1,128 @@
+"""The charts of a suite in a browser: drawn under the site's own policy, silent, whole, accessible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.models import Suite
+from tests.factories import make_suite
+from tests.runs.charted import make_charted_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+EVERY_RULE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+CHARTS = "/suites/support/charts/"
+
+
+@pytest.fixture
+def suite(transactional_db: None) -> Suite:
+    """Make a suite with runs of several targets, one of them without a price."""
+    suite = make_suite(slug="support", title="Customer support")
+    targets = [("atlas-4-mini", 0.82, "0.9"), ("atlas-4-large", 0.845, "1.7")]
+    targets += [("juno-2", 0.81, "1.4"), ("orca-nano", 0.69, "0.5"), ("juno-2-max", 0.86, "4")]
+    for number, (name, score, cost) in enumerate([*targets, *targets], start=1):
+        passed = 26 + number
+        make_charted_run(suite=suite, name=name, score=score, cost=cost, passed=passed)
+    make_charted_run(suite=suite, name="kestrel", score=0.7, cost="0.4", passed=20, unpriced=3)
+    make_charted_run(suite=suite, name="kestrel", score=0.2, cost="1", passed=1, status="stopped")
+    return suite
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_both_charts_are_drawn_silently_and_ask_nobody_else(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite, width: int, theme: str
+) -> None:
+    log_in("viewer")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    answer = page.goto(f"{live_server.url}{CHARTS}")
+    assert answer is not None
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    expect(page.locator("#score-cost .point")).to_have_count(5)
+    expect(page.locator("#trend .scatterlayer .point")).to_have_count(22)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    drawn = page.locator("#trend .main-svg").first.bounding_box()
+    room = page.locator("#trend .plot").bounding_box()
+    assert drawn
+    assert room
+    assert drawn["width"] == pytest.approx(room["width"], abs=2)
+    found = Axe().run(page, options=EVERY_RULE).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"][:160]) for one in found] == []
+    here = urlsplit(live_server.url).netloc
+    assert {urlsplit(url).netloc for url in asked if not url.startswith("data:")} == {here}
+
+
+def test_no_figure_can_be_sent_to_plotlys_cloud(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}")
+    expect(page.locator("#trend .main-svg").first).to_be_visible()
+    settings = page.evaluate(
+        "[...document.querySelectorAll('[data-figure]')].map(({ _context }) =>"
+        " [_context.showSendToCloud, _context.plotlyServerURL, _context.displayModeBar])"
+    )
+    assert settings == [[False, "", False]] * 2
+
+
+def test_a_filter_draws_again_and_is_kept_in_the_address(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}")
+    page.get_by_label("Points of score and cost").select_option("Every run")
+    expect(page.locator("#score-cost .point")).to_have_count(10)
+    page.get_by_label("Target").select_option("juno-2")
+    expect(page.locator("#score-cost .point")).to_have_count(2)
+    page.wait_for_url("**/charts/?target=juno-2&points=every")
+    page.reload()
+    expect(page.locator("#score-cost .point")).to_have_count(2)
+
+
+def test_the_figures_follow_the_theme(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.emulate_media(color_scheme="light")
+    page.goto(f"{live_server.url}{CHARTS}")
+    name = page.locator("#trend .xtick text").first
+    expect(name).to_have_css("fill", "rgb(95, 104, 115)")
+    page.emulate_media(color_scheme="dark")
+    expect(name).to_have_css("fill", "rgb(142, 151, 162)")
+
+
+def test_a_run_says_its_figures_where_the_pointer_is(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}?target=juno-2")
+    expect(page.locator("#score-cost .point")).to_have_count(1)
+    page.locator("#score-cost .point").hover(force=True)
+    expect(page.locator("#score-cost .hovertext")).to_contain_text("juno-2, run #8")
+
+
+def test_without_scripts_the_tables_and_the_filter_serve(
+    browser: Browser, page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    plain = browser.new_context(
+        java_script_enabled=False, storage_state=page.context.storage_state()
+    )
+    opened = plain.new_page()
+    opened.goto(f"{live_server.url}{CHARTS}")
+    expect(opened.locator("#score-cost tbody tr")).to_have_count(6)
+    expect(opened.locator("#score-cost noscript")).to_be_visible()
+    opened.get_by_label("Target").select_option("juno-2")
+    opened.get_by_role("button", name="Show").click()
+    expect(opened.locator("#trend tbody tr")).to_have_count(2)
+    plain.close()
