@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -30,8 +30,11 @@ ALIASES = {"pass_threshold": ("fallback_threshold",)}
 HUNDRED = Decimal(100)
 
 
-def read_policy(reading: Reading, suite: Fields) -> Policy:
-    """Return the policy of the blocks `policy` and `verdicts`; problems are noted."""
+def read_policy(reading: Reading, suite: Fields, usual: Policy) -> Policy:
+    """Return the policy of the blocks `policy` and `verdicts`, as usual where they say nothing.
+
+    Problems are noted.
+    """
     key, block = suite.mapping("policy")
     policy = Fields(reading, (key,), aliases=ALIASES, value=block)
     bands_key, band_block = suite.mapping("verdicts")
@@ -50,7 +53,7 @@ def read_policy(reading: Reading, suite: Fields) -> Policy:
     bands.refuse_rest("pass and borderline")
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        return Policy(**given)
+        return replace(usual, **given)
     except DomainError as error:
         at = bands_key if set(BANDS.values()) & set(str(error).split()) else key
         reading.refuse((at,), str(error))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
 from runs.formats._cases import Defaults, read_cases
 from runs.formats._cases_beside import folder_of, with_cases
@@ -23,6 +24,7 @@ from runs.formats._text import refuse_size as refuse_size
 from runs.formats._trees import check_composite, default_children, read_aggregator, root_of
 from runs.formats._turns import read_shared
 from runs.formats._writing import written
+from runs.profiles import Profile, UnknownProfileError, profile_named
 
 LABEL = "YAML suite file"
 SUFFIXES = (".yaml", ".yml")
@@ -50,7 +52,7 @@ def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
     document, beside = with_cases(document, files)
     reading = Reading(document, files, folder_of(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
-    found = _suite(reading, suite, PurePosixPath(document.file).stem)
+    found = _suite(reading, suite, _stem(document.file))
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
     return replace(found, read_with=beside)
@@ -73,6 +75,11 @@ def slug_of(name: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
 
 
+def _stem(file: str) -> str:
+    """Return the name of a file without its endings, the family's usual `.eval.yaml` among them."""
+    return re.sub(r"(?<=.)\.evals?\Z", "", PurePosixPath(file).stem, flags=re.IGNORECASE)
+
+
 def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
     name = suite.text("name") or stem
     title = suite.text("title") or name
@@ -85,9 +92,11 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
     children, rest = _evaluators(reading, suite)
     aggregator_key, options = suite.mapping("aggregator")
     aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None
-    root = root_of(children or default_children(), aggregator)
+    profile = _profile(suite)
+    usual = profile.evaluators if profile else default_children()
+    root = root_of(children or usual, aggregator)
     check_composite(reading, (aggregator_key or "evaluators",), root)
-    defaults = Defaults(root, not children, read_shared(suite))
+    defaults = Defaults(root, not (children or profile), read_shared(suite))
     cases_key, items = _cases(suite)
     cases = read_cases(reading, (cases_key,), items, defaults)
     own = reading.kept.pop("", {})
@@ -97,13 +106,23 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
         description=suite.text("description"),
         tags=suite.texts("tags"),
         judge=suite.text("judge"),
-        policy=read_policy(reading, suite),
+        policy=read_policy(reading, suite, profile.policy if profile else Policy()),
         root=root,
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
         warnings=tuple(sorted(reading.warnings, key=lambda one: (one.file, one.line))),
     )
+
+
+def _profile(suite: Fields) -> Profile | None:
+    """Return the profile the suite starts from: its policy and evaluators stand where it says nothing."""
+    name = suite.text("profile")
+    try:
+        return profile_named(name) if name else None
+    except UnknownProfileError as error:
+        suite.refuse("profile", str(error))
+        return None
 
 
 def _cases(suite: Fields) -> tuple[str, list[Any]]:

@@ -25,6 +25,9 @@ PATH is a folder, a zip or a suite file; a file may refer to others in its folde
 a YAML file of the same name beside it. Of a folder or zip every suite is imported; other YAML files
 and JSON Lines are named and left out, hidden files and caches (.git, node_modules) are not read.
 
+A line such as profile: metrics gives a suite the policy and evaluators it does not write itself:
+verdicts, metrics, tasks or hybrid. What is stored, and exported, are the values.
+
 A suite of the same name gets a new version; runs keep the version they ran with. All of it is
 stored, or nothing.
 

@@ -1,0 +1,93 @@
+"""What a suite starts from: a policy and evaluators for each of the systems it can be scored by (SCORING §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.kinds import read_config
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.types import DomainError
+
+
+class UnknownProfileError(DomainError):
+    """No profile has the name."""
+
+    code = "unknown_profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A preset. Every value of it can be changed afterwards; a suite does not remember where it started.
+
+    `says` is one sentence for whoever chooses.
+    """
+
+    name: str
+    label: str
+    says: str
+    policy: Policy
+    evaluators: tuple[Node, ...]
+
+    @property
+    def root(self) -> Node:
+        """Return the evaluators under the outermost composite, a weighted average."""
+        root = Node(name="suite", kind=COMPOSITE, children=self.evaluators)
+        return Node.from_json(root.as_json())
+
+
+def all_profiles() -> tuple[Profile, ...]:
+    """Return the profiles in the order they are offered."""
+    return (
+        Profile(
+            name="verdicts",
+            label="Verdicts",
+            says="Evaluators are averaged by weight; from 0.8 a case passes, from 0.6 it is borderline.",
+            policy=Policy(),
+            evaluators=(_evaluator("llm_judge"),),
+        ),
+        Profile(
+            name="metrics",
+            label="Metrics",
+            says="A judge scores eight metrics from 0 to 5; a case passes when all its expected outcomes are met.",
+            policy=Policy(case_gate="expected_outcomes", scale=100),
+            evaluators=(_evaluator("metrics_judge", name="metrics"),),
+        ),
+        Profile(
+            name="tasks",
+            label="Tasks",
+            says="Scores from 0 to 100; what can be compared weighs three times as much as what is judged.",
+            policy=Policy(scale=100),
+            evaluators=(
+                _evaluator("expected_output", weight=3.0, config={"match": "contains"}),
+                _evaluator("llm_judge"),
+            ),
+        ),
+        Profile(
+            name="hybrid",
+            label="Hybrid",
+            says="Programs check, a judge reads what they found; its overall score from 0 to 10 is the score.",
+            policy=Policy(final_score="judge_overall", scale=10),
+            evaluators=(_evaluator("hybrid_judge", config={"checks": [ANSWERED]}),),
+        ),
+    )
+
+
+def profile_named(name: str) -> Profile:
+    """Return the profile; raises UnknownProfileError with those there are."""
+    profiles = {profile.name: profile for profile in all_profiles()}
+    if name not in profiles:
+        raise UnknownProfileError(f"{name!r} is not one of {', '.join(profiles)}")
+    return profiles[name]
+
+
+ANSWERED = {"type": "final_response_present", "name": "answered", "dimensions": ["task"]}
+
+
+def _evaluator(
+    kind: str, *, name: str = "", weight: float = 1.0, config: Mapping[str, Any] | None = None
+) -> Node:
+    settings = read_config(kind, dict(config or {})).model_dump(mode="json")
+    return Node(name=name or kind, kind=kind, weight=weight, config=settings)

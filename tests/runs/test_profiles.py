@@ -1,0 +1,114 @@
+"""Profiles: the numbers of SCORING §10, and what a suite file of three lines gets from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from evaluators.scoring.metrics import DEFAULT_METRICS
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Aggregator, walk
+from runs.formats import SuiteContent, agentv, case_lines
+from runs.formats._problems import UnreadableFileError
+from runs.profiles import all_profiles, profile_named
+from tests.examples.test_seeds import content_of
+
+NAMES = ("verdicts", "metrics", "tasks", "hybrid")
+CASE = "tests: [{id: A, input: Hello}]"
+
+
+def suite(*lines: str) -> SuiteContent:
+    return agentv.read("\n".join((*lines, CASE)).encode(), file="start.yaml")
+
+
+def test_there_is_one_for_each_system() -> None:
+    assert tuple(profile.name for profile in all_profiles()) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("verdicts", {"pass_threshold": 0.8, "borderline_threshold": 0.6, "case_gate": "score"}),
+        (
+            "metrics",
+            {
+                "case_gate": "expected_outcomes",
+                "fallback_threshold": 0.75,
+                "metrics_pass_threshold": 0.8,
+                "cases_pass_threshold": 1.0,
+            },
+        ),
+        ("tasks", {"scale": 100, "final_score": "aggregate"}),
+        ("hybrid", {"scale": 10, "final_score": "judge_overall"}),
+    ],
+)
+def test_policies_are_those_of_the_specification(name: str, figures: dict[str, Any]) -> None:
+    policy = profile_named(name).policy.as_json()
+
+    assert {key: policy[key] for key in figures} == figures
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_three_lines_gets_policy_and_evaluators(name: str) -> None:
+    profile, content = profile_named(name), suite("name: start", f"profile: {name}")
+
+    assert (content.policy, content.root) == (profile.policy, profile.root)
+    assert content.root.aggregator == Aggregator("weighted_average")
+    assert content.warnings == ()
+    assert agentv.read(agentv.write(content), file="start.yaml") == content
+    lines, beside = case_lines.write(content)
+    assert case_lines.read(lines, file="start.jsonl", files={"start.yaml": beside}) == content
+
+
+@pytest.mark.parametrize(("name", "example"), [("metrics", "eight-metrics"), ("tasks", "combined")])
+def test_the_examples_of_a_system_have_the_policy_of_its_profile(name: str, example: str) -> None:
+    assert content_of(example).policy == profile_named(name).policy
+
+
+def test_the_evaluators_are_those_of_the_system() -> None:
+    found = {
+        profile.name: [(node.kind, node.weight) for path, node in walk(profile.root) if path]
+        for profile in all_profiles()
+    }
+
+    assert found == {
+        "verdicts": [("llm_judge", 1.0)],
+        "metrics": [("metrics_judge", 1.0)],
+        "tasks": [("expected_output", 3.0), ("llm_judge", 1.0)],
+        "hybrid": [("hybrid_judge", 1.0)],
+    }
+    [judge] = profile_named("metrics").evaluators
+    weights = {one["key"]: one["weight"] for one in judge.config["metrics"]}
+    assert weights == {metric.key: metric.weight for metric in DEFAULT_METRICS}
+    assert content_of("eight-metrics").root == profile_named("metrics").root
+    assert content_of("hybrid").policy == profile_named("hybrid").policy
+
+
+def test_what_the_file_says_goes_before_the_profile() -> None:
+    content = suite(
+        *("profile: metrics", "policy: {case_gate: score, pass_threshold: 50}"),
+        *("verdicts: {pass: 0.9}", "evaluators: [{name: said, type: contains, value: Hello}]"),
+    )
+
+    assert content.policy == Policy(
+        case_gate="score", fallback_threshold=0.5, pass_threshold=0.9, scale=100
+    )
+    assert [node.name for node in content.root.children] == ["said"]
+    assert agentv.read(agentv.write(content), file="start.yaml") == content
+
+
+def test_evaluators_of_a_case_join_those_of_the_profile() -> None:
+    case = "tests: [{id: A, input: Hello, assertions: [{type: contains, value: Hello}]}]"
+    content = agentv.read(f"name: start\nprofile: metrics\n{case}".encode(), file="start.yaml")
+
+    assert content.cases[0].evaluators_append
+    assert agentv.read(agentv.write(content), file="start.yaml") == content
+
+
+def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnreadableFileError, match="verdicts, metrics, tasks, hybrid") as refused:
+        suite("name: start", "profile: metric")
+
+    [problem] = refused.value.problems
+    assert (problem.line, problem.key) == (2, "profile")
