@@ -30,7 +30,7 @@ class ScriptsForm(forms.Form):
         label="May run scripts",
         required=False,
         help_text="Start runs whose evaluators or targets run programs on this site's machines, locked "
-        "into a sandbox. It counts for who may start runs at all: editors.",
+        "into a sandbox. Only editors start runs, so this changes nothing for viewers and reviewers.",
     )
 
 

@@ -43,9 +43,8 @@ def address_problem(url: str, *, may_have_query: bool = False) -> str:
     except ValueError:
         return "This is not a URL: it has no readable host or port."
     if parts.scheme not in ("http", "https") or not host:
-        return (
-            "Write a URL that starts with http:// or https://, such as https://api.openai.com/v1."
-        )
+        example = "agent.example.com/answer" if may_have_query else "api.openai.com/v1"
+        return f"Write a URL that starts with http:// or https://, such as https://{example}."
     if parts.username or parts.password:
         return "Leave user and password out of the URL; a key has its own field."
     if may_have_query and (parts.fragment or any(sign.isspace() for sign in url)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,6 +13,11 @@ from runs.targets._printed import AgentError, Reply, read_printed
 from runs.targets._replies import UnreadableReplyError
 
 LONGEST_END = 1500
+NO_PROGRAM = 127
+# What starts a program in its sandbox says this when there is none of that name.
+NOT_FOUND = re.compile(
+    r"(?:failed to execute|execvp) (?P<program>.+): No such file or directory\s*\Z"
+)
 
 
 def read_ending(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
@@ -27,6 +33,12 @@ def _failure(result: ScriptResult) -> TargetFailure | None:
             result.ended_by if result.ended_by.startswith("it ") else f"it passed {result.ended_by}"
         )
         return TargetFailure(f"{passed}{_end(result)}", Cause.FAILED)
+    if result.exit_code == NO_PROGRAM and (found := NOT_FOUND.search(result.stderr)):
+        return TargetFailure(
+            f"there is no program {found['program']!r} in the sandbox; name one that workers have, or "
+            "a file of the agent's folder as ./NAME",
+            Cause.FAILED,
+        )
     if result.exit_code:
         return TargetFailure(
             f"it ended with exit code {result.exit_code}{_end(result)}", Cause.FAILED

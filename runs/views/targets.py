@@ -123,10 +123,14 @@ def show_target(
 def _form_context(
     request: MemberRequest, form: TargetForm, chosen: TrialForm, trial: TargetTrial | None
 ) -> dict[str, object]:
+    is_refused_try = chosen.is_bound and bool(form.errors or chosen.errors)
     return {
         "form": form,
         "chosen": chosen,
         "trial": trial_report(trial) if trial else None,
+        "refused": "Not tried" if chosen.is_bound else "",
+        # The answer to earlier settings must not stand below as if it were to these.
+        "shows_trial": trial is not None and not is_refused_try,
         "refusal": scripts_problem((), form.kind, request.user),
     }
 

@@ -170,6 +170,8 @@ def test_settings_that_cannot_be_meant_are_refused_at_their_field(
     errors = answer.context["form"].errors
     assert said in " ".join(errors["__all__" if field is None else field])
     assert answer.context["written"] == ""
+    # Nothing is stored by this form, so nothing was not saved.
+    assert "<strong>Not written.</strong>" in answer.text
 
 
 def test_a_composite_is_explained_and_not_written_from_a_form(viewer: Client) -> None:

@@ -88,6 +88,19 @@ def test_the_case_goes_in_and_what_is_expected_of_it_does_not():
     assert "secret" not in str(call)
 
 
+@pytest.mark.parametrize("said", ["prlimit: failed to execute", "bwrap: execvp"])
+def test_a_program_that_is_not_there_is_named_without_its_starter(said):
+    result = ScriptResult(
+        stdout="",
+        stderr=f"{said} nosuchprog: No such file or directory\n",
+        exit_code=127,
+        duration_ms=1,
+    )
+    failure = answer({"command": "nosuchprog"}, FakeSandbox(result))
+    assert "there is no program 'nosuchprog' in the sandbox" in failure.reason
+    assert "prlimit" not in failure.reason
+
+
 def test_plain_text_is_the_answer_with_how_long_it_took():
     output = answer({"command": "agent"}, FakeSandbox())
     assert output.text == "On its way.\n"

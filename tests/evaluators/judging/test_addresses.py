@@ -107,3 +107,7 @@ def test_link_local_and_metadata_addresses_are_refused_in_every_spelling(host: s
 )
 def test_what_is_no_base_url_is_refused_with_what_would_be_right(url: str, words: str) -> None:
     assert words in address_problem(url)
+
+
+def test_the_address_of_an_agent_is_asked_for_with_one_of_an_agent():
+    assert "https://agent.example.com/answer" in address_problem("agent", may_have_query=True)

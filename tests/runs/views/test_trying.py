@@ -140,7 +140,7 @@ def test_a_classed_error_is_shown_with_request_and_reply(
     agent_server.behave(then=refuses(503))
     try_saved(editor_client, agent(agent_server, tries=1), text="Hi")
     found = work()
-    assert "Server error." in found
+    assert "Server error:" in found
     assert "The agent failed (503)" in found
     assert "no room" in found
     assert agent_server.url in found
@@ -239,6 +239,23 @@ def test_wrong_settings_are_not_tried(editor_client: Client, agent_server: Agent
     assert not TargetTrial.objects.exists()
 
 
+def test_a_try_that_is_refused_hides_the_answer_to_earlier_settings(
+    editor_client: Client, agent_server: AgentServer
+) -> None:
+    agent_server.behave(then=says(FULL))
+    editor_client.post(NEW_TRY, unsaved(agent_server))
+    work()
+    number = str(TargetTrial.objects.get().pk)
+    shown = editor_client.post(NEW_TRY, unsaved(agent_server, trial=number, look="1")).text
+    assert 'id="target-trial"' in shown
+    page = editor_client.post(NEW_TRY, unsaved(agent_server, trial=number, body="{")).text
+    assert "<strong>Not tried.</strong>" in page
+    assert "Not saved." not in page
+    assert 'id="target-trial"' not in page
+    # What was typed once for the first try is still at hand.
+    assert f'name="trial" value="{number}"' in page
+
+
 def test_a_chat_model_is_tried_too(editor_client: Client, model_server: ModelServer) -> None:
     model = make_model(slug="juno", base_url=model_server.base_url)
     target = make_target(kind="chat", model=model, config={"system_prompt": "Be kind."})
@@ -259,7 +276,7 @@ def test_recorded_outputs_are_tried_by_their_case(editor_client: Client) -> None
     try_saved(editor_client, target, suite="support")
     assert "Said before." in work()
     try_saved(editor_client, target, text="Unheard of")
-    assert "Nothing recorded." in work()
+    assert "Nothing recorded:" in work()
     form = editor_client.get(reverse("runs:target-new") + "?kind=recorded").content.decode()
     assert "Try it on a case" not in form
 
@@ -288,7 +305,7 @@ def test_settings_that_nobody_can_read_any_more_end_the_try_with_a_reason(editor
     trial = make_trial(target=make_target(kind="http", config={"gone": 1}), asked_by=editor)
     tasks.try_target(trial_id=trial.pk)
     found = fragment(trial)
-    assert "Target failed." in found
+    assert "Target failed:" in found
     assert "gone" in found
 
 
