@@ -69,7 +69,7 @@ def _line(
         error=result.error,
         error_stage=result.error_stage,
         warnings=tuple(result.warnings),
-        output=None if output is None else output.text,
+        output=_answer(run, output),
         usage=Usage(
             input_tokens=result.input_tokens,
             output_tokens=result.output_tokens,
@@ -79,6 +79,13 @@ def _line(
         evaluation_cost_usd=result.evaluation_cost_usd,
         finished_at=result.finished_at.isoformat() if result.finished_at else None,
     )
+
+
+def _answer(run: Run, output: ResultOutput | None) -> str | None:
+    """Return the answer; of an imported result that has none, what its evaluators said is kept alone."""
+    if output is None or (not output.text and run.imported_from):
+        return None
+    return output.text
 
 
 def _evaluators(node: Node, rows: Rows, path: str = "") -> tuple[EvaluatorLine, ...]:
