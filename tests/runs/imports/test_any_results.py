@@ -22,6 +22,8 @@ KEYS = (
     *("misses", "aggregator", "output", "usage", "trials", "status", "negate", "cost_usd"),
     *("timestamp", "outcomes", "repetition", "input", "target", "reasoning", "assertions", "text"),
     *("passed", "required", "threshold", "weights", "share", "remainder", "gate_threshold"),
+    *("metrics", "key", "raw_score", "scale", "final_evaluation", "judge_overall"),
+    *("final_dimensions", "judge_dimensions", "deterministic_dimensions", "summary"),
 )
 WORDS = ("pass", "fail", "composite", "error", "safety_gate", "minimum", "threshold", "a", "b")
 LEAVES = (
@@ -40,12 +42,30 @@ VALUES = st.recursive(
     ),
     max_leaves=10,
 )
+METRICS = st.lists(
+    st.fixed_dictionaries(
+        {"key": st.sampled_from("ab"), "weight": st.floats(0, 1), "score": st.floats(0, 5)},
+        optional={"binary": st.booleans()},
+    )
+)
+FINAL = st.fixed_dictionaries(
+    {
+        "judge_overall": st.fixed_dictionaries({"score": st.floats(0, 10)}),
+        **{
+            f"{side}_dimensions": st.dictionaries(st.sampled_from("ab"), st.floats(0, 10))
+            for side in ("deterministic", "judge", "final")
+        },
+    }
+)
 SCORED = st.fixed_dictionaries(
     {"name": st.sampled_from(("a", "b", "c")), "score": st.floats(0, 1)},
     optional={
         "weight": st.sampled_from((0, 0.5, 1, 1e308)),
         "negate": st.booleans(),
-        "type": st.sampled_from(("llm_judge", "made-up", "contains")),
+        "type": st.sampled_from(("llm_judge", "made-up", "contains", "metrics", "hybrid")),
+        "metrics": METRICS | VALUES,
+        "raw_score": LEAVES,
+        "scale": LEAVES,
         "aggregator": VALUES,
         "status": st.sampled_from(("unscored", "skipped", "scored")),
     },
@@ -60,7 +80,10 @@ TREES = st.recursive(
 )
 LINES = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=12) | st.fixed_dictionaries(
     {"score": st.floats(0, 1), "evaluator_results": TREES},
-    optional={"verdict": st.sampled_from(("pass", "borderline", "fail"))},
+    optional={
+        "verdict": st.sampled_from(("pass", "borderline", "fail")),
+        "final_evaluation": FINAL | VALUES,
+    },
 )
 
 
