@@ -51,7 +51,10 @@ def conclude(run: Run) -> Conclusion:
 
 
 def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> dict[str, Any]:
-    """Return the run in plain JSON values: what it was, how it ended, every figure of its summary."""
+    """Return the run in plain JSON values: what it was, how it ended, every figure of its summary.
+
+    Costs are numbers of US dollars as in files of results, None where no price is known.
+    """
     spent = purses(run)
     return {
         "suite": run.suite.slug,
@@ -70,15 +73,27 @@ def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> dict[str,
         "executions": run.execution_count,
         "done": run.done_count,
         "errors": run.error_count,
-        "run_cost_usd": _plain(spent.run.usd),
-        "evaluation_cost_usd": _plain(spent.evaluation.usd),
-        "summary": run.summary,
+        "run_cost_usd": _number(spent.run.usd),
+        "evaluation_cost_usd": _number(spent.evaluation.usd),
+        "summary": _with_numbers(run.summary),
     }
 
 
-def _plain(usd: Decimal | None) -> str | None:
-    """Return dollars without an exponent; None where no price is known."""
-    return None if usd is None else f"{usd:f}"
+def _number(usd: Decimal | str | None) -> float | None:
+    """Return dollars; a billionth is the least and 15 digits are exact, so none is lost."""
+    return None if usd is None else float(usd)
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return figures with the costs that are stored as text as numbers."""
+    if isinstance(value, dict):
+        return {
+            name: _number(part)
+            if name.endswith("_usd") and isinstance(part, str)
+            else _with_numbers(part)
+            for name, part in value.items()
+        }
+    return [_with_numbers(part) for part in value] if isinstance(value, list) else value
 
 
 def _why_it_ended(run: Run) -> str:

@@ -45,6 +45,8 @@ against what:
   --model SLUG                      a language model, asked with the messages of the case alone
   --target NAME --model SLUG        a chat target as it is, with another model
 
+Costs in --out and --summary are numbers of US dollars to a billionth, null where no price is known.
+
 exit codes:
   0  both gates passed
   1  a gate failed
