@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 
 from evaluators.kinds import normal_spelling
 from evaluators.kinds._files import path_of
-from runs.formats._document import Document, read_document
-from runs.formats._fields import named
+from runs.formats._document import Document, named, read_document
 from runs.formats._lined_cases import LinedCases, read_lined
 from runs.formats._origins import OUTSIDE, absent
 from runs.formats._problems import Problem, UnreadableFileError

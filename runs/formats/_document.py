@@ -158,3 +158,18 @@ class _Reading:
     def refusal(self, node: Node, message: str) -> UnreadableFileError:
         """Return the refusal that names the node's line."""
         return UnreadableFileError([Problem(message, self.file, node.start_mark.line + 1)])
+
+
+def named(value: Any) -> str:
+    """Say in words what a value is."""
+    match value:
+        case bool():
+            return "true or false"
+        case Mapping():
+            return "a mapping"
+        case list():
+            return "a list"
+        case None:
+            return "nothing"
+        case _:
+            return f"{value!r}"

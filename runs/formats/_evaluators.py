@@ -14,6 +14,7 @@ from evaluators.kinds import (
 from evaluators.scoring.tree import COMPOSITE, Node, below
 from runs.formats._document import Path
 from runs.formats._fields import Fields
+from runs.formats._meant import did_you_mean
 from runs.formats._reading import Reading
 from runs.formats._settings import COMMON, keep_unknown, read_settings
 from runs.formats._trees import check_composite, read_aggregator
@@ -166,8 +167,9 @@ class _Item:
         known = (*COMMON, "evaluators", "aggregator")
         left = {normal_spelling(key): key for key in self.fields.rest()}
         kept = keep_unknown(self.fields, path, known=known, names=left)
-        for key in (left[name] for name in left.keys() - kept):
-            self.fields.refuse(key, f"is not known here; known are {', '.join(known)}")
+        for spelling in left.keys() - kept:
+            said = f"is not known here; known are {', '.join(known)}"
+            self.fields.refuse(left[spelling], said + did_you_mean(spelling, known))
         config = {"aggregator": aggregator} if aggregator else {}
         node = Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
         check_composite(self.reading, self.path, node, case=self.case)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluators.kinds import normal_spelling
-from runs.formats._document import Path
+from runs.formats._document import Path, named
+from runs.formats._meant import did_you_mean, near
 from runs.formats._reading import Reading
 
 Aliases = Mapping[str, tuple[str, ...]]
@@ -37,6 +38,7 @@ class Fields:
         self.case = case
         self._aliases = aliases or {}
         self._left: dict[str, tuple[str, Any]] = {}
+        self._asked: set[str] = set()
         if value is None:
             value = {}
         if not isinstance(value, Mapping):
@@ -77,6 +79,7 @@ class Fields:
 
     def take_as(self, *names: str) -> tuple[str, Any]:
         """Return what take does for a key that stands under one of the names."""
+        self._asked.update(names)
         held = [self._left.pop(spelling) for spelling in names if spelling in self._left]
         found = [(key, value) for key, value in held if value is not None]
         if len(found) > 1:
@@ -161,6 +164,11 @@ class Fields:
             return key, []
         return key, value
 
+    def misspelt(self, name: str) -> str:
+        """Return the end of a sentence that asks for a key nobody took in place of a missing one."""
+        found = near(name, self._left)
+        return f"; was {self._left[found][0]!r} meant to be it?" if found else ""
+
     def rest(self) -> dict[str, Any]:
         """Return the keys nobody took, as they are spelt."""
         return dict(self._left.values())
@@ -168,8 +176,10 @@ class Fields:
     def keep_rest(self) -> dict[str, Any]:
         """Return the keys nobody took and say of each that it is kept, unless evaluators read it there."""
         for key in self.rest():
-            if not (self.case and normal_spelling(key) in READ_BY_EVALUATORS):
-                self.warn(key, "is not used by Evalsite and is kept with the metadata")
+            name = normal_spelling(key)
+            if not (self.case and name in READ_BY_EVALUATORS):
+                said = "is not used by Evalsite and is kept with the metadata"
+                self.warn(key, said + did_you_mean(name, self._asked))
         return self.rest()
 
     def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,19 +194,5 @@ class Fields:
     def refuse_rest(self, known: str) -> None:
         """Refuse the keys nobody took, naming those that are known."""
         for key in self.rest():
-            self.refuse(key, f"is not known here; known are {known}")
-
-
-def named(value: Any) -> str:
-    """Say in words what a value is."""
-    match value:
-        case bool():
-            return "true or false"
-        case Mapping():
-            return "a mapping"
-        case list():
-            return "a list"
-        case None:
-            return "nothing"
-        case _:
-            return f"{value!r}"
+            said = f"is not known here; known are {known}"
+            self.refuse(key, said + did_you_mean(normal_spelling(key), self._asked))

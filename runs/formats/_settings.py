@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -11,13 +10,13 @@ from evaluators.kinds import InvalidConfigError, all_kinds, normal_spelling, rea
 from evaluators.kinds._base import Kind
 from evaluators.kinds._files import is_reference
 from runs.formats._fields import Fields
+from runs.formats._meant import did_you_mean, near
 
 COMMON = ("name", "type", "weight", "required", "min_score", "negate")
 # What other readers of these files let evaluators say about themselves and how they are asked.
 SPOKEN = frozenset(
     {"config", "cwd", "description", "id", "max_steps", "metadata", "note", "target", "temperature"}
 )
-CLOSE = 0.8
 
 
 def read_settings(
@@ -42,6 +41,7 @@ def read_settings(
     except InvalidConfigError as error:
         for refusal in error.refusals:
             said = f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
+            said += _meant_instead(refusal.path, (*kind.config.model_fields, *COMMON))
             at = (*fields.path, *_as_spelt(refusal.path, left))
             fields.reading.refuse(at, f"evaluator {name}: {said}", case=fields.case)
         return {}
@@ -90,8 +90,14 @@ def keep_unknown(
     return set(kept)
 
 
+def _meant_instead(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
+    """Return which setting was meant by one that is not known, "" for one that is."""
+    name = str(path[0]) if len(path) == 1 else ""
+    return did_you_mean(name, known) if name and name not in known else ""
+
+
 def _looks_meant(name: str, known: tuple[str, ...]) -> bool:
-    return name in _settings_of_any_kind() or bool(get_close_matches(name, known, 1, CLOSE))
+    return name in _settings_of_any_kind() or bool(near(name, known))
 
 
 @cache

@@ -58,7 +58,9 @@ def read_input(case: Fields, shared: Shared) -> tuple[Turn, ...]:
     for turn in shared.turns:
         case.reading.weigh(turn["content"], case.path, case=case.case)
     if value is None or value in ("", [], {}):
-        case.refuse(key, "the case has no input; write what it asks under input")
+        case.refuse(
+            key, f"the case has no input; write what it asks under input{case.misspelt('input')}"
+        )
         return ()
     text = case.written(key, value)
     if not isinstance(text, str):

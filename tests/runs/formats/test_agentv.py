@@ -404,3 +404,29 @@ def test_every_problem_of_a_file_is_said_at_once_in_its_order() -> None:
 def test_a_file_that_is_no_text_names_the_line() -> None:
     with pytest.raises(UnreadableFileError, match="line 2: not text in UTF-8"):
         agentv.read(b"name: x\n\xff\n", file="shop.yaml")
+
+
+@pytest.mark.parametrize(
+    ("file", "slug", "title"),
+    [
+        ("evals/capitals.eval.yaml", "capitals", "capitals"),
+        ("Capitals of 2026.EVALS.yml", "capitals-of-2026", "Capitals of 2026"),
+        ("eval.yaml", "eval", "eval"),
+        ("v1.2.yaml", "v1-2", "v1.2"),
+    ],
+)
+def test_a_suite_without_a_name_is_called_like_its_file(file: str, slug: str, title: str) -> None:
+    content = agentv.read(b"tests: [{id: A, input: hi}]", file=file)
+    assert (content.slug, content.title) == (slug, title)
+
+
+def test_a_key_that_is_kept_may_be_a_misspelt_one() -> None:
+    content = agentv.read(
+        b"evaluatrs: []\ntests: [{id: A, input: hi, expected_outcmes: [x], owner: me}]"
+    )
+    said = {warning.key: warning.message.partition("; ")[2] for warning in content.warnings}
+    assert said == {
+        "evaluatrs": "did you mean evaluators?",
+        "tests[0].expected_outcmes": "did you mean expected_outcomes?",
+        "tests[0].owner": "",
+    }

@@ -51,6 +51,7 @@ def test_lines_alone_are_a_suite_named_after_their_file() -> None:
 
     assert (suite.slug, suite.title) == ("returns-2026", "Returns 2026")
     assert [child.kind for child in suite.root.children] == ["llm_judge"]
+    assert case_lines.read(b'{"id": "A", "input": "x"}', file="x.evals.jsonl").slug == "x"
 
 
 def test_the_data_set_that_others_name_is_the_suite() -> None:
