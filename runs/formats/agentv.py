@@ -13,9 +13,9 @@ from evaluators.scoring.tree import Node
 from runs.formats._cases import Defaults, read_cases
 from runs.formats._cases_beside import folder_of, with_cases
 from runs.formats._content import SuiteContent
-from runs.formats._document import Document, read_document
+from runs.formats._document import Document, named, read_document
 from runs.formats._evaluators import read_evaluators
-from runs.formats._fields import Fields, named
+from runs.formats._fields import Fields
 from runs.formats._policy import read_policy
 from runs.formats._problems import UnreadableFileError
 from runs.formats._reading import Reading
