@@ -41,6 +41,9 @@ examples:
   evalsite export support-agent --version 3 --out - | less
 """
 
+ZIP = ".zip"
+ENDINGS = (*agentv.SUFFIXES, *case_lines.SUFFIXES, ZIP)
+
 
 class Command(AnsweringCommand):
     """Look the version up, write it out part by part."""
@@ -74,7 +77,9 @@ class Command(AnsweringCommand):
         try:
             written = _write(content, Path(out), is_folder=out.endswith(("/", os.sep)))
         except OSError as error:
-            said = f"{error.filename or out} cannot be written: {error.strerror}."
+            at = str(error.filename or out)
+            where = "" if Path(at) == Path(out) else f", at {at}"
+            said = f"{out} cannot be written: {error.strerror}{where}."
             raise CommandError(said, returncode=COULD_NOT) from error
         version = options["version"] or suite.version
         names = ", ".join(map(str, written))
@@ -87,7 +92,13 @@ def _write(content: SuiteContent, out: Path, *, is_folder: bool) -> list[Path]:
         suite_file = {suite_file_name(content): agentv.write(content)}
         return _write_all(out, {**suite_file, **content.files})
     suffix = out.suffix.lower()
-    if suffix == ".zip":
+    if suffix not in ENDINGS:
+        raise CommandError(
+            f"{out} does not say by its ending which form to write. End it in "
+            f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or in / for a folder.",
+            returncode=COULD_NOT,
+        )
+    if suffix == ZIP:
         return [_written(out, packed(content, "suite", always_zip=True).parts)]
     if content.files:
         count = len(content.files)
@@ -112,6 +123,15 @@ def _write_all(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _written(path: Path, parts: Iterable[bytes]) -> Path:
+    """Write a file whole or not at all; raises OSError that names the file as it was asked for."""
+    try:
+        _put(path, parts)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    return path
+
+
+def _put(path: Path, parts: Iterable[bytes]) -> None:
     """Write a file beside its place first: nobody finds half of one there."""
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
     try:
@@ -122,7 +142,6 @@ def _written(path: Path, parts: Iterable[bytes]) -> Path:
     except BaseException:
         Path(beside).unlink(missing_ok=True)
         raise
-    return path
 
 
 def _umask() -> int:

@@ -118,10 +118,29 @@ def test_what_cannot_be_written_is_said_and_leaves_nothing():
     )
     Path("taken").write_text("")
     assert "cannot be written" in refused("shop", "--out", "taken/x.zip")
-    assert "cannot be written: No such file or directory" in refused("shop", "--out", "no/x.zip")
+    said = refused("shop", "--out", "no/x.zip")
+    assert said == "no/x.zip cannot be written: No such file or directory."
+    said = refused("shop", "--out", "taken/in/")
+    assert said == "taken/in/ cannot be written: Not a directory."
+    Path("in").mkdir()
+    Path("in/prompts").write_text("")
+    said = refused("shop", "--out", "in/")
+    assert said == "in/ cannot be written: File exists, at in/prompts."
+    Path("in/prompts").unlink()
+    Path("in/shop.yaml").unlink()
+    Path("in").rmdir()
     assert here() == ["taken"]
     make_suite(slug="bare").versions.all().delete()
     assert "bare has no version that was kept" in refused("bare")
+
+
+@pytest.mark.parametrize("out", ["x.foo", "evals", "x.yaml.gz"])
+def test_an_ending_that_says_no_form_is_refused_with_those_there_are(out: str) -> None:
+    stored()
+    said = refused("shop", "--out", out)
+    assert said.startswith(f"{out} does not say by its ending")
+    assert "End it in .yaml, .yml, .jsonl, .ndjson or .zip, or in / for a folder." in said
+    assert here() == []
 
 
 def test_the_help_is_enough_to_use_it(capsys):
