@@ -14,6 +14,8 @@ from runs.reports.comparison import Compared, Side
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 MOST_ROWS = 20
 LONGEST_CASE = 48
+# Figures are rounded down (SCORING §1): the difference of two may be a tenth off the change.
+EXACT = "Figures are rounded down, changes are those of the exact values."
 
 
 def conclude_comparison(found: Compared, *, is_forced: bool, least_cases: int) -> Conclusion:
@@ -60,22 +62,28 @@ def _lines(found: Compared) -> Iterator[str]:
         yield f"Differs    {one.what}: {one.text}"
     yield ""
     yield from _table(("", "Baseline", "Candidate", "Change"), list(_figures(found)))
-    worse = [one for one in by_harm(found.cases) if _got_worse(one)]
-    if worse:
-        yield ""
-        rows = [_case_row(change) for change in worse[:MOST_ROWS]]
-        yield from _table(("Got worse", "Baseline", "Candidate", "Change"), rows)
-    if len(worse) > MOST_ROWS:
-        yield f"and {len(worse) - MOST_ROWS} more; --json FILE holds every case"
+    yield EXACT
+    cases = by_harm(found.cases)
+    yield from _case_table("Got worse", [one for one in cases if one.status == REGRESSION])
+    yield from _case_table("Verdict lost", [one for one in cases if _lost_its_verdict(one)])
     yield ""
     yield f"Cases: {_counts(found.cases)}"
 
 
-def _got_worse(change: CaseChange) -> bool:
-    """Tell whether a case regressed, or lost the verdict it had."""
+def _case_table(head: str, changes: Sequence[CaseChange]) -> Iterator[str]:
+    if not changes:
+        return
+    yield ""
+    rows = [_case_row(change) for change in changes[:MOST_ROWS]]
+    yield from _table((head, "Baseline", "Candidate", "Change"), rows)
+    if len(changes) > MOST_ROWS:
+        yield f"and {len(changes) - MOST_ROWS} more; --json FILE holds every case"
+
+
+def _lost_its_verdict(change: CaseChange) -> bool:
     had = change.baseline is not None and change.baseline.verdict is not None
     lost = change.candidate is not None and change.candidate.verdict is None
-    return change.status == REGRESSION or (change.status == ERROR and had and lost)
+    return change.status == ERROR and had and lost
 
 
 def _about(side: Side) -> str:

@@ -136,6 +136,18 @@ def test_an_error_is_told_apart(suite, capsys):
     assert ["C-003", "pass", "0.90", "no", "verdict", "–"] in rows
 
 
+def test_as_many_cases_are_listed_as_worse_as_are_counted(suite, capsys):
+    run_of(suite, GOOD, GOOD, GOOD)
+    run_of(suite, ("fail", 0.2), GOOD, WRONG)
+    compare("support#1", "support#2")
+    said = capsys.readouterr().out
+    worse, lost = said.split("Got worse")[1].split("Verdict lost")
+    assert len(worse.strip().splitlines()) == 2
+    assert "no verdict" in lost
+    assert "Cases: 1 worse, 0 better, " in said
+    assert "changes are those of the exact values" in said
+
+
 def test_repetitions_are_folded_into_their_case(suite, capsys):
     run_of(suite, GOOD, GOOD, GOOD)
     run_of(suite, GOOD, GOOD, GOOD, repetitions=2)
