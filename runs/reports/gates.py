@@ -26,7 +26,7 @@ def metrics_gate(run: Run, policy: Policy) -> RunGate:
     limit = policy.metrics_pass_threshold
     if run.is_active:
         outlook = metrics_outlook(_progress(run), policy)
-        return RunGate("Metrics", outlook.so_far, limit, outlook.state, outlook.text)
+        return RunGate("Metrics", outlook.so_far, limit, _live(run, outlook.state), outlook.text)
     share = run.score_sum / run.score_count if run.score_count else None
     share, state = _ended(run, "metrics_gate", share, limit)
     note = f"{run.score_count} of {_executions(run)} have a score"
@@ -39,11 +39,16 @@ def cases_gate(run: Run, policy: Policy) -> RunGate:
     if run.is_active:
         outlook = cases_outlook(_progress(run), policy)
         note = f"{run.pass_count} of {run.done_count} passed · {outlook.text}"
-        return RunGate("Cases", outlook.so_far, limit, outlook.state, note)
+        return RunGate("Cases", outlook.so_far, limit, _live(run, outlook.state), note)
     is_completed = run.status == RunStatus.COMPLETED
     counted = run.execution_count if is_completed else run.done_count
     share, state = _ended(run, "cases_gate", run.pass_count / counted if counted else None, limit)
     return RunGate("Cases", share, limit, state, _passed(run, counted))
+
+
+def _live(run: Run, state: str) -> str:
+    """Return how a gate of a run that is on stands; before the first result nothing is on any course."""
+    return state if run.done_count else "open"
 
 
 def _passed(run: Run, counted: int) -> str:

@@ -97,6 +97,13 @@ def test_a_live_run_says_what_is_left_to_do(viewer_client: Client) -> None:
     assert 'hx-trigger="every 2s"' in page
 
 
+def test_before_the_first_result_no_gate_is_on_course(viewer_client: Client) -> None:
+    run = make_scored_run(verdicts=["pending", "pending"], status="running", finished_at=None)
+    page = text(viewer_client, at(run))
+    assert "On course" not in page
+    assert page.count("Not judged") == 2
+
+
 def test_a_live_part_polls_until_the_run_is_over(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["pass", "running"], status="running", finished_at=None)
     going = viewer_client.get(at(run, "run-live") + "?was=running")
