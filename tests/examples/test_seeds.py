@@ -348,6 +348,18 @@ def test_metrics_come_out_one_by_one_and_the_aggregates_of_the_run_by_their_name
 
 
 @pytest.mark.django_db(transaction=True)
+def test_scores_come_out_on_their_own_scale_too(model_server: ModelServer, tmp_path: Path) -> None:
+    lines = run_folder("combined", model_server, tmp_path)
+
+    tests, quality = lines["half-life"]["evaluator_results"]
+    assert (tests["score"], tests["raw_score"], tests["scale"]) == (0.75, 75, 100)
+    assert (tests["reasoning"], tests["weight"]) == ("3 of 4 tests passed", 3.0)
+    assert (quality["score"], quality["weight"]) == (0.9, 1.0)
+    *_, semantic = lines["match-modes"]["evaluator_results"]
+    assert (semantic["raw_score"], semantic["scale"]) == (80, 100)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_the_final_evaluation_is_the_document_of_the_seed_with_what_it_cost(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
