@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from runs.formats._content import CaseContent, RecordedLine, SuiteContent
+from runs.formats._content import CaseContent, ModelPlace, RecordedLine, SuiteContent
 from runs.formats._problems import Problem, UnreadableFileError
 
-__all__ = ["CaseContent", "Problem", "RecordedLine", "SuiteContent", "UnreadableFileError"]
+__all__ = [
+    "CaseContent",
+    "ModelPlace",
+    "Problem",
+    "RecordedLine",
+    "SuiteContent",
+    "UnreadableFileError",
+]

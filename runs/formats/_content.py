@@ -34,12 +34,22 @@ class CaseContent:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """Where a file names a language model, and whether that is the judge of the suite."""
+
+    file: str
+    line: int
+    is_suite_judge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SuiteContent:
     """A whole suite.
 
     `judge` is the slug of a language model or "". `files` are those that evaluators refer to, by
     path. `metadata` keeps what the file says and the product does not use; `warnings` names it.
-    `read_with` are the other files whose cases it took in.
+    `read_with` are the other files whose cases it took in. `model_places` tells by case, "" for the
+    suite, and slug where language models are named.
     """
 
     slug: str
@@ -54,6 +64,9 @@ class SuiteContent:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
     read_with: tuple[str, ...] = field(default=(), compare=False)
+    model_places: Mapping[tuple[str, str], tuple[ModelPlace, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

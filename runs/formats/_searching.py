@@ -14,6 +14,7 @@ from runs.formats._cases_beside import cases_file_of
 from runs.formats._content import SuiteContent
 from runs.formats._document import read_document
 from runs.formats._ignoring import named
+from runs.formats._model_places import seen_from
 from runs.formats._origins import Origin
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._recognising import (
@@ -166,7 +167,8 @@ class Search:
             if any(PurePosixPath(name).name.encode() in part for part in said)
         }
         warnings = tuple(self._placed(warning, before) for warning in content.warnings)
-        return replace(content, warnings=warnings)
+        places = seen_from(content.model_places, f"{self.bundle.place}{before}")
+        return replace(content, warnings=warnings, model_places=places)
 
     def _below(self, folder: str) -> Below:
         return Below(self.bundle.files, folder, self.bundle.origin)

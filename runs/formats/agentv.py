@@ -16,6 +16,7 @@ from runs.formats._content import SuiteContent
 from runs.formats._document import Document, named, read_document
 from runs.formats._evaluators import read_evaluators
 from runs.formats._fields import Fields
+from runs.formats._model_places import model_places
 from runs.formats._policy import read_policy
 from runs.formats._problems import UnreadableFileError
 from runs.formats._reading import Reading
@@ -55,7 +56,8 @@ def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
     found = _suite(reading, suite, _stem(document.file))
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
-    return replace(found, read_with=beside)
+    places = model_places(document, found.cases)
+    return replace(found, read_with=beside, model_places=places)
 
 
 def write(content: SuiteContent) -> bytes:

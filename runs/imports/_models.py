@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from runs.formats import Problem, SuiteContent
+from runs.formats import ModelPlace, Problem, SuiteContent
 
 
 class UnknownJudgeError(DomainError):
@@ -38,14 +39,27 @@ def missing_models(
     known = set(LanguageModel.objects.values_list("slug", flat=True))
     chosen = content.judge if judge is None else judge
     if chosen and chosen not in known:
-        yield Problem(_missing(chosen), file, key="judge")
+        places = [one for one in _places(content, "", chosen) if one.is_suite_judge]
+        place = places[0] if places and judge is None else ModelPlace(file, 0)
+        yield Problem(_missing(chosen), place.file or file, place.line, key="judge")
+    named: Counter[tuple[str, str]] = Counter()
     trees = [("", content.root)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
     for case, tree in trees:
         for path, node in walk(tree):
             slug = str(node.config.get("model") or "")
             if slug and slug not in known:
-                yield Problem(_missing(slug), file, case=case, key=f"evaluator {path}: model")
+                places = [one for one in _places(content, case, slug) if not one.is_suite_judge]
+                # The same slug named again stands at the next of its places.
+                at = min(named[case, slug], len(places) - 1)
+                place = places[at] if places else ModelPlace(file, 0)
+                named[case, slug] += 1
+                key = f"evaluator {path}: model"
+                yield Problem(_missing(slug), place.file or file, place.line, case, key)
+
+
+def _places(content: SuiteContent, case: str, slug: str) -> Sequence[ModelPlace]:
+    return content.model_places.get((case, slug), ())
 
 
 def _missing(slug: str) -> str:

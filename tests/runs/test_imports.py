@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from evaluators.models import AuditEntry, Evaluator
 from evaluators.trees import BrokenTreeError, node_from_rows
-from runs.formats import CaseContent, SuiteContent, UnreadableFileError, agentv
+from runs.formats import CaseContent, SuiteContent, UnreadableFileError, agentv, case_lines
 from runs.imports import (
     TargetKindDiffersError,
     UnknownJudgeError,
@@ -185,6 +186,47 @@ def test_a_slug_and_a_judge_can_be_chosen_at_the_import(content: SuiteContent) -
     assert suite.judge is not None
     assert suite.judge.slug == "cheap"
     assert import_suite(content, imported_by=None, slug="shop-3", judge="").judge is None
+
+
+def test_language_models_that_are_not_set_up_are_told_with_file_and_line() -> None:
+    text = """\
+name: s
+judge: gone
+evaluators:
+  - {name: a, type: llm_judge, prompt: Good?, model: lost}
+  - name: b
+    type: llm_judge
+    prompt: Good?
+    model: lost
+tests:
+  - id: C-1
+    input: Hi
+    evaluators:
+      - type: llm_judge
+        prompt: Good?
+        model: gone
+"""
+    content = agentv.read(text.encode(), file="evals/s.yaml")
+    with pytest.raises(UnknownJudgeError) as refused:
+        import_suite(content, imported_by=None)
+    told = [(one.file, one.line, one.case, one.key) for one in refused.value.problems]
+    assert told == [
+        ("evals/s.yaml", 2, "", "judge"),
+        ("evals/s.yaml", 4, "", "evaluator a: model"),
+        ("evals/s.yaml", 8, "", "evaluator b: model"),
+        ("evals/s.yaml", 15, "C-1", "evaluator llm_judge: model"),
+    ]
+    with pytest.raises(UnknownJudgeError) as chosen:
+        import_suite(content, imported_by=None, judge="nobody")
+    assert (chosen.value.problems[0].line, chosen.value.problems[0].key) == (0, "judge")
+
+
+def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
+    judged = {"type": "llm_judge", "prompt": "Good?", "model": "gone"}
+    cases = [{"id": "C-1", "input": "Hi"}, {"id": "C-2", "input": "Hi", "evaluators": [judged]}]
+    content = case_lines.read("\n".join(map(json.dumps, cases)).encode(), file="s.jsonl")
+    with pytest.raises(UnknownJudgeError, match=r"s\.jsonl, line 2, case C-2, evaluator llm_judge"):
+        import_suite(content, imported_by=None)
 
 
 @pytest.mark.parametrize(

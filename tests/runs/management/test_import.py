@@ -150,8 +150,8 @@ def test_judges_that_are_missing_are_told_for_every_suite_at_once(evals):
     (evals / "evals/deep/two.yaml").write_text(TWO.replace("strict", "lost"))
     said = refused("evals").splitlines()
     assert [line.split(":")[0] for line in said] == [
-        "evals/deep/two.jsonl, judge",
-        "evals/one.yaml, judge",
+        "evals/deep/two.yaml, line 2, judge",
+        "evals/one.yaml, line 5, judge",
     ]
 
 
