@@ -22,8 +22,9 @@ from runs.models import Target
 EPILOG = """\
 PATH is a folder, a zip or a suite file; a file may refer to others in its folder. Suite files end in
 .yaml or .yml and list their cases under tests, or name a file of them there, or end in .jsonl with
-one case a line and the rest in a YAML file of the same name beside it. Of a folder or zip every suite is imported; other YAML files
-and JSON Lines are named and left out, hidden files and caches (.git, node_modules) are not read.
+one case a line and the rest in a YAML file of the same name beside it. Of a folder or zip every suite
+is imported; other YAML files and JSON Lines are named and left out, hidden files and caches (.git,
+node_modules) are not read.
 
 A line such as profile: metrics gives a suite the policy and evaluators it does not write itself:
 verdicts, metrics, tasks or hybrid. What is stored, and exported, are the values.
