@@ -9,12 +9,13 @@ from django.shortcuts import render
 from django.utils.text import get_valid_filename
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
 from runs.models import Artifact, ModelCall, Result, ResultOutput
 from runs.reports import model_calls
 from runs.reports.result_files import one_file
 from runs.reports.result_page import is_finished, result_page, whole_output
-from runs.views._requests import STOP_POLLING, may_view, run_of
+from runs.views._requests import STOP_POLLING, MemberRequest, may_view, run_of
 
 
 @require_safe
@@ -46,15 +47,17 @@ def result_progress(
 
 
 @require_safe
+@vary_on_headers("HX-Request")
 @may_view
 def result_calls(
-    request: HttpRequest, slug: str, number: int, key: str, repetition: int
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
 ) -> HttpResponse:
-    """Give every call made for a result, with request and reply."""
+    """Give every call made for a result, with request and reply: in its page, or as a page."""
     run = run_of(slug, number)
     context = {"calls": model_calls.result_calls(run, key, repetition), "run": run}
     context |= {"key": key, "repetition": repetition}
-    return render(request, "runs/_result_calls.html", context)
+    template = "runs/_result_calls.html" if request.htmx else "runs/result_calls.html"
+    return render(request, template, context)
 
 
 @require_safe

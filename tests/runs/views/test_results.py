@@ -266,6 +266,19 @@ def test_calls_come_with_request_and_reply_failed_ones_too(viewer_client: Client
     assert viewer_client.get(at(result, "result-call", pk=kept.pk + 99)).status_code == 404
 
 
+def test_calls_are_a_page_of_their_own_in_a_new_tab_and_a_part_inside_their_result(
+    viewer_client: Client,
+) -> None:
+    result = judged()
+    make_call(result=result)
+    alone = viewer_client.get(at(result, "result-calls"))
+    assert "<title>Model calls of" in alone.text
+    assert "Score this." in alone.text
+    part = viewer_client.get(at(result, "result-calls"), headers={"HX-Request": "true"})
+    assert part.text.lstrip().startswith('<div id="result-calls">')
+    assert "HX-Request" in part.headers["Vary"]
+
+
 def test_a_call_is_found_at_its_own_result_alone(viewer_client: Client) -> None:
     suite = make_suite(cases=2)
     run = make_run(suite=suite, repetitions=2)

@@ -196,6 +196,14 @@ def test_a_model_without_a_price_is_no_cost_of_zero(
     assert "cost not known" in page
 
 
+def test_without_a_target_the_estimate_asks_for_one(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    page = estimate(editor_client, suite, **filled(suite, target, target=[]))
+    assert "tick a target first" in page
+    assert "no past run" not in page
+
+
 def test_a_budget_below_the_estimate_is_pointed_out(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
