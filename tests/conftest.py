@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -32,6 +33,8 @@ FOR_TESTS = {
 def pytest_configure() -> None:
     """Serve plain http from source files and hash passwords fast; end all servers when told to end."""
     end_what_was_started_when_told_to_end()
+    hypothesis.settings.register_profile("tests", deadline=None)
+    hypothesis.settings.load_profile("tests")
     for name, value in FOR_TESTS.items():
         setattr(settings, name, value)
 
