@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from evaluators.sandbox.probe import LONGEST_WORD, sandbox_offered
+from evaluators.sandbox.reaping import clear_after_the_dead
 from runs.execution.mishaps import note_error
 from runs.execution.running import let_go
 from runs.execution.settling import settle
@@ -70,6 +71,7 @@ class Pulse:
         leases while the database was away are first to write what they hold.
         """
         was_missed, self._missed = self._missed, True
+        clear_boxes()
         try:
             close_old_connections()
             end_sessions_at_a_standstill()
@@ -108,6 +110,14 @@ def sweep_and_queue() -> None:
     """Set right what dead workers left, and queue hands for the runs that could use them."""
     for run_id in sweep(now=database_now()):
         queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
+
+
+def clear_boxes() -> None:
+    """End and remove what scripts of workers that were killed have left on this machine."""
+    try:
+        clear_after_the_dead()
+    except OSError:
+        logger.exception("What scripts of dead workers left could not be removed")
 
 
 def version() -> str:

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from evaluators.kinds._base import SandboxRefusal
+from evaluators.sandbox.lives import own_life
 
 # What is started by its name needs the right to be; these are how programs begin.
 PROGRAM_STARTS = (b"#!", b"\x7fELF")
 # A user's line as in /etc/passwd, which serves for /etc/group too.
 USER_LINE = "script:x:{user}:{user}::/tmp:/bin/sh\n"
+# Then whose box it is (place, pid and start of the process) and what makes it one of a kind.
+PREFIX = "evalsite-script-"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -67,7 +70,7 @@ def open_box(
 
     Raises SandboxRefusal for a path that leads outside, and when there is no room.
     """
-    box = Box(Path(tempfile.mkdtemp(prefix="evalsite-script-")))
+    box = Box(Path(tempfile.mkdtemp(prefix=f"{PREFIX}{'-'.join(map(str, own_life()))}-")))
     try:
         try:
             # The program's user passes through and changes nothing.

@@ -37,7 +37,7 @@ def ticks_now() -> int:
 def children_of(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads."""
     if not _kernel_lists_children():
-        return [other for other in _all_processes() if _parent_of(other) == pid]
+        return [other for other in all_processes() if _parent_of(other) == pid]
     found: list[int] = []
     for task in _names_in(f"/proc/{pid}/task"):
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def memory_share(pid: int) -> int:
 
 def tasks_of_user(user: int) -> int:
     """Return how many processes and threads a user runs on this machine."""
-    pids = [pid for pid in _all_processes() if user_of(pid) == user]
+    pids = [pid for pid in all_processes() if user_of(pid) == user]
     return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
 
 
@@ -80,7 +80,8 @@ def _kernel_lists_children() -> bool:
     return Path("/proc/thread-self/children").exists()
 
 
-def _all_processes() -> list[int]:
+def all_processes() -> list[int]:
+    """Return the numbers of all processes that are seen from here."""
     return [int(name) for name in _names_in("/proc") if name.isdigit()]
 
 

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evalsite.pulse import Pulse
+from evaluators.sandbox.lives import own_life
 from evaluators.sandbox.probe import sandbox_offered
 from runs.models import WorkerProcess
 
@@ -20,3 +23,20 @@ def test_a_worker_shows_itself_with_version_and_sandbox(
     shown = WorkerProcess.objects.get()
     assert shown.sandbox == f"{before}{sandbox_offered().in_words}"[:100]
     assert shown.version
+
+
+def test_a_worker_removes_what_scripts_of_a_killed_worker_left() -> None:
+    place, pid, start = own_life()
+    left = Path(tempfile.gettempdir(), f"evalsite-script-{place}-{pid}-{start}0-left")
+    (left / "start").mkdir(parents=True)
+    Pulse().beat()
+    assert not left.exists()
+    assert WorkerProcess.objects.exists()
+
+
+def test_a_worker_goes_on_when_what_is_left_cannot_be_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", "/nowhere")
+    Pulse().beat()
+    assert WorkerProcess.objects.exists()
