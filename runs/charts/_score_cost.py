@@ -22,12 +22,11 @@ from runs.charts._drawing import (
     share_axis,
 )
 from runs.charts._front import Offer, dominators, front
+from runs.charts._names import names
 
 SMALLEST, LARGEST = 9.0, 34.0
 # Where many bubbles stand close together, or the page is narrow, they are smaller.
 CROWD, SMALLER = 40, 0.45
-# So many names still find room beside their bubbles; the others are said on hover and in the table.
-NAMED, NAMED_NARROW = 14, 6
 
 
 def score_cost_figure(
@@ -73,7 +72,8 @@ def _drawing(
     title = f"{axis}, log scale" if x.get("type") == "log" else axis
     right = 10 ** x["range"][1] if x.get("type") == "log" else x["range"][1]
     heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
-    traces = [_reach(best, y["range"][0], right), _bubbles(offers, best, hover, is_narrow)]
+    bubbles = _bubbles(offers, (x, y), hover, is_narrow=is_narrow)
+    traces = [_reach(best, y["range"][0], right), bubbles]
     shapes = [limit_line(limit, layer="above")] if limit is not None else []
     return drawing(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
 
@@ -95,8 +95,9 @@ def _reach(best: Sequence[Offer], bottom: float, right: float) -> Drawing:
 
 def _bubbles(
     offers: Sequence[Offer],
-    best: Sequence[Offer],
+    axes: tuple[Drawing, Drawing],
     hover: Callable[[Offer], str],
+    *,
     is_narrow: bool,
 ) -> Drawing:
     """Return the runs, the large ones below so that none hides another."""
@@ -110,7 +111,7 @@ def _bubbles(
         "mode": "markers+text",
         "x": [float(one.cost_usd) for one in drawn],
         "y": [one.score for one in drawn],
-        "text": _names(drawn, len(best), on_front, is_narrow),
+        "text": names(drawn, on_front, axes, is_narrow=is_narrow),
         "textposition": "top center",
         "textfont": {"size": 12, "color": [INK if is_best else INK_2 for is_best in on_front]},
         "cliponaxis": False,
@@ -125,21 +126,11 @@ def _marker(
 ) -> Mapping[str, Any]:
     return {
         "size": list(sizes),
+        "opacity": 1,
         "symbol": ["diamond" if one.latency_ms is None else "circle" for one in drawn],
         "color": [ACCENT if is_best else PAPER for is_best in on_front],
         "line": {"width": 1.75, "color": [PAPER if best else INK_3 for best in on_front]},
     }
-
-
-def _names(
-    drawn: Sequence[Offer], best: int, on_front: Sequence[bool], is_narrow: bool
-) -> list[str]:
-    """Return the names that find room: all, only those on the front, or none."""
-    room = NAMED_NARROW if is_narrow else NAMED
-    fits_all, fits_best = len(drawn) <= room, best <= room
-    shown = [fits_all or (fits_best and is_best) for is_best in on_front]
-    short = {one.number: f"#{one.number}" if is_narrow else plain_text(one.name) for one in drawn}
-    return [short[one.number] if show else "" for one, show in zip(drawn, shown, strict=True)]
 
 
 def _numbers(drawn: Sequence[Offer]) -> list[int]:

@@ -23,6 +23,8 @@ from runs.charts._drawing import (
 
 # Up to so many runs each carries its own whisker; above, the intervals flow into one band.
 WHISKERS, WHISKERS_NARROW = 40, 16
+# Above so many runs their marks would hide the lines.
+MARKS, MARKS_NARROW = 120, 40
 VERSIONS_MARKED = 6
 
 
@@ -78,7 +80,8 @@ def _drawing(
     texts = [plain_text(hover(one)).replace("\n", "<br>") for one in points]
     rates = [one.rate for one in points]
     scores = [one.score for one in points]
-    size = 4 if has_band else 7
+    has_marks = len(points) <= (MARKS_NARROW if is_narrow else MARKS)
+    size = (4 if has_band else 7) if has_marks else 0
     traces = [*_band(points)] if has_band else []
     # The pass rate is drawn first: the score, which is one line, stays readable above its whiskers.
     traces.append(
@@ -102,10 +105,10 @@ def _line(
 ) -> dict[str, Any]:
     return {
         "type": "scatter",
-        "mode": "lines+markers",
+        "mode": "lines+markers" if size else "lines",
         "x": list(range(len(shares))),
         "y": list(shares),
-        "line": {"color": color, "width": 2},
+        "line": {"color": color, "width": 2 if size else 1.5},
         "marker": {
             "size": size,
             "color": [PAPER if is_below else color for is_below in hollow],

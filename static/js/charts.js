@@ -35,7 +35,7 @@ function draw(chart) {
   const both = JSON.parse(document.getElementById(chart.dataset.figure).textContent);
   const { data, layout } = coloured(width <= NARROW ? both.narrow : both.wide);
   layout.width = width;
-  layout.font.family = getComputedStyle(document.body).fontFamily;
+  layout.font.family = layout.hoverlabel.font.family = getComputedStyle(document.body).fontFamily;
   Plotly.react(chart, data, layout, CONFIG);
 }
 

@@ -107,6 +107,13 @@ class TestScoreCost:
         assert sorted(named) == ["agent 1 #1", "agent 200 #200"]
         assert "agent 1 #1, agent 200 #200" in figure.label
 
+    def test_names_that_would_meet_leave_room_for_the_front(self) -> None:
+        close = [offer(1, 0.80, "1"), offer(2, 0.799, "1.001"), offer(3, 0.5, "3")]
+        for drawing in (score_cost(*close).wide, score_cost(*close).narrow):
+            named = [name for name in drawing["data"][1]["text"] if name]
+            assert len(named) == 2
+            assert not any("#2" in name for name in named)
+
     def test_tags_in_a_name_stay_text(self) -> None:
         hostile = Offer(1, '<a href="//elsewhere">x</a>', 0.5, Decimal(1))
         bubbles = score_cost(hostile).wide["data"][1]
@@ -147,6 +154,7 @@ class TestTrend:
         low, high, rate, _ = figure.wide["data"]
         assert (low["y"][0], high["y"][0]) == (0.4, 0.6)
         assert "error_y" not in rate
+        assert rate["mode"] == "lines"
         names = figure.wide["layout"]["xaxis"]["ticktext"]
         assert names[-1] == "#200"
         assert len(names) <= 14
