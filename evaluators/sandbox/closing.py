@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable, Iterator
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from evaluators.sandbox.calls import call_filter
 from evaluators.sandbox.interpreter import interpreter
@@ -37,17 +39,15 @@ def giving_up(place: Place) -> list[str]:
         return []
     box = place.box
     etc = (*ETC, *ETC_OF_NETWORK, "passwd", "group", "nsswitch.conf")
+    shown = ("/usr", *(f"/{top}" for top in TOPS), *place.python.folders, *place.folders)
     readable = (
-        *(
-            "/usr",
-            *(f"/{top}" for top in TOPS),
-            "/proc",
-            "/sys",
-            str(box.names),
-            str(box.environment),
-        ),
+        *("/proc", "/sys", str(box.names), str(box.environment)),
         *(os.path.realpath(f"/etc/{name}") for name in etc),
-        *(*place.python.folders, *place.folders, *filter(None, [place.folder])),
+        *(
+            path
+            for top in (*shown, *filter(None, [place.folder]))
+            for path in without(top, place.hidden)
+        ),
     )
     writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
     if place.user is not None:
@@ -56,3 +56,20 @@ def giving_up(place: Place) -> list[str]:
     python = interpreter(for_everybody=place.user is not None).program
     kept = ("\n".join(writable), "\n".join(readable)) if "files" in place.closed else ("", "")
     return [*restraining(python), calls, *kept]
+
+
+def without(folder: str, hidden: Iterable[str]) -> Iterator[str]:
+    """Give what of a folder may be read when some below it may not: itself when there is none.
+
+    A right to a folder holds for all in it, so one above a hidden folder gives way to what lies beside.
+    """
+    real = os.path.realpath(folder)
+    inside = [path for path in hidden if PurePosixPath(path).is_relative_to(real)]
+    if not inside:
+        yield folder
+    elif real not in inside:
+        with contextlib.suppress(OSError), os.scandir(real) as entries:
+            # Where links lead to has rights of its own.
+            beside = [entry.path for entry in entries if not entry.is_symlink()]
+            for path in beside:
+                yield from without(path, inside)

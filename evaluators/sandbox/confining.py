@@ -62,12 +62,16 @@ def boxed(
     mounts.writable(box.start, "/script")
     mounts.writable(box.workspace, "/workspace")
     mounts.writable(box.temporary, "/tmp")  # noqa: S108
-    for folder in (*place.python.folders, *place.folders):
-        mounts.read_only(folder, folder)
     if place.folder:
         mounts.read_only(place.folder, "/agent")
-    for folder in place.hidden:
-        mounts.hide(folder)
+    shown = {*place.python.folders, *place.folders}
+    # What lies deeper says more: a folder that is shown within one that is hidden, or the reverse.
+    for folder in sorted({*shown, *place.hidden}, key=lambda path: path.count("/")):
+        if folder in shown:
+            mounts.read_only(folder, folder)
+        if folder in place.hidden:
+            mounts.hide(folder)
+    mounts.seal()
     shut = namespaces(user=place.user, has_network=place.has_network)
     start = "/agent" if place.folder else "/script"
     # What is left of the view is memory, which the program could fill.

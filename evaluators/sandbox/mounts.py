@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePosixPath
 
 
@@ -13,6 +14,7 @@ class Mounts:
         self.words: list[str] = []
         self._shown: list[tuple[PurePosixPath, PurePosixPath]] = []
         self._folders = {"/"}
+        self._hidden: list[str] = []
 
     def copy(self) -> Mounts:
         """Return a view that shows the same and may come to show more."""
@@ -37,18 +39,27 @@ class Mounts:
             self.below(str(PurePosixPath(place).parent))
             self.add("--ro-bind-try", source, place)
             self._folders.add(place)
-            self._shown.append((PurePosixPath(source), PurePosixPath(place)))
+            self._shown.append((PurePosixPath(os.path.realpath(source)), PurePosixPath(place)))
 
     def writable(self, source: Path, place: str) -> None:
         """Show a folder of the box."""
         self.add("--bind", str(source), place)
 
     def hide(self, folder: str) -> None:
-        """Put an empty folder over one of the machine wherever it would be seen."""
+        """Put an empty folder over one of the machine wherever it would be seen.
+
+        What is shown after that may lie in it; `seal` makes it read-only.
+        """
         for source, place in self._shown:
             if PurePosixPath(folder).is_relative_to(source) and Path(folder).is_dir():
-                seen = place / PurePosixPath(folder).relative_to(source)
-                self.add("--tmpfs", str(seen), "--remount-ro", str(seen))
+                seen = str(place / PurePosixPath(folder).relative_to(source))
+                self.add("--perms", "0755", "--tmpfs", seen)
+                self._hidden.append(seen)
+
+    def seal(self) -> None:
+        """Let nobody write into what stands in the place of hidden folders."""
+        for place in self._hidden:
+            self.add("--remount-ro", place)
 
     def as_on_machine(self, place: str) -> None:
         """Show a top folder as the machine has it: itself, or a link into /usr."""

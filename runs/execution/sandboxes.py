@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 from django.conf import settings
 
@@ -37,6 +38,16 @@ def _terms() -> Terms:
         concurrency=settings.SCRIPT_CONCURRENCY,
         python=settings.SCRIPT_PYTHON,
         folders=tuple(settings.SCRIPT_FOLDERS),
-        hidden=(str(settings.DATA_DIR.resolve()),),
+        hidden=_hidden(),
         agents_dir=settings.AGENTS_DIR,
     )
+
+
+def _hidden() -> tuple[str, ...]:
+    """Return the folders of the site: its data, and its code and .env where it runs from a checkout.
+
+    Installed as a package it lies among others, which programs may need.
+    """
+    base = Path(settings.BASE_DIR).resolve()
+    own = [base] if (base / "manage.py").exists() else []
+    return tuple(map(str, (*own, settings.DATA_DIR.resolve())))

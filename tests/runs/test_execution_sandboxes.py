@@ -22,7 +22,12 @@ def test_the_administrator_says_what_programs_may_take(settings, tmp_path):
     assert terms.limits == Limits(5, 64, 7, 1, 2, 9)
     assert (terms.at_once, terms.allows_network, terms.folders) == (3, True, ("/usr/share",))
     assert terms.agents_dir == str(tmp_path)
-    assert str(settings.DATA_DIR) in terms.hidden
+    assert {str(settings.DATA_DIR), str(settings.BASE_DIR)} <= set(terms.hidden)
+
+
+def test_a_site_among_installed_packages_hides_its_data_alone(settings, tmp_path):
+    settings.SCRIPTS, settings.BASE_DIR = True, tmp_path
+    assert sandbox_in_force().terms.hidden == (str(settings.DATA_DIR),)
 
 
 def test_all_runs_of_a_process_share_one_sandbox(settings):

@@ -17,6 +17,7 @@ import pytest
 from evaluators.kinds._base import SandboxRefusal, ScriptCall
 from evaluators.sandbox import programs
 from evaluators.sandbox.limits import Limits
+from evaluators.sandbox.lives import own_life
 from evaluators.sandbox.probe import SandboxOffer
 from evaluators.sandbox.processes import children_of
 from tests.evaluators.sandbox.offers import (
@@ -40,7 +41,9 @@ def open_to_all(folder):
 
 
 def boxes():
-    return set(Path(tempfile.gettempdir()).glob("evalsite-script-*"))
+    """Return those of this process: others may be at work on the machine."""
+    place, pid, _ = own_life()
+    return set(Path(tempfile.gettempdir()).glob(f"evalsite-script-{place}-{pid}-*"))
 
 
 def handles():
@@ -389,11 +392,33 @@ def test_a_folder_the_administrator_names_can_be_read(offer, tmp_path):
     assert shell(sandbox, f"cat {tmp_path}/words").stdout == "known"
 
 
-def test_what_is_hidden_stays_so_in_a_folder_that_can_be_read(offer, is_boxed, tmp_path):
+def test_what_is_hidden_stays_so_in_a_folder_that_can_be_read(offer, hides_files, tmp_path):
     open_to_all(tmp_path)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "secret_key").write_text("hush")
-    terms = {"folders": (str(tmp_path),), "hidden": (str(tmp_path / "data"), "/nowhere")}
-    result = shell(make_sandbox(offer, **terms), f"ls -a {tmp_path}/data")
-    if is_boxed:
-        assert result.stdout.split() == [".", ".."]
+    site = tmp_path / "src" / "site"
+    for name in ("site/data/secret_key", "site/.env", "site/judges/lib/rules", "beside"):
+        path = site.parent / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+        path.chmod(0o644)
+    terms = {
+        "folders": (str(site / "judges"), str(tmp_path)),
+        "hidden": (str(site / "data"), str(site), "/nowhere"),
+    }
+    shown = f"cd {site}; cat {site}/.env {site}/data/secret_key; cat judges/lib/rules ../beside"
+    result = shell(make_sandbox(offer, **terms), shown)
+    if hides_files:
+        assert result.stdout == "site/judges/lib/rulesbeside", result.stderr
+    written = shell(make_sandbox(offer, **terms), f"echo x > {site}/new")
+    if hides_files:
+        assert written.exit_code != 0
+        assert not (site / "new").exists()
+
+
+def test_the_code_and_settings_of_a_site_below_usr_are_hidden(offer, hides_files, tmp_path):
+    # As if the site lay there: what is hidden is a folder that every machine has.
+    result = shell(
+        make_sandbox(offer, hidden=("/usr/share/doc",)),
+        "ls /usr/share/doc; cat /usr/share/doc/*/copyright; ls /usr/share/zoneinfo >/dev/null && echo fine",
+    )
+    if hides_files:
+        assert result.stdout == "fine\n"
