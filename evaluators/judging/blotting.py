@@ -96,18 +96,19 @@ def _spelled(secret: str) -> str:
 
 
 def _sign(sign: str) -> str:
-    ways = [re.escape(sign), *_numbered(sign)]
+    ways = list(_numbered(sign))
     if sign in "\"'/":
         ways.append(ESCAPE + sign)
     if sign == " ":
         ways.append(r"\+")
-    return f"(?:{'|'.join(ways)})"
+    # As it is comes last: of &amp; the sign alone would leave a rest.
+    return f"(?:{'|'.join([*ways, re.escape(sign)])})"
 
 
 def _backslashes(count: int) -> str:
     """Return what finds so many of them: JSON doubles each, a run is taken as a whole."""
     runs = "|".join(rf"\\{{{count * times}}}" for times in (8, 4, 2, 1))
-    return f"(?:{runs}|(?:{'|'.join(_numbered(chr(92)))}){{{count}}})"
+    return f"(?:(?:{'|'.join(_numbered(chr(92)))}){{{count}}}|{runs})"
 
 
 def _numbered(sign: str) -> Iterator[str]:
