@@ -68,6 +68,9 @@ def test_a_secret_is_found_in_every_spelling(spelling: str, secret: str) -> None
 
 
 @given(SECRETS, st.sampled_from(["as it is", "json by number", "url", "html", "base64"]))
+@example("000000000\\", "json by number")
+@example("000000000%", "url")
+@example("000000000&", "html")
 def test_no_text_name_or_list_of_a_json_value_holds_one(secret: str, spelling: str) -> None:
     spelled = SPELLINGS[spelling](secret)
     value = {"a": [{spelled: 1, "b": f"x {spelled}"}], "c": json.dumps({"d": spelled}), "e": 2.5}
