@@ -58,6 +58,11 @@ class CostChart:
         return sum(row.beaten_by is None for row in self.drawn)
 
     @property
+    def has_unknown_latency(self) -> bool:
+        """Tell whether a run is drawn as a diamond, because nothing in it reported a latency."""
+        return any(row.run.latency_ms is None for row in self.drawn)
+
+    @property
     def considered(self) -> int:
         """Return how many runs there are, drawn or not."""
         return len(self.drawn) + len(self.beside)

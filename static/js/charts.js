@@ -39,16 +39,16 @@ function draw(chart) {
   Plotly.react(chart, data, layout, CONFIG);
 }
 
-function drawAll() {
-  for (const chart of document.querySelectorAll("[data-figure]")) { draw(chart); watched.observe(chart); }
+function drawAll(charts = document.querySelectorAll("[data-figure]")) {
+  for (const chart of charts) { draw(chart); watched.observe(chart); }
 }
 
-// A swap takes figures away: what watched them lets go.
-document.addEventListener("htmx:beforeSwap", () => {
-  watched.disconnect();
-  for (const chart of document.querySelectorAll("[data-figure]")) Plotly.purge(chart);
+// A swap takes figures away: what watched them lets go, and the new ones are drawn.
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (!detail.shouldSwap) return;
+  for (const chart of detail.target.querySelectorAll("[data-figure]")) { watched.unobserve(chart); Plotly.purge(chart); }
 });
-document.addEventListener("htmx:afterSettle", drawAll);
+document.addEventListener("htmx:afterSettle", () => drawAll(document.querySelectorAll("[data-figure]:not(.js-plotly-plot)")));
 document.addEventListener("change", ({ target }) => { if (target.name === "theme") drawAll(); });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll());
 drawAll();

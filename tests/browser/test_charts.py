@@ -101,6 +101,29 @@ def test_the_figures_follow_the_theme(
     expect(name).to_have_css("fill", "rgb(142, 151, 162)")
 
 
+def test_the_switch_of_the_site_colours_the_figures_too(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.emulate_media(color_scheme="light")
+    page.goto(f"{live_server.url}{CHARTS}")
+    name = page.locator("#trend .xtick text").first
+    expect(name).to_have_css("fill", "rgb(95, 104, 115)")
+    page.locator('[name="theme"][value="dark"]').check(force=True)
+    expect(name).to_have_css("fill", "rgb(142, 151, 162)")
+
+
+def test_a_narrower_window_gets_the_narrow_drawing(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    log_in("viewer")
+    page.goto(f"{live_server.url}{CHARTS}")
+    expect(page.locator("#score-cost .textpoint").first).to_contain_text("atlas")
+    page.set_viewport_size({"width": 390, "height": 900})
+    expect(page.locator("#score-cost .textpoint").first).not_to_contain_text("atlas")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_a_run_says_its_figures_where_the_pointer_is(
     page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:

@@ -61,6 +61,14 @@ def test_one_run_is_told_there_is_no_trend_yet(viewer: Client) -> None:
     assert "a trend begins with the second run" in shown(viewer)
 
 
+def test_a_latency_nobody_reported_is_said_to_be_unknown(viewer: Client) -> None:
+    suite = make_suite(slug="support")
+    make_charted_run(suite=suite, name="mini")
+    assert "diamond" not in shown(viewer)
+    make_charted_run(suite=suite, name="silent", latency_ms=None)
+    assert "a diamond's is not known" in shown(viewer)
+
+
 def test_the_panels_put_the_pages_address_in_place(viewer: Client) -> None:
     make_charted_run(suite=make_suite(slug="support"), name="mini")
     address = reverse("runs:chart-panels", args=["support"])
