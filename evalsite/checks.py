@@ -90,9 +90,9 @@ def _scripts() -> Iterator[CheckMessage]:
         open_still = " and ".join(word for word in CLOSED_BY_LIMITS if word not in offer.closed)
         yield Warning(
             f"Scripts and commands run under limits that leave {open_still} open: {offer.reason}.",
-            hint="Open files are all that their user may read: of a worker that is not root, its keys "
-            "and its database. Let only those run scripts who may have that, or allow user namespaces "
-            "to the workers.",
+            hint="Open files are all that their user may read: of a worker that is not root, its keys, "
+            "its .env and its database. Let only those run scripts who may have that, or allow user "
+            "namespaces to the workers.",
             id="evalsite.W.EVALSITE_SCRIPTS",
         )
 
