@@ -159,8 +159,8 @@ class TargetForm(forms.Form):
         data["seen"] = now
         self.data = data
         raise TargetChangedError(
-            f"{last_changer(self.target)} changed this target while you were at it, and what you "
-            "entered would replace that. Look at the target in another window; save again to "
+            f"This target was changed by {last_changer(self.target)} while you were at it, and what "
+            "you entered would replace that. Look at the target in another window; save again to "
             "replace it all the same."
         )
 

@@ -94,7 +94,7 @@ def run_of(**columns: Any) -> Run:
 @pytest.mark.parametrize(
     ("columns", "share", "state", "words"),
     [
-        ({}, None, "on_course", "must average 80.0%"),
+        ({}, None, "open", "must average 80.0%"),
         (
             {"done_count": 5, "score_count": 5, "score_sum": 2.0},
             0.4,

@@ -170,7 +170,7 @@ def test_two_who_change_a_target_at_once_do_not_overwrite_each_other(
     mine = editor_client.post(edit(stored()), sent(timeout_s="22", seen=seen))
     page = mine.content.decode()
     assert mine.status_code == 422
-    assert "admin changed this target while you were at it" in page
+    assert "This target was changed by admin while you were at it" in page
     assert 'value="22"' in page
     assert stored().config["timeout_s"] == 11
     now = stored().updated_at.isoformat()

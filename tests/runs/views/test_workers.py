@@ -120,7 +120,7 @@ def test_a_poll_lists_so_much_and_says_how_much_more_there_is(
     for number in range(30):
         worker = make_worker(pid=number)
         make_hand(run=make_open_run(suite=suite), worker=worker, token=str(number))
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(17):
         page = read(viewer_client, LIVE)
     assert "5 more workers" in page
     assert "6 more runs" in page
