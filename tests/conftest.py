@@ -30,6 +30,27 @@ FOR_TESTS = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let what depends on no database run on one of them only."""
+    help_text = "only tests that use the database"
+    parser.addoption("--database-only", action="store_true", help=help_text)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what --database-only leaves out."""
+    if not config.getoption("--database-only"):
+        return
+    others = [item for item in items if not uses_database(item)]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if uses_database(item)]
+
+
+def uses_database(item: pytest.Item) -> bool:
+    """Tell whether a test reads or writes the database, by its mark or by what it is given."""
+    given = {"db", "transactional_db"} & {*getattr(item, "fixturenames", ())}
+    return bool(given) or item.get_closest_marker("django_db") is not None
+
+
 def pytest_configure() -> None:
     """Serve plain http from source files and hash passwords fast; end all servers when told to end."""
     end_what_was_started_when_told_to_end()
