@@ -22,6 +22,22 @@ earn nothing by themselves.
 - Write down the evidence first and judge from it afterwards."""
 
 
+def judge_model() -> Any:
+    """Return the setting that names the model an evaluator asks."""
+    return Field(
+        "", description="Slug of the language model that judges. Empty: the judge of the suite."
+    )
+
+
+def judge_instructions() -> Any:
+    """Return the setting of what a judge is told besides its prompt."""
+    return Field(
+        "",
+        description="What the judge should know besides, or a file of the suite that says it.",
+        json_schema_extra={"widget": "textarea"},
+    )
+
+
 def judge_timeout() -> Any:
     """Return the setting that gives an evaluator a time-out of its own for each call of its judge."""
     return Field(

@@ -13,16 +13,7 @@ from evaluators.kinds._scripts import MOST_SECONDS, Protocol
 MOST_CHECKS = 100
 SCRIPT = "script"
 CheckType = Literal[
-    "equals",
-    "contains",
-    "contains_any",
-    "contains_all",
-    "starts_with",
-    "ends_with",
-    "regex",
-    "is_json",
-    "json_schema",
-    "max_length",
+    text_check.Operator,
     "final_response_present",
     "tool_call_count",
     "file_exists",

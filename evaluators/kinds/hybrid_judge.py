@@ -58,7 +58,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._asking import JUDGE_RULES, judge_instructions, judge_model, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
 from evaluators.kinds._files import text_or_file
 from evaluators.kinds._hybrid_checks import MOST_CHECKS, CheckSetting, runs_programs
@@ -168,14 +168,8 @@ class Config(KindConfig):
     score_from: Literal["judge_overall", "dimension_weights"] = Field(
         "judge_overall", description="What the score is: the judge's overall one, or by weights."
     )
-    instructions: str = Field(
-        "",
-        description="What the judge should know besides, or a file of the suite that says it.",
-        json_schema_extra={"widget": "textarea"},
-    )
-    model: str = Field(
-        "", description="Slug of the language model that judges. Empty: the judge of the suite."
-    )
+    instructions: str = judge_instructions()
+    model: str = judge_model()
     samples: int = judge_samples()
     timeout_s: int | None = judge_timeout()
 

@@ -45,7 +45,7 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._asking import JUDGE_RULES, judge_model, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._files import is_reference, text_or_file
 from evaluators.kinds._opinions import OPINION_SCHEMA, opinion, scale_problem, without_single_sample
@@ -105,9 +105,7 @@ class Config(KindConfig):
         "variables it becomes the criteria of the built-in prompt; empty, the case's criteria are judged.",
         json_schema_extra={"widget": "textarea"},
     )
-    model: str = Field(
-        "", description="Slug of the language model that judges. Empty: the judge of the suite."
-    )
+    model: str = judge_model()
     samples: int = judge_samples()
     samples_by: Joining = joining_samples()
     timeout_s: int | None = judge_timeout()

@@ -52,7 +52,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._asking import JUDGE_RULES, judge_instructions, judge_model, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._files import text_or_file
 from evaluators.kinds._metric_replies import (
@@ -132,14 +132,8 @@ class Config(KindConfig):
         description="The metrics: keys, or key, name, description, tier, weight, binary.",
         json_schema_extra={"widget": "table"},
     )
-    instructions: str = Field(
-        "",
-        description="What the judge should know besides, or a file of the suite that says it.",
-        json_schema_extra={"widget": "textarea"},
-    )
-    model: str = Field(
-        "", description="Slug of the language model that judges. Empty: the judge of the suite."
-    )
+    instructions: str = judge_instructions()
+    model: str = judge_model()
     samples: int = judge_samples()
     samples_by: Joining = joining_samples()
     timeout_s: int | None = judge_timeout()

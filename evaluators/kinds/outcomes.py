@@ -7,9 +7,7 @@ outcomes never enter the score; under the outcomes gate they decide the verdict.
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from evaluators.kinds._asking import JUDGE_RULES, ask, judge_timeout
+from evaluators.kinds._asking import JUDGE_RULES, ask, judge_model, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._outcomes import OUTCOMES_SCHEMA, outcome_results, outcomes_problem
 from evaluators.kinds._variables import fill
@@ -45,9 +43,7 @@ SCHEMA = {
 class Config(KindConfig):
     """Who judges."""
 
-    model: str = Field(
-        "", description="Slug of the language model that judges. Empty: the judge of the suite."
-    )
+    model: str = judge_model()
     timeout_s: int | None = judge_timeout()
 
 

@@ -42,7 +42,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
+from evaluators.kinds._asking import JUDGE_RULES, judge_model, judge_timeout
 from evaluators.kinds._base import (
     Context,
     JudgeQuestion,
@@ -100,9 +100,7 @@ class Config(KindConfig):
     mode: Literal["satisfied", "graded"] = Field(
         "satisfied", description="Each criterion met or missed, or graded from 0 to 10."
     )
-    model: str = Field(
-        "", description="Slug of the language model that judges. Empty: the judge of the suite."
-    )
+    model: str = judge_model()
     samples: int = judge_samples()
     samples_by: Joining = joining_samples()
     timeout_s: int | None = judge_timeout()

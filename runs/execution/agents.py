@@ -4,32 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 from dataclasses import replace
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from evaluators.judging.calls import CallKey, CallRecord, CallStatus, Ledger
+from evaluators.judging.calls import CallKey, CallRecord, Ledger
 from evaluators.kinds._base import Output
 from runs.execution.agent_addresses import CheckedResolver, check_host
 from runs.execution.agent_bodies import UnreadableBodyError, read_body
 from runs.execution.agent_tries import AgentTry, body_of, shown_request
+from runs.execution.causes import CAUSES
 from runs.execution.target_secrets import TargetSecrets
 from runs.plan import Cause, content_hash
 from runs.targets._base import AgentFailure, AgentReading, AgentReply, AgentRequest
 
 CONNECT_S = 10.0
 FIRST_WAIT_S = 0.5
-CAUSES: Mapping[CallStatus, Cause] = {
-    CallStatus.TIMEOUT: Cause.TIMEOUT,
-    CallStatus.REFUSED: Cause.REFUSED,
-    CallStatus.RATE_LIMITED: Cause.RATE_LIMITED,
-    CallStatus.SERVER_ERROR: Cause.SERVER_ERROR,
-    CallStatus.CONNECTION: Cause.CONNECTION,
-    CallStatus.UNREADABLE: Cause.BAD_REPLY,
-}
 SENT = {
     "User-Agent": "Evalsite",
     "Accept": "application/json, text/plain;q=0.9, */*;q=0.5",

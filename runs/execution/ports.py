@@ -13,7 +13,6 @@ from evaluators.judging.calls import (
     Begin,
     CallKey,
     CallRecord,
-    CallStatus,
     ChatCall,
     Ledger,
     ModelCallError,
@@ -34,6 +33,7 @@ from evaluators.kinds._base import (
 from runs.engine import AskTarget
 from runs.execution.admission import CallRefusedError
 from runs.execution.agents import AgentClient
+from runs.execution.causes import CAUSES
 from runs.execution.loading import Calls, RunWork
 from runs.models import CallPurpose
 from runs.plan import Cause, TargetFailure
@@ -41,14 +41,6 @@ from runs.targets._base import AgentFailure, AgentRequest, ChatAnswer, ChatFailu
 
 # A call for which nobody could be asked whether it may be made is not the target's failure.
 NOT_MADE = (CallRefusedError, DatabaseError, InterfaceError)
-CAUSES: Mapping[CallStatus, Cause] = {
-    CallStatus.TIMEOUT: Cause.TIMEOUT,
-    CallStatus.REFUSED: Cause.REFUSED,
-    CallStatus.RATE_LIMITED: Cause.RATE_LIMITED,
-    CallStatus.SERVER_ERROR: Cause.SERVER_ERROR,
-    CallStatus.CONNECTION: Cause.CONNECTION,
-    CallStatus.UNREADABLE: Cause.BAD_REPLY,
-}
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -29,6 +30,8 @@ from runs.plan import Cause, Plan, TargetFailure, TargetPlan
 from runs.targets import target_kind_named
 from runs.targets._base import TargetContext
 
+logger = logging.getLogger(__name__)
+
 LONGEST_S = 300.0
 
 
@@ -39,7 +42,8 @@ def try_target(trial_id: int) -> None:
         return
     try:
         found = asyncio.run(_ask(trial, _work(trial)))
-    except Exception as error:  # noqa: BLE001 - whoever waits for the try reads what went wrong
+    except Exception as error:
+        logger.exception("Try %s of a target broke off", trial_id)
         failure = TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED)
         found = failed(failure) | {"duration_ms": None, "calls": []}
     trial.finish(storable(found))

@@ -83,7 +83,7 @@ class _Turns:
             Step(
                 type="tool",
                 name=name,
-                input=_arguments(_first(fields, CALL_INPUTS)),
+                input=arguments_of(_first(fields, CALL_INPUTS)),
                 output=_first(fields, CALL_OUTPUTS),
                 duration_ms=_milliseconds(fields.get("duration_ms")),
                 error=str(fields.get("error") or ""),
@@ -106,7 +106,7 @@ def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
-def _arguments(value: Any) -> Any:
+def arguments_of(value: Any) -> Any:
     """Return the arguments of a call: the JSON a text is, else the value as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value

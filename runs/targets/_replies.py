@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from evaluators.kinds._base import Step
-from runs.targets._conversations import Conversation, read_conversation
+from runs.targets._conversations import Conversation, arguments_of, read_conversation
 from runs.targets._files import kept_files
 from runs.targets._outputs import LARGEST_COUNT, LARGEST_USD
 from runs.targets._paths import describe
@@ -84,21 +84,11 @@ def _step(number: int, step: Any) -> Step:
     return Step(
         type="model" if merged.get("type") == "model" else "tool",
         name=name[:200],
-        input=_parsed(_first(merged, INPUT_KEYS)),
+        input=arguments_of(_first(merged, INPUT_KEYS)),
         output=_first(merged, OUTPUT_KEYS),
         error="" if error in (None, "", False) else str(error),
         **{figure: _figure(merged.get(figure)) for figure in FIGURES},
     )
-
-
-def _parsed(value: Any) -> Any:
-    """Return arguments that were sent as a text of JSON as what they are."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
 
 
 def _figure(value: Any) -> int | None:

@@ -13,6 +13,7 @@ from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import (
     CaseFacts,
     Context,
+    Judge,
     JudgeFailure,
     JudgeQuestion,
     JudgeReply,
@@ -79,7 +80,7 @@ def case_of(**facts: Any) -> CaseFacts:
     return CaseFacts(**{"key": "C-1", "input": (Message("user", ASKED),)} | facts)
 
 
-def context_of(text: str = ANSWERED, *, judge: ListedJudge | None = None, **facts: Any) -> Context:
+def context_of(text: str = ANSWERED, *, judge: Judge | None = None, **facts: Any) -> Context:
     names = ("children", "files", "sandbox", "results")
     own = {name: facts.pop(name) for name in names if name in facts}
     told = {"trace": facts.pop("trace", None), "usage": facts.pop("usage", Usage())}
