@@ -26,6 +26,7 @@ from runs.formats._recognising import (
     is_meant_as_suite,
 )
 from runs.formats.bundles import Bundle
+from runs.profiles import Profile
 
 SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
 MOST_BYTES = 50 * 1024 * 1024
@@ -48,6 +49,7 @@ class Search:
     """One bundle and what was found in it, by path."""
 
     bundle: Bundle
+    profile: Profile | None = None
     notes: list[Problem] = field(default_factory=list)
     found: dict[str, SuiteContent] = field(default_factory=dict)
     refused: dict[str, Sequence[Problem]] = field(default_factory=dict)
@@ -112,7 +114,7 @@ class Search:
         content = self.bundle.files[path]
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteContent:
-            return case_lines.read(content, file=file, files=files)
+            return case_lines.read(content, file=file, files=files, profile=self.profile)
 
         head = self.bundle.files[beside] if beside else b""
         return self._seen_from(path, read, content, head)
@@ -137,7 +139,7 @@ class Search:
         self.mentioned[path] = {self.bundle.given_as(cases_file_of(document))} - {""}
 
         def read(file: str, files: Mapping[str, bytes]) -> SuiteContent:
-            return agentv.suite_of(replace(document, file=file), files)
+            return agentv.suite_of(replace(document, file=file), files, self.profile)
 
         return self._seen_from(path, read, content)
 

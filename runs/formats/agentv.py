@@ -38,22 +38,28 @@ ALIASES = {
 
 
 def read(
-    content: bytes, *, file: str = "suite.yaml", files: Mapping[str, bytes] | None = None
+    content: bytes,
+    *,
+    file: str = "suite.yaml",
+    files: Mapping[str, bytes] | None = None,
+    profile: Profile | None = None,
 ) -> SuiteContent:
-    """Return what a suite file says.
+    """Return what a suite file says, and what a chosen profile says where the file says nothing.
 
     `file` is the path of the suite file and `files` holds the files around it by path; prompts it
     names are looked up beside it. Raises UnreadableFileError with every problem found.
     """
-    return suite_of(read_document(decoded(content, file), file), files or {})
+    return suite_of(read_document(decoded(content, file), file), files or {}, profile)
 
 
-def suite_of(document: Document, files: Mapping[str, bytes]) -> SuiteContent:
+def suite_of(
+    document: Document, files: Mapping[str, bytes], profile: Profile | None = None
+) -> SuiteContent:
     """Return what the values of a suite file say; raises UnreadableFileError like read."""
     document, beside = with_cases(document, files)
     reading = Reading(document, files, folder_of(document.file))
     suite = Fields(reading, (), aliases=ALIASES, value=document.value)
-    found = _suite(reading, suite, _stem(document.file))
+    found = _suite(reading, suite, _stem(document.file), profile)
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
     places = model_places(document, found.cases)
@@ -82,7 +88,7 @@ def _stem(file: str) -> str:
     return re.sub(r"(?<=.)\.evals?\Z", "", PurePosixPath(file).stem, flags=re.IGNORECASE)
 
 
-def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
+def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteContent:
     name = suite.text("name") or stem
     title = suite.text("title") or name
     slug = slug_of(name)
@@ -94,7 +100,7 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
     children, rest = _evaluators(reading, suite)
     aggregator_key, options = suite.mapping("aggregator")
     aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None
-    profile = _profile(suite)
+    profile = _profile(suite, chosen)
     usual = profile.evaluators if profile else default_children()
     root = root_of(children or usual, aggregator)
     check_composite(reading, (aggregator_key or "evaluators",), root)
@@ -117,14 +123,22 @@ def _suite(reading: Reading, suite: Fields, stem: str) -> SuiteContent:
     )
 
 
-def _profile(suite: Fields) -> Profile | None:
-    """Return the profile the suite starts from: its policy and evaluators stand where it says nothing."""
+def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
+    """Return the profile the suite starts from: its policy and evaluators stand where it says nothing.
+
+    The file's own line goes before the one that was chosen, as everything does that it writes.
+    """
+    key, _ = suite.peek("profile")
     name = suite.text("profile")
     try:
-        return profile_named(name) if name else None
+        own = profile_named(name) if name else None
     except UnknownProfileError as error:
         suite.refuse("profile", str(error))
         return None
+    if own and chosen and own != chosen:
+        said = f"the file starts from {own.name}, which goes before the chosen {chosen.name}"
+        suite.warn(key, f"{said}; remove the line to start from {chosen.name}")
+    return own or chosen
 
 
 def _cases(suite: Fields) -> tuple[str, list[Any]]:

@@ -20,6 +20,7 @@ from runs.formats._lined_cases import read_lined
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._recognising import CASES_KEYS, LINES_SUFFIXES, YAML_SUFFIXES, Form, misplaced
 from runs.formats._writing import case_values, suite_head
+from runs.profiles import Profile
 
 LABEL = "JSON Lines of cases"
 SUFFIXES = LINES_SUFFIXES
@@ -33,12 +34,13 @@ def read(
     *,
     file: str = "suite.jsonl",
     files: Mapping[str, bytes] | None = None,
+    profile: Profile | None = None,
 ) -> SuiteContent:
     """Return the suite of a file of cases and of the YAML beside it, which may be missing.
 
     `files` holds the files around it by path, the YAML among them: name, description, evaluators,
-    judge and policy stand there in the spellings of suite files. Raises UnreadableFileError with
-    every problem found, each with its file and line.
+    judge and policy stand there in the spellings of suite files, and what they leave open is as a
+    chosen profile says. Raises UnreadableFileError with every problem found, each with its file and line.
     """
     lines = read_lined(content, file, CASES)
     beside = sidecar_of(file, files or {})
@@ -53,7 +55,7 @@ def read(
         elsewhere={CASES: file},
     )
     try:
-        found = agentv.suite_of(document, files or {})
+        found = agentv.suite_of(document, files or {}, profile)
     except UnreadableFileError as error:
         lines.problems += [_within_line(problem, file) for problem in error.problems]
     else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._searching import SUFFIXES, FoundSuite, Search
 from runs.formats.bundles import Bundle
+from runs.profiles import profile_named
 
 __all__ = ["SUFFIXES", "FoundSuite", "FoundSuites", "read_suites"]
 
@@ -30,14 +31,17 @@ class FoundSuites:
         return (*(warning for one in self.suites for warning in one.content.warnings), *self.notes)
 
 
-def read_suites(bundles: Sequence[Bundle]) -> FoundSuites:
+def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
     """Return the suites of all bundles; what is no suite is named in the notes.
 
     A YAML file that lists no cases, JSON Lines that hold none, and what a suite names as its own file
-    are no suites, unless nothing else was given. Raises UnreadableFileError with the problems of every
-    suite when one of them cannot be used, when two have one name, and when there is none.
+    are no suites, unless nothing else was given. With the name of a `profile` its policy and evaluators
+    stand where a file says nothing; a profile that the file names itself goes before it, with a note.
+    Raises UnknownProfileError, and UnreadableFileError with the problems of every suite when one of
+    them cannot be used, when two have one name, and when there is none.
     """
-    searches = [Search(bundle) for bundle in bundles]
+    chosen = profile_named(profile) if profile else None
+    searches = [Search(bundle, chosen) for bundle in bundles]
     for search in searches:
         search.look()
     suites = tuple(suite for search in searches for suite in search.suites())

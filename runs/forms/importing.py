@@ -22,6 +22,7 @@ from runs.formats.suite_files import SUFFIXES, FoundSuites, read_suites
 from runs.forms.uploads import ManyFilesField, named_parts
 from runs.imports import ImportedFile
 from runs.models import Target
+from runs.profiles import all_profiles
 
 MOST_BYTES = 50 * 1024 * 1024
 MOST_PROBLEMS = 500
@@ -39,6 +40,12 @@ class Done:
     warnings: tuple[Problem, ...]
 
 
+def _profiles() -> list[tuple[str, str]]:
+    own = "As the file says: without evaluators, one judge scores by the criteria of each case."
+    presets = ((one.name, f"{one.label}: {one.says}") for one in all_profiles())
+    return [("", own), *presets]
+
+
 class SuiteImportForm(forms.Form):
     """Suite files with what they refer to, and the outputs of one target.
 
@@ -48,6 +55,19 @@ class SuiteImportForm(forms.Form):
     # A folder does in place of files, which browsers could not know.
     use_required_attribute = False
 
+    # Before the files, which are read by it.
+    profile = forms.ChoiceField(
+        label="Start from",
+        choices=_profiles,
+        required=False,
+        initial="",
+        widget=forms.RadioSelect,
+        help_text="Thresholds and evaluators for files that write none themselves; every value can be "
+        "changed afterwards",
+        error_messages={
+            "invalid_choice": "%(value)s is none of the profiles: choose one of these."
+        },
+    )
     # Before the files: the two are read together.
     folder = ManyFilesField(
         label="Folder",
@@ -105,7 +125,7 @@ class SuiteImportForm(forms.Form):
             return FoundSuites(())
         parts = [*named_parts(folder, found.get("folder_paths", "")), *named_parts(files)]
         try:
-            return read_suites(bundles_of(parts))
+            return read_suites(bundles_of(parts), profile=found.get("profile", ""))
         except UnreadableFileError as refusal:
             name = parts[0][0] if len(parts) == 1 else "The files"
             self.add_error("suite_files" if files else "folder", self._refused(refusal, name))

@@ -24,14 +24,29 @@ class SeveralSuitesError(DomainError):
     code = "several_suites"
 
 
-def suite_meant(word: str, *, judge: str, note: Note) -> Suite:
+class ProfileOfStoredSuiteError(DomainError):
+    """A suite of the site was to start from a profile."""
+
+    code = "profile_of_stored_suite"
+
+
+def suite_meant(word: str, *, judge: str, profile: str = "", note: Note) -> Suite:
     """Return the suite; one at a path is imported first, as a new version where it changed.
 
     A short name goes before a path of the same letters: write ./NAME for the path. `judge` is the
-    slug that judges, which stands in where the file names a model that is not here. What was
-    imported is noted. Raises DomainError, UnreadableFileError with every problem of the files.
+    slug that judges, which stands in where the file names a model that is not here; `profile` is what
+    the file starts from. What was imported is noted. Raises DomainError, UnreadableFileError with
+    every problem of the files.
     """
-    return _imported(Path(word), judge=judge, note=note) if _is_path(word) else suite_named(word)
+    if _is_path(word):
+        return _imported(Path(word), judge=judge, profile=profile, note=note)
+    suite = suite_named(word)
+    if profile:
+        raise ProfileOfStoredSuiteError(
+            f"--profile says what a file starts from, and {word} is a suite of this site, which has "
+            "its evaluators and thresholds. Name a path, or leave --profile out."
+        )
+    return suite
 
 
 def told(imported: Imported) -> str:
@@ -50,8 +65,8 @@ def _is_path(word: str) -> bool:
     return Path(word).exists() and not Suite.objects.filter(slug=word).exists()
 
 
-def _imported(path: Path, *, judge: str, note: Note) -> Suite:
-    found = read_suites(bundles_at([path]))
+def _imported(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
+    found = read_suites(bundles_at([path]), profile=profile)
     if len(found.suites) > 1:
         files = ", ".join(one.path for one in found.suites)
         raise SeveralSuitesError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Aggregator, walk
 from runs.formats import SuiteContent, agentv, case_lines
 from runs.formats._problems import UnreadableFileError
-from runs.profiles import all_profiles, profile_named
+from runs.formats.bundles import bundles_of
+from runs.formats.suite_files import read_suites
+from runs.profiles import UnknownProfileError, all_profiles, profile_named
 from tests.examples.test_seeds import content_of
 
 NAMES = ("verdicts", "metrics", "tasks", "hybrid")
@@ -112,3 +115,46 @@ def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
 
     [problem] = refused.value.problems
     assert (problem.line, problem.key) == (2, "profile")
+
+
+def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
+    chosen = profile_named("metrics")
+    written = b"name: start\npolicy: {case_gate: score}\n" + CASE.encode()
+    content = agentv.read(written, file="start.yaml", profile=chosen)
+
+    assert (content.policy, content.root) == (Policy(case_gate="score", scale=100), chosen.root)
+    assert content.warnings == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_cases_alone_becomes_a_suite_of_the_chosen_profile(name: str) -> None:
+    profile = profile_named(name)
+    found = read_suites(
+        bundles_of([("cases.jsonl", BytesIO(b'{"id": "A", "input": "Hello"}'))]), profile=name
+    )
+
+    [suite] = found.suites
+    assert (suite.content.policy, suite.content.root) == (profile.policy, profile.root)
+    assert (suite.content.slug, found.warnings) == ("cases", ())
+
+
+@pytest.mark.parametrize(("chosen", "warned"), [("metrics", True), ("tasks", False), ("", False)])
+def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
+    chosen: str, warned: bool
+) -> None:
+    files = [("a.yaml", BytesIO(f"name: a\nprofile: tasks\n{CASE}".encode()))]
+    files += [("b.yaml", BytesIO(f"name: b\n{CASE}".encode()))]
+    found = read_suites(bundles_of(files), profile=chosen)
+
+    own, other = (suite.content for suite in found.suites)
+    assert own.policy == profile_named("tasks").policy
+    assert other.policy == (profile_named(chosen).policy if chosen else Policy())
+    told = (
+        "a.yaml, line 2, profile: the file starts from tasks, which goes before the chosen metrics"
+    )
+    assert [str(one).partition(";")[0] for one in found.warnings] == ([told] if warned else [])
+
+
+def test_an_unknown_choice_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UnknownProfileError, match="verdicts, metrics, tasks, hybrid"):
+        read_suites(bundles_of([("a.yaml", BytesIO(CASE.encode()))]), profile="metric")

@@ -61,6 +61,7 @@ examples:
   evalsite evaluate support-agent --target "agent 1.5.0" --budget 5 --summary summary.json
   evalsite evaluate ./evals --model gpt-4.1-mini --judge my-judge --tag smoke --out results.jsonl
   evalsite evaluate suite.yaml --outputs agent-1.5.0.jsonl --junit report.xml
+  evalsite evaluate cases.jsonl --profile metrics --model gpt-4.1-mini --judge my-judge
 """
 
 
@@ -88,6 +89,12 @@ a running site and without one; the run is on the site's pages like any other.""
         )
         parser.add_argument(
             "--judge", metavar="SLUG", help="Language model that judges; default: the suite's."
+        )
+        parser.add_argument(
+            "--profile",
+            default="",
+            metavar="NAME",
+            help="What a file at a path starts from: verdicts, metrics, tasks or hybrid.",
         )
         parser.add_argument(
             "--tag", action="append", metavar="TAG", help="Only cases with this tag; repeatable."
@@ -145,7 +152,12 @@ def _start(options: dict[str, Any], progress: Progress) -> Run:
     notes: list[str] = []
     sweep(now=database_now())
     with transaction.atomic(), options_as_remedies():
-        suite = suite_meant(options["suite"], judge=options["judge"] or "", note=notes.append)
+        suite = suite_meant(
+            options["suite"],
+            judge=options["judge"] or "",
+            profile=options["profile"],
+            note=notes.append,
+        )
         check_tags(suite, options["tag"] or ())
         target = chosen_target(options["target"], options["outputs"], model)
         notes += unmatched(suite, target, options["tag"])

@@ -27,7 +27,9 @@ is imported; other YAML files and JSON Lines are named and left out, hidden file
 node_modules) are not read.
 
 A line such as profile: metrics gives a suite the policy and evaluators it does not write itself:
-verdicts, metrics, tasks or hybrid. What is stored, and exported, are the values.
+verdicts, metrics, tasks or hybrid. --profile does the same for files without such a line, a file
+of cases alone among them; where both name one, the file's own goes before, and a note says so. What
+is stored, and exported, are the values.
 
 A suite of the same name gets a new version; runs keep the version they ran with. All of it is
 stored, or nothing.
@@ -40,6 +42,7 @@ exit codes:
 examples:
   evalsite import evals/
   evalsite import refunds.yaml --slug refunds-2 --judge gpt-4.1-mini --note "stricter tone"
+  evalsite import cases.jsonl --profile metrics --judge gpt-4.1-mini
   evalsite import support.zip --outputs answers.jsonl --target "agent 1.5.0"
   evalsite import --outputs answers.jsonl --target "agent 1.6.0"
 """
@@ -69,6 +72,12 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
             "suite has.",
         )
         parser.add_argument(
+            "--profile",
+            default="",
+            metavar="NAME",
+            help="What files start from where they say nothing: verdicts, metrics, tasks or hybrid.",
+        )
+        parser.add_argument(
             "--note", default="", metavar="TEXT", help="What the new versions are to be noted with."
         )
         parser.add_argument(
@@ -91,7 +100,11 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
         if options["target"] and outputs is None:
             said = "--target names what gave recorded outputs; name their file with --outputs."
             raise CommandError(said, returncode=2)
-        found = read_suites(bundles_at(paths)) if paths else FoundSuites(())
+        if options["profile"] and not paths:
+            said = "--profile says what suite files start from; name them."
+            raise CommandError(said, returncode=2)
+        profile = options["profile"]
+        found = read_suites(bundles_at(paths), profile=profile) if paths else FoundSuites(())
         with transaction.atomic():
             done = _import_suites(found, options)
             target = _import_outputs(outputs, options["target"]) if outputs else None

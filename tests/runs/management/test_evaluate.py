@@ -237,3 +237,33 @@ def test_the_start_is_written_to_the_audit_list():
     [entry] = AuditEntry.objects.all()
     assert (entry.actor_name, entry.action) == ("command line", "start")
     assert entry.object_name == "refunds #1"
+
+
+def test_a_file_of_cases_is_run_by_a_profile(tmp_path, capsys):
+    cases = tmp_path / "capitals.jsonl"
+    case = {"id": "A", "input": "Norway?", "expected_output": "Oslo", "output": "Oslo."}
+    cases.write_text(json.dumps(case))
+    beside = cases.with_suffix(".yaml")
+    beside.write_text("evaluators: [{type: expected_output, match: contains}]")
+
+    assert evaluate(str(cases), "--profile", "tasks", "--target", "recorded") == 0
+
+    run = Run.objects.get()
+    assert (run.suite.slug, run.suite.scale, run.pass_count) == ("capitals", 100, 1)
+    assert evaluate(str(cases), "--profile", "tasks", "--target", "recorded") == 0
+    assert "unchanged, still at version 1" in capsys.readouterr().err
+
+
+def test_a_profile_is_refused_for_a_suite_that_is_here_and_where_there_is_none_of_the_name(
+    tmp_path,
+):
+    recorded("a refund")
+    (tmp_path / "cases.jsonl").write_text('{"id": "A", "input": "hi"}')
+    for suite, profile, said in (
+        ("refunds", "tasks", "refunds is a suite of this site"),
+        (str(tmp_path / "cases.jsonl"), "task", "verdicts, metrics, tasks, hybrid"),
+    ):
+        with pytest.raises(CommandError, match=said) as refusal:
+            call_command("evaluate", suite, "--profile", profile, "--target", "agent 1.5")
+        assert refusal.value.returncode == 3
+    assert not Run.objects.exists()

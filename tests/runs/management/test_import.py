@@ -168,3 +168,26 @@ def test_the_help_is_enough_to_use_it(capsys):
     said = capsys.readouterr().out
     for part in ("--outputs FILE", "exit codes:", "evalsite import evals/", "hidden files"):
         assert part in said
+
+
+def test_cases_alone_start_from_a_profile_and_a_file_of_its_own_keeps_it(evals, capsys):
+    (evals / "cases.jsonl").write_text(LINES)
+    (evals / "own.yaml").write_text("name: own\nprofile: tasks\ntests: [{id: A, input: hi}]\n")
+
+    call_command("import", "cases.jsonl", "own.yaml", "--profile", "metrics", "--judge", "strict")
+
+    kinds = {suite.slug: suite.root.children.first().kind for suite in Suite.objects.all()}
+    assert kinds == {"cases": "metrics_judge", "own": "expected_output"}
+    assert Suite.objects.get(slug="cases").case_gate == "expected_outcomes"
+    assert capsys.readouterr().err.splitlines() == [
+        "Note: own.yaml, line 2, profile: the file starts from tasks, which goes before the chosen "
+        "metrics; remove the line to start from metrics"
+    ]
+
+
+def test_a_profile_that_does_not_exist_is_refused_with_those_there_are(evals):
+    assert "verdicts, metrics, tasks, hybrid" in refused("evals", "--profile", "metric")
+    with pytest.raises(CommandError, match="name them") as misused:
+        call_command("import", "--outputs", "answers.jsonl", "--profile", "metrics")
+    assert misused.value.returncode == 2
+    assert not Suite.objects.exists()

@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from runs.formats import agentv
 from runs.models import Suite, SuiteVersion, Target
+from runs.profiles import all_profiles, profile_named
 from tests.factories import make_model, make_suite, make_target, make_user
 
 pytestmark = pytest.mark.django_db
@@ -138,6 +139,32 @@ class TestSuiteImport:
             editor, {"suite.yaml": SUITE_FILE.replace(b"money", b"refund")}
         ).content.decode()
         assert "Customer support is at version 2: 1 case changed." in html
+
+    def test_cases_alone_become_a_suite_of_the_chosen_profile(self, editor: Client) -> None:
+        html = page(editor, "runs:suite-import")
+        assert "As the file says" in html
+        for profile in all_profiles():
+            assert f"{profile.label}: {profile.says}" in html
+        cases = SimpleUploadedFile("cases.jsonl", b'{"id": "A", "input": "When is it open?"}')
+        sent = {"suite_files": [cases], "profile": "metrics"}
+        editor.post(reverse("runs:suite-import"), sent)
+        suite = Suite.objects.get(slug="cases")
+        assert (suite.policy(), suite.root.children.get().kind) == (
+            profile_named("metrics").policy,
+            "metrics_judge",
+        )
+
+    def test_a_profile_of_the_file_goes_before_the_choice_with_a_note(self, editor: Client) -> None:
+        file = SUITE_FILE + b"profile: tasks\n"
+        html = upload(editor, {"suite.yaml": file}, profile="hybrid").content.decode()
+        assert "the file starts from tasks, which goes before the chosen hybrid" in html
+        assert Suite.objects.get().policy() == profile_named("tasks").policy
+
+    def test_an_unknown_profile_is_refused(self, editor: Client) -> None:
+        response = upload(editor, {"suite.yaml": SUITE_FILE}, profile="metric")
+        assert response.status_code == 422
+        assert "metric is none of the profiles" in response.content.decode()
+        assert not Suite.objects.exists()
 
     def test_a_viewer_may_not_import(self, viewer: Client) -> None:
         assert viewer.get(reverse("runs:suite-import")).status_code == 403
