@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from django.urls import path, register_converter
 
 from runs.views import (
+    audit,
     charts,
     going_on,
     importing,
@@ -99,5 +100,7 @@ urlpatterns = [
     path("workers/", workers.workers, name="workers"),
     path("workers/live/", workers.workers_live, name="workers-live"),
     path("pinned/", rail.pinned, name="pinned"),
+    path("audit/", audit.audit, name="audit"),
+    path("audit/audit.jsonl", audit.audit_file, name="audit-file"),
     path("search/", search.search, name="search"),
 ]

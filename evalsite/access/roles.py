@@ -23,13 +23,18 @@ RUN_SCRIPTS = "runs.run_scripts"
 MEANINGS = {
     Role.VIEWER: "sees suites, runs and results",
     Role.REVIEWER: "also decides borderline results",
-    Role.EDITOR: "also changes suites and targets and starts runs",
+    Role.EDITOR: "also changes suites and targets, starts runs and reads the audit",
     Role.ADMIN: "also changes language models with their keys, and members, and runs scripts",
 }
 ADDED_PERMISSIONS = {
     Role.VIEWER: ("runs.view_run",),
     Role.REVIEWER: ("runs.review_result",),
-    Role.EDITOR: ("runs.start_run", "runs.change_suite", "runs.change_target"),
+    Role.EDITOR: (
+        "runs.start_run",
+        "runs.change_suite",
+        "runs.change_target",
+        "evaluators.view_auditentry",
+    ),
     Role.ADMIN: (
         "evaluators.change_languagemodel",
         "auth.change_user",

@@ -51,6 +51,7 @@ SECTIONS = (
     ("targets", ("runs:target",)),
     ("workers", ("runs:workers",)),
     ("search", ("runs:search",)),
+    ("audit", ("runs:audit",)),
     ("suites", ("home", "runs:")),
     ("models", ("evaluators:language-model",)),
     ("evaluators", ("evaluators:",)),

@@ -132,6 +132,8 @@ PAGES: Mapping[str, Page] = {
     "runs:target-trial": Page("editor", place={"pk": 0}),
     "runs:workers": Page("viewer"),
     "runs:workers-live": Page("viewer"),
+    "runs:audit": Page("editor"),
+    "runs:audit-file": Page("editor"),
     "runs:search": Page("viewer"),
     "runs:pinned": Page("viewer"),
 }
