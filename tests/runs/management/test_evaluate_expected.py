@@ -16,10 +16,9 @@ from runs.management import own_hands
 from runs.models import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, good, prose
+from tests.runs.management.worked import Walk
 
 pytestmark = pytest.mark.django_db(transaction=True)
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors/scoring.json").read_text())["vectors"]
-MATCHED = [one for one in VECTORS if one["op"] == "expected_output_match"]
 
 
 @pytest.fixture(autouse=True)
@@ -48,8 +47,9 @@ def page_of(viewer: Client, key: str) -> str:
     return viewer.get(reverse("runs:result", kwargs=place)).content.decode()
 
 
-def test_answers_match_as_worked(tmp_path: Path, viewer_client: Client) -> None:
-    cases = [
+@pytest.mark.parametrize("walk", ["expected_output_match"], indirect=True)
+def test_answers_match_as_worked(walk: Walk) -> None:
+    walk.evaluate(
         {
             "id": one["id"],
             "output": one["input"]["output"],
@@ -58,15 +58,14 @@ def test_answers_match_as_worked(tmp_path: Path, viewer_client: Client) -> None:
                 {"name": "it", "type": "expected_output", "match_mode": one["input"]["match_mode"]}
             ],
         }
-        for one in MATCHED
-    ]
+        for one in walk.vectors
+    )
 
-    lines = evaluated(tmp_path, cases)
-
-    for vector in MATCHED:
-        score = vector["expected"]["score"]
-        assert lines[vector["id"]]["score"] * 100 == score
-        assert f"raw {score:.1f} of 100" in page_of(viewer_client, vector["id"])
+    for vector in walk.vectors:
+        score, line = vector["expected"]["score"], walk.line(vector["id"])
+        assert line["score"] * 100 == score
+        assert line["evaluator_results"][0]["raw_score"] == score
+        assert f"raw {score:.1f} of 100" in walk.page(vector["id"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,13 @@ from django.urls import reverse
 
 from evaluators.scoring.hybrid import DIMENSIONS
 from runs.management import own_hands
-from runs.models import Run, Score
+from runs.models import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, good, prose
+from tests.runs.management.worked import Walk
 
 pytestmark = pytest.mark.django_db(transaction=True)
-VECTORS = json.loads((Path(__file__).parents[2] / "vectors/scoring.json").read_text())["vectors"]
-FINAL = [one for one in VECTORS if one["op"] == "final_evaluation"]
-CHECKED = [one for one in VECTORS if one["op"] == "deterministic_dimensions"]
+POLICY = {"final_score": "judge_overall", "scale": 10}
 # Passes, fails and cannot be made, for a recorded answer that has no trace.
 MADE: dict[str, dict[str, Any]] = {
     "passed": {"type": "final_response_present"},
@@ -58,11 +58,33 @@ def reply(dimensions: dict[str, float], overall: float, met: list[bool]) -> dict
     }
 
 
+def checks_that_come_to(dimensions: dict[str, float]) -> list[dict[str, Any]]:
+    """Return ten checks a dimension, as many of them passed as it scores of 10."""
+    return [
+        {**MADE["passed" if number < score else "failed"], "dimensions": [name]}
+        for name, score in dimensions.items()
+        for number in range(1 if score in (0, 10) else 10)
+    ]
+
+
+def columns(page: str) -> dict[str, tuple[str, ...]]:
+    """Return what the table of dimensions shows of each by its key: checks, judge, final."""
+    [table] = re.findall(r"<caption>Dimensions, each 0 to 10</caption>(.*?)</table>", page, re.S)
+    rows = re.findall(r'<th scope="row">(\w+).*?</th>(.*?)</tr>', table, re.S)
+    return {
+        name.lower(): tuple(re.findall(r"<td[^>]*>(?:<b>)?([^<]+?)\s*<", cells))
+        for name, cells in rows
+    }
+
+
+def shown(score: float | None) -> str:
+    return "–" if score is None else f"{int(score * 10 + 1e-6) / 10:.1f}"
+
+
 def evaluated(folder: Path, server: ModelServer, cases: list[Any]) -> dict[str, dict[str, Any]]:
     """Return the lines of the results file by case."""
     make_model(slug="judge", base_url=server.base_url)
-    policy = {"final_score": "judge_overall", "scale": 10}
-    content = {"name": "worked", "judge": "judge", "policy": policy, "tests": cases}
+    content = {"name": "worked", "judge": "judge", "policy": POLICY, "tests": cases}
     (folder / "suite.yaml").write_text(json.dumps(content))
     arguments = ("--target", "recorded", "--concurrency", "1", "--out", str(folder / "out.jsonl"))
     with suppress(SystemExit):
@@ -76,64 +98,76 @@ def page_of(viewer: Client, key: str) -> str:
     return viewer.get(reverse("runs:result", kwargs=place)).content.decode()
 
 
+@pytest.mark.parametrize("walk", ["final_evaluation"], indirect=True)
 def test_the_judges_overall_score_is_the_final_one_as_worked(
-    model_server: ModelServer, tmp_path: Path, viewer_client: Client
+    walk: Walk, model_server: ModelServer
 ) -> None:
+    make_model(slug="judge", base_url=model_server.base_url)
     cases, replies = [], []
-    for vector in FINAL:
+    for vector in walk.vectors:
         given = vector["input"]
-        checks = [
-            {**MADE["passed" if score else "failed"], "dimensions": [name]}
-            for name, score in given["deterministic_dimensions"].items()
-        ]
         hard = given.get("hard_expectations") or []
+        checks = checks_that_come_to(given.get("deterministic_dimensions") or {})
         texts = [one["text"] for one in hard]
         cases.append(case(vector["id"], checks, hard_expectations=texts))
         met = [one["met"] for one in hard]
         replies.append(reply(given["judge_dimensions"], given["judge_overall"]["score"], met))
     model_server.behave(*(good(one) for one in replies))
 
-    lines = evaluated(tmp_path, model_server, cases)
+    walk.evaluate(cases, judge="judge", policy=POLICY)
 
-    for vector in FINAL:
-        final = vector["expected"]["final_score"]
-        line = lines[vector["id"]]
+    for vector in walk.vectors:
+        given, final = vector["input"], vector["expected"]["final_score"]
+        line = walk.line(vector["id"])
+        assert line["verdict"] == ("pass" if final >= 8 else "borderline" if final >= 6 else "fail")
         assert line["score"] * 10 == pytest.approx(final, abs=vector["tolerance"])
-        details = Score.objects.get(result__case__key=vector["id"], path="overall").details
-        found = details["final_evaluation"]
-        assert found["final_score"] == pytest.approx(final, abs=vector["tolerance"])
-        dimensions = vector["expected"].get("final_dimensions", found["final_dimensions"])
-        assert found["final_dimensions"] == dimensions
-        page = page_of(viewer_client, vector["id"])
+        told = line["final_evaluation"]
+        assert told["final_score"] == pytest.approx(final, abs=vector["tolerance"])
+        dimensions = vector["expected"].get("final_dimensions", given["judge_dimensions"])
+        assert told["final_dimensions"] == told["judge_dimensions"] == dimensions
+        assert told["deterministic_dimensions"] == given.get("deterministic_dimensions", {})
+        page = walk.page(vector["id"])
         assert f"raw {final:.1f} of 10" in page
-        assert ("hard, not met" in page) == ("hard_expectations" in vector["input"])
-    assert {line["verdict"] for line in lines.values()} == {"pass"}
+        hard = given.get("hard_expectations") or []
+        assert ("hard, not met" in page) == any(not one["met"] for one in hard)
+        for name, score in dimensions.items():
+            checked = given.get("deterministic_dimensions", {}).get(name)
+            assert columns(page)[name] == (shown(checked), shown(score), shown(score))
 
 
-def test_checks_make_dimensions_as_worked(model_server: ModelServer, tmp_path: Path) -> None:
-    cases = [
-        case(
-            vector["id"],
-            [
-                {**MADE[one["outcome"]], "dimensions": one["dimensions"]}
-                for one in vector["input"]["checks"]
-            ],
-        )
-        for vector in CHECKED
-    ]
+@pytest.mark.parametrize("walk", ["deterministic_dimensions"], indirect=True)
+def test_checks_make_dimensions_as_worked(walk: Walk, model_server: ModelServer) -> None:
+    make_model(slug="judge", base_url=model_server.base_url)
     model_server.behave(then=good(reply(dict.fromkeys(DIMENSIONS, 7), 9, [])))
 
-    lines = evaluated(tmp_path, model_server, cases)
+    walk.evaluate(
+        (
+            case(
+                vector["id"],
+                [
+                    {**MADE[one["outcome"]], "dimensions": one["dimensions"]}
+                    for one in vector["input"]["checks"]
+                ],
+            )
+            for vector in walk.vectors
+        ),
+        judge="judge",
+        policy=POLICY,
+    )
 
-    for vector in CHECKED:
-        details = Score.objects.get(result__case__key=vector["id"], path="overall").details
-        found, expected = details["final_evaluation"], vector["expected"]
+    for vector in walk.vectors:
+        line, expected = walk.line(vector["id"]), vector["expected"]
+        told = line["final_evaluation"]
         known = {name: one for name, one in expected["dimensions"].items() if one is not None}
-        assert found["deterministic_dimensions"] == known
+        assert told["deterministic_dimensions"] == pytest.approx(known, abs=vector["tolerance"])
         for outcome in ("passed", "failed", "error"):
-            assert found["summary"][f"deterministic_{outcome}_checks"] == expected[outcome]
-        assert len(found["warnings"]) == expected["warnings"]
-        assert (lines[vector["id"]]["score"], lines[vector["id"]]["verdict"]) == (0.9, "pass")
+            assert told["summary"][f"deterministic_{outcome}_checks"] == expected[outcome]
+        assert len(told["warnings"]) == len(line["warnings"]) == expected["warnings"]
+        assert (line["score"], line["verdict"]) == (0.9, "pass")
+        page = walk.page(vector["id"])
+        for name in DIMENSIONS:
+            assert columns(page)[name] == (shown(known.get(name)), "7.0", "7.0")
+        assert page.count("No result</span>") == expected["error"]
 
 
 def test_a_judge_that_cannot_be_read_is_an_error_and_never_the_checks_alone(
