@@ -9,6 +9,7 @@ from typing import Any
 
 from runs.charts._drawing import (
     ACCENT,
+    ACCENT_WASH,
     INK_3,
     LINE,
     PAPER,
@@ -26,13 +27,18 @@ WHISKERS, WHISKERS_NARROW = 40, 16
 # Above so many runs their marks would hide the lines.
 MARKS, MARKS_NARROW = 120, 40
 VERSIONS_MARKED = 6
+# How far the two figures of a run stand from its middle, so that their whiskers do not meet.
+ASIDE = 0.06
+
+Interval = tuple[float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TrendPoint:
     """One completed run. Shares are 0 to 1, None where there is none.
 
-    `interval` is the 95% interval of the pass rate. A figure below its gate is drawn hollow.
+    `interval` is the 95% interval of the pass rate, `score_interval` that of the mean score. A
+    figure below its gate is drawn hollow.
     """
 
     number: int
@@ -42,6 +48,7 @@ class TrendPoint:
     interval: tuple[float, float] | None
     is_score_below: bool = False
     is_rate_below: bool = False
+    score_interval: tuple[float, float] | None = None
 
 
 def trend_figure(
@@ -57,11 +64,11 @@ def trend_figure(
     shares = [share for one in points for share in (one.score, one.rate) if share is not None]
     if not shares:
         return None
-    ends = [end for one in points for end in one.interval or ()]
+    ends = [end for one in points for end in (*(one.interval or ()), *(one.score_interval or ()))]
     y = share_axis([*shares, *ends, *limits])
     first, last = points[0].number, points[-1].number
     span = f"run #{first}" if first == last else f"runs #{first} to #{last}"
-    label = f"Mean score and pass rate of {span}, with the 95% interval of the pass rate."
+    label = f"Mean score and pass rate of {span}, each with its 95% interval."
     wide, narrow = (
         _drawing(points, y, limits, hover, is_narrow=is_narrow) for is_narrow in (False, True)
     )
@@ -82,13 +89,20 @@ def _drawing(
     scores = [one.score for one in points]
     has_marks = len(points) <= (MARKS_NARROW if is_narrow else MARKS)
     size = (4 if has_band else 7) if has_marks else 0
-    traces = [*_band(points)] if has_band else []
-    # The pass rate is drawn first: the score, which is one line, stays readable above its whiskers.
-    traces.append(
-        _line(rates, [one.is_rate_below for one in points], texts, TEAL, size)
-        | ({} if has_band else {"error_y": _whiskers(points)})
+    rate_ends, score_ends = (
+        [one.interval for one in points],
+        [one.score_interval for one in points],
     )
-    traces.append(_line(scores, [one.is_score_below for one in points], texts, ACCENT, size))
+    # The pass rate is drawn first: the score, which counts more for a trend, stays readable above it.
+    rate = _line(rates, [one.is_rate_below for one in points], texts, TEAL, size)
+    score = _line(scores, [one.is_score_below for one in points], texts, ACCENT, size)
+    if has_band:
+        bands = [*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH)]
+        traces = [*bands, rate, score]
+    else:
+        rate |= _aside(-ASIDE, rates, rate_ends, TEAL)
+        score |= _aside(ASIDE, scores, score_ends, ACCENT)
+        traces = [rate, score]
     marks = _versions(points)
     shapes = [*(limit_line(limit) for limit in sorted(set(limits))), *(mark[0] for mark in marks)]
     notes = [] if is_narrow else [mark[1] for mark in marks]
@@ -120,33 +134,37 @@ def _line(
     }
 
 
-def _whiskers(points: Sequence[TrendPoint]) -> Drawing:
-    above = [
-        one.interval[1] - one.rate if one.interval and one.rate is not None else 0 for one in points
+def _aside(
+    by: float, shares: Sequence[float | None], intervals: Sequence[Interval], color: str
+) -> Drawing:
+    """Return a line's whiskers, and its places moved so far that those of two lines do not meet."""
+    known = [
+        (one or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
+        for one, share in zip(intervals, shares, strict=True)
     ]
-    below = [
-        one.rate - one.interval[0] if one.interval and one.rate is not None else 0 for one in points
-    ]
-    return {
+    whiskers = {
         "type": "data",
         "symmetric": False,
-        "array": [max(0.0, size) for size in above],
-        "arrayminus": [max(0.0, size) for size in below],
-        "color": TEAL,
+        "array": [max(0.0, ends[1] - share) for ends, share in known],
+        "arrayminus": [max(0.0, share - ends[0]) for ends, share in known],
+        "color": color,
         "thickness": 1,
         "width": 3,
     }
+    return {"x": [place + by for place in range(len(shares))], "error_y": whiskers}
 
 
-def _band(points: Sequence[TrendPoint]) -> Sequence[dict[str, Any]]:
+def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]:
     """Return the lower and the upper end of the intervals, with the room between them filled."""
-    kept = [(place, one.interval) for place, one in enumerate(points) if one.interval]
+    kept = [(place, ends) for place, ends in enumerate(intervals) if ends]
+    if not kept:
+        return []
     places = [place for place, _ in kept]
     common = {"type": "scatter", "mode": "lines", "x": places, "hoverinfo": "skip"}
     line = {"line": {"color": LINE, "width": 1}}
     low = common | line | {"y": [ends[0] for _, ends in kept]}
     high = common | line | {"y": [ends[1] for _, ends in kept]}
-    return [low, high | {"fill": "tonexty", "fillcolor": "var(--well)"}]
+    return [low, high | {"fill": "tonexty", "fillcolor": color}]
 
 
 def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> Drawing:

@@ -32,6 +32,8 @@ TREND_COLUMNS = (
     "suite_version",
     "created_at",
     "mean_score",
+    "mean_score_low",
+    "mean_score_high",
     "metrics_gate",
     "pass_rate",
     "pass_rate_low",
@@ -70,9 +72,10 @@ def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
 
 def _trend_line(run: ChartedRun) -> Sequence[Any]:
     low, high = run.interval or (None, None)
+    score_low, score_high = run.score_interval or (None, None)
     return (
         *(run.number, run.target, run.suite_version, run.created_at.isoformat()),
-        *(run.metrics.share, run.metrics.state),
+        *(run.metrics.share, score_low, score_high, run.metrics.state),
         *(run.cases.share, low, high, run.cases.state),
     )
 

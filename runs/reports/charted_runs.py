@@ -17,6 +17,7 @@ from runs.reports.charts_query import ChartsQuery
 from runs.reports.counted_purses import counted_purses, with_origins
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
 from runs.reports.purses import Purses
+from runs.reports.score_intervals import score_intervals
 
 HEAVY = ("snapshot", "leaf_scores")
 # What the charts say of runs that ended otherwise, or have yet to end.
@@ -31,8 +32,9 @@ ENDINGS: Mapping[str, str] = {
 class ChartedRun:
     """One completed run in the figures that charts are made of.
 
-    `interval` is the 95% interval of its pass rate as its summary keeps it, `latency_ms` the mean
-    over what reported one, `passed_cases` how many cases passed; None where there is none.
+    `interval` is the 95% interval of its pass rate as its summary keeps it, `score_interval` that
+    of its mean score, `latency_ms` the mean over what reported one, `passed_cases` how many cases
+    passed; None where there is none.
     """
 
     number: int
@@ -48,15 +50,24 @@ class ChartedRun:
     passed_cases: int | None
     counts: Mapping[str, int]
     purses: Purses
+    score_interval: tuple[float, float] | None = None
 
 
 def charted_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
-    """Return the last completed runs that were asked for, oldest first; three queries."""
+    """Return the last completed runs that were asked for, oldest first.
+
+    Three queries, four where the summary of a run is from before intervals of scores were kept.
+    """
     found = _of_target(suite, query).filter(status=RunStatus.COMPLETED)
     light = found.annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
     runs = list(with_origins(light).order_by("-number")[: query.last])
-    purses = counted_purses(runs)
-    return [_charted(run, suite.slug, purses[run.pk]) for run in reversed(runs)]
+    return charted(runs, suite.slug)[::-1]
+
+
+def charted(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
+    """Return runs of `with_origins`, each told its `policy_json`, in the figures of charts; two queries or three."""
+    purses, ends = counted_purses(runs), score_intervals(runs)
+    return [_charted(run, slug, purses[run.pk], ends[run.pk]) for run in runs]
 
 
 def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
@@ -85,7 +96,9 @@ def _of_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
     return runs.filter(target_name=query.target) if query.target else runs
 
 
-def _charted(run: Run, slug: str, purses: Purses) -> ChartedRun:
+def _charted(
+    run: Run, slug: str, purses: Purses, score_interval: tuple[float, float] | None
+) -> ChartedRun:
     policy = Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}
     interval = summary.get("interval")
@@ -104,4 +117,5 @@ def _charted(run: Run, slug: str, purses: Purses) -> ChartedRun:
         passed_cases=distribution.get("pass", 0) if distribution else None,
         counts={name: count for name, count in distribution.items() if name != "total"},
         purses=purses,
+        score_interval=score_interval,
     )

@@ -66,6 +66,7 @@ def _trend(runs: Sequence[ChartedRun]) -> Figure | None:
             interval=run.interval,
             is_score_below=run.metrics.state == "failed",
             is_rate_below=run.cases.state == "failed",
+            score_interval=run.score_interval,
         )
         for run in runs
     ]
@@ -75,8 +76,11 @@ def _trend(runs: Sequence[ChartedRun]) -> Figure | None:
 
 def _said(run: ChartedRun) -> str:
     """Say a run in the lines that are shown where the pointer is."""
-    rate = f"passed {pct(run.cases.share)}"
-    if run.interval:
-        rate += f", 95% CI {pct(run.interval[0])} to {pct(run.interval[1])}"
     head = f"#{run.number} {run.target}, suite v{run.suite_version}"
-    return "\n".join((head, f"mean score {pct(run.metrics.share)}", rate))
+    rate = f"passed {pct(run.cases.share)}{_within(run.interval)}"
+    score = f"mean score {pct(run.metrics.share)}{_within(run.score_interval)}"
+    return "\n".join((head, score, rate))
+
+
+def _within(interval: tuple[float, float] | None) -> str:
+    return f", 95% CI {pct(interval[0])} to {pct(interval[1])}" if interval else ""

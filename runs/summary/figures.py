@@ -13,6 +13,7 @@ from evaluators.scoring.types import Verdict
 SCORED, ERROR = "scored", "error"
 ENDED = (SCORED, ERROR)
 MONEY = ("run_cost_usd", "evaluation_cost_usd")
+INTERVALS = ("interval", "score_interval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ class GateResult:
 class Summary:
     """One run in numbers. `interval` is the 95% interval of the pass rate, 0 to 1.
 
-    `distribution` counts cases by state; `reviews` is how many reviewed verdicts count.
+    `score_interval` is that of the mean score. `distribution` counts cases by state; `reviews` is
+    how many reviewed verdicts count.
     """
 
     executions: int
@@ -119,6 +121,7 @@ class Summary:
     any_passed: int
     reviews: int
     cases: tuple[CaseSummary, ...] = ()
+    score_interval: tuple[float, float] | None = None
 
     @property
     def case_count(self) -> int:
@@ -131,7 +134,8 @@ class Summary:
         written = asdict(replace(self, cases=()))
         del written["cases"]
         written["means"] = _means_as_json(self.means)
-        written["interval"] = None if self.interval is None else list(self.interval)
+        for name in INTERVALS:
+            written[name] = None if written[name] is None else list(written[name])
         metrics, cases = self.metrics_gate, self.cases_gate
         return written | {
             "distribution": {"total": self.case_count, **self.distribution},
@@ -148,12 +152,13 @@ class Summary:
     def from_json(cls, values: Mapping[str, Any]) -> Summary:
         """Return what as_json wrote, without the cases."""
         names = [figure.name for figure in fields(cls)]
-        known = {name: values[name] for name in names if name != "cases"}
+        # Summaries that were written before a figure was thought of lack it.
+        known = {name: values[name] for name in names if name in values}
         distribution = {k: v for k, v in values["distribution"].items() if k != "total"}
         changed = {
             "metrics_gate": GateResult(**values["metrics_gate"]),
             "cases_gate": GateResult(**values["cases_gate"]),
-            "interval": None if values["interval"] is None else tuple(values["interval"]),
+            **{name: tuple(ends) for name in INTERVALS if (ends := values.get(name)) is not None},
             "distribution": distribution,
             "means": _means_from_json(values["means"]),
         }

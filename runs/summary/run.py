@@ -15,7 +15,7 @@ from runs.summary.cases import (
     summarise_case,
     verdict_of,
 )
-from runs.summary.figures import ERROR, Execution, GateResult, Summary
+from runs.summary.figures import ERROR, CaseSummary, Execution, GateResult, Summary
 
 
 def summarise(
@@ -55,6 +55,7 @@ def summarise(
         any_passed=sum(case.any_passed for case in cases),
         reviews=count_reviews(rows, policy),
         cases=cases,
+        score_interval=_score_interval(cases, seed),
     )
 
 
@@ -79,3 +80,13 @@ def _interval(groups: Sequence[Sequence[bool]], seed: int) -> tuple[float, float
     if all(total <= 1 for _, total in counts):
         return wilson_interval(sum(p for p, _ in counts), sum(t for _, t in counts))
     return bootstrap_interval(counts, seed=seed)
+
+
+def _score_interval(cases: Sequence[CaseSummary], seed: int) -> tuple[float, float] | None:
+    """Return the 95% interval of the mean score over executions, whole cases being drawn."""
+    sums = [
+        (one.means.score * one.means.scored, one.means.scored)
+        for one in cases
+        if one.means.score is not None
+    ]
+    return bootstrap_interval(sums, seed=seed)

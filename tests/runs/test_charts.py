@@ -137,7 +137,14 @@ class TestTrend:
         rate, score = figure.wide["data"]
         assert (rate["y"], score["y"]) == ([0.5], [0.7])
         assert rate["error_y"]["array"] == [pytest.approx(0.1)]
+        assert score["error_y"]["array"] == [0.0]
         assert "run #4" in figure.label
+
+    def test_both_figures_carry_their_interval_beside_each_other(self) -> None:
+        rate, score = trend(point(4, score_interval=(0.65, 0.8))).wide["data"]
+        assert score["error_y"]["array"] == [pytest.approx(0.1)]
+        assert score["error_y"]["arrayminus"] == [pytest.approx(0.05)]
+        assert rate["x"][0] < 0 < score["x"][0]
 
     def test_a_missing_score_is_a_gap_and_never_zero(self) -> None:
         figure = trend(point(1), point(2, score=None), point(3))
@@ -149,10 +156,10 @@ class TestTrend:
         assert score["marker"]["color"] == ["var(--accent)"]
 
     def test_two_hundred_runs_share_a_band_and_a_few_names(self) -> None:
-        figure = trend(*(point(n) for n in range(1, 201)))
+        figure = trend(*(point(n, score_interval=(0.6, 0.8)) for n in range(1, 201)))
         assert_draws(figure)
-        low, high, rate, _ = figure.wide["data"]
-        assert (low["y"][0], high["y"][0]) == (0.4, 0.6)
+        low, high, score_low, _, rate, _ = figure.wide["data"]
+        assert (low["y"][0], high["y"][0], score_low["y"][0]) == (0.4, 0.6, 0.6)
         assert "error_y" not in rate
         assert rate["mode"] == "lines"
         names = figure.wide["layout"]["xaxis"]["ticktext"]

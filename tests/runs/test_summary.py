@@ -253,6 +253,24 @@ def test_the_interval_is_wilson_for_single_runs_and_over_cases_for_repeated_ones
     assert interval[0] < 0.65
 
 
+def test_the_mean_score_has_an_interval_over_the_cases_that_have_one() -> None:
+    found = of([*(done(str(n), score=n / 40) for n in range(40)), errored("none")])
+    assert found.score_interval is not None
+    low, high = found.score_interval
+    assert low < 39 / 80 < high
+    repeated = of([done(str(n % 20), score=(n % 20) / 20) for n in range(80)])
+    assert repeated.score_interval is not None
+    # Repetitions that agree tell no more than one would.
+    assert repeated.score_interval[1] - repeated.score_interval[0] > 0.2
+    assert of([errored("none")]).score_interval is None
+
+
+def test_a_summary_of_before_there_were_intervals_of_scores_is_read() -> None:
+    written = of([done()]).as_json()
+    del written["score_interval"]
+    assert Summary.from_json(written).score_interval is None
+
+
 def test_a_summary_survives_json_without_its_cases() -> None:
     rows = [
         done(run_cost_usd=Decimal("0.1"), evaluation_cost_usd=Decimal("0.02"), latency_ms=12.0),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from scipy.stats import binomtest
 
+from evaluators.scoring import intervals
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
 
 
@@ -22,9 +23,26 @@ def test_the_bootstrap_is_the_same_for_the_same_seed_and_holds_the_rate() -> Non
     groups = [(3, 3)] * 20 + [(1, 3)] * 10 + [(0, 3)] * 10
     interval = bootstrap_interval(groups, seed=7)
     assert interval == bootstrap_interval(groups, seed=7)
-    assert interval != bootstrap_interval(groups, seed=8)
     assert interval is not None
     assert interval[0] < 70 / 120 < interval[1]
+
+
+def test_scores_that_all_differ_have_an_interval_by_their_seed_too() -> None:
+    scores = [(number / 50, 1) for number in range(50)]
+    interval = bootstrap_interval(scores, seed=7)
+    assert interval == bootstrap_interval(scores, seed=7)
+    assert interval != bootstrap_interval(scores, seed=8)
+    assert interval is not None
+    assert interval[0] < 0.49 < interval[1]
+
+
+def test_to_draw_alike_cases_together_is_to_draw_them_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = [(share, 1) for share in (0.0, 0.25, 0.5, 1.0) for _ in range(100)]
+    together = bootstrap_interval(scores, seed=7)
+    monkeypatch.setattr(intervals, "ALIKE", 1000)
+    assert bootstrap_interval(scores, seed=7) == pytest.approx(together, abs=0.01)
 
 
 def test_the_bootstrap_draws_cases_and_not_executions() -> None:

@@ -16,7 +16,16 @@ from runs.reports.charts_query import ChartsQuery
 from runs.reports.counted_purses import counted_purses, with_origins
 from runs.reports.purses import purses
 from runs.reports.suite_charts import ChartsPage, charts_page
-from tests.factories import make_call, make_model, make_result, make_run, make_suite, make_target
+from runs.summary import summarise
+from tests.factories import (
+    make_call,
+    make_model,
+    make_result,
+    make_run,
+    make_scored_run,
+    make_suite,
+    make_target,
+)
 from tests.runs.charted import make_charted_run
 
 pytestmark = pytest.mark.django_db
@@ -126,6 +135,16 @@ class TestTrend:
         run = make_charted_run(suite=suite, name="mini")
         assert run.summary
         assert page(suite).runs[0].interval == tuple(run.summary["interval"])
+        assert page(suite).runs[0].score_interval == tuple(run.summary["score_interval"])
+
+    def test_an_older_summary_gets_the_interval_of_its_mean_score_from_the_results(self) -> None:
+        run = make_scored_run(verdicts=["pass", "fail", "pass", "error"])
+        summary = summarise([], run.suite.policy(), is_completed=True, seed=1).as_json()
+        del summary["score_interval"]
+        Run.objects.filter(pk=run.pk).update(summary=summary)
+        ends = page(run.suite).runs[0].score_interval
+        assert ends is not None
+        assert ends[0] < run.score_sum / run.score_count < ends[1]
 
     def test_a_suite_without_completed_runs_draws_nothing(self) -> None:
         found = page(make_suite())
