@@ -17,7 +17,7 @@ from evaluators.judging.calls import (
     ModelCallError,
 )
 from evaluators.judging.client import ModelClient
-from evaluators.judging.judge import REPLY_RULE
+from evaluators.judging.questions import REPLY_RULE
 from evaluators.judging.replies import UnreadableReplyError, read_reply
 from evaluators.judging.requests import refuses_mode
 from evaluators.judging.retries import ONE_TRY
