@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from django.db.models import Sum
 
 from evaluators.models import ZERO_USD
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.types import DomainError, Verdict
+from evaluators.scoring.types import DomainError
 from runs.models import (
     ACTIVE_RUN_STATUSES,
     OPEN_RESULT_STATUSES,
@@ -25,8 +24,15 @@ from runs.models import (
     Score,
 )
 from runs.models.clock import database_now
+from runs.models.executions import executions_of
 from runs.plan import read_plan
-from runs.summary import Execution, means_by_key, metric_means, summarise
+from runs.summary import (
+    dimension_means,
+    finals_by_key,
+    means_by_key,
+    metric_means,
+    summarise,
+)
 
 LEAF_SCORES_VERSION = 1
 
@@ -109,15 +115,19 @@ def _mark(run: Run) -> tuple[Any, ...]:
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     """Return the columns that hold what came out of a run."""
     summary = summarise(
-        _executions(run.pk),
+        executions_of(run),
         _policy(run),
         is_completed=status == RunStatus.COMPLETED,
         seed=run.pk,
     )
     metrics = metric_means(Score.objects.judged_metrics(run.pk))
-    means = replace(summary.means, metrics=means_by_key(metrics))
+    dimensions = dimension_means(Score.objects.judged_dimensions(run.pk))
+    means = replace(
+        summary.means, metrics=means_by_key(metrics), dimensions=finals_by_key(dimensions)
+    )
     written = replace(summary, means=means).as_json()
     written["metrics"] = [metric.as_json() for metric in metrics]
+    written["dimensions"] = [dimension.as_json() for dimension in dimensions]
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
 
@@ -127,27 +137,6 @@ def _policy(run: Run) -> Policy:
         return read_plan(run.snapshot).policy
     except (DomainError, KeyError, TypeError):
         return run.suite.policy()
-
-
-EXECUTION_COLUMNS = (
-    *("case__key", "status", "verdict", "score", "is_forced", "reviewed_verdict", "latency_ms"),
-    *("input_tokens", "output_tokens", "run_cost_usd", "evaluation_cost_usd"),
-)
-
-
-def _executions(run_id: int) -> Iterator[Execution]:
-    results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
-    for row in results.values_list(*EXECUTION_COLUMNS).iterator(chunk_size=5000):
-        key, status, verdict, score, is_forced, reviewed, *figures = row
-        yield Execution(
-            key,
-            status,
-            Verdict(verdict) if verdict else None,
-            score,
-            is_forced,
-            Verdict(reviewed) if reviewed else None,
-            *figures,
-        )
 
 
 def pack_leaf_scores(run_id: int) -> bytes:

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from evaluators.models import money_field
+from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.tree import LONGEST_PATH
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent
@@ -219,12 +220,19 @@ class ScoreQuerySet(models.QuerySet["Score"]):
 
     def judged_metrics(self, run_id: int) -> Iterator[tuple[int, str, Sequence[Mapping[str, Any]]]]:
         """Yield of every score of a metrics judge in a run its position, path and metrics; one query."""
-        rows = self.filter(
-            result__run_id=run_id, kind=METRICS_KIND, state=ScoreState.SCORED
-        ).order_by()
-        yield from rows.values_list("position", "path", "details__metrics").iterator(
-            chunk_size=CHUNK
-        )
+        yield from self._parts(run_id, METRICS_KIND, "details__metrics")
+
+    def judged_dimensions(
+        self, run_id: int
+    ) -> Iterator[tuple[int, str, Sequence[Mapping[str, Any]]]]:
+        """Yield of every score of a hybrid judge in a run its position, path and dimensions; one query."""
+        yield from self._parts(run_id, HYBRID_KIND, "details__dimensions")
+
+    def _parts(
+        self, run_id: int, kind: str, column: str
+    ) -> Iterator[tuple[int, str, Sequence[Mapping[str, Any]]]]:
+        rows = self.filter(result__run_id=run_id, kind=kind, state=ScoreState.SCORED).order_by()
+        yield from rows.values_list("position", "path", column).iterator(chunk_size=CHUNK)
 
 
 class Score(models.Model):

@@ -26,8 +26,7 @@ from runs.comparison import (
 )
 from runs.models import Run
 from runs.plan import read_plan
-from runs.summary import Execution, summarise_case, total_of
-from runs.summary.cases import means_of, verdict_of
+from runs.summary import Execution, means_of, summarise_case, total_of, verdict_of
 
 COLUMNS = (
     *("case__key", "status", "verdict", "score", "is_forced", "reviewed_verdict", "latency_ms"),

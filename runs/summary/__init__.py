@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from runs.summary.cases import (
-    case_verdict,
-    distribution_of,
-    mean_by_name,
-    means_of,
-    summarise_case,
-    verdict_of,
-)
+from runs.summary.cases import distribution_of, mean_by_name, means_of, summarise_case
+from runs.summary.dimensions import DimensionMean, SideMean, dimension_means, finals_by_key
 from runs.summary.figures import (
     CaseSummary,
     Execution,
@@ -21,25 +15,44 @@ from runs.summary.figures import (
 )
 from runs.summary.metrics import MetricMean, means_by_key, metric_means
 from runs.summary.outlook import Outlook, Progress, cases_outlook, metrics_outlook
+from runs.summary.repetitions import (
+    Latencies,
+    RepetitionFigures,
+    latencies_of,
+    rank_of,
+    repetitions_of,
+)
 from runs.summary.run import summarise
+from runs.summary.verdicts import CaseDecision, case_decision, case_verdict, verdict_of
 
 __all__ = [
+    "CaseDecision",
     "CaseSummary",
+    "DimensionMean",
     "Execution",
     "GateResult",
+    "Latencies",
     "Means",
     "MetricMean",
     "Outlook",
     "Progress",
+    "RepetitionFigures",
+    "SideMean",
     "Summary",
+    "case_decision",
     "case_verdict",
     "cases_outlook",
+    "dimension_means",
     "distribution_of",
+    "finals_by_key",
+    "latencies_of",
     "mean_by_name",
     "means_by_key",
     "means_of",
     "metric_means",
     "metrics_outlook",
+    "rank_of",
+    "repetitions_of",
     "shares",
     "summarise",
     "summarise_case",

@@ -8,6 +8,7 @@ from evaluators.scoring.numbers import mean
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, Means, total_of
+from runs.summary.verdicts import case_decision, verdict_of
 
 OPEN = ("pending", "running")
 WAITING, NOT_RUN = "waiting", "not_run"
@@ -17,11 +18,12 @@ def summarise_case(case: str, group: Sequence[Execution], policy: Policy) -> Cas
     """Return one case over its repetitions (SCORING §8)."""
     verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
     passed = sum(verdict is Verdict.PASS for verdict in verdicts)
-    verdict = case_verdict(group, policy)
+    decision = case_decision(group, policy)
+    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
     return CaseSummary(
         case=case,
-        state=_state(group, verdict),
-        verdict=verdict,
+        state=_state(group, decision.verdict),
+        verdict=decision.verdict,
         executions=len(group),
         scored=len(verdicts),
         passed=passed,
@@ -29,41 +31,12 @@ def summarise_case(case: str, group: Sequence[Execution], policy: Policy) -> Cas
         all_passed=passed == len(group) > 0,
         any_passed=passed > 0,
         means=means_of(group),
+        decided_by=decision.text,
+        rule=decision.rule,
+        ended=sum(row.is_ended for row in group),
+        lowest=min(scores, default=None),
+        highest=max(scores, default=None),
     )
-
-
-def verdict_of(row: Execution, policy: Policy) -> Verdict | None:
-    """Return the verdict that counts: the machine's, or a reviewed one where the policy counts it."""
-    if policy.count_reviews and row.reviewed_verdict is not None and row.is_ended:
-        return row.reviewed_verdict
-    return row.verdict if row.status == SCORED else None
-
-
-def case_verdict(group: Sequence[Execution], policy: Policy) -> Verdict | None:
-    """Return a case's verdict from its scored repetitions; None when none has a verdict.
-
-    Score gate: the band of the mean score, and fail when any repetition's fail was forced.
-    Outcomes gate: pass when all passed, fail when none did, else borderline. Where a review
-    overrules the machine, the score cannot decide and the verdicts do: all alike that one, else
-    borderline; a forced fail that no review lifted still fails the case.
-    """
-    scored = [row for row in group if verdict_of(row, policy) is not None]
-    if not scored:
-        return None
-    verdicts = {verdict_of(row, policy) for row in scored}
-    is_overruled = any(_is_overruled(row, policy) for row in scored)
-    if is_overruled and len(verdicts) == 1:
-        return verdicts.pop()
-    if policy.case_gate == "expected_outcomes":
-        if verdicts == {Verdict.PASS}:
-            return Verdict.PASS
-        return Verdict.BORDERLINE if Verdict.PASS in verdicts else Verdict.FAIL
-    if any(row.is_forced and not _is_overruled(row, policy) for row in scored):
-        return Verdict.FAIL
-    if is_overruled:
-        return Verdict.BORDERLINE
-    score = mean([row.score for row in scored if row.score is not None])
-    return Verdict.FAIL if score is None else policy.verdict_of(score)
 
 
 def distribution_of(states: Iterable[str]) -> dict[str, int]:
@@ -85,6 +58,8 @@ def means_of(rows: Sequence[Execution]) -> Means:
         dimensions=mean_by_name([row.dimensions for row in rows]),
         input_tokens=_sum(row.input_tokens for row in rows),
         output_tokens=_sum(row.output_tokens for row in rows),
+        evaluation_input_tokens=_sum(row.evaluation_input_tokens for row in rows),
+        evaluation_output_tokens=_sum(row.evaluation_output_tokens for row in rows),
         run_cost_usd=total_of(row.run_cost_usd for row in rows),
         evaluation_cost_usd=total_of(row.evaluation_cost_usd for row in rows),
     )
@@ -99,18 +74,6 @@ def mean_by_name(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {
         name: average for name, values in found.items() if (average := mean(values)) is not None
     }
-
-
-def count_reviews(rows: Iterable[Execution], policy: Policy) -> int:
-    """Return how many reviewed verdicts count in the machine's place."""
-    return sum(
-        policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
-    )
-
-
-def _is_overruled(row: Execution, policy: Policy) -> bool:
-    """Tell whether a reviewed verdict counts that is another than the machine's."""
-    return verdict_of(row, policy) is not (row.verdict if row.status == SCORED else None)
 
 
 def _state(group: Sequence[Execution], verdict: Verdict | None) -> str:

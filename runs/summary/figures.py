@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from typing import Any
 
-from evaluators.scoring.numbers import percent
+from evaluators.scoring.numbers import percent, rounded
 from evaluators.scoring.types import Verdict
 
 SCORED, ERROR = "scored", "error"
@@ -20,7 +20,8 @@ INTERVALS = ("interval", "score_interval")
 class Execution:
     """One execution as it was recorded. `score` is 0 to 1, `metrics` are 0 to 5, `dimensions` 0 to 10.
 
-    None means not reported, never zero.
+    Tokens and costs are those of every call, failed and repeated ones included; those without a
+    prefix are the target's. None means not reported, never zero.
     """
 
     case: str
@@ -36,6 +37,8 @@ class Execution:
     evaluation_cost_usd: Decimal | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     dimensions: Mapping[str, float] = field(default_factory=dict)
+    evaluation_input_tokens: int | None = None
+    evaluation_output_tokens: int | None = None
 
     @property
     def is_ended(self) -> bool:
@@ -56,6 +59,8 @@ class Means:
     output_tokens: int | None = None
     run_cost_usd: Decimal | None = None
     evaluation_cost_usd: Decimal | None = None
+    evaluation_input_tokens: int | None = None
+    evaluation_output_tokens: int | None = None
 
     @property
     def total_cost_usd(self) -> Decimal | None:
@@ -68,8 +73,10 @@ class CaseSummary:
     """A case over its repetitions.
 
     `state` is a verdict, error (none of them scored), waiting or not_run. `scored` of
-    `executions` repetitions have a verdict, `passed` of them pass. `is_flaky` when their verdicts
-    differ; `all_passed` counts an errored repetition as not passed.
+    `executions` repetitions have a verdict, `passed` of them pass, `ended` were carried out.
+    `is_flaky` when their verdicts differ; `all_passed` counts an errored repetition as not passed.
+    `decided_by` says in a few words by which numbers `rule` came to the verdict; `lowest` and
+    `highest` are the scores the spread lies between, 0 to 1.
     """
 
     case: str
@@ -82,6 +89,45 @@ class CaseSummary:
     all_passed: bool
     any_passed: bool
     means: Means
+    decided_by: str = ""
+    rule: str = ""
+    ended: int = 0
+    lowest: float | None = None
+    highest: float | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether every repetition was carried out."""
+        return self.ended == self.executions
+
+    @property
+    def spread(self) -> float | None:
+        """Return highest − lowest score, 0 to 1; None with fewer than two scores."""
+        if self.means.scored < 2 or self.lowest is None or self.highest is None:
+            return None
+        return rounded(self.highest - self.lowest)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values: means, sums and what the repetitions come to together."""
+        means = _means_as_json(self.means)
+        total = self.means.total_cost_usd
+        return {
+            "eval_id": self.case,
+            "state": self.state,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "decided_by": self.decided_by or None,
+            "executions": self.executions,
+            "scored": self.scored,
+            "passed": self.passed,
+            "all_k_passed": self.all_passed,
+            "any_k_passed": self.any_passed,
+            "flaky": self.is_flaky,
+            "spread": self.spread,
+            "lowest": self.lowest,
+            "highest": self.highest,
+            **means,
+            "total_cost_usd": None if total is None else str(total),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +150,8 @@ class Summary:
     """One run in numbers. `interval` is the 95% interval of the pass rate, 0 to 1.
 
     `score_interval` is that of the mean score. `distribution` counts cases by state; `reviews` is
-    how many reviewed verdicts count.
+    how many reviewed verdicts count. `settled` to `spread_cases` are RepetitionFigures, `timed` to
+    `latency_p95_ms` are Latencies.
     """
 
     executions: int
@@ -120,6 +167,13 @@ class Summary:
     all_passed: int
     any_passed: int
     reviews: int
+    settled: int = 0
+    comparable: int = 0
+    spread: float | None = None
+    spread_cases: int = 0
+    timed: int = 0
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
     cases: tuple[CaseSummary, ...] = ()
     score_interval: tuple[float, float] | None = None
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
 from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
-from runs.summary.cases import (
-    count_reviews,
-    distribution_of,
-    means_of,
-    summarise_case,
-    verdict_of,
-)
+from runs.summary.cases import distribution_of, means_of, summarise_case
 from runs.summary.figures import ERROR, CaseSummary, Execution, GateResult, Summary
+from runs.summary.repetitions import latencies_of, repetitions_of
+from runs.summary.verdicts import count_reviews, verdict_of
 
 
 def summarise(
@@ -50,11 +47,10 @@ def summarise(
         interval=_interval(marks, seed),
         distribution=distribution_of(case.state for case in cases),
         means=means,
-        flaky=sum(case.is_flaky for case in cases),
-        all_passed=sum(case.all_passed for case in cases),
-        any_passed=sum(case.any_passed for case in cases),
         reviews=count_reviews(rows, policy),
         cases=cases,
+        **asdict(repetitions_of(cases)),
+        **asdict(latencies_of(rows)),
         score_interval=_score_interval(cases, seed),
     )
 
