@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.kinds import InvalidConfigError, kind_for_spelling, read_config
 from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Aggregator, Node, below, validate, walk
@@ -81,7 +81,8 @@ def _node(
     children = tuple(_node(child, below(path, child.name), known, unruly) for child in one.children)
     is_composite = one.aggregator is not None
     fits = own is not None and own.is_composite == is_composite and own.negate == one.is_negated
-    facts: dict[str, Any] = {"kind": one.type, "negate": one.is_negated}
+    preset = dict(kind_for_spelling(one.spelling)[1]) if one.spelling else {}
+    facts: dict[str, Any] = {"kind": one.type, "negate": one.is_negated, "config": preset}
     if own is not None and fits:
         facts = {"kind": own.kind, "negate": own.negate, "config": own.config}
         facts |= {"required": own.required, "required_below": own.required_below}

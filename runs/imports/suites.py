@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from evaluators.scoring.policy import Policy
+from evaluators.models import Evaluator, LanguageModel
 from runs.formats import CaseContent, SuiteContent
 from runs.imports._models import UnknownJudgeError, judge_of, missing_models
-from runs.imports._versions import described, note_of
-from runs.models import Case, FileContent, Suite, SuiteFile, SuiteVersion
+from runs.models import Case, FileContent, Suite, SuiteFile
 from runs.plan import content_hash
+from runs.versions import current_version, next_version, put_parts, write_down
 
-LONGEST_NOTE = 300
 BATCH = 1_000
 
 
@@ -74,50 +72,51 @@ def import_content(
     columns = {} if wanted is None else {"judge": judge_of(wanted)}
     with transaction.atomic():
         suite, is_new = _suite(slug or content.slug, content, columns)
-        before = None if is_new else suite.versions.filter(number=suite.version).first()
+        before = None if is_new else current_version(suite)
         _store_files(suite, content.files)
-        cases = _store_cases(suite, content.cases)
-        kept = described(suite, content, cases)
-        digest, said = content_hash(kept), ""
-        if before is None or before.content_hash != digest:
-            suite.version = 1 if before is None else suite.version + 1
-            suite.save(update_fields=["version", "updated_at"])
-            said = note or note_of(before.content if before else None, kept)
-            SuiteVersion.objects.create(
-                suite=suite,
-                number=suite.version,
-                note=said[:LONGEST_NOTE],
-                author=imported_by,
-                content_hash=digest,
-                content=kept,
-            )
-            _audit(imported_by, "import", suite, before, said)
-    return Imported(suite, before.number if before else None, said, len(cases))
+        kept = _kept(suite, content, _store_cases(suite, content.cases))
+        said = ""
+        if before is None or before.content_hash != content_hash(kept):
+            version = next_version(suite, kept, author=imported_by, note=note)
+            said, old = version.note, {"version": before.number} if before else None
+            new = {"version": version.number, "note": said}
+            write_down(suite, "import", actor=imported_by, before=old, after=new)
+    return Imported(suite, before.number if before else None, said, len(content.cases))
 
 
 def _suite(
     slug: str, content: SuiteContent, chosen: Mapping[str, LanguageModel | None]
 ) -> tuple[Suite, bool]:
     """Return the suite with the content's own columns, those chosen and the tree, and whether it is new."""
-    policy = {column.name: getattr(content.policy, column.name) for column in fields(Policy)}
     columns: dict[str, Any] = {
         "title": content.title,
         "description": content.description,
         "tags": list(content.tags),
         "archived_at": None,
-        **policy,
         **chosen,
     }
     found = Suite.objects.select_for_update(of=("self",)).filter(slug=slug).first()
     if found is None:
         root = Evaluator.objects.plant(content.root)
-        return Suite.objects.create(slug=slug, root=root, **columns), True
-    for name, value in columns.items():
-        setattr(found, name, value)
-    found.save()
-    if Evaluator.objects.tree(found.root) != content.root:
-        Evaluator.objects.replant(found.root, content.root)
+        policy = content.policy.as_json()
+        return Suite.objects.create(slug=slug, root=root, **columns, **policy), True
+    put_parts(found, content.policy, content.root, columns)
     return found, False
+
+
+def _kept(suite: Suite, content: SuiteContent, cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the version keeps: everything but the cases' own texts."""
+    return {
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "judge": suite.judge.slug if suite.judge else "",
+        "metadata": dict(content.metadata),
+        "policy": content.policy.as_json(),
+        "evaluators": content.root.as_json(),
+        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
+        "cases": cases,
+    }
 
 
 def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
@@ -187,18 +186,3 @@ def _columns(case: CaseContent) -> dict[str, Any]:
         "evaluators_append": case.evaluators_append,
         "recorded_output": None if case.recorded_output is None else dict(case.recorded_output),
     }
-
-
-def _audit(
-    actor: User | None, action: str, suite: Suite, before: SuiteVersion | None, note: str
-) -> None:
-    AuditEntry.objects.create(
-        actor=actor,
-        actor_name=actor.get_username() if actor else "",
-        action=action,
-        object_type="suite",
-        object_id=str(suite.pk),
-        object_name=suite.slug,
-        before={"version": before.number} if before else None,
-        after={"version": suite.version, "note": note},
-    )

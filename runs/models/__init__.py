@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runs.models.drafts import SuiteDraft
 from runs.models.ledger import ANSWERED, CallPurpose, CallStatus, ModelCall
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -78,6 +79,7 @@ __all__ = [
     "ShareDepth",
     "ShareLink",
     "Suite",
+    "SuiteDraft",
     "SuiteFile",
     "SuiteVersion",
     "Target",

@@ -159,7 +159,10 @@ class SuiteFile(models.Model):
 
 
 class SuiteVersion(models.Model):
-    """What a suite was at one version: policy, tree, files by hash and cases by revision."""
+    """What a suite was at one version: policy, tree, files by hash and cases by revision.
+
+    A version that `gathers` was made by edits of cases alone; its author's next ones may join it.
+    """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
@@ -170,6 +173,7 @@ class SuiteVersion(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     content_hash = models.CharField(max_length=64)
     content = models.JSONField()
+    gathers = models.BooleanField(default=False)
 
     class Meta:
         """Newest first."""

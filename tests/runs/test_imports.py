@@ -260,7 +260,7 @@ def test_an_import_that_breaks_leaves_the_suite_as_it_was(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("runs.imports.suites.AuditEntry.objects.create", broken)
+    monkeypatch.setattr("runs.versions.AuditEntry.objects.create", broken)
     with pytest.raises(OSError, match="disk full"):
         import_suite(replace(content, title="Other", cases=content.cases[:1]), imported_by=None)
 
