@@ -24,7 +24,7 @@ POLL_MS = 12_000
 def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
     page.goto(site.login_link())
     page.get_by_role("button", name="Log in as admin").click()
-    page.get_by_role("navigation", name="Main").get_by_role("link", name="Workers").click()
+    page.get_by_role("navigation", name="Site").get_by_role("link", name="Workers").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
     expect(page.locator("#workers-live")).to_contain_text("1 worker is ready; nothing waits.")
     crews = page.get_by_role("table", name="Worker processes, each followed by its pairs of hands")
