@@ -33,6 +33,7 @@ EVERY_RULE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"
 # What the other theme or width can change.
 CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 PAGES = (
+    "/audit/",
     "/runs/",
     "/runs/?target=nobody",
     "/runs/new/",
