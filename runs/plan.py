@@ -65,16 +65,22 @@ class UnreadableSnapshotError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class TargetPlan:
-    """The system under test as it was when the run was created; `model` is a slug or ""."""
+    """A target as it was when the run was created; `model` is a slug or "".
+
+    `id` leads to the row of a target that judges, which holds its secrets; the run itself knows the
+    system under test, so that 0 stands there.
+    """
 
     name: str
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
+    id: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
+            **({"id": self.id} if self.id else {}),
             "name": self.name,
             "kind": self.kind,
             "config": dict(self.config),
@@ -87,7 +93,8 @@ class Plan:
     """Everything that decides the verdicts of a run, the cases apart (SCORING §8).
 
     `models` holds by slug what each language model was, without its key; `judge` is the slug of
-    the suite's judge or "". `files` are paths with the hash of their content.
+    the suite's judge or "". `files` are paths with the hash of their content. `agents` are by name the
+    targets that evaluators ask for a judgement.
     """
 
     suite: Mapping[str, Any]
@@ -99,9 +106,11 @@ class Plan:
     files: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
     cases_hash: str = ""
+    agents: Mapping[str, TargetPlan] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the snapshot that a run stores."""
+        """Return the snapshot that a run stores; without agents it is the same as before there were any."""
+        agents = {name: agent.as_json() for name, agent in self.agents.items()}
         return {
             "version": SNAPSHOT_VERSION,
             "suite": dict(self.suite),
@@ -113,6 +122,7 @@ class Plan:
             "files": dict(self.files),
             "prompts": dict(self.prompts),
             "cases_hash": self.cases_hash,
+            **({"agents": agents} if agents else {}),
         }
 
 
@@ -133,7 +143,12 @@ def read_plan(snapshot: Mapping[str, Any]) -> Plan:
         files=snapshot["files"],
         prompts=snapshot["prompts"],
         cases_hash=snapshot["cases_hash"],
+        agents=_agents(snapshot),
     )
+
+
+def _agents(snapshot: Mapping[str, Any]) -> dict[str, TargetPlan]:
+    return {name: TargetPlan(**agent) for name, agent in snapshot.get("agents", {}).items()}
 
 
 def tree_of_case(root: Node, evaluators: Mapping[str, Any] | None, *, append: bool = False) -> Node:
@@ -166,8 +181,11 @@ def needs_outcomes_call(root: Node, kinds: Mapping[str, Kind]) -> bool:
 
 
 def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
-    """Return how many judge calls one execution makes when no gate fails and nothing is repeated."""
-    calls = sum(len(_models_of(node, kinds)) for _, node in walk(root))
+    """Return how many judge calls one execution makes when no gate fails and nothing is repeated.
+
+    Agents that judge count like models.
+    """
+    calls = sum(_calls_of(node, kinds) for _, node in walk(root))
     return calls + int(has_outcomes and needs_outcomes_call(root, kinds))
 
 
@@ -181,7 +199,7 @@ def judge_calls_again(
     if path == OUTCOMES_PATH:
         return int(has_outcomes and needs_outcomes_call(root, kinds))
     in_line = (node for place, node in walk(root) if is_in_line(place, path))
-    return sum(len(_models_of(node, kinds)) for node in in_line)
+    return sum(_calls_of(node, kinds) for node in in_line)
 
 
 def is_in_line(path: str, place: str) -> bool:
@@ -198,6 +216,18 @@ def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[
     return {slug or default for _, node in walk(root) for slug in _models_of(node, kinds)}
 
 
+def agent_paths(root: Node, kinds: Mapping[str, Kind]) -> dict[str, str]:
+    """Return by path, in tree order, the name of the target that an evaluator asks for a judgement."""
+    named = ((path, _agents_of(node, kinds)) for path, node in walk(root))
+    return {path: names[0] for path, names in named if names}
+
+
+def judge_name(plan: Plan) -> str:
+    """Return who judges a run, "" for nobody: the suite's judge, without one the agents that do."""
+    judge = plan.models.get(plan.judge)
+    return str(judge["name"]) if judge else ", ".join(sorted(plan.agents))
+
+
 def script_paths(root: Node, kinds: Mapping[str, Kind]) -> list[str]:
     """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
     return [path for path, node in walk(root) if _runs_script(node, kinds)]
@@ -210,6 +240,16 @@ def _runs_script(node: Node, kinds: Mapping[str, Kind]) -> bool:
     if found is None or found.runs_programs is None:
         return found is not None and found.uses_sandbox
     return found.runs_programs(node.config)
+
+
+def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:
+    return len(_models_of(node, kinds)) + len(_agents_of(node, kinds))
+
+
+def _agents_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    """Return the name of the target of each call that one evaluator makes of a target that judges."""
+    found = None if node.is_composite else kinds.get(node.kind)
+    return found.targets_asked(node.config) if found else ()
 
 
 def _models_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ class JudgeFailure(Exception):  # noqa: N818 - it says what happened
 
 
 class Judge(Protocol):
-    """A model asked for an opinion. Handed in, so that a kind imports no transport."""
+    """A model or an agent asked for an opinion. Handed in, so that a kind imports no transport."""
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
         """Return a reply of the schema's form; raise JudgeFailure when there is none."""
@@ -215,7 +215,8 @@ class Context:
     output: Output
     judge: Judge | None = None
     sandbox: Sandbox | None = None
-    ask_target: Callable[[str, str], Awaitable[Output]] | None = None
+    target_as_judge: Callable[[str], Judge | None] | None = None
+    `target_as_judge` returns the judge that the target of a name is, None when the run asks no such target.
     children: Mapping[str, Outcome] = field(default_factory=dict)
     results: tuple[ChildResult, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -243,7 +244,8 @@ class Kind:
     One that `uses_sandbox` runs programs of the suite's author; where only some settings do,
     `runs_programs` tells which. `asked_models` returns for a config the
     slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
-    `uses_judge` asks the model of its config as often as its samples say.
+    `uses_judge` asks the model of its config as often as its samples say. `asked_targets` returns for a
+    config the name of the target that each call asks for a judgement; only a kind that has it asks targets.
     """
 
     name: str
@@ -271,6 +273,11 @@ class Kind:
 
     @property
     def may_ask_judge(self) -> bool:
+    asked_targets: AskedTargets | None = None
+
+    def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the name of the target of each call that a config makes of a target that judges."""
+        return self.asked_targets(config) if self.asked_targets is not None else ()
         """Tell whether some configs of a kind that else asks no judge do."""
         return self.asked_models is not None and not self.uses_judge
 
@@ -314,6 +321,7 @@ def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def kind(
     *, label: str, icon: str, config: type[KindConfig], **options: Unpack[KindOptions]
+    asked_targets: AskedTargets
 ) -> Callable[[ScoreFunction], ScoreFunction]:
     """Mark a module's score function; the scan makes the Kind, named after the module, with its docstring as manual."""
 

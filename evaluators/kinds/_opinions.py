@@ -84,6 +84,6 @@ def _kept(content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "score": float(content["score"]),
         "reasoning": str(content["reasoning"]),
-        "hits": [str(text) for text in content["hits"]],
-        "misses": [str(text) for text in content["misses"]],
+        "hits": [str(text) for text in content.get("hits", ())],
+        "misses": [str(text) for text in content.get("misses", ())],
     }

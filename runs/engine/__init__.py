@@ -12,11 +12,11 @@ from dataclasses import replace
 from evaluators.kinds._base import Kind, Output
 from evaluators.scoring.tree import Node, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
-from runs.engine._ports import AskTarget, Execution, ExecutionOutcome, Ports
+from runs.engine._ports import Execution, ExecutionOutcome, Ports
 from runs.engine._scoring import Scoring, reason_of
 from runs.plan import OUTCOMES_PATH, Cause, TargetFailure
 
-__all__ = ["AskTarget", "Execution", "ExecutionOutcome", "Ports", "execute"]
+__all__ = ["Execution", "ExecutionOutcome", "Ports", "execute"]
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,8 +11,6 @@ from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Outcome
 from evaluators.scoring.verdict import Decision, Rules
 from runs.plan import TargetFailure
-
-AskTarget = Callable[[str, str], Awaitable[Output]]
 
 
 class Ports(Protocol):
@@ -28,17 +26,16 @@ class Ports(Protocol):
         """Return where scripts run, None when they cannot."""
         ...
 
-    @property
-    def ask_target(self) -> AskTarget | None:
-        """Return how evaluators ask a target, None when they cannot."""
-        ...
-
     async def answer(self) -> Output | TargetFailure:
         """Return what the target answers to the case."""
         ...
 
     def judge(self, path: str) -> Judge | None:
         """Return the judge for the evaluator at that path, None when the run has none."""
+        ...
+
+    def target_as_judge(self, path: str, name: str) -> Judge | None:
+        """Return the target of that name as judge for the evaluator at that path, None if it is not asked."""
         ...
 
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -168,7 +169,7 @@ class Scoring:
             output=self.output,
             judge=self.ports.judge(path),
             sandbox=self.ports.sandbox,
-            ask_target=self.ports.ask_target,
+            target_as_judge=partial(self.ports.target_as_judge, path),
             children=children,
             results=results,
             files=self.execution.files,

@@ -21,6 +21,7 @@ from runs.plan import Cause, content_hash
 from runs.targets._base import AgentFailure, AgentReading, AgentReply, AgentRequest
 
 CONNECT_S = 10.0
+OWN_CALL = CallKey("target")
 FIRST_WAIT_S = 0.5
 SENT = {
     "User-Agent": "Evalsite",
@@ -30,7 +31,7 @@ SENT = {
 
 
 class AgentClient:
-    """Asks one target's endpoint; serves one event loop and is closed with `aclose`.
+    """Asks the endpoints of targets, each with slots of its own; serves one event loop, closed with `aclose`.
 
     No redirect is followed, no cookie kept, no proxy or password taken from the machine. Every
     request has a connection of its own: agents close idle ones just when the next request is sent,
@@ -41,26 +42,34 @@ class AgentClient:
         """Open nothing yet."""
         self._resolver = resolver
         self._session: aiohttp.ClientSession | None = None
-        self._slots: asyncio.Semaphore | None = None
+        self._slots: dict[str, asyncio.Semaphore] = {}
 
     async def ask(
-        self, request: AgentRequest, secrets: TargetSecrets, ledger: Ledger, *, target: str
+        self,
+        request: AgentRequest,
+        secrets: TargetSecrets,
+        ledger: Ledger,
+        *,
+        target: str,
+        key: CallKey = OWN_CALL,
+        digest: str = "",
     ) -> Output:
         """Return the output, from the ledger when the agent gave it before.
+
+        `digest` takes the place of the request's hash where the request holds something random.
 
         Raises:
             AgentFailure: no try gave one. What the ledger's `admit` raises passes through.
 
         """
-        key = CallKey("target")
-        digest = content_hash(shown_request(request, secrets))
+        digest = digest or content_hash(shown_request(request, secrets))
         earlier = ledger.recall(key, digest)
         if earlier is not None:
             return secrets.without_in_output(recalled(earlier, request))
         if secrets.problem:
             raise AgentFailure(secrets.problem, Cause.REFUSED)
-        self._slots = self._slots or asyncio.Semaphore(request.most_at_once)
-        async with self._slots:
+        slots = self._slots.setdefault(target, asyncio.Semaphore(request.most_at_once))
+        async with slots:
             ended, tries = await self._try_again(request, secrets, ledger, (target, key, digest))
         output = ended.reading.output
         if output is None:

@@ -17,9 +17,9 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
 from evaluators.scoring.verdict import Rules
 from runs.execution.target_secrets import TargetSecrets, secrets_of
-from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run
+from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run, Target
 from runs.models.clock import clock_offset
-from runs.plan import Plan, read_plan, tree_of_case
+from runs.plan import Plan, TargetPlan, read_plan, tree_of_case
 from runs.targets import target_kind_named
 from runs.targets._base import TargetConfig, TargetKind
 
@@ -28,11 +28,21 @@ REUSABLE_STATUSES = (CallStatus.OK, CallStatus.UNREADABLE)
 Calls = Mapping[tuple[CallKey, str], CallRecord]
 
 
+@dataclass(frozen=True, slots=True)
+class AskedTarget:
+    """A target that a run asks, with its frozen settings and the secrets it holds now."""
+
+    plan: TargetPlan
+    kind: TargetKind
+    config: TargetConfig
+    secrets: TargetSecrets = field(default_factory=TargetSecrets)
+
+
 @dataclass(slots=True)
 class RunWork:
     """One run as its hands see it, in the stretch that began at `started_at`.
 
-    Only `trees`, by case, grow while they work.
+    Only `trees`, by case, grow while they work. `agents` are by name the targets that judge.
     """
 
     run_id: int
@@ -51,7 +61,13 @@ class RunWork:
     files: Mapping[str, bytes]
     kinds: Mapping[str, Kind]
     secrets: TargetSecrets = field(default_factory=TargetSecrets)
+    agents: Mapping[str, AskedTarget] = field(default_factory=dict)
     trees: dict[int | None, tuple[Node, Rules]] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> AskedTarget:
+        """Return the system under test."""
+        return AskedTarget(self.plan.target, self.target, self.target_config, self.secrets)
 
     def tree(self, case: Case) -> tuple[Node, Rules]:
         """Return the tree that scores a case, laid out; raises DomainError when it cannot be read."""
@@ -86,7 +102,19 @@ def load_work(run: Run) -> RunWork:
         files=_files(plan.files),
         kinds=all_kinds(),
         secrets=secrets_of(run.target, config),
+        agents=_agents(plan),
     )
+
+
+def _agents(plan: Plan) -> dict[str, AskedTarget]:
+    """Return the targets that judge; one whose row is gone goes on unless it needs a secret of it."""
+    rows = Target.objects.in_bulk([agent.id for agent in plan.agents.values()])
+    found = {}
+    for name, agent in plan.agents.items():
+        kind = target_kind_named(agent.kind)
+        config = kind.config.model_validate(agent.config)
+        found[name] = AskedTarget(agent, kind, config, secrets_of(rows.get(agent.id), config))
+    return found
 
 
 def _files(paths: Mapping[str, str]) -> dict[str, bytes]:

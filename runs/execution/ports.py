@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from django.db import DatabaseError, InterfaceError
 
-from evaluators.judging.calls import (
-    Admit,
-    Begin,
-    CallKey,
-    CallRecord,
-    ChatCall,
-    Ledger,
-    ModelCallError,
-    TraceHeaders,
-)
+from evaluators.judging.calls import Admit, Begin, CallKey, CallRecord, Ledger, TraceHeaders
 from evaluators.judging.client import ModelClient
 from evaluators.judging.judge import ModelJudge
 from evaluators.kinds._base import (
@@ -26,18 +16,16 @@ from evaluators.kinds._base import (
     JudgeQuestion,
     JudgeReply,
     Kind,
-    Message,
     Output,
     Sandbox,
 )
-from runs.engine import AskTarget
 from runs.execution.admission import CallRefusedError
-from runs.execution.agents import AgentClient
-from runs.execution.causes import CAUSES
+from runs.execution.agent_judges import AgentJudge
+from runs.execution.agents import OWN_CALL, AgentClient
 from runs.execution.loading import Calls, RunWork
-from runs.models import CallPurpose
+from runs.execution.target_calls import TargetCalls
 from runs.plan import Cause, TargetFailure
-from runs.targets._base import AgentFailure, AgentRequest, ChatAnswer, ChatFailure, TargetContext
+from runs.targets._base import TargetContext
 
 # A call for which nobody could be asked whether it may be made is not the target's failure.
 NOT_MADE = (CallRefusedError, DatabaseError, InterfaceError)
@@ -56,7 +44,6 @@ class ExecutionPorts:
     earlier: Calls = field(default_factory=dict)
     agents: AgentClient | None = None
     sandbox: Sandbox | None = None
-    ask_target: AskTarget | None = None
     is_refused: bool = False
 
     @property
@@ -66,13 +53,17 @@ class ExecutionPorts:
 
     async def answer(self) -> Output | TargetFailure:
         """Return what the target answers to the case."""
-        context = self.context
-        if self.work.target.uses_model:
-            context = replace(context, chat=self._chat)
-        if self.work.target.uses_agent:
-            context = replace(context, agent=self._ask_agent)
+        calls = TargetCalls(
+            asked=self.work.asked,
+            key=OWN_CALL,
+            trace=TraceHeaders(self.work.plan.target.name, self.context.case.key),
+            models=self.work.models,
+            client=self.client,
+            agents=self.agents,
+            ledger=self._ledger(),
+        )
         try:
-            return await self.work.target.answer(self.work.target_config, context)
+            return await calls.answer(self.context)
         except NOT_MADE as error:
             self.is_refused = True
             return TargetFailure(str(error), Cause.REFUSED)
@@ -90,47 +81,36 @@ class ExecutionPorts:
         )
         return _RefusableJudge(judge, self)
 
+    def target_as_judge(self, path: str, name: str) -> Judge | None:
+        """Return the target of that name as judge for the evaluator at that path, None if it is not asked."""
+        asked = self.work.agents.get(name)
+        if asked is None:
+            return None
+        judge = AgentJudge(
+            asked=asked,
+            path=path,
+            case=self.context.case,
+            trace=TraceHeaders(self.work.plan.target.name, self.context.case.key, path),
+            models=self.work.models,
+            client=self.client,
+            agents=self.agents,
+            sandbox=self.sandbox,
+            ledger=self._ledger(),
+        )
+        return _RefusableJudge(judge, self)
+
     def _ledger(self) -> Ledger:
         return Ledger(self._recall, self.write_down, self.admit, self.begin)
 
     def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
         return self.earlier.get((key, request_hash))
 
-    async def _chat(
-        self,
-        messages: Sequence[Message],
-        parameters: Mapping[str, Any],
-        *,
-        timeout_s: float | None = None,
-    ) -> ChatAnswer:
-        slug = self.work.plan.target.model
-        spec = self.work.models.get(slug)
-        if spec is None:
-            raise ChatFailure(f"there is no language model {slug!r} any more", Cause.FAILED)
-        spec = replace(spec, parameters={**spec.parameters, **parameters}).within(timeout_s)
-        call = ChatCall(
-            tuple({"role": turn.role, "content": turn.content} for turn in messages),
-            CallKey(CallPurpose.TARGET.value),
-            trace=TraceHeaders(self.work.plan.target.name, self.context.case.key),
-        )
-        try:
-            reply = await self.client.chat(spec, call, self._ledger())
-        except ModelCallError as error:
-            raise ChatFailure(error.reason, CAUSES.get(error.status, Cause.FAILED)) from error
-        return ChatAnswer(reply.text, reply.usage, reply.model)
-
-    async def _ask_agent(self, request: AgentRequest) -> Output:
-        if self.agents is None:
-            raise AgentFailure("agents are not called from here", Cause.FAILED)
-        name = self.work.plan.target.name
-        return await self.agents.ask(request, self.work.secrets, self._ledger(), target=name)
-
 
 @dataclass(frozen=True, slots=True)
 class _RefusableJudge:
     """A judge that tells its execution when a call is not let through."""
 
-    judge: ModelJudge
+    judge: Judge
     ports: ExecutionPorts
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import Policy
 from evaluators.templatetags.figures import money
 from runs.models import OPEN_RESULT_STATUSES, Run, RunOwner
@@ -42,6 +43,7 @@ class RunHead:
     policy: Policy
     judge: Mapping[str, Any] | None
     models: tuple[Mapping[str, Any], ...]
+    agents: tuple[Mapping[str, Any], ...]
     target: Mapping[str, Any]
     files: tuple[str, ...]
     snapshot_hash: str
@@ -64,6 +66,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         policy=policy_of(run),
         judge=snapshot.get("judge"),
         models=tuple(snapshot.get("models", {}).values()),
+        agents=tuple(snapshot.get("agents", {}).values()),
         target=snapshot["target"],
         files=tuple(sorted(snapshot.get("files", {}))),
         snapshot_hash=run.snapshot_hash,
@@ -91,6 +94,9 @@ def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
         facts.append("required")
     aggregator = node.get("config", {}).get("aggregator") or {}
     kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
+    found = all_kinds().get(node["kind"])
+    if agents := found.targets_asked(node["config"]) if found else ():
+        facts.append(f"by {agents[0]}")
     lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
     for child in node.get("children", ()):
         lines += _outline(child, depth + 1)

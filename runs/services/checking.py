@@ -14,12 +14,16 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.models import Case, RecordedOutput, Target
-from runs.plan import judge_models, tree_of_case
+from runs.plan import agent_paths, judge_models, tree_of_case
 from runs.targets import target_kind_named
 from runs.targets._base import Header, TargetKind
 from runs.targets._headers import variables_of
 
 OUTCOMES_GATE = "expected_outcomes"
+CANNOT_JUDGE = (
+    "which has recorded outputs: it answers no question. Name a chat model, an agent over HTTP or a "
+    "command."
+)
 
 
 class TargetNotReadyError(DomainError):
@@ -52,9 +56,56 @@ class NoJudgeChosenError(JudgeMissingError):
         self.reason = reason
 
 
+class AgentNotReadyError(TargetNotReadyError):
+    """An evaluator asks a target for a judgement that cannot give one."""
+
+    code = "agent_not_ready"
+
+
 def check_target(target: Target, cases: Sequence[Case]) -> None:
     """Raise DomainError unless the target can be asked."""
-    kind = target_kind_named(target.kind)
+    _check_settings(target)
+    if target_kind(target).replays:
+        _check_recorded(target, cases)
+
+
+def check_agents(trees: Iterable[Node]) -> list[Target]:
+    """Return the targets that evaluators of the trees ask for a judgement, by name.
+
+    Raises AgentNotReadyError, naming evaluator and remedy, for one that is missing, archived, replays
+    recorded outputs or cannot be asked as it is set up.
+    """
+    asking: dict[str, str] = {}
+    for tree in trees:
+        for path, name in agent_paths(tree, all_kinds()).items():
+            asking.setdefault(name, path)
+    known = {
+        row.name: row for row in Target.objects.filter(name__in=asking).select_related("model")
+    }
+    for name, path in sorted(asking.items()):
+        who = f"Evaluator {path} asks the target {name!r} to judge"
+        if name not in known:
+            raise AgentNotReadyError(
+                f"{who}, and there is no target of that name. Add it under Targets, or name another."
+            )
+        _check_agent(known[name], who)
+    return [known[name] for name in sorted(asking)]
+
+
+def _check_agent(agent: Target, who: str) -> None:
+    if target_kind(agent).replays:
+        raise AgentNotReadyError(f"{who}, {CANNOT_JUDGE}")
+    try:
+        _check_settings(agent)
+    except TargetNotReadyError as error:
+        raise AgentNotReadyError(f"{who}. {error} Or name another target.") from error
+    model = agent.model if target_kind(agent).uses_model else None
+    if model is not None and (problem := spec_of(model).key_problem):
+        raise AgentNotReadyError(f"{who}. {model.name}: {problem}")
+
+
+def _check_settings(target: Target) -> None:
+    kind = target_kind(target)
     if target.archived_at is not None:
         raise TargetNotReadyError(f"Target {target.name} is archived.")
     try:
@@ -67,8 +118,6 @@ def check_target(target: Target, cases: Sequence[Case]) -> None:
         raise TargetNotReadyError(f"Target {target.name} has no language model. Choose one for it.")
     if problem := _headers_problem(getattr(config, "headers", ()), target):
         raise TargetNotReadyError(f"Target {target.name}: {problem}")
-    if kind.replays:
-        _check_recorded(target, cases)
 
 
 def _headers_problem(headers: Sequence[Header], target: Target) -> str:
@@ -123,8 +172,13 @@ def check_models(
     target: Target,
     judge: LanguageModel | None,
     policy: Policy,
+    *,
+    agents: Sequence[Target] = (),
 ) -> list[LanguageModel]:
-    """Return the language models the run calls; raises DomainError for one that is missing or has no key."""
+    """Return the language models the run calls; raises DomainError for one that is missing or has no key.
+
+    `agents` are the targets that judge.
+    """
     default = judge.slug if judge else ""
     slugs = {slug for tree in trees for slug in judge_models(tree, all_kinds(), default=default)}
     needs_outcomes = any(case.expected_outcomes for case in cases)
@@ -132,8 +186,8 @@ def check_models(
         raise NoJudgeChosenError("The suite's evaluators ask a judge and none is chosen.")
     if needs_outcomes and judge is not None:
         slugs.add(judge.slug)
-    if target.model is not None and target_kind(target).uses_model:
-        slugs.add(target.model.slug)
+    asked = (one for one in (target, *agents) if target_kind(one).uses_model)
+    slugs |= {one.model.slug for one in asked if one.model is not None}
     models = list(LanguageModel.objects.filter(slug__in=slugs).order_by("slug"))
     for slug in sorted(slugs - {model.slug for model in models}):
         raise JudgeMissingError(

@@ -6,7 +6,7 @@ run scripts. A run started by nobody comes from a shell of the machine, which ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
@@ -17,9 +17,9 @@ from evaluators.models import Evaluator
 from evaluators.sandbox import probe
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
-from runs.models import Case, Run, Suite, WorkerProcess
+from runs.models import Case, Run, Suite, Target, WorkerProcess
 from runs.models.clock import database_now
-from runs.plan import read_plan, script_paths, tree_of_case
+from runs.plan import agent_paths, read_plan, script_paths, tree_of_case
 from runs.targets import target_kind_named, target_kinds
 from runs.targets._base import TargetKind
 
@@ -48,7 +48,12 @@ def scripts_problem(
 ) -> str:
     """Return why the trees or the target may not be carried out for the user, and the remedy; "" if they may."""
     obstacle = _obstacle(user)
-    who = _who_runs_programs(_named(trees), target) if obstacle else ""
+    if not obstacle:
+        return ""
+    trees = list(trees)
+    named = {name for tree in trees for name in agent_paths(tree, all_kinds()).values()}
+    agents = Target.objects.filter(name__in=named).values_list("name", "kind") if named else ()
+    who = _who_runs_programs(_named(trees, dict(agents)), target)
     return f"{who}, and {obstacle}" if who else ""
 
 
@@ -86,7 +91,8 @@ def scripts_problem_again(
     trees = [plan.root, *_trees_of(plan.root, own)]
     kind = plan.target.kind
     target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
-    who = _who_runs_programs(_named(trees), target)
+    agents = {name: agent.kind for name, agent in plan.agents.items()}
+    who = _who_runs_programs(_named(trees, agents), target)
     return f"{who}, and {obstacle}" if who else ""
 
 
@@ -95,9 +101,15 @@ def _trees_of(root: Node, cases: QuerySet[Case]) -> Iterator[Node]:
         yield tree_of_case(root, evaluators, append=append)
 
 
-def _named(trees: Iterable[Node]) -> list[str]:
-    """Return the paths of what runs scripts, each once."""
-    found = (path for tree in trees for path in script_paths(tree, all_kinds()))
+def _named(trees: Iterable[Node], agents: Mapping[str, str]) -> list[str]:
+    """Return the paths of what runs scripts, each once; `agents` are the kinds of targets that judge by name."""
+    kinds = target_kinds()
+    programs = {name for name, kind in agents.items() if kind in kinds and kinds[kind].uses_sandbox}
+    found: list[str] = []
+    for tree in trees:
+        found += script_paths(tree, all_kinds())
+        asking = agent_paths(tree, all_kinds()).items()
+        found += (f"{path} by the target {name}" for path, name in asking if name in programs)
     return list(dict.fromkeys(found))
 
 

@@ -20,14 +20,21 @@ from evaluators.scoring.types import DomainError
 from runs.models import Campaign, Case, Result, Run, RunOwner, Suite, Target
 from runs.models.clock import database_now
 from runs.models.rows import insert_rows
-from runs.plan import Plan, TargetPlan, cases_hash, content_hash
-from runs.services.checking import check_models, check_target, check_trees, target_kind
+from runs.plan import Plan, TargetPlan, cases_hash, content_hash, judge_name
+from runs.services.checking import (
+    check_agents,
+    check_models,
+    check_target,
+    check_trees,
+    target_kind,
+)
 from runs.services.queueing import queue_hands
 from runs.services.script_rights import check_scripts
 
 DEFAULT_CONCURRENCY = 8
 MOST_CONCURRENCY = 200
 MOST_REPETITIONS = 100
+LONGEST_JUDGE_NAME = 120
 
 
 class CannotStartError(DomainError):
@@ -187,14 +194,13 @@ def _plan(
     check_target(target, cases)
     trees = check_trees(root, cases)
     check_scripts(trees, target_kind(target), started_by)
-    models = check_models(trees, cases, target, judge, policy)
+    models = check_models(trees, cases, target, judge, policy, agents=agents)
+    agents = check_agents(trees)
     return Plan(
         suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
         policy=policy,
         root=root,
-        target=TargetPlan(
-            target.name, target.kind, target.config, target.model.slug if target.model else ""
-        ),
+        target=_frozen(target),
         judge=judge.slug if judge else "",
         models={model.slug: spec_of(model).as_json() for model in models},
         files=dict(suite.files.values_list("path", "content_id")),
@@ -202,17 +208,22 @@ def _plan(
         cases_hash=cases_hash([case.content_hash for case in cases]),
     )
 
+        agents={agent.name: replace(_frozen(agent), id=agent.pk) for agent in agents},
 
 def _create_run(suite: Suite, target: Target, plan: Plan, limits: Limits, *, count: int) -> Run:
     last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
+def _frozen(target: Target) -> TargetPlan:
+    slug = target.model.slug if target.model else ""
+    return TargetPlan(target.name, target.kind, target.config, slug)
+
+
     snapshot = plan.as_json()
-    judge = plan.models.get(plan.judge, {})
     return Run.objects.create(
         suite=suite,
         number=last + 1,
         target=target,
         target_name=target.name,
-        judge_name=judge.get("name", ""),
+        judge_name=judge_name(plan)[:LONGEST_JUDGE_NAME],
         is_scripted=any(model["is_scripted"] for model in plan.models.values()),
         suite_version=suite.version,
         repetitions=limits.repetitions,

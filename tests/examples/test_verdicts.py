@@ -25,7 +25,7 @@ from evaluators.kinds._base import (
 )
 from evaluators.scoring.types import Score, Usage
 from evaluators.scoring.verdict import Decision, Rules
-from runs.engine import AskTarget, Execution, execute
+from runs.engine import Execution, execute
 from runs.formats import CaseContent, SuiteContent, agentv
 from runs.plan import OUTCOMES_PATH, Cause, TargetFailure, tree_of_case
 from runs.targets._outputs import output_from_json
@@ -96,7 +96,6 @@ class WrittenPorts:
     asked: list[str] = field(default_factory=list)
     kinds: Mapping[str, Kind] = field(default_factory=all_kinds)
     sandbox: Sandbox | None = None
-    ask_target: AskTarget | None = None
 
     async def answer(self) -> Output | TargetFailure:
         if self.line is None:
@@ -105,6 +104,9 @@ class WrittenPorts:
 
     def judge(self, path: str) -> WrittenJudge:
         return WrittenJudge(self.target, self.case, path, self.asked)
+
+    def target_as_judge(self, path: str, name: str) -> None:
+        return None
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,6 @@ class FakePorts:
     ran: list[str] = field(default_factory=list)
     asked: int = 0
     sandbox: None = None
-    ask_target: None = None
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
@@ -67,6 +66,9 @@ class FakePorts:
         return self.output
 
     def judge(self, path: str) -> Judge | None:
+        return None
+
+    def target_as_judge(self, path: str, name: str) -> Judge | None:
         return None
 
 

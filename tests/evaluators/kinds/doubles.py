@@ -26,6 +26,7 @@ from evaluators.kinds._base import (
 from evaluators.scoring.types import Outcome, Score, Unscored, Usage
 
 ASKED = "Where is my order TW-1?"
+AGENT = "reviewer"
 ANSWERED = "It is out for delivery today between 14:00 and 17:00."
 
 
@@ -85,7 +86,8 @@ def context_of(text: str = ANSWERED, *, judge: Judge | None = None, **facts: Any
     own = {name: facts.pop(name) for name in names if name in facts}
     told = {"trace": facts.pop("trace", None), "usage": facts.pop("usage", Usage())}
     output = Output(text, files=facts.pop("left", {}), **told)
-    return Context("path", case_of(**facts), output, judge=judge, **own)
+    agents = {AGENT: judge}
+    return Context("path", case_of(**facts), output, judge=judge, target_as_judge=agents.get, **own)
 
 
 def outcome_of(kind: str, config: Mapping[str, Any], context: Context) -> Outcome:

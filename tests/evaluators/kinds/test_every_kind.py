@@ -36,6 +36,7 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
+    "agent_judge": ("1", "d4d65552"),
     "composite": ("1", "ff092259"),
     "expected_output": ("1", "f58e800c"),
     "deliberation": ("1", "ddeabf93"),
@@ -182,6 +183,11 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
         },
         {},
     ),
+    "agent_judge": (
+        {"agent": doubles.AGENT, "criteria": "Is it kind?"},
+        {"reasoning": "Kind <b>and</b> dry.", "hits": ["Kind"], "misses": ["Dry"], "score": 61},
+        {},
+    ),
     "deliberation": (
         {"judges": 2, "rounds": 1, "criteria": "Is it kind?"},
         {"reasons": "Kind <b>and</b> dry.", "score": 61, "bracket": "Good"},
@@ -254,6 +260,10 @@ SHOWS = {
         *("raw 7.0 of 10", "Short &lt;i&gt;and&lt;/i&gt; right.", "Gives the window", "0.0", "4.5"),
         *("Offers &lt;b&gt;a&lt;/b&gt; pick-up point", "hard, not met", "soft", "one sentence"),
         *("weighted", "Does not contain", "No result, left out", "no calls", "as it was sent"),
+    ],
+    "agent_judge": [
+        *("by the agent <b>reviewer</b>", "which answered with listed", "raw 61.0 of 100", "Dry"),
+        *("Kind &lt;b&gt;and&lt;/b&gt; dry.", "Is it kind?"),
     ],
     "deliberation": [
         *("2 judges, 1 round: Good won with 1 of 1 votes", "51–75", "data-won", "61.0 of 100"),

@@ -1,0 +1,199 @@
+"""Let an agent judge: a target of this site reads task, output and criteria and gives a score.
+
+Use it where judging takes more than one call of a model: an agent that looks things up, runs the code,
+or follows the rules of your team. A language model with a prompt is cheaper; that is the LLM judge.
+
+- **Judge agent**: the name of a target, such as `agent: code-reviewer`. A chat model, an agent over HTTP
+  and a command can judge; recorded outputs cannot, for they answer no question. The run freezes its
+  settings when it starts.
+- **What it is sent**: one message that holds the criteria, the task and the output. It gets the case's
+  metadata as any target does, and as id the case's with the evaluator's name behind it. The expected output
+  is not sent.
+- **What it answers**: one JSON object and nothing else, such as
+  `{"reasoning": "Two names mislead.", "score": 85}`, on the scale below; `hits` and `misses` may stand
+  in it as lists of texts. Anything else is asked for once more, then the evaluator is unscored, never 0.
+- **What it costs** is paid from the evaluation purse, with tokens and price as far as the agent reports
+  them. A command is run with the limits of scripts, and only for members who may run scripts.
+
+What the agent under test wrote is quoted between random marks: a verdict that stands in its answer is read
+as evidence, not taken for the judge's.
+
+Good: an agent with tools of its own that the output can be checked with, and criteria that say what
+earns 100 and what 50.
+
+Bad: the agent under test as its own judge. It likes what it wrote; the page where runs are started says so.
+
+```yaml
+name: code_quality
+type: agent_judge
+agent: code-reviewer
+weight: 1
+criteria: |
+  Names, structure, nothing superfluous. 100: merge it. 50: ask for changes. 0: write it anew.
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from evaluators.kinds._asking import JUDGE_RULES, LONGEST_TIMEOUT_S
+from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
+from evaluators.kinds._files import text_or_file
+from evaluators.kinds._opinions import OPINION_SCHEMA, joined_opinions, opinion, scale_problem
+from evaluators.kinds._samples import Joining, joining_samples, judge_samples
+from evaluators.kinds._variables import fill
+from evaluators.scoring.types import Outcome, Score, Unscored
+
+PROMPT_VERSION = 1
+AGENT_NAMES = ("agent", "judge_agent", "judge", "target")
+CRITERIA_NAMES = ("criteria", "prompt")
+# What an agent of a team answers is often no more than these two.
+AGENT_SCHEMA = {**OPINION_SCHEMA, "required": ["reasoning", "score"]}
+
+TASK = """\
+You are asked to judge one answer of an AI agent. Judge it and do nothing else: do not carry out the task \
+yourself, and change nothing anywhere.
+
+The task it was given: {{input}}
+The answer under test: {{candidate_answer}}
+
+The criteria. Where none are given, judge how well the answer does what the task asks:
+
+"""
+
+REPLY = """\
+What to reply, in this order:
+- reasoning: two to five sentences that weigh the evidence, with the words of the answer that matter.
+- hits: each thing the answer does that the criteria ask for, one short sentence each. May be left out.
+- misses: each thing it gets wrong or leaves out, one short sentence each. May be left out.
+- score: a number from 0 to {scale} that follows from the reasoning. {scale} means nothing to correct, 0 means \
+it fails what was asked altogether."""
+
+
+class Config(KindConfig):
+    """Which agent judges, by what, and how its answers become a score."""
+
+    prompt_fields: ClassVar[tuple[str, ...]] = ("criteria",)
+
+    agent: str = Field(
+        min_length=1,
+        max_length=120,
+        title="Judge agent",
+        description="Name of the target that judges: a chat model, an agent over HTTP or a command.",
+    )
+    criteria: str = Field(
+        "",
+        description="What the agent goes by, or a file of the suite that says it. Empty: the case's criteria, "
+        "else the task itself.",
+        json_schema_extra={"widget": "textarea"},
+    )
+    scale: Literal[100, 10, 5, 1] = Field(
+        100, description="The agent gives a score from 0 to this number."
+    )
+    samples: int = judge_samples()
+    samples_by: Joining = joining_samples()
+    timeout_s: int | None = Field(
+        None,
+        ge=1,
+        le=LONGEST_TIMEOUT_S,
+        title="Time-out in seconds",
+        description=f"How long to wait for each answer of the agent, 1 to {LONGEST_TIMEOUT_S} seconds. "
+        "Empty: as the target says.",
+    )
+
+    @field_validator("agent")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("name the target that judges")
+        return value.strip()
+
+    @field_validator("scale", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any) -> Any:
+        is_digits = isinstance(value, str) and value.strip().isdecimal()
+        return int(value) if is_digits else value
+
+    def stands_on(self) -> Mapping[str, object]:
+        """Return what the agent went by; who it was and how often it was asked is kept with the samples."""
+        return {"criteria": self.criteria}
+
+
+def read(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings under their own names; raises ValueError where two of them say the same."""
+    found = dict(mapping)
+    for names, what in ((AGENT_NAMES, "which agent judges"), (CRITERIA_NAMES, "what to judge by")):
+        given = [name for name in names if found.get(name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{given[0]} and {given[1]} both say {what}; keep one of them")
+        for name in given:
+            found[names[0]] = found.pop(name)
+    criteria = found.get("criteria")
+    if isinstance(criteria, list) and all(isinstance(line, str) for line in criteria):
+        found["criteria"] = "\n".join(f"- {line}" for line in criteria)
+    return found
+
+
+def asked_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the name of the agent, once for each sample."""
+    return (str(config.get("agent") or ""),) * int(config.get("samples") or 1)
+
+
+def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+    """Return the score of the stored samples; raises PartsMissingError for an agent or samples not asked."""
+    if details.get("agent") != config.agent or details.get("scale") != config.scale:
+        raise PartsMissingError(f"{config.agent} did not judge this result on this scale.")
+    if details.get("asked") != config.samples:
+        raise PartsMissingError(f"This result was not judged {config.samples} times.")
+    found = joined_opinions(details["samples"], config.samples_by, scale=config.scale)
+    return replace(found, details={**details, **found.details})
+
+
+@kind(
+    label="Agent judge",
+    icon="e-chat",
+    config=Config,
+    rescore=rescore,
+    spellings={"judge_agent": {}},
+    read=read,
+    asked_targets=asked_targets,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return the score that the agent gives, with what it said in every sample."""
+    try:
+        criteria = text_or_file(config.criteria, context.files).strip()
+    except ValueError as error:
+        return Unscored(str(error), stage="config")
+    agent = context.target_as_judge(config.agent) if context.target_as_judge else None
+    if agent is None:
+        return Unscored(f"this run asks no target {config.agent!r} to judge", stage="config")
+    found = await opinion(
+        replace(context, judge=agent),
+        _question(config, context, criteria or context.case.criteria.strip() or "(none given)"),
+        samples=config.samples,
+        samples_by=config.samples_by,
+        scale=config.scale,
+    )
+    if isinstance(found, Unscored):
+        return found
+    facts = {"agent": config.agent, "scale": config.scale, "asked": config.samples}
+    scored = rescore(config, {**facts, **found.details})
+    return replace(scored, usage=found.usage, warnings=found.warnings)
+
+
+def _question(config: Config, context: Context, criteria: str) -> JudgeQuestion:
+    written = fill(TASK, context)
+    reply = REPLY.replace("{scale}", str(config.scale))
+    return JudgeQuestion(
+        purpose="agent_judge",
+        instructions=f"{written.instructions}{criteria}\n\n{JUDGE_RULES}\n\n{reply}",
+        quoted=written.quoted,
+        schema=AGENT_SCHEMA,
+        check=lambda said: scale_problem(said, config.scale),
+        timeout_s=config.timeout_s,
+    )
