@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Protocol
 
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
@@ -12,6 +13,20 @@ from django.utils.safestring import SafeString, mark_safe
 
 from evaluators.templatetags import figures
 from evaluators.templatetags.figures import Number
+
+
+class Repetition(Protocol):
+    """One repetition of a case, as a mark needs it."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def score(self) -> float | None: ...
+
 
 VERDICT_WORDS = {
     "pass": "Pass",
@@ -137,7 +152,9 @@ def pips(outcomes: Iterable[object], repetitions: int = 1) -> SafeString:
     if not states:
         return format_html('<span class="quiet">{}</span>', figures.MISSING)
     count = states.count("all")
+    some = states.count("some")
     every = " in every repetition" if repetitions > 1 else ""
+    every += f", {some} in some" if repetitions > 1 and some else ""
     return format_html(
         '<span class="pips" role="img" aria-label="{} of {} outcomes met{}">{}</span> {}/{}',
         count,
@@ -158,6 +175,33 @@ def reps(verdicts: Sequence[str]) -> SafeString:
     words = ", ".join(VERDICT_WORDS[known(value)].lower() for value in verdicts)
     shapes = format_html_join("", "{}", ((shape(value),) for value in verdicts))
     return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
+
+
+def rep_links(repetitions: Sequence[Repetition], unshown: int = 0) -> SafeString:
+    """Draw one shape a repetition, each leading to its result; of `unshown` more only the count."""
+    words = ", ".join(VERDICT_WORDS[known(one.state)].lower() for one in repetitions)
+    links = format_html_join(
+        "",
+        '<a href="{0}" title="{1}" aria-label="{1}">{2}</a>',
+        ((one.url, _told(one), shape(one.state)) for one in repetitions),
+    )
+    more = format_html('<span class="quiet">+{}</span>', unshown) if unshown else ""
+    return format_html(
+        '<span class="reps" role="group" aria-label="{}">{}{}</span>', words, links, more
+    )
+
+
+def flaky() -> SafeString:
+    """Draw the mark of a case whose repetitions differ in their verdicts."""
+    return format_html(
+        '<span class="tag" data-tone="warn" title="Verdicts of its repetitions differ">{}Flaky</span>',
+        icon("i-flaky"),
+    )
+
+
+def _told(one: Repetition) -> str:
+    told = f"Repetition {one.number}: {VERDICT_WORDS[known(one.state)].lower()}"
+    return told if one.score is None else f"{told}, {figures.score(one.score)}"
 
 
 def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:

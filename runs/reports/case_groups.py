@@ -7,12 +7,14 @@ from typing import Any
 
 from django.db.models import (
     Avg,
+    BooleanField,
     Case,
     CharField,
     Count,
     DecimalField,
     F,
     FloatField,
+    Max,
     Min,
     Q,
     QuerySet,
@@ -26,10 +28,11 @@ from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
 from runs.models import CaseGate, Result, ResultStatus, Run, VerdictChoice
-from runs.summary import Execution, case_verdict
+from runs.summary import Execution, RepetitionFigures, case_verdict
 
 # One row a case with whatever was annotated; stubs cannot follow annotations of annotations.
 Groups = QuerySet[Any, Any]
+ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
 # What a result counts as is its own verdict, not that of a review.
 OWN_VERDICT = Q(status=ResultStatus.SCORED, counts_as=F("verdict"))
 STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
@@ -54,13 +57,28 @@ def policy_of(run: Run) -> Policy:
 def case_groups(run: Run) -> Groups:
     """Return one row a case: its state as pages name it, its place and its mean score (SCORING §8).
 
-    With one repetition a case is its result, which spares the database the grouping.
+    With one repetition a case is its result, which spares the database the grouping. With several
+    there are `spread`, highest − lowest of two scores or more, `is_flaky` and what both rest on.
     """
-    policy = policy_of(run)
-    rows = Result.objects.filter(run=run).order_by().annotate(counts_as=_verdict(policy))
-    if run.repetitions == 1:
-        single: Groups = rows.annotate(place=F("position"), mean=F("score"), state=_state_of_one())
-        return single.values("case_id", "place", "mean", "state")
+    return _groups(Result.objects.filter(run=run), policy_of(run), run.repetitions, ("case_id",))
+
+
+def case_groups_of_all(runs: Sequence[int], policy: Policy, repetitions: int) -> Groups:
+    """Return one row a run and case, with `run_id`, of runs that share policy and repetitions."""
+    rows = Result.objects.filter(run__in=runs)
+    return _groups(rows, policy, repetitions, ("run_id", "case_id"))
+
+
+def _groups(
+    results: QuerySet[Result], policy: Policy, repetitions: int, by: tuple[str, ...]
+) -> Groups:
+    rows = results.order_by().annotate(counts_as=_verdict(policy))
+    if repetitions == 1:
+        alone = {"is_flaky": Value(False), "spread": Value(None, output_field=FloatField())}
+        single: Groups = rows.annotate(
+            place=F("position"), mean=F("score"), state=_state_of_one(), **alone
+        )
+        return single.values(*by, "place", "mean", "state")
     counted = {
         "scored": Count("id", filter=~Q(counts_as="")),
         "errored": Count("id", filter=Q(status=ResultStatus.ERROR)),
@@ -73,12 +91,18 @@ def case_groups(run: Run) -> Groups:
     }
     if policy.count_reviews:
         counted["overruled"] = Count("id", filter=~Q(counts_as="") & ~OWN_VERDICT)
+    is_scored = Q(status=ResultStatus.SCORED)
     means = {
-        "mean": Round(Avg("score", filter=Q(status=ResultStatus.SCORED)), SCORE_DIGITS),
+        "mean": Round(Avg("score", filter=is_scored), SCORE_DIGITS),
+        "scores": Count("score", filter=is_scored),
+        "lowest": Min("score", filter=is_scored),
+        "highest": Max("score", filter=is_scored),
         "place": Min("position"),
+        "ended": Count("id", filter=Q(status__in=ENDED)),
+        "total": Count("id"),
     }
-    groups: Groups = rows.values("case_id").annotate(**counted, **means)
-    grouped: Groups = groups.annotate(state=_state(policy))
+    groups: Groups = rows.values(*by).annotate(**counted, **means)
+    grouped: Groups = groups.annotate(state=_state(policy), is_flaky=_is_flaky(), spread=_spread())
     return grouped
 
 
@@ -95,10 +119,31 @@ def sorted_groups(groups: Groups, run: Run, name: str) -> Groups:
 
 def count_states(groups: Groups) -> Mapping[str, int]:
     """Return how many cases are in each state."""
+    return count_where(groups, {state: Q(state=state) for state in STATES})
+
+
+def count_where(groups: Groups, conditions: Mapping[str, Q]) -> Mapping[str, int]:
+    """Return by name how many cases meet each condition; one query."""
     counts = groups.aggregate(
-        **{state: Count("case_id", filter=Q(state=state)) for state in STATES}
+        **{name: Count("case_id", filter=condition) for name, condition in conditions.items()}
     )
-    return {state: int(count or 0) for state, count in counts.items()}
+    return {name: int(count or 0) for name, count in counts.items()}
+
+
+def repetition_figures(run: Run) -> RepetitionFigures:
+    """Return what the repetitions of a run tell so far, by the rules of the summary; one query."""
+    settled = Q(ended=F("total"))
+    found = case_groups(run).aggregate(
+        settled=Count("case_id", filter=settled),
+        all_passed=Count("case_id", filter=settled & Q(passed=F("total"))),
+        any_passed=Count("case_id", filter=settled & Q(passed__gt=0)),
+        comparable=Count("case_id", filter=Q(scored__gt=1)),
+        flaky=Count("case_id", filter=Q(is_flaky=True)),
+        mean_spread=Avg("spread"),
+        spread_cases=Count("spread"),
+    )
+    spread = found.pop("mean_spread")
+    return RepetitionFigures(**found, spread=None if spread is None else rounded(spread))
 
 
 def _place_of(name: str) -> Case | Cast:
@@ -124,12 +169,26 @@ def _figure(run: Run, name: str) -> Any:
         output_field=FloatField(),
     )
     figures = {"latency": F("latency_ms"), "metrics": F("metrics_score"), "outcomes": share}
-    if name == "score":
-        return F("mean")
+    if name in ("score", "spread"):
+        return F("mean" if name == "score" else "spread")
     if name == "cost":
         return spent if run.repetitions == 1 else Sum(spent)
     figure = figures.get(name)
     return figure if figure is None or run.repetitions == 1 else Avg(figure)
+
+
+def _is_flaky() -> Case:
+    """Tell whether verdicts differ: none of the three counts is that of all."""
+    differ = Q(scored__gt=F("passed")) & Q(scored__gt=F("borderline")) & Q(scored__gt=F("failed"))
+    return Case(When(differ, then=Value(True)), default=Value(False), output_field=BooleanField())
+
+
+def _spread() -> Case:
+    return Case(
+        When(scores__gt=1, then=Round(F("highest") - F("lowest"), SCORE_DIGITS)),
+        default=None,
+        output_field=FloatField(),
+    )
 
 
 def _state_of_one() -> Case:
@@ -147,8 +206,7 @@ def _verdict(policy: Policy) -> Case | F:
     """Say what a result counts as: its verdict, or where the policy says so the reviewed one."""
     if not policy.count_reviews:
         return F("verdict")
-    ended = (ResultStatus.SCORED, ResultStatus.ERROR)
-    reviewed = When(~Q(reviewed_verdict=""), status__in=ended, then=F("reviewed_verdict"))
+    reviewed = When(~Q(reviewed_verdict=""), status__in=ENDED, then=F("reviewed_verdict"))
     return Case(reviewed, default=F("verdict"), output_field=CharField())
 
 
@@ -187,13 +245,14 @@ def state_of_rows(rows: Sequence[Mapping[str, Any]], policy: Policy) -> str:
     for status, state in ((ResultStatus.RUNNING, "running"), (ResultStatus.PENDING, "waiting")):
         if status in statuses:
             return state
-    verdict = case_verdict([_execution(row) for row in rows], policy)
+    verdict = case_verdict([execution_of(row) for row in rows], policy)
     if verdict is None:
         return "error" if ResultStatus.ERROR in statuses else "cancelled"
     return verdict.value
 
 
-def _execution(row: Mapping[str, Any]) -> Execution:
+def execution_of(row: Mapping[str, Any]) -> Execution:
+    """Return a row of results as the summary takes it, with as much as a case's verdict rests on."""
     reviewed = row["reviewed_verdict"]
     return Execution(
         case="",

@@ -24,6 +24,13 @@ def matching_groups(run: Run, query: ResultsQuery) -> Groups:
     return groups.filter(case__in=cases) if query.text or query.tag else groups
 
 
+def narrowed(groups: Groups, query: ResultsQuery) -> Groups:
+    """Return those of the groups that are in the state asked for, and flaky where that is asked for."""
+    if query.state:
+        groups = groups.filter(state=query.state)
+    return groups.filter(is_flaky=True) if query.flaky else groups
+
+
 def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
     """Return the cases that carry a tag; both databases keep the list as text that can be searched."""
     spellings = {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}
@@ -48,9 +55,7 @@ def is_retryable(run: Run, status: str) -> bool:
 
 def matching_results(run: Run, query: ResultsQuery) -> QuerySet[Result]:
     """Return the results that can be tried again of every case the filter leaves, on all its pages."""
-    groups = matching_groups(run, query)
-    if query.state:
-        groups = groups.filter(state=query.state)
+    groups = narrowed(matching_groups(run, query), query)
     return retryable_results(run).filter(case__in=groups.values("case_id"))
 
 

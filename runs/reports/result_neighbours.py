@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.urls import reverse
-
 from runs.models import Result, Run
-from runs.reports.result_rows import STATUS_MARKS
+from runs.reports.repetition_marks import STATUS_MARKS, result_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +32,6 @@ class Neighbour:
 def mark_of(result: Result) -> str:
     """Return the state a result is shown in: its verdict, or how far the work is."""
     return result.verdict or STATUS_MARKS.get(result.status, result.status)
-
-
-def result_url(run: Run, key: str, repetition: int) -> str:
-    """Return the address of one result."""
-    place = {"slug": run.suite.slug, "number": run.number, "key": key, "repetition": repetition}
-    return reverse("runs:result", kwargs=place)
 
 
 def repetitions_of(run: Run, result: Result) -> tuple[Repetition, ...]:

@@ -13,16 +13,28 @@ from django.db.models import F, Q
 from django.urls import reverse
 
 from evaluators.scoring.numbers import mean
-from runs.models import Case, ResultStatus, Run, VerdictChoice
-from runs.reports.case_groups import STATES, Groups, count_states, sorted_groups
-from runs.reports.matching import is_retryable, matching_groups, matching_results
+from evaluators.scoring.policy import Policy
+from runs.models import Case, Run
+from runs.reports.case_groups import (
+    STATES,
+    Groups,
+    count_where,
+    execution_of,
+    policy_of,
+    sorted_groups,
+)
+from runs.reports.matching import is_retryable, matching_groups, matching_results, narrowed
+from runs.reports.repetition_marks import RepetitionMark, mark_of_row, result_url
 from runs.reports.results_query import ResultsQuery
-from runs.summary import total_of
+from runs.summary import BY_FORCE, CaseSummary, summarise_case, total_of
 
 PAGE_SIZE = 50
 FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
 PURSES = ("run_cost_usd", "evaluation_cost_usd")
-STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
+OPEN_STATES = ("running", "waiting")
+FLAKY, EVERY = "flaky", "every"
+# A row shows no more marks than these: a case's own page has them all.
+MOST_MARKS = 12
 STATUS_OF = {"running": "running", "waiting": "pending", "cancelled": "cancelled"}
 
 
@@ -52,7 +64,9 @@ class Column:
 class CaseRow:
     """One case with its repetitions; a figure that is missing is None.
 
-    `retries` is how often a person had it tried again, `retryable` how many results of its can be.
+    `passed` of `scored` repetitions passed, and their scores lie from `lowest` to `highest`, with two
+    or more of them. `unshown` repetitions have no mark of their own. `retries` is how often a person
+    had it tried again, `retryable` how many results of its can be.
     """
 
     id: int
@@ -64,7 +78,14 @@ class CaseRow:
     score: float | None
     metrics: float | None
     outcomes: tuple[float, ...]
-    repetitions: tuple[str, ...]
+    repetitions: tuple[RepetitionMark, ...]
+    unshown: int
+    scored: int
+    passed: int
+    is_flaky: bool
+    spread: float | None
+    lowest: float | None
+    highest: float | None
     note: str
     latency_ms: float | None
     cost_usd: Decimal | None
@@ -97,12 +118,14 @@ class ResultsTable:
     has_outcomes: bool
     retryable: int
     mark: str
+    flaky: Chip | None
 
     @property
     def nothing(self) -> str:
         """Say that nothing matches, in the words of the filter."""
         word = {"": "", "error": "errored", "fail": "failed", "pass": "passed"}
         state = word.get(self.query.state, self.query.state)
+        state = f"{state} flaky" if self.query.flaky else state
         tag = f" with tag {self.query.tag}" if self.query.tag else ""
         text = f" “{self.query.text}”" if self.query.text else " that"
         return " ".join(f"No {state} case{tag} matches{text}".replace(" that", "").split())
@@ -121,22 +144,22 @@ class ResultsTable:
     @property
     def any_url(self) -> str:
         """Return where the other verdicts are, "" when there are none."""
-        return self.page_url + self.query.address(state="") if self.others else ""
+        return self.page_url + self.query.address(state="", flaky=False) if self.others else ""
 
     @property
     def clear_url(self) -> str:
         """Return the address without any filter."""
-        return self.page_url + self.query.address(state="", tag="", text="")
+        return self.page_url + self.query.address(state="", flaky=False, tag="", text="")
 
 
 def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
     groups = matching_groups(run, query)
-    counts = count_states(groups)
+    counts = _counts(groups, query)
     page = _page(run, groups, query)
     shown, more = page[:PAGE_SIZE], len(page) > PAGE_SIZE
     rows = _rows(run, shown)
-    any_count = sum(counts.values())
+    any_count = sum(counts[state] for state in STATES)
     matching = counts[query.state] if query.state else any_count
     has_outcomes = any(row.outcomes for row in rows)
     has_metrics = any(row.metrics is not None for row in rows)
@@ -145,12 +168,17 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         query=query,
         rows=rows,
         chips=_chips(query, counts),
-        columns=_columns(query, has_metrics=has_metrics, has_outcomes=has_outcomes),
+        columns=_columns(
+            query,
+            has_spread=run.repetitions > 1,
+            has_metrics=has_metrics,
+            has_outcomes=has_outcomes,
+        ),
         figures=tuple(_column(query, *named) for named in FIGURES),
         tags=_tags(run),
         total=run.case_count,
         matching=matching,
-        others=any_count - matching,
+        others=counts[EVERY] - matching,
         page_url=reverse("runs:run", kwargs=place),
         url=reverse("runs:run-results", kwargs=place),
         here=query.address(after=query.after),
@@ -159,21 +187,30 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
         has_outcomes=has_outcomes,
         retryable=_retryable(run, query, counts),
         mark=f"{crc32(query.address(sort='').encode()):x}",
+        flaky=_flaky_chip(query, counts) if run.repetitions > 1 else None,
     )
+
+
+def _counts(groups: Groups, query: ResultsQuery) -> Mapping[str, int]:
+    """Return how many cases each chip leaves beside the other choices, and how many there are without any."""
+    flaky = Q(is_flaky=True)
+    by_state = {state: Q(state=state) for state in STATES}
+    if query.flaky:
+        by_state = {state: found & flaky for state, found in by_state.items()}
+    of_state = flaky & Q(state=query.state) if query.state else flaky
+    return count_where(groups, {**by_state, FLAKY: of_state, EVERY: Q(state__in=STATES)})
 
 
 def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
     """Return how many results of the filter can be tried again; with one repetition the states tell."""
-    if run.repetitions > 1:
+    if run.repetitions > 1 or query.flaky:
         return matching_results(run, query).count()
     states = [query.state] if query.state else STATES
     return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
 
 
 def _page(run: Run, groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
-    rows = sorted_groups(groups, run, query.sort)
-    if query.state:
-        rows = rows.filter(state=query.state)
+    rows = narrowed(sorted_groups(groups, run, query.sort), query)
     if query.after:
         value, place, case = query.after
         beyond = Q(**{f"sort_value__{'lt' if query.is_descending else 'gt'}": value})
@@ -190,35 +227,55 @@ def _rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
     columns = (
         *("case_id", "repetition", "status", "verdict", "outcome_marks"),
         *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
-        *("run_cost_usd", "evaluation_cost_usd", "generation"),
+        *("run_cost_usd", "evaluation_cost_usd", "generation", "reviewed_verdict"),
     )
+    policy = policy_of(run)
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
     return tuple(
-        _row(run, group, cases[group["case_id"]], results[group["case_id"]]) for group in groups
+        _row(run, policy, group, cases[group["case_id"]], results[group["case_id"]])
+        for group in groups
     )
 
 
 def _row(
-    run: Run, group: Mapping[str, Any], case: Case, results: Sequence[Mapping[str, Any]]
+    run: Run,
+    policy: Policy,
+    group: Mapping[str, Any],
+    case: Case,
+    results: Sequence[Mapping[str, Any]],
 ) -> CaseRow:
+    marks = [mark_of_row(row, policy) for row in results]
     telling = next((row for row in results if row["is_forced"]), None) or next(
-        (row for row in results if _mark(row) == group["state"]), results[0]
+        (row for row, mark in zip(results, marks, strict=True) if mark == group["state"]),
+        results[0],
     )
-    place = {"slug": run.suite.slug, "number": run.number, "key": case.key}
+    found = summarise_case(case.key, [execution_of(row) for row in results], policy)
     return CaseRow(
         id=case.pk,
         key=case.key,
         title=case.title,
         tags=tuple(case.tags),
         state=group["state"],
-        url=reverse("runs:result", kwargs={**place, "repetition": telling["repetition"]}),
-        score=_mean(row["score"] for row in results if row["status"] == ResultStatus.SCORED),
+        url=result_url(run, case.key, telling["repetition"]),
+        score=found.means.score,
         metrics=_mean(row["metrics_score"] for row in results),
         outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
-        repetitions=tuple(_mark(row) for row in results),
-        note=_note(results, group["state"], telling),
+        repetitions=tuple(
+            RepetitionMark(
+                row["repetition"], result_url(run, case.key, row["repetition"]), mark, row["score"]
+            )
+            for row, mark in zip(results[:MOST_MARKS], marks, strict=False)
+        ),
+        unshown=max(0, len(results) - MOST_MARKS),
+        scored=found.scored,
+        passed=found.passed,
+        is_flaky=found.is_flaky,
+        spread=found.spread,
+        lowest=found.lowest,
+        highest=found.highest,
+        note=_note(results, group["state"], telling, found),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=total_of(row[purse] for row in results for purse in PURSES),
         retries=max(row["generation"] for row in results) - 1,
@@ -226,21 +283,25 @@ def _row(
     )
 
 
-def _note(results: Sequence[Mapping[str, Any]], state: str, telling: Mapping[str, Any]) -> str:
-    """Say in a few words what decided; of several repetitions, what they came to together."""
-    if len(results) == 1 or state == "error" or telling["is_forced"]:
+def _note(
+    results: Sequence[Mapping[str, Any]],
+    state: str,
+    telling: Mapping[str, Any],
+    found: CaseSummary,
+) -> str:
+    """Say in a few words what decided; of several repetitions, the rule that made one verdict of them."""
+    if len(results) == 1 or state == "error":
         return str(telling["error"] or telling["decided_by"])
-    scored = [row for row in results if row["status"] == ResultStatus.SCORED]
-    passed = sum(row["verdict"] == VerdictChoice.PASS for row in scored)
-    return f"{passed} of {len(scored)} passed" if scored else ""
+    if found.rule == BY_FORCE:
+        forced = sum(row["is_forced"] for row in results)
+        return f"{telling['decided_by']}, in {forced} of {found.scored}"
+    if state in OPEN_STATES:
+        return f"so far {found.decided_by}" if found.scored else ""
+    return found.decided_by
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
     return mean([value for value in values if value is not None])
-
-
-def _mark(row: Mapping[str, Any]) -> str:
-    return str(row["verdict"] or STATUS_MARKS.get(row["status"], row["status"]))
 
 
 def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
@@ -252,7 +313,8 @@ def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
 
 def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
     words = {"error": "Errored"}
-    every = Chip("All", sum(counts.values()), query.address(state=""), not query.state, "")
+    total = sum(counts[state] for state in STATES)
+    every = Chip("All", total, query.address(state=""), not query.state, "")
     shown = [state for state in STATES if counts[state] or state == query.state]
     return every, *(
         Chip(
@@ -266,11 +328,19 @@ def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
     )
 
 
-def _columns(query: ResultsQuery, *, has_metrics: bool, has_outcomes: bool) -> tuple[Column, ...]:
+def _flaky_chip(query: ResultsQuery, counts: Mapping[str, int]) -> Chip:
+    address = query.address(flaky=not query.flaky)
+    return Chip("Flaky", counts[FLAKY], address, query.flaky, "")
+
+
+def _columns(
+    query: ResultsQuery, *, has_spread: bool, has_metrics: bool, has_outcomes: bool
+) -> tuple[Column, ...]:
     named = [
         ("verdict", "Verdict", False),
         ("case", "Case", False),
-        ("score", "Score", True),
+        ("score", "Mean score" if has_spread else "Score", True),
+        *([("spread", "Spread", True)] if has_spread else ()),
         *([("metrics", "Metrics", True)] if has_metrics else ()),
         *([("outcomes", "Outcomes", False)] if has_outcomes else ()),
     ]

@@ -12,14 +12,22 @@ from runs.reports.case_groups import STATES
 
 LONGEST_QUERY = 200
 LARGEST = 2**63
-SORTS = ("attention", "verdict", "case", "score", "metrics", "outcomes", "latency", "cost")
+YES = "1"
+SORTS = (
+    *("attention", "verdict", "case", "score", "spread", "metrics", "outcomes"),
+    *("latency", "cost"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultsQuery:
-    """What of a run's results is asked for; it lives in the address of the page."""
+    """What of a run's results is asked for; it lives in the address of the page.
+
+    With `flaky` only the cases whose repetitions differ in their verdicts are.
+    """
 
     state: str = ""
+    flaky: bool = False
     tag: str = ""
     text: str = ""
     sort: str = "attention"
@@ -33,6 +41,7 @@ class ResultsQuery:
         name = sort.removeprefix("-")
         return cls(
             state=state if state in STATES else "",
+            flaky=parameters.get("flaky", "") == YES,
             tag=parameters.get("tag", ""),
             text=parameters.get("q", "").strip()[:LONGEST_QUERY],
             sort=name if name in SORTS else "attention",
@@ -44,14 +53,19 @@ class ResultsQuery:
         """Return the parameters, without those at their default."""
         sort = f"-{self.sort}" if self.is_descending else self.sort
         after = "~".join(map(repr, self.after)) if self.after else ""
-        named = {"verdict": self.state, "tag": self.tag, "q": self.text}
+        named = {
+            "verdict": self.state,
+            "flaky": YES if self.flaky else "",
+            "tag": self.tag,
+            "q": self.text,
+        }
         named |= {"sort": "" if sort == "attention" else sort, "after": after}
         return {name: value for name, value in named.items() if value}
 
     @property
     def is_narrowed(self) -> bool:
         """Tell whether anything is left out."""
-        return bool(self.state or self.tag or self.text)
+        return bool(self.state or self.flaky or self.tag or self.text)
 
     def address(self, **changes: Any) -> str:
         """Return the query part of the address with some of it changed, from the first page on."""

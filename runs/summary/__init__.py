@@ -23,9 +23,10 @@ from runs.summary.repetitions import (
     repetitions_of,
 )
 from runs.summary.run import summarise
-from runs.summary.verdicts import CaseDecision, case_decision, case_verdict, verdict_of
+from runs.summary.verdicts import BY_FORCE, CaseDecision, case_decision, case_verdict, verdict_of
 
 __all__ = [
+    "BY_FORCE",
     "CaseDecision",
     "CaseSummary",
     "DimensionMean",

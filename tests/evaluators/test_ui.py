@@ -222,7 +222,7 @@ def test_a_gate_says_share_threshold_and_state() -> None:
     [
         ("1101", 1, "3 of 4 outcomes met"),
         ([True, False], 1, "1 of 2 outcomes met"),
-        ([1.0, 0.67, 0.0], 3, "1 of 3 outcomes met in every repetition"),
+        ([1.0, 0.67, 0.0], 3, "1 of 3 outcomes met in every repetition, 1 in some"),
     ],
 )
 def test_pips_say_how_many_outcomes_were_met(outcomes: Any, repetitions: int, label: str) -> None:

@@ -166,3 +166,32 @@ def test_without_a_filter_the_address_stays_bare(viewer_client: Client) -> None:
     response = viewer_client.get(reverse("runs:run-results", kwargs=place))
 
     assert response["HX-Replace-Url"] == reverse("runs:run", kwargs=place)
+
+
+def test_flaky_cases_are_marked_filtered_and_sorted_by_spread(viewer_client: Client) -> None:
+    suite = make_suite(cases=3)
+    run = make_run(suite=suite, repetitions=2)
+    for key, scores in (("C-001", (0.9, 0.3)), ("C-002", (0.9, 0.9)), ("C-003", (0.7, 0.65))):
+        case = suite.cases.get(key=key)
+        for repetition, score in enumerate(scores, start=1):
+            verdict = "pass" if score > 0.8 else "borderline" if score > 0.6 else "fail"
+            columns = {"score": score, "verdict": verdict}
+            make_result(run=run, case=case, repetition=repetition, **columns)
+
+    page = table(viewer_client, run)
+    assert re.findall(r"Flaky <b>(\d+)</b>", page) == ["1"]
+    assert page.count("Verdicts of its repetitions differ") == 1
+    assert "0.60 ≤ mean 0.60 &lt; 0.80" in page
+    assert '0.60 <small class="quiet">.30 to .90</small>' in page
+    place = {"slug": suite.slug, "number": run.number, "key": "C-001", "repetition": 2}
+    assert f'{reverse("runs:result", kwargs=place)}" title="Repetition 2: fail, 0.30"' in page
+    assert rows(viewer_client, run, "?sort=-spread") == ["C-001", "C-003", "C-002"]
+
+    flaky = table(viewer_client, run, "?flaky=1")
+    assert re.findall(r"<code>([^<]*)</code>", flaky) == ["C-001"]
+    counts = dict(re.findall(r"(All|Pass|Borderline|Flaky) <b>(\d+)</b>", flaky))
+    assert counts == {"All": "1", "Borderline": "1", "Flaky": "1"}
+    assert "1 of 3 cases" in flaky
+    nothing = table(viewer_client, run, "?flaky=1&verdict=pass")
+    assert "No passed flaky case matches" in nothing
+    assert "3 cases match" in nothing
