@@ -208,6 +208,7 @@ class Context:
 
     `children` holds the outcomes of a composite's children by name, in tree order; `results` says of
     all that lies under it what it came to, where a script or a judge makes the score of these.
+    `target_as_judge` returns the judge that the target of a name is, None when the run asks no such target.
     """
 
     path: str
@@ -216,7 +217,6 @@ class Context:
     judge: Judge | None = None
     sandbox: Sandbox | None = None
     target_as_judge: Callable[[str], Judge | None] | None = None
-    `target_as_judge` returns the judge that the target of a name is, None when the run asks no such target.
     children: Mapping[str, Outcome] = field(default_factory=dict)
     results: tuple[ChildResult, ...] = ()
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -264,6 +264,11 @@ class Kind:
     uses_sandbox: bool = False
     asked_models: AskedModels | None = None
     runs_programs: Callable[[Mapping[str, Any]], bool] | None = None
+    asked_targets: AskedTargets | None = None
+
+    def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the name of the target of each call that a config makes of a target that judges."""
+        return self.asked_targets(config) if self.asked_targets is not None else ()
 
     def models_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the slug of the model of each judge call that a config makes at most, "" for the suite's."""
@@ -273,11 +278,6 @@ class Kind:
 
     @property
     def may_ask_judge(self) -> bool:
-    asked_targets: AskedTargets | None = None
-
-    def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the name of the target of each call that a config makes of a target that judges."""
-        return self.asked_targets(config) if self.asked_targets is not None else ()
         """Tell whether some configs of a kind that else asks no judge do."""
         return self.asked_models is not None and not self.uses_judge
 
@@ -312,6 +312,7 @@ class KindOptions(TypedDict, total=False):
     uses_sandbox: bool
     runs_programs: Callable[[Mapping[str, Any]], bool]
     asked_models: AskedModels
+    asked_targets: AskedTargets
 
 
 def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -321,7 +322,6 @@ def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def kind(
     *, label: str, icon: str, config: type[KindConfig], **options: Unpack[KindOptions]
-    asked_targets: AskedTargets
 ) -> Callable[[ScoreFunction], ScoreFunction]:
     """Mark a module's score function; the scan makes the Kind, named after the module, with its docstring as manual."""
 

@@ -193,9 +193,9 @@ def _plan(
     root = Evaluator.objects.tree(suite.root)
     check_target(target, cases)
     trees = check_trees(root, cases)
+    agents = check_agents(trees)
     check_scripts(trees, target_kind(target), started_by)
     models = check_models(trees, cases, target, judge, policy, agents=agents)
-    agents = check_agents(trees)
     return Plan(
         suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
         policy=policy,
@@ -206,17 +206,17 @@ def _plan(
         files=dict(suite.files.values_list("path", "content_id")),
         prompts=prompt_versions(),
         cases_hash=cases_hash([case.content_hash for case in cases]),
+        agents={agent.name: replace(_frozen(agent), id=agent.pk) for agent in agents},
     )
 
-        agents={agent.name: replace(_frozen(agent), id=agent.pk) for agent in agents},
 
-def _create_run(suite: Suite, target: Target, plan: Plan, limits: Limits, *, count: int) -> Run:
-    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
 def _frozen(target: Target) -> TargetPlan:
     slug = target.model.slug if target.model else ""
     return TargetPlan(target.name, target.kind, target.config, slug)
 
 
+def _create_run(suite: Suite, target: Target, plan: Plan, limits: Limits, *, count: int) -> Run:
+    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
     snapshot = plan.as_json()
     return Run.objects.create(
         suite=suite,
