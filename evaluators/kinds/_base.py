@@ -229,6 +229,7 @@ Config = TypeVar("Config", bound=KindConfig)
 ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
 AskedModels = Callable[[Mapping[str, Any]], tuple[str, ...]]
+AskedTargets = Callable[[Mapping[str, Any]], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
