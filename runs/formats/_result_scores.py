@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluators.kinds import UnknownKindError, kind_for_spelling, normal_spelling
+from evaluators.kinds import (
+    UnknownKindError,
+    kind_for_spelling,
+    normal_spelling,
+    spelled_as,
+)
 from evaluators.scoring.tree import COMPOSITE, LONGEST_PATH
 from evaluators.scoring.types import Finding
 from runs.formats._result_fields import Place, ResultFields
@@ -75,9 +80,10 @@ def _evaluator(
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
     raw_score, scale = _on_its_scale(fields)
+    kind, said = _kind(spelling)
     return EvaluatorLine(
         name=name,
-        type=COMPOSITE if is_composite else _kind(spelling),
+        type=COMPOSITE if is_composite else kind,
         status=_status(fields, score),
         score=score,
         weight=1.0 if weight is None else weight,
@@ -90,6 +96,7 @@ def _evaluator(
         raw_score=raw_score,
         scale=scale,
         metrics=() if is_composite else read_metrics(fields),
+        spelling="" if is_composite else said,
     )
 
 
@@ -108,12 +115,17 @@ def _status(fields: ResultFields, score: float | None) -> str:
     return "unscored" if score is None or told else "scored"
 
 
-def _kind(spelling: str) -> str:
-    """Return the kind a type name means, the name itself where no kind claims it."""
+def _kind(spelling: str) -> tuple[str, str]:
+    """Return the kind a type name means, the name itself where no kind claims it, and how it is spelt.
+
+    The spelling is "" where it says no more than the kind.
+    """
     try:
-        return kind_for_spelling(spelling)[0].name
+        kind, preset = kind_for_spelling(spelling)
     except UnknownKindError:
-        return (normal_spelling(spelling) or "score")[:LONGEST_KIND]
+        return (normal_spelling(spelling) or "score")[:LONGEST_KIND], ""
+    best, _ = spelled_as(kind.name, preset)
+    return kind.name, "" if best == kind.name else best
 
 
 def _normal(aggregator: Any) -> Mapping[str, Any]:

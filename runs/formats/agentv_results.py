@@ -22,6 +22,7 @@ LONGEST_KEY, LONGEST_TARGET = 200, 120
 ID = ("eval_id", "test_id", "case_id", "id")
 EVALUATORS = ("evaluator_results", "scores", "evaluators")
 ANSWER = ("output", "candidate_answer", "answer", "agent_output", "response")
+OUTCOMES = ("expected_outcome_results", "outcomes")
 TRIALS = ("trials", "attempts")
 VERDICTS = ("pass", "borderline", "fail")
 NOT_CARRIED_OUT = ("pending", "running", "cancelled", "skipped")
@@ -198,7 +199,7 @@ def _first(*values: int | None) -> int | None:
 def _outcomes(fields: ResultFields) -> tuple[OutcomeResult, ...]:
     return tuple(
         OutcomeResult(one.text("text"), one.flag("passed"), one.text("justification"))
-        for one in (ResultFields(value, fields.place) for value in fields.objects(("outcomes",)))
+        for one in (ResultFields(value, fields.place) for value in fields.objects(OUTCOMES))
     )
 
 

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from evaluators.scoring.numbers import percent
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.formats._final_evaluation import published, usage_summary
 
 LABEL = "JSON Lines of results"
 NO_USAGE = Usage()
+OUTCOMES = "expected_outcome_results"
+# What stands under these goes by names of evaluators and dimensions, which are no keys of ours.
+OWN_NAMES = {"weights", "deterministic_dimensions", "judge_dimensions", "final_dimensions"}
 # Readers that split a text at what Unicode calls line ends would tear a line apart at these.
 LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -26,7 +30,8 @@ class EvaluatorLine:
     `weight` is what it weighs in its parent. Findings are as they count, those of a negated
     evaluator turned round already. `raw_score` of `scale` is what it gave on its own scale, before
     negation. `metrics` are those of a metrics judge, each 0 to 5 with its label, weight and
-    justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10.
+    justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10. `spelling` is the
+    type as suite files spell it where that says more than the kind: `code_judge` for a script.
     """
 
     name: str
@@ -44,6 +49,7 @@ class EvaluatorLine:
     scale: float = 1.0
     metrics: tuple[Mapping[str, Any], ...] = ()
     final_evaluation: Mapping[str, Any] | None = None
+    spelling: str = ""
 
     def found(self, *, passed: bool) -> list[str]:
         """Return its hits, or its misses."""
@@ -53,7 +59,7 @@ class EvaluatorLine:
         """Return plain JSON values; a composite holds its children and its aggregator."""
         written: dict[str, Any] = {
             "name": self.name,
-            "type": self.type,
+            "type": self.spelling or self.type,
             "status": self.status,
             "score": self.score,
             **self._on_its_scale(),
@@ -85,7 +91,8 @@ class ResultLine:
 
     Without a verdict an execution has no score either: None, never 0. `status` is that of the
     result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
-    the two purses hold the costs, None where no price is known.
+    the two purses hold the costs, None where no price is known. `score` is written as it is and
+    as `overall_score`, 0 to 100 (SCORING §4.4).
     """
 
     suite: str
@@ -120,13 +127,14 @@ class ResultLine:
             "repetition": self.repetition,
             "status": self.status,
             "score": self.score,
+            "overall_score": None if self.score is None else percent(self.score),
             "verdict": self.verdict or None,
             **({"reviewed_verdict": self.reviewed_verdict} if self.reviewed_verdict else {}),
             "decided_by": self.decided_by or None,
             "evaluator_results": [one.as_json() for one in self.evaluators],
             "hits": self.found(passed=True),
             "misses": self.found(passed=False),
-            **({"outcomes": [_outcome(one) for one in self.outcomes]} if self.outcomes else {}),
+            **({OUTCOMES: [_outcome(one) for one in self.outcomes]} if self.outcomes else {}),
             **self._final_evaluation(),
             "error": self.error or None,
             "error_stage": self.error_stage or None,
@@ -151,10 +159,11 @@ class ResultLine:
         return {"final_evaluation": published(found, case=self.eval_id, run=name, costs=costs)}
 
 
-def write_results(lines: Iterable[ResultLine]) -> Iterator[str]:
-    """Yield the lines of the file, each with its line end, as they come."""
+def write_results(lines: Iterable[ResultLine], *, is_camel: bool = False) -> Iterator[str]:
+    """Yield the lines of the file, each with its line end, as they come; keys in snake_case or camelCase."""
     for line in lines:
-        text = json.dumps(line.as_json(), ensure_ascii=False, allow_nan=False)
+        values = in_camel_case(line.as_json()) if is_camel else line.as_json()
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False)
         for end, escaped in LINE_ENDS.items():
             text = text.replace(end, escaped)
         yield f"{text}\n"
@@ -167,6 +176,25 @@ def walk(
     for one in evaluators:
         yield below(path, one.name), one
         yield from walk(one.children, below(path, one.name))
+
+
+def in_camel_case(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with their keys in camelCase; names that users gave stay as they are."""
+    return {
+        _camel(key): value if key in OWN_NAMES else _parts_in_camel_case(value)
+        for key, value in values.items()
+    }
+
+
+def _parts_in_camel_case(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return in_camel_case(value)
+    return [_parts_in_camel_case(one) for one in value] if isinstance(value, list) else value
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

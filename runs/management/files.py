@@ -23,6 +23,7 @@ from runs.reports.gates import cases_gate, metrics_gate
 from runs.reports.result_lines import result_lines
 
 OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
+CAMEL_CASE = "--camel-case"
 STANDARD_OUTPUT = Path("-")
 
 
@@ -39,6 +40,7 @@ class FileOptions:
     out: Path | None
     summary: Path | None
     junit: Path | None
+    is_camel: bool = False
 
     @staticmethod
     def add_to(parser: CommandParser) -> None:
@@ -51,11 +53,15 @@ class FileOptions:
             parser.add_argument(
                 option, type=Path, metavar="FILE", help=f"{what} - is standard output."
             )
+        parser.add_argument(
+            CAMEL_CASE, action="store_true", help="Write the keys of --out in camelCase."
+        )
 
     @classmethod
     def read(cls, options: dict[str, Any]) -> Self:
         """Return what was asked for; raises UnwritableFileError while it is early enough to say so."""
-        found = cls(options["out"], options["summary"], options["junit"])
+        paths = (options["out"], options["summary"], options["junit"])
+        found = cls(*paths, is_camel=options["camel_case"])
         check_writable(((OUT, found.out), (SUMMARY, found.summary), (JUNIT, found.junit)))
         return found
 
@@ -70,7 +76,8 @@ class FileOptions:
             document = json.dumps(summary_document(run, conclusion, url=url), indent=2)
             write_file(SUMMARY, self.summary, [document, "\n"])
         if self.out:
-            write_file(OUT, self.out, write_results(result_lines(run)))
+            lines = result_lines(run)
+            write_file(OUT, self.out, write_results(lines, is_camel=self.is_camel))
         if self.junit:
             about = junit_run(run, conclusion, url=url)
             write_file(JUNIT, self.junit, write_junit(about, result_lines(run)))

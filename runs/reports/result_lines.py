@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evaluators.kinds import UnknownKindError, spelled_as
 from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.tree import Node, below
@@ -115,7 +116,16 @@ def _evaluator(node: Node, rows: Rows, path: str) -> EvaluatorLine:
         scale=row.scale,
         metrics=_metrics(row),
         final_evaluation=row.details.get("final_evaluation") if row.kind == HYBRID_KIND else None,
+        spelling=_spelling(node),
     )
+
+
+def _spelling(node: Node) -> str:
+    """Return the type as a suite file spells it; kinds that there are no more stay what they were."""
+    try:
+        return spelled_as(node.kind, node.config)[0]
+    except UnknownKindError:
+        return ""
 
 
 def _beside(rows: Rows) -> tuple[EvaluatorLine, ...]:

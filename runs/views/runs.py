@@ -119,7 +119,8 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 @may_view
 def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
     """Give every result of a run as JSON Lines, as they are read."""
-    lines = write_results(result_lines(run_of(slug, number)))
+    is_camel = request.GET.get("keys") == "camelCase"
+    lines = write_results(result_lines(run_of(slug, number)), is_camel=is_camel)
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
     kind = "application/jsonl; charset=utf-8"
     return StreamingHttpResponse(lines, content_type=kind, headers=headers)

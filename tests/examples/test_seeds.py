@@ -407,7 +407,15 @@ def test_results_read_back_say_the_same(
     for written in write_results(result_lines(run)):
         again = json.loads(written)
         before = lines[again["eval_id"]]
-        told = ("score", "verdict", "decided_by", "hits", "misses", "outcomes", "final_evaluation")
+        told = (
+            "score",
+            "verdict",
+            "decided_by",
+            "hits",
+            "misses",
+            "expected_outcome_results",
+            "final_evaluation",
+        )
         for name in (*told, "run_cost_usd", "evaluation_cost_usd", "evaluator_results"):
             assert without_run(again.get(name)) == without_run(before.get(name)), name
         place = {"slug": folder, "number": 2, "key": again["eval_id"], "repetition": 1}

@@ -96,11 +96,11 @@ def test_outcomes_and_a_review_are_told_where_there_are_any():
     with_both, plain = written(
         line(outcomes=(outcome,), reviewed_verdict="pass", verdict="fail"), line()
     )
-    assert with_both["outcomes"] == [
+    assert with_both["expected_outcome_results"] == [
         {"text": "Names the time", "passed": False, "justification": "It does not"}
     ]
     assert (with_both["verdict"], with_both["reviewed_verdict"]) == ("fail", "pass")
-    assert not {"outcomes", "reviewed_verdict"} & plain.keys()
+    assert not {"expected_outcome_results", "reviewed_verdict"} & plain.keys()
 
 
 def test_whatever_is_answered_stays_on_one_line():

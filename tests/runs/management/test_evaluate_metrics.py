@@ -95,7 +95,7 @@ def test_cases_pass_and_fail_as_worked(walk: Walk, model_server: ModelServer) ->
         assert (line["verdict"] == "pass") == passed, line["decided_by"]
         assert line["score"] * 100 == pytest.approx(given["overall_score"])
         met = given.get("expected_outcome_results") or []
-        assert [one["passed"] for one in line.get("outcomes", [])] == met
+        assert [one["passed"] for one in line.get("expected_outcome_results", [])] == met
         page = walk.page(vector["id"])
         assert f"Why {'pass' if passed else 'fail'}" in page
         assert all(f"on {n}" in page for n, _ in enumerate(met, 1))

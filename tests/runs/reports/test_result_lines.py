@@ -45,7 +45,7 @@ def test_a_run_is_told_as_it_was_scored():
     assert (answered["output"], answered["latency_ms"]) == ("a refund", 90)
     assert answered["run_cost_usd"] == 0.25
     check, both = answered["evaluator_results"]
-    assert (check["name"], check["type"], check["score"]) == ("mentions_refund", "text_check", 1.0)
+    assert (check["name"], check["type"], check["score"]) == ("mentions_refund", "contains", 1.0)
     assert (both["score"], both["weight"], both["aggregator"]) == (0.0, 2.0, {"type": "minimum"})
     negated = both["evaluator_results"][1]
     assert (negated["score"], negated["weight"], negated["negate"]) == (0.0, 3.0, True)
@@ -95,7 +95,7 @@ def test_outcomes_judged_beside_the_tree_are_told_after_it():
     )
     make_score(result=result, path="@outcomes", score=1.0, kind="outcomes")
     [line] = lines(run)
-    assert line["outcomes"] == outcomes
+    assert line["expected_outcome_results"] == outcomes
     assert (line["evaluator_results"][-1]["name"], line["evaluator_results"][-1]["weight"]) == (
         "@outcomes",
         0.0,
