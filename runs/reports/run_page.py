@@ -15,10 +15,13 @@ from runs.models import OPEN_RESULT_STATUSES, Case, ResultStatus, Run, RunEvent,
 from runs.reports.case_groups import case_groups, count_states, policy_of
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
 from runs.reports.purses import Purses, budget_words, counted_usd, purses
+from runs.reports.run_dimensions import JudgedDimensions, dimensions_of
 from runs.reports.run_end import RunEnd, run_end
 from runs.reports.run_errors import ErrorGroup, run_errors
 from runs.reports.run_evaluators import EvaluatorRow, evaluators_of, reads_evaluators_at_once
 from runs.reports.run_metrics import JudgedMetrics, metrics_of
+from runs.reports.run_repetitions import RunRepetitions, repetitions_of_run
+from runs.reports.run_usage import RunUsage, usage_of_run
 
 MOST_MARKS = 400
 EVENTS_SHOWN, MOST_EVENTS = 8, 200
@@ -76,6 +79,9 @@ class RunLive:
     policy: Policy
     evaluators: tuple[EvaluatorRow, ...] | None
     judged: tuple[JudgedMetrics, ...]
+    dimensions: tuple[JudgedDimensions, ...]
+    repeated: RunRepetitions | None
+    usage: RunUsage
 
 
 def run_live(run: Run, *, now: datetime) -> RunLive:
@@ -107,6 +113,9 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         policy=policy,
         evaluators=evaluators_of(run) if reads_evaluators_at_once(run) else None,
         judged=metrics_of(run),
+        dimensions=dimensions_of(run),
+        repeated=repetitions_of_run(run),
+        usage=usage_of_run(run),
     )
 
 
