@@ -49,22 +49,23 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
 @given(SECRETS)
 @example("p+q/r=s&t'\"<u>")
 @example('\\\\a\\"b\\/c\\u002B')
 @example("%25%2B&amp;+ +%")
-def test_a_secret_is_found_in_every_spelling(spelling: str, secret: str) -> None:
-    spelled = SPELLINGS[spelling](secret)
+def test_a_secret_is_found_in_every_spelling(secret: str) -> None:
+    for spelling, spell in SPELLINGS.items():
+        spelled = spell(secret)
 
-    found = blotted(f"before, {spelled}, after", (secret,), "[secret]")
+        found = blotted(f"before, {spelled}, after", (secret,), "[secret]")
 
-    assert "[secret]" in found
-    assert spelled not in found
-    assert secret not in found
-    assert found.startswith("before, ")
-    assert found.endswith(", after")
-    assert blotted_bytes(f"x{spelled}".encode(), (secret,), "[secret]") != f"x{spelled}".encode()
+        assert "[secret]" in found, spelling
+        assert spelled not in found, spelling
+        assert secret not in found, spelling
+        assert found.startswith("before, "), spelling
+        assert found.endswith(", after"), spelling
+        hidden = blotted_bytes(f"x{spelled}".encode(), (secret,), "[secret]")
+        assert hidden != f"x{spelled}".encode(), spelling
 
 
 @given(SECRETS, st.sampled_from(["as it is", "json by number", "url", "html", "base64"]))
