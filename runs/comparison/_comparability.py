@@ -130,6 +130,10 @@ def _judges(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Dif
     for slug in sorted(shared - targets - told):
         if _judge(before["models"][slug]) != _judge(after["models"][slug]):
             yield Difference("judge", f"the model {slug} was set up anew")
+    agents = before.get("agents") or {}, after.get("agents") or {}
+    for name in sorted({*agents[0]} & {*agents[1]}):
+        if _agent(agents[0][name]) != _agent(agents[1][name]):
+            yield Difference("judge", f"the agent {name} was set up anew")
 
 
 def _judge(model: Mapping[str, Any] | None) -> Any:
@@ -138,6 +142,11 @@ def _judge(model: Mapping[str, Any] | None) -> Any:
         return None
     host = urlsplit(model.get("base_url", "")).hostname
     return (host, *(model.get(name) for name in JUDGE_SETTINGS))
+
+
+def _agent(agent: Mapping[str, Any]) -> Any:
+    """Return what makes an agent that judges the same; a model it asks is compared with the models."""
+    return [agent[name] for name in ("kind", "config", "model")]
 
 
 def _name(model: Mapping[str, Any] | None) -> str:

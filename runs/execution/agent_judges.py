@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -63,7 +64,7 @@ class AgentJudge:
                 still cannot be read. What the ledger's `admit` raises passes through.
 
         """
-        asked, spent = AskedQuestion(question), _Spent(self.ledger)
+        asked, spent = _Asked(question), _Spent(self.ledger)
         text, digest = asked.as_one_text()
         answer = await self._answer(asked, spent, text, digest)
         if problem := asked.problem_of(answer.text):
@@ -76,7 +77,7 @@ class AgentJudge:
         return JudgeReply(asked.content, spent.usage, _model_of(answer) or self.asked.plan.name)
 
     async def _answer(
-        self, asked: AskedQuestion, spent: _Spent, text: str, digest: str, *, repair: int = 0
+        self, asked: _Asked, spent: _Spent, text: str, digest: str, *, repair: int = 0
     ) -> Output:
         """Return the output that the target gives to a text; raises JudgeFailure when there is none."""
         question, path = asked.question, self.path
@@ -118,6 +119,27 @@ class AgentJudge:
             input=(Message("user", text),),
             metadata=self.case.metadata,
         )
+
+
+class _Asked(AskedQuestion):
+    """A question to an agent, which may be a simple program: one that picks JSON out of all it was sent."""
+
+    def problem_of(self, text: str) -> str:
+        """Read a reply and keep its content; return what is wrong with it, or "".
+
+        One that stands word for word in a quoted text is a verdict of whoever wrote that text.
+        """
+        problem = AskedQuestion.problem_of(self, text)
+        if problem:
+            return problem
+        said = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
+        quoted = [_squeezed(one) for _, one in self.question.quoted]
+        is_copied = any(reply in one for reply in said for one in quoted)
+        return "it stands word for word in a quoted text" if is_copied else ""
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 @dataclass(slots=True)

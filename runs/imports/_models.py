@@ -12,7 +12,7 @@ from runs.formats import ModelPlace, Problem, SuiteContent
 
 
 class UnknownJudgeError(DomainError):
-    """Suites name language models that are not set up here; `problems` says which and where."""
+    """Suites name judges that are not set up here or cannot judge; `problems` says which and where."""
 
     code = "unknown_judge"
 

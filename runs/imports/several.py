@@ -11,6 +11,7 @@ from django.db import transaction
 from evaluators.scoring.types import DomainError
 from runs.formats.agentv import slug_of
 from runs.formats.suite_files import FoundSuite
+from runs.imports._agents import unfit_agents
 from runs.imports._models import UnknownJudgeError, missing_models
 from runs.imports.suites import Imported, import_content
 
@@ -40,15 +41,18 @@ def import_suites(
     """Create or update the suite of every file and return what came of each, in the order given.
 
     `slug`, for one suite only, and `judge` go before what the files say. Raises UnknownJudgeError with
-    a problem for every language model that is not set up here, and UnusableSlugError; then nothing
-    has changed.
+    a problem for every language model that is not set up here and every target that cannot judge, and
+    UnusableSlugError; then nothing has changed.
     """
     if slug is not None:
         _check_slug(slug, len(files))
     problems = [
         problem
         for file in files
-        for problem in missing_models(file.content, judge=judge, file=file.path)
+        for problem in (
+            *missing_models(file.content, judge=judge, file=file.path),
+            *unfit_agents(file.content, file=file.path),
+        )
     ]
     if problems:
         raise UnknownJudgeError(tuple(problems))

@@ -11,6 +11,7 @@ from django.db import transaction
 
 from evaluators.models import Evaluator, LanguageModel
 from runs.formats import CaseContent, SuiteContent
+from runs.imports._agents import unfit_agents
 from runs.imports._models import UnknownJudgeError, judge_of, missing_models
 from runs.models import Case, FileContent, Suite, SuiteFile
 from runs.plan import content_hash
@@ -52,9 +53,9 @@ def import_suite(
     A case whose content changed gets a new revision, one that is gone is no longer current, and the
     suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own;
     where neither names a judge the suite keeps the one it has, and a `judge` of "" takes it away.
-    Raises UnknownJudgeError for a language model that is not set up here.
+    Raises UnknownJudgeError for a language model that is not set up here and a target that cannot judge.
     """
-    if problems := tuple(missing_models(content, judge=judge)):
+    if problems := (*missing_models(content, judge=judge), *unfit_agents(content)):
         raise UnknownJudgeError(problems)
     return import_content(content, imported_by=imported_by, slug=slug, judge=judge, note=note).suite
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -14,6 +13,7 @@ from evaluators.models import Evaluator, LanguageModel
 from evaluators.templatetags.figures import money
 from runs.models import Result, ResultStatus, Run, RunStatus, Suite, Target
 from runs.plan import judge_calls
+from runs.reports.judge_warnings import agent_warning, agents_of, family_warning
 
 RUNS_LOOKED_AT = 5
 ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
@@ -71,7 +71,8 @@ def estimate(order: Order) -> Estimate:
     """Return what the order would start, cost and take, with the runs that this rests on."""
     executions = order.cases * order.repetitions
     past = list(_past_runs(order.suite))
-    parts = tuple(_of_target(order, target, past, executions) for target in order.targets)
+    agents = agents_of(order.suite)
+    parts = tuple(_of_target(order, target, past, executions, agents) for target in order.targets)
     totals = [_sum(part.run_usd for part in parts), _sum(part.evaluation_usd for part in parts)]
     total = _sum(totals) if parts else None
     # Runs started together share the judge's and the machine's time; they go on side by side.
@@ -92,33 +93,13 @@ def estimate(order: Order) -> Estimate:
             warning
             for warning in (
                 family_warning(order.judge, order.targets),
+                agent_warning(agents, order.targets),
                 _budget_warning(order, parts),
             )
             if warning
         ),
         button=_button(len(parts), total),
     )
-
-
-def family_warning(judge: LanguageModel | None, targets: Iterable[Target]) -> str:
-    """Point out targets of the judge's own model family; "" when there are none."""
-    if judge is None:
-        return ""
-    family = model_family(judge.model_id)
-    alike = [t.name for t in targets if t.model and model_family(t.model.model_id) == family]
-    if not alike:
-        return ""
-    return (
-        f"The judge is of the same family as target {', '.join(alike)}. "
-        "Judges tend to favour their own family."
-    )
-
-
-def model_family(model_id: str) -> str:
-    """Return the family a model's id begins with: `gpt` of `openai/gpt-4o-mini`."""
-    name = model_id.rpartition("/")[2].lower()
-    found = re.match(r"[a-z]+", name)
-    return found.group() if found else name
 
 
 def _past_runs(suite: Suite) -> QuerySet[Run]:
@@ -137,10 +118,15 @@ def _past_runs(suite: Suite) -> QuerySet[Run]:
 
 
 def _of_target(
-    order: Order, target: Target, past: Sequence[Run], executions: int
+    order: Order,
+    target: Target,
+    past: Sequence[Run],
+    executions: int,
+    agents: Mapping[str, Sequence[str]],
 ) -> TargetEstimate:
     own = [run for run in past if run.target_id == target.pk][:RUNS_LOOKED_AT]
-    names = {order.judge.name, order.judge.slug} if order.judge else set()
+    # Without a judge of its own a run is named after the agents that judge.
+    names = {order.judge.name, order.judge.slug} if order.judge else {", ".join(sorted(agents))}
     judged = [run for run in past if run.judge_name in names][:RUNS_LOOKED_AT]
     run_usd, why_run = _mean_cost(own, "run", executions, NO_RUN)
     evaluation_usd, why_evaluation = _mean_cost(judged, "evaluation", executions, NO_JUDGE_RUN)

@@ -11,8 +11,8 @@ import pytest
 from evaluators.scoring.policy import Policy
 from runs.models import Case, ResultOutput, Run
 from runs.reports.conversation import LONGEST_SHOWN, conversation
-from runs.reports.estimate import model_family
 from runs.reports.gates import cases_gate, metrics_gate
+from runs.reports.judge_warnings import model_family
 from runs.reports.purses import purses
 from runs.reports.results_query import ResultsQuery
 from runs.reports.run_head import run_head
