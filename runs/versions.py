@@ -29,16 +29,29 @@ def kept_of(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> dict[
         current = current_version(suite)
         metadata = (current.content.get("metadata") or {}) if current else {}
     return {
+        **parts_of(suite),
+        "metadata": dict(metadata),
+        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
+        "cases": _kept_cases(suite),
+    }
+
+
+def parts_of(suite: Suite) -> dict[str, Any]:
+    """Return of a suite as it is stored what drafts edit, in the form of a version's content."""
+    return {
         "title": suite.title,
         "description": suite.description,
         "tags": list(suite.tags),
         "judge": suite.judge.slug if suite.judge else "",
-        "metadata": dict(metadata),
         "policy": suite.policy().as_json(),
         "evaluators": Evaluator.objects.tree(suite.root).as_json(),
-        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
-        "cases": _kept_cases(suite),
     }
+
+
+def locked(suite: Suite) -> Suite:
+    """Return the suite as it is stored now, its row locked until the transaction ends."""
+    rows = Suite.objects.select_for_update(of=("self",)).select_related("root", "judge")
+    return rows.get(pk=suite.pk)
 
 
 def _kept_cases(suite: Suite) -> list[dict[str, Any]]:

@@ -179,9 +179,13 @@ def _out_of_order(names: Sequence[str], places: Sequence[int]) -> set[str]:
     best: list[list[int]] = []
     for index, place in enumerate(places):
         fits = [run for run in best if places[run[-1]] < place]
-        best.append([*max(fits, key=len, default=[]), index])
-    kept = set(max(best, key=len, default=[]))
+        best.append([*_longest(fits), index])
+    kept = set(_longest(best))
     return {name for index, name in enumerate(names) if index not in kept}
+
+
+def _longest(found: Sequence[list[int]]) -> list[int]:
+    return max(found, key=len) if found else []
 
 
 def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[FileChange]:

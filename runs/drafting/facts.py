@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluators.scoring.tree import ROOT_PATH, Node, below
+from runs.drafting.combining import guard, options_of, weigh
 
 AGGREGATOR = "aggregator."
 CONFIG = "config."
@@ -46,3 +47,28 @@ def _facts(node: Node, above: Node | None) -> dict[str, Any]:
     return facts | {
         f"{AGGREGATOR}{name}": value for name, value in options.items() if name not in OF_CHILDREN
     }
+
+
+def put_fact(parent: dict[str, Any] | None, node: dict[str, Any], name: str, facts: Facts) -> None:
+    """Give an evaluator of a draft one of the facts, or take it away where there is none of the name."""
+    if name.startswith(AGGREGATOR):
+        _put(options_of(node), name.removeprefix(AGGREGATOR), name, facts)
+    elif name.startswith(CONFIG):
+        _put(node["config"], name.removeprefix(CONFIG), name, facts)
+    elif name == "weight" and parent is not None:
+        weigh(parent, node, facts[name])
+    elif name == "gate" and parent is not None:
+        guard(parent, node, gate=facts[name])
+    elif name == "required":
+        value = facts[name]
+        is_flag = isinstance(value, bool)
+        node |= {"required": is_flag and value, "required_below": None if is_flag else value}
+    elif name == "negate":
+        node["negate"] = facts[name]
+
+
+def _put(settings: dict[str, Any], key: str, name: str, facts: Facts) -> None:
+    if name in facts:
+        settings[key] = facts[name]
+    else:
+        settings.pop(key, None)

@@ -152,6 +152,7 @@ class Shift:
             raise ChangeRefusedError(f"{self.way!r} is none of {', '.join(WAYS)}.")
         place = _movable(editing, self.node, "moved")
         assert place.parent is not None  # noqa: S101 - what is movable stands in something
+        goal: tuple[str, int | None]
         match self.way:
             case "out":
                 above = place.parent.parent

@@ -46,6 +46,6 @@ class SuiteDraft(models.Model):
 
         A draft that is not stored yet is stamped with its content: nothing else tells it from others.
         """
-        if self.pk is None:
+        if self._state.adding:
             return f"new-{content_hash(self.content)[:STAMP_DIGITS]}"
         return f"{self.pk}-{self.revision}"
