@@ -8,6 +8,8 @@ from django.urls import path, register_converter
 
 from runs.views import (
     audit,
+    baselines,
+    campaigns,
     charts,
     going_on,
     importing,
@@ -77,6 +79,7 @@ urlpatterns = [
     path(f"{RUN}evaluators/", runs.run_evaluators, name="run-evaluators"),
     path(f"{RUN}results/", runs.run_results, name="run-results"),
     path(f"{RUN}results.jsonl", runs.run_results_file, name="run-results-file"),
+    path(f"{RUN}baseline/", baselines.run_baseline, name="run-baseline"),
     path(f"{RUN}stop/", going_on.run_stop, name="run-stop"),
     path(f"{RUN}resume/", going_on.run_resume, name="run-resume"),
     path(f"{RUN}retry/", going_on.run_retry, name="run-retry"),

@@ -68,6 +68,7 @@ class RunRow:
 
     number: int
     url: str
+    is_baseline: bool
     suite_title: str
     suite_url: str
     target: str
@@ -155,6 +156,7 @@ def run_row(run: Run) -> RunRow:
     return RunRow(
         number=run.number,
         url=reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number}),
+        is_baseline=run.pk == run.suite.baseline_run_id,
         suite_title=run.suite.title,
         suite_url=reverse("runs:suite", kwargs={"slug": run.suite.slug}),
         target=run.target_name,

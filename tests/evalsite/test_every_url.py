@@ -110,6 +110,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-evaluators": Page("viewer", place=RUN),
     "runs:run-results": Page("viewer", place=RUN),
     "runs:run-results-file": Page("viewer", place=RUN),
+    "runs:run-baseline": deed("editor", RUN),
     "runs:run-stop": deed("editor", RUN),
     "runs:run-resume": deed("editor", RUN),
     "runs:run-retry": form("editor", RUN),
