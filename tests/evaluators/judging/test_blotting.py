@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
