@@ -14,42 +14,29 @@ from runs.formats.packing import packed
 from runs.formats.suite_files import read_suites
 from tests.runs.formats.contents import VARIANTS, suites
 
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-
 
 def test_the_suites_that_are_drawn_hold_every_kind() -> None:
     kinds = {name for name, kind in all_kinds().items() if kind.in_gallery}
     assert {kind for kind, _ in VARIANTS} | {COMPOSITE} == kinds
 
 
-@MANY
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(suites())
-def test_a_written_suite_reads_back_the_same(content: SuiteContent) -> None:
-    again = agentv.read(agentv.write(content), files=content.files)
+def test_a_suite_reads_back_the_same_from_everything_it_is_written_as(
+    content: SuiteContent,
+) -> None:
+    written = agentv.write(content)
+    again = agentv.read(written, files=content.files)
     assert again == content
 
+    rewritten = agentv.write(again)
+    assert agentv.write(agentv.read(rewritten, files=content.files)) == rewritten
 
-@MANY
-@given(suites())
-def test_a_suite_that_was_read_is_written_the_same_each_time(content: SuiteContent) -> None:
-    once = agentv.write(agentv.read(agentv.write(content), files=content.files))
-    assert agentv.write(agentv.read(once, files=content.files)) == once
-
-
-@MANY
-@given(suites())
-def test_a_suite_written_as_lines_reads_back_the_same(content: SuiteContent) -> None:
     lines, head = case_lines.write(content)
     files = {**content.files, "cases.yaml": head}
     assert case_lines.read(lines, file="cases.jsonl", files=files) == content
 
-
-@MANY
-@given(suites())
-def test_what_is_downloaded_imports_as_what_it_was(content: SuiteContent) -> None:
     file = packed(content, "download")
-
     found = read_suites(bundles_of([(file.name, BytesIO(b"".join(file.parts)))]))
-
     assert [suite.content for suite in found.suites] == [content]
     assert found.notes == ()
