@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evaluators.scoring.policy import Policy
 from runs.models import Result, Run
-from runs.reports.repetition_marks import STATUS_MARKS, result_url
+from runs.reports.case_groups import state_of_rows
+from runs.reports.repetition_marks import STATUS_MARKS, mark_of_row, result_url
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One execution of the same case in the same run."""
+    """One execution of the same case in the same run, in the state that counts."""
 
     number: int
     url: str
@@ -19,6 +21,11 @@ class Repetition:
     outcomes: str
     latency_ms: int | None
     is_this: bool
+
+    @property
+    def word(self) -> str:
+        """Return the word for the state."""
+        return "errored" if self.state == "error" else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +41,27 @@ def mark_of(result: Result) -> str:
     return result.verdict or STATUS_MARKS.get(result.status, result.status)
 
 
-def repetitions_of(run: Run, result: Result) -> tuple[Repetition, ...]:
-    """Return every repetition of the same case in the run."""
-    columns = ("run", "repetition", "status", "verdict", "score", "outcome_marks", "latency_ms")
-    rows = run.results.filter(case=result.case).order_by("repetition").only(*columns)
-    return tuple(
+def repetitions_of(run: Run, result: Result, policy: Policy) -> tuple[tuple[Repetition, ...], str]:
+    """Return every repetition of the same case in the run, and the state of the case; one query."""
+    columns = ("repetition", "status", "verdict", "reviewed_verdict", "score", "is_forced")
+    rows = list(
+        run.results.filter(case=result.case)
+        .order_by("repetition")
+        .values(*columns, "outcome_marks", "latency_ms")
+    )
+    repetitions = tuple(
         Repetition(
-            number=row.repetition,
-            url=result_url(run, result.case.key, row.repetition),
-            state=mark_of(row),
-            score=row.score,
-            outcomes=row.outcome_marks,
-            latency_ms=row.latency_ms,
-            is_this=row.repetition == result.repetition,
+            number=row["repetition"],
+            url=result_url(run, result.case.key, row["repetition"]),
+            state=mark_of_row(row, policy),
+            score=row["score"],
+            outcomes=row["outcome_marks"],
+            latency_ms=row["latency_ms"],
+            is_this=row["repetition"] == result.repetition,
         )
         for row in rows
     )
+    return repetitions, state_of_rows(rows, policy)
 
 
 def neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:

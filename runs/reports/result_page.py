@@ -20,6 +20,7 @@ from runs.models import (
 )
 from runs.plan import METRICS_KIND, read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
+from runs.reports.case_repetitions import CaseRepetitions, case_repetitions
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
 from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
 from runs.reports.result_files import LeftFile, result_files
@@ -68,7 +69,7 @@ class ResultPage:
     tool_calls: int
     purses: ResultPurses
     repetitions: tuple[Repetition, ...]
-    spread: float | None
+    over: CaseRepetitions | None
     previous: Neighbour | None
     following: Neighbour | None
     attempts: tuple[AttemptRow, ...]
@@ -77,6 +78,17 @@ class ResultPage:
     history: tuple[PastRun, ...]
     scored_count: int
     files: tuple[LeftFile, ...]
+
+    @property
+    def earlier(self) -> Repetition | None:
+        """Return the repetition before this one."""
+        before = [row for row in self.repetitions if row.number < self.result.repetition]
+        return before[-1] if before else None
+
+    @property
+    def later(self) -> Repetition | None:
+        """Return the repetition after this one."""
+        return next((row for row in self.repetitions if row.number > self.result.repetition), None)
 
     @property
     def has_output(self) -> bool:
@@ -128,8 +140,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
     decision = Decision.from_json(output.decision) if output.decision else None
     root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
     tree = result_tree(root, decision, rows, plan.policy)
-    repetitions = repetitions_of(run, result)
-    scores = [row.score for row in repetitions if row.score is not None]
+    repetitions, case_state = repetitions_of(run, result, plan.policy)
     steps = output.trace
     outcomes = tuple(output.outcomes or ())
     return ResultPage(
@@ -156,7 +167,7 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         tool_calls=sum(step.get("type") == "tool" for step in steps or ()),
         purses=result_purses(run, result),
         repetitions=repetitions,
-        spread=max(scores) - min(scores) if len(scores) > 1 else None,
+        over=case_repetitions(run, case, plan.policy, case_state),
         previous=neighbour(run, result, back=True),
         following=neighbour(run, result, back=False),
         attempts=result_attempts(result),

@@ -306,8 +306,11 @@ def test_neighbours_and_repetitions_lead_on(viewer_client: Client) -> None:
     page = text(viewer_client, at(found[2]))
     assert f'href="{at(found[0])}" aria-keyshortcuts="k"' in page
     assert f'href="{at(found[4])}" aria-keyshortcuts="j"' in page
-    assert at(found[3]) in page
-    assert "spread 0.00" in page
+    assert f'href="{at(found[3])}" aria-keyshortcuts="l"' in page
+    assert 'aria-keyshortcuts="h"' not in page
+    back = text(viewer_client, at(found[3]))
+    assert f'href="{at(found[2])}" aria-keyshortcuts="h"' in back
+    assert 'aria-keyshortcuts="l"' not in back
 
 
 def test_earlier_runs_of_the_case_are_one_click_away(viewer_client: Client) -> None:
@@ -373,5 +376,5 @@ def test_a_result_is_a_fixed_number_of_queries(
     for case in suite.cases.all():
         for repetition in range(1, 6):
             make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
-    with django_assert_max_num_queries(19):
+    with django_assert_max_num_queries(22):
         text(viewer_client, at(run.results.last()))
