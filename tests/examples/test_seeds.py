@@ -23,7 +23,7 @@ from runs.management import own_hands
 from runs.models import Run
 from runs.reports.result_lines import result_lines
 from tests.examples.reading import EXAMPLES
-from tests.factories import make_model
+from tests.factories import make_model, make_target
 from tests.model_server import ModelServer, Request, good
 
 SEEDS = EXAMPLES / "seeds"
@@ -95,9 +95,6 @@ SAYS: dict[str, dict[tuple[str, str], Any]] = {
         ),
     },
     "combined": {
-        ("half-life", "code_quality"): 0.9,
-        ("works", "code_quality"): 0.4,
-        ("refuses", "code_quality"): 0.1,
         ("match-modes", "semantic"): 80,
     },
     "hybrid": {
@@ -105,6 +102,8 @@ SAYS: dict[str, dict[tuple[str, str], Any]] = {
         ("promised_only", "final_evaluation"): ([1, 2, 3, 1, 5, 0], 1.5, False),
     },
 }
+# Targets that judge, by the file that the README says to make them of.
+AGENTS = {"combined": {"code-reviewer": "agent/reviewer.py"}}
 # What the seeds' formulas give (SCORING §1, §3 to §6): score, verdict and what decided.
 EXPECTED: dict[str, dict[str, tuple[float, str, str]]] = {
     "verdicts": {
@@ -218,6 +217,9 @@ def run_folder(folder: str, server: ModelServer, tmp_path: Path) -> dict[str, Li
         output_price_usd_per_mtok="50",
     )
     server.behave(then=judge)
+    for name, file in AGENTS.get(folder, {}).items():
+        program = (SEEDS / folder / file).read_text()
+        make_target(name=name, kind="command", config={"command": program})
     out, told = tmp_path / "results.jsonl", tmp_path / "summary.json"
     arguments = ["--target", "recorded", "--judge", "judge"]
     with pytest.raises(SystemExit) as ended:
@@ -354,7 +356,9 @@ def test_scores_come_out_on_their_own_scale_too(model_server: ModelServer, tmp_p
     tests, quality = lines["half-life"]["evaluator_results"]
     assert (tests["score"], tests["raw_score"], tests["scale"]) == (0.75, 75, 100)
     assert (tests["reasoning"], tests["weight"]) == ("3 of 4 tests passed", 3.0)
-    assert (quality["score"], quality["weight"]) == (0.9, 1.0)
+    assert (quality["score"], quality["weight"], quality["raw_score"]) == (0.9, 1.0, 90)
+    assert (quality["type"], quality["misses"]) == ("agent_judge", ["No docstring"])
+    assert lines["works"]["evaluator_results"][1]["raw_score"] == 40
     *_, semantic = lines["match-modes"]["evaluator_results"]
     assert (semantic["raw_score"], semantic["scale"]) == (80, 100)
 
