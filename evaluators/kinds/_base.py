@@ -28,6 +28,14 @@ class KindConfig(BaseModel):
 
     prompt_fields: ClassVar[tuple[str, ...]] = ()
 
+    def stands_on(self) -> Mapping[str, object]:
+        """Return by name what of these settings a judge was asked with: other answers need it asked again.
+
+        What a kind's `rescore` cannot tell from stored parts stands here, such as the words of a
+        criterion. Stored parts serve settings whose every entry is the same in those they came from.
+        """
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -138,6 +138,10 @@ class Config(KindConfig):
             raise ValueError("models: a name is empty")
         return self
 
+    def stands_on(self) -> Mapping[str, object]:
+        """Return what the judges went by; who they were and how often they voted is kept with the votes."""
+        return {"criteria": self.criteria}
+
     @property
     def panel(self) -> tuple[str, ...]:
         """Return the slug of each judge's model, "" for the suite's judge."""

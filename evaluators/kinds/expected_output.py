@@ -108,6 +108,10 @@ class Config(KindConfig):
             raise ValueError(f"{meant[0]} belongs to match semantic; {self.match} asks no judge")
         return self
 
+    def stands_on(self) -> Mapping[str, object]:
+        """Return how often a judge was asked to compare by meaning; else nothing was asked."""
+        return {"samples": self.samples} if self.match == "semantic" else {}
+
 
 def read(mapping: dict[str, Any]) -> dict[str, Any]:
     """Return the settings a suite file means by its several names for the match."""

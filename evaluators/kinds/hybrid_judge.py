@@ -185,6 +185,17 @@ class Config(KindConfig):
                 )
         return self
 
+    def stands_on(self) -> Mapping[str, object]:
+        """Return what the judge was asked: each dimension in its words, what was expected, how often."""
+        asked = {f"dimension {one.key}": one.description for one in self.dimensions}
+        return {
+            "hard_expectations": self.hard_expectations,
+            "soft_expectations": self.soft_expectations,
+            "instructions": self.instructions,
+            "samples": self.samples,
+            **asked,
+        }
+
     @property
     def is_weighed(self) -> bool:
         """Tell whether the weights of the dimensions make the score."""

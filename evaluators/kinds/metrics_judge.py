@@ -146,6 +146,11 @@ class Config(KindConfig):
             raise ValueError(f"metrics: {error}") from error
         return self
 
+    def stands_on(self) -> Mapping[str, object]:
+        """Return what the judge was asked: each metric in its words, and how often."""
+        asked = {f"metric {one.key}": (one.name, one.description) for one in self.metrics}
+        return {"instructions": self.instructions, "samples": self.samples, **asked}
+
 
 def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     """Return the score that the stored metrics give with these weights (SCORING §5).

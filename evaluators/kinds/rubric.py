@@ -127,6 +127,11 @@ class Config(KindConfig):
             raise ValueError("rubrics: the weights add up to 0, so there is nothing to score")
         return self
 
+    def stands_on(self) -> Mapping[str, object]:
+        """Return what the judge was asked: each criterion in its words, in which way and how often."""
+        asked = {f"criterion {one.id}": one.expected_outcome for one in self.rubrics}
+        return {"mode": self.mode, "samples": self.samples, **asked}
+
 
 def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     """Return the score that the stored judgement of each criterion gives with these weights.
