@@ -48,6 +48,13 @@ def evaluate(
         scores[frame.index] = 1.0 - score if frame.negate else score
         if outcome.failed_required:
             parts[frame.index] = outcome.failed_required
+    return settled(layout, scores, parts)
+
+
+def settled(
+    layout: Layout, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
+) -> Values:
+    """Return the score of every node from those of the leaves, which stand after negation in `scores`."""
     values = Values(scores, [NO_INDEX] * len(scores), parts)
     for frame in layout.upward:
         settle(layout, frame, values)

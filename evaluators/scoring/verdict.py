@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from evaluators.scoring.decision import Decision, Flip, NodeResult, TraceStep
-from evaluators.scoring.evaluation import Values, evaluate, is_held, judged_frame
+from evaluators.scoring.evaluation import Values, evaluate, is_held, judged_frame, settled
 from evaluators.scoring.explanation import (
     NOTHING_RECORDED,
     deciding_path,
@@ -59,6 +59,22 @@ class Rules:
         judged, values = self._values(outcomes)
         gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
         return rule_on(self.layout, values, gate, judged)
+
+    def rule_scores(
+        self,
+        scores: list[float | None],
+        parts: Mapping[int, tuple[str, ...]],
+        gate: CaseGate,
+        judged: Frame | None = None,
+    ) -> tuple[Values, Ruling]:
+        """Return what `rule` does from plain numbers, with the scores of all nodes: the quickest way.
+
+        `scores` holds by index of the node what each leaf came to after negation, None where it has
+        no score, and is filled up; `parts` the required parts missed. `judged` is the node that
+        counts by its judge's overall score, which then stands in `scores`.
+        """
+        values = settled(self.layout, scores, parts)
+        return values, rule_on(self.layout, values, gate, judged)
 
     def decide(
         self,
