@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runs.summary.brief import Brief, brief
 from runs.summary.cases import distribution_of, mean_by_name, means_of, summarise_case
 from runs.summary.dimensions import DimensionMean, SideMean, dimension_means, finals_by_key
 from runs.summary.figures import (
@@ -27,6 +28,7 @@ from runs.summary.verdicts import BY_FORCE, CaseDecision, case_decision, case_ve
 
 __all__ = [
     "BY_FORCE",
+    "Brief",
     "CaseDecision",
     "CaseSummary",
     "DimensionMean",
@@ -40,6 +42,7 @@ __all__ = [
     "RepetitionFigures",
     "SideMean",
     "Summary",
+    "brief",
     "case_decision",
     "case_verdict",
     "cases_outlook",

@@ -22,7 +22,7 @@ def summarise_case(case: str, group: Sequence[Execution], policy: Policy) -> Cas
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
     return CaseSummary(
         case=case,
-        state=_state(group, decision.verdict),
+        state=state_of(group, decision.verdict),
         verdict=decision.verdict,
         executions=len(group),
         scored=len(verdicts),
@@ -76,7 +76,8 @@ def mean_by_name(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def _state(group: Sequence[Execution], verdict: Verdict | None) -> str:
+def state_of(group: Sequence[Execution], verdict: Verdict | None) -> str:
+    """Return how a case with this verdict stands: the verdict, waiting, error or not_run."""
     if verdict is not None:
         return verdict.value
     if any(row.status in OPEN for row in group):

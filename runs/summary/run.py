@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
-from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import distribution_of, means_of, summarise_case
-from runs.summary.figures import ERROR, CaseSummary, Execution, GateResult, Summary
+from runs.summary.figures import ERROR, CaseSummary, Execution, Summary
+from runs.summary.gates import gates_of
 from runs.summary.repetitions import latencies_of, repetitions_of
 from runs.summary.verdicts import count_reviews, verdict_of
 
@@ -32,18 +32,15 @@ def summarise(
         [verdict_of(row, policy) is Verdict.PASS for row in group if is_completed or row.is_ended]
         for group in by_case.values()
     ]
-    passed, counted = sum(map(sum, marks)), sum(map(len, marks))
     means = means_of(rows)
-    rate = passed / counted if counted else None
+    gates = gates_of(rows, policy, (means.score, means.scored), is_completed=is_completed)
     return Summary(
         executions=len(rows),
         ended=sum(row.is_ended for row in rows),
-        passed=passed,
+        passed=gates.passed,
         errors=sum(row.status == ERROR and verdict_of(row, policy) is None for row in rows),
-        metrics_gate=_gate(
-            means.score, policy.metrics_pass_threshold, is_completed, (means.scored, len(rows))
-        ),
-        cases_gate=_gate(rate, policy.cases_pass_threshold, is_completed, (counted, len(rows))),
+        metrics_gate=gates.metrics,
+        cases_gate=gates.cases,
         interval=_interval(marks, seed),
         distribution=distribution_of(case.state for case in cases),
         means=means,
@@ -52,21 +49,6 @@ def summarise(
         **asdict(repetitions_of(cases)),
         **asdict(latencies_of(rows)),
         score_interval=_score_interval(cases, seed),
-    )
-
-
-def _gate(
-    figure: float | None, threshold: float, is_completed: bool, counts: tuple[int, int]
-) -> GateResult:
-    """Return a gate's result: closed once the run is completed and has a figure."""
-    is_closed = is_completed and figure is not None
-    return GateResult(
-        share=figure if is_closed else None,
-        so_far=figure,
-        threshold=threshold,
-        passed=is_at_least(figure, threshold) if is_closed and figure is not None else None,
-        counted=counts[0],
-        total=counts[1],
     )
 
 
