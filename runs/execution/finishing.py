@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +23,7 @@ from runs.models import (
 )
 from runs.models.clock import database_now
 from runs.models.executions import executions_of
+from runs.models.leaf_scores import pack_leaf_scores
 from runs.plan import read_plan
 from runs.summary import (
     dimension_means,
@@ -33,8 +32,6 @@ from runs.summary import (
     metric_means,
     summarise,
 )
-
-LEAF_SCORES_VERSION = 1
 
 
 def finish_run(run_id: int) -> bool:
@@ -137,30 +134,3 @@ def _policy(run: Run) -> Policy:
         return read_plan(run.snapshot).policy
     except (DomainError, KeyError, TypeError):
         return run.suite.policy()
-
-
-def pack_leaf_scores(run_id: int) -> bytes:
-    """Return what every evaluator of a run said, small enough to be read at once for what-if.
-
-    Compressed JSON: {"version", "paths", "results": [[result, case, repetition, status, outcome
-    marks, error stage, [score of each path]]]}. A score is null where the evaluator was not run,
-    false where it could not score, and [score, required parts missed] where it missed some.
-    """
-    places: dict[str, int] = {}
-    scores: dict[int, dict[int, Any]] = {}
-    rows = Score.objects.filter(result__run_id=run_id).order_by()
-    for result_id, path, state, score, missed in rows.values_list(
-        "result_id", "path", "state", "score", "failed_required"
-    ).iterator(chunk_size=5000):
-        place = places.setdefault(path, len(places))
-        said = score if state == "scored" else False if state == "unscored" else None
-        scores.setdefault(result_id, {})[place] = [said, missed] if missed else said
-    results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
-    packed = [
-        [*row, [scores.get(row[0], {}).get(place) for place in range(len(places))]]
-        for row in results.values_list(
-            "id", "case_id", "repetition", "status", "outcome_marks", "error_stage"
-        ).iterator(chunk_size=5000)
-    ]
-    content = {"version": LEAF_SCORES_VERSION, "paths": list(places), "results": packed}
-    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)

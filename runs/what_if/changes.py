@@ -1,0 +1,178 @@
+"""Which evaluators an edit changed, and whether what is stored of them still serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from pydantic import ValidationError
+
+from evaluators.kinds import read_config
+from evaluators.kinds._base import Kind, KindConfig
+from evaluators.scoring.tree import ROOT_PATH, Node, walk
+from runs.plan import judge_models, script_paths
+from runs.what_if.rules import CaseTrees, RuleSet
+
+SHOWN_TO_JUDGES = ("pass_threshold", "borderline_threshold", "on_unscored")
+_ABSENT = object()
+
+
+class Reach(StrEnum):
+    """What serves for an evaluator: its stored score, one made of its stored parts, nothing, or the old one for want of better."""
+
+    KEPT = "kept"
+    RESCORED = "rescored"
+    OLD = "old"
+    NEW = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafChange:
+    """One evaluator whose score is a fact. `origin` is its path in the run, None where it has none there.
+
+    `why` says in words what keeps its stored score from serving. `asks` tells whether scoring it
+    again takes calls of a model, of a program or of neither: judge, script or "".
+    """
+
+    path: str
+    node: Node
+    origin: str | None
+    reach: Reach
+    why: str = ""
+    asks: str = ""
+    config: KindConfig | None = None
+
+
+class Comparing:
+    """The two sides of an edit, and the trees of some cases before and after."""
+
+    def __init__(
+        self, before: RuleSet, after: RuleSet, trees: CaseTrees, kinds: Mapping[str, Kind]
+    ) -> None:
+        self.before, self.after, self.trees, self.kinds = before, after, trees, kinds
+        self.known = dict(walk(trees.before))
+        paths = before.files.keys() | after.files.keys()
+        self.files = {one for one in paths if before.files.get(one) != after.files.get(one)}
+        self.found: dict[str, LeafChange] = {}
+
+    def leaves(self) -> dict[str, LeafChange]:
+        """Return by path every evaluator of the new tree whose score is a fact.
+
+        Raises InvalidConfigError for changed settings that are none of their kind.
+        """
+        # Judges of composites look at what lies under them, so that this is told first.
+        for path, node in reversed(list(walk(self.trees.after))):
+            if not node.is_composite or (node.aggregator and node.aggregator.is_judging):
+                self.found[path] = self._change(path, node)
+        return dict(reversed(self.found.items()))
+
+    def origin(self, path: str) -> str | None:
+        """Return where an evaluator stood in the run, None when it is new."""
+        origins = self.trees.origins
+        found = path if origins is None or path == ROOT_PATH else origins.get(path)
+        return found if found in self.known else None
+
+    def _change(self, path: str, node: Node) -> LeafChange:
+        origin = self.origin(path)
+        change = LeafChange(path, node, origin, Reach.KEPT, asks=self._asks(node))
+        if origin is None:
+            return replace(change, reach=Reach.NEW, why="it is new, so nothing is stored of it")
+        old = self.known[origin]
+        if why := _other_thing(old, node):
+            return replace(change, reach=Reach.NEW, why=why)
+        if node.is_composite:
+            why = self._judged_otherwise(origin, path) or self._asked_otherwise(old, node)
+            return replace(change, reach=Reach.OLD, why=why) if why else change
+        return self._leaf(change, old)
+
+    def _leaf(self, change: LeafChange, old: Node) -> LeafChange:
+        node = change.node
+        kind, same = self.kinds.get(node.kind), old.config == node.config
+        if why := self._asked_otherwise(old, node):
+            return replace(change, reach=Reach.OLD, why=why)
+        if same:
+            return change
+        if kind is None:
+            return replace(change, reach=Reach.OLD, why="its settings changed")
+        config = read_config(node.kind, node.config, evaluator=change.path)
+        try:
+            stored = kind.config.model_validate(old.config)
+        except ValidationError:
+            return replace(change, reach=Reach.OLD, why="its settings in the run cannot be read")
+        if stored == config:
+            return change
+        if kind.rescore is None:
+            return replace(change, reach=Reach.OLD, why="its settings changed")
+        if why := _stands_on_other(stored, config):
+            return replace(change, reach=Reach.OLD, why=why)
+        return replace(change, reach=Reach.RESCORED, config=config)
+
+    def _asked_otherwise(self, old: Node, node: Node) -> str:
+        """Return which judge or file another answer would come from, "" when it is the same."""
+        sides = ((old, self.before.judge), (node, self.after.judge))
+        asked = [
+            judge_models(replace(one, children=()), self.kinds, default=judge)
+            for one, judge in sides
+        ]
+        if asked[1] and asked[0] != asked[1]:
+            return "another language model judges"
+        texts = [text for text in _texts(node.config) for path in self.files if path in text]
+        return f"the file {texts[0]} changed" if texts else ""
+
+    def _judged_otherwise(self, origin: str, path: str) -> str:
+        """Return why a script or judge would make another score of what lies under its composite."""
+        old, new = self.known[origin], dict(walk(self.trees.after))[path]
+        if old.as_json()["config"] != new.as_json()["config"]:
+            return "its settings changed"
+        below = [child.as_json() for child in new.children]
+        is_same = below == [child.as_json() for child in old.children]
+        inner = (one for at, one in self.found.items() if at.startswith(f"{path}/" if path else ""))
+        if not is_same or any(one.reach is not Reach.KEPT for one in inner):
+            return "what it looks at changed"
+        for name in SHOWN_TO_JUDGES:
+            if getattr(self.before.policy, name) != getattr(self.after.policy, name):
+                return "the verdicts it is shown follow other bands"
+        return ""
+
+    def _asks(self, node: Node) -> str:
+        alone = replace(node, children=())
+        if judge_models(alone, self.kinds, default="judge"):
+            return "judge"
+        return "script" if script_paths(alone, self.kinds) else ""
+
+
+def _other_thing(old: Node, new: Node) -> str:
+    """Return why nothing is stored of an evaluator although it was there, "" when something is."""
+    if old.kind != new.kind:
+        return f"it is a {new.kind} now and was a {old.kind}, so nothing is stored of it"
+    if (
+        new.aggregator is None
+        or old.aggregator is None
+        or new.aggregator.type == old.aggregator.type
+    ):
+        return ""
+    words = {"code_judge": "a script", "llm_judge": "a judge"}
+    return f"{words[new.aggregator.type]} makes its score now, so nothing is stored of it"
+
+
+def _stands_on_other(stored: KindConfig, config: KindConfig) -> str:
+    before = stored.stands_on()
+    for name, value in config.stands_on().items():
+        if name not in before:
+            return f"{name} is new"
+        if before.get(name, _ABSENT) != value:
+            return f"{name} reads otherwise" if " " in name else f"{name} changed"
+    return ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
