@@ -15,6 +15,7 @@ from evalsite.access.roles import Role, permissions_of
 from evaluators.models import Evaluator, LanguageModel
 from runs.models import (
     Artifact,
+    Campaign,
     Case,
     FileContent,
     ModelCall,
@@ -158,6 +159,10 @@ def make_snapshot(
         "prompts": {"llm_judge": "1"},
         "cases_hash": digest("cases"),
     }
+
+
+def make_campaign(*, suite: Suite | None = None, name: str = "") -> Campaign:
+    return Campaign.objects.create(suite=suite or make_suite(), name=name)
 
 
 def make_run(*, suite: Suite | None = None, target: Target | None = None, **columns: Any) -> Run:

@@ -47,7 +47,7 @@ for tag in (
 
 # Which entry of the rail a page belongs to, by the start of its view's name; the first that fits.
 SECTIONS = (
-    ("runs", ("runs:run", "runs:result")),
+    ("runs", ("runs:run", "runs:result", "runs:campaign")),
     ("targets", ("runs:target",)),
     ("workers", ("runs:workers",)),
     ("search", ("runs:search",)),

@@ -16,6 +16,8 @@ from runs.comparison._cases import (
     compare_cases,
 )
 from runs.comparison._comparability import Difference, RunFacts, differences
+from runs.comparison._evidence import Evidence, evidence, holm
+from runs.comparison._ranking import Standing, ranks
 from runs.comparison._runs import Reason, RunComparison, RunSide, Tolerances, compare_runs
 
 __all__ = [
@@ -28,14 +30,19 @@ __all__ = [
     "CaseChange",
     "CaseSide",
     "Difference",
+    "Evidence",
     "Reason",
     "RunComparison",
     "RunFacts",
     "RunSide",
+    "Standing",
     "Tolerances",
     "by_harm",
     "compare_case",
     "compare_cases",
     "compare_runs",
     "differences",
+    "evidence",
+    "holm",
+    "ranks",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from decimal import Decimal
 from functools import cached_property
@@ -9,13 +10,12 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.db import transaction
 from django.db.models import Count, Q
 
 from evaluators.models import LanguageModel
 from runs import services
 from runs.forms.money import MoneyField
-from runs.models import Campaign, Case, Run, Suite, Target
+from runs.models import Case, Run, Suite, Target
 from runs.reports.estimate import Estimate, Order, estimate
 from runs.reports.start_choices import TargetOption, target_options
 from runs.services.script_rights import scripts_problem_of_suite
@@ -70,7 +70,13 @@ class StartRunForm(forms.Form):
         min_value=Decimal("0.000001"),
         help_text="US dollars a run, both purses; empty for no limit",
     )
-    note = forms.CharField(required=False, max_length=300, label="Note")
+    note = forms.CharField(
+        required=False,
+        max_length=300,
+        label="Note",
+        help_text="of several targets it names the campaign too",
+    )
+    form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, suite: Suite, *args: Any, **options: Any) -> None:
         """Offer the tags of the suite and its own judge."""
@@ -87,6 +93,7 @@ class StartRunForm(forms.Form):
         if suite.judge_id:
             self.fields["judge"] = forms.ModelChoiceField(judges, empty_label=None, label="Judge")
         self.initial.setdefault("cases", BY_TAG if self.initial.get("tag") else ALL)
+        self.initial["form_key"] = secrets.token_urlsafe(16)
 
     @cached_property
     def options(self) -> tuple[TargetOption, ...]:
@@ -127,30 +134,24 @@ class StartRunForm(forms.Form):
         return found
 
     def start(self, *, started_by: User) -> list[Run]:
-        """Start the runs, all or none; raises DomainError saying what is in the way."""
+        """Start the runs, all or none; raises DomainError saying what is in the way.
+
+        Sent twice, it gives what it has started the first time.
+        """
         chosen = self.cleaned_data
-        targets = list(chosen["target"])
-        with transaction.atomic():
-            campaign = None
-            if len(targets) > 1:
-                campaign = Campaign.objects.create(
-                    suite=self.suite, name=chosen["note"][:200], created_by=started_by
-                )
-            return [
-                services.start_run(
-                    suite=self.suite,
-                    target=target,
-                    started_by=started_by,
-                    repetitions=chosen["repetitions"],
-                    concurrency=chosen["concurrency"],
-                    budget_usd=chosen["budget"],
-                    note=chosen["note"],
-                    tags=self._wanted_tags(),
-                    judge=chosen["judge"],
-                    campaign=campaign,
-                )
-                for target in targets
-            ]
+        return services.start_campaign(
+            suite=self.suite,
+            targets=list(chosen["target"]),
+            started_by=started_by,
+            name=chosen["note"],
+            form_key=chosen["form_key"],
+            repetitions=chosen["repetitions"],
+            concurrency=chosen["concurrency"],
+            budget_usd=chosen["budget"],
+            note=chosen["note"],
+            tags=self._wanted_tags(),
+            judge=chosen["judge"],
+        )
 
     def estimate(self) -> Estimate:
         """Return what the form as it stands would start and cost; wrong fields count as their default."""

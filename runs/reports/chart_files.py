@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from typing import Any
 
 from runs.reports.charted_runs import ChartedRun
 from runs.reports.cost_chart import CostChart, CostRow
+from runs.reports.csv_text import csv_text
 
 COST_COLUMNS = (
     "run",
@@ -40,19 +38,16 @@ TREND_COLUMNS = (
     "pass_rate_high",
     "cases_gate",
 )
-# What a spreadsheet would take for a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-DIGITS = 9
 
 
 def cost_file(chart: CostChart, cost: str) -> str:
     """Return the runs of the score/cost chart by `cost`, also those that could not be drawn."""
-    return _written(COST_COLUMNS, (_cost_line(row, cost) for row in (*chart.drawn, *chart.beside)))
+    return csv_text(COST_COLUMNS, (_cost_line(row, cost) for row in (*chart.drawn, *chart.beside)))
 
 
 def trend_file(runs: Sequence[ChartedRun]) -> str:
     """Return the runs of the trend, the oldest first."""
-    return _written(TREND_COLUMNS, (_trend_line(run) for run in runs))
+    return csv_text(TREND_COLUMNS, (_trend_line(run) for run in runs))
 
 
 def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
@@ -78,23 +73,3 @@ def _trend_line(run: ChartedRun) -> Sequence[Any]:
         *(run.metrics.share, score_low, score_high, run.metrics.state),
         *(run.cases.share, low, high, run.cases.state),
     )
-
-
-def _written(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(columns)
-    writer.writerows([_cell(value) for value in line] for line in lines)
-    return file.getvalue()
-
-
-def _cell(value: Any) -> str:
-    """Return a value as it is read back; what is missing is empty, never zero."""
-    if value is None:
-        return ""
-    if isinstance(value, Decimal):
-        return f"{round(value, DIGITS):f}"
-    if isinstance(value, float):
-        return repr(round(value, DIGITS))
-    text = str(value)
-    return f"'{text}" if text.startswith(FORMULA) else text

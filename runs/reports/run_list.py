@@ -64,7 +64,7 @@ class RunsQuery:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run as lists show it."""
+    """One run as lists show it; `campaign` is name and address of the one it was started in."""
 
     number: int
     url: str
@@ -86,6 +86,7 @@ class RunRow:
     costs: Purses
     created_at: datetime
     started_by: str
+    campaign: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def run_list(query: RunsQuery) -> RunList:
 
 def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs with what a list shows of them and nothing heavy, newest first."""
-    light = runs.select_related("suite", "created_by").defer(*HEAVY)
+    light = runs.select_related("suite", "created_by", "campaign").defer(*HEAVY)
     return with_purses(light.annotate(policy_json=F("snapshot__policy"))).order_by("-pk")
 
 
@@ -155,8 +156,8 @@ def run_row(run: Run) -> RunRow:
     policy = listed_policy(run)
     return RunRow(
         number=run.number,
-        url=reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number}),
         is_baseline=run.pk == run.suite.baseline_run_id,
+        url=reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number}),
         suite_title=run.suite.title,
         suite_url=reverse("runs:suite", kwargs={"slug": run.suite.slug}),
         target=run.target_name,
@@ -180,7 +181,15 @@ def run_row(run: Run) -> RunRow:
         costs=listed_purses(run),
         created_at=run.created_at,
         started_by=run.created_by.get_username() if run.created_by else "",
+        campaign=_campaign(run),
     )
+
+
+def _campaign(run: Run) -> tuple[str, str] | None:
+    if run.campaign is None:
+        return None
+    name = run.campaign.name or f"Campaign {run.campaign.pk}"
+    return name, reverse("runs:campaign", args=[run.campaign.pk])
 
 
 def _number(text: str) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runs.imports import import_recorded_outputs, import_suite, import_suites
+from runs.services.campaigns import rename_campaign, start_campaign, stop_campaign
 from runs.services.draft_problems import DraftProblem, InvalidDraftError, problems_of
 from runs.services.drafts import (
     DraftChangedError,
@@ -56,13 +57,16 @@ __all__ = [
     "problems_of",
     "rebase_draft",
     "record_version",
+    "rename_campaign",
     "restore_version",
     "resume_run",
     "retry_results",
     "save_draft",
     "saved_settings",
     "scripts_problem",
+    "start_campaign",
     "start_run",
+    "stop_campaign",
     "stop_run",
     "suggested_concurrency",
     "try_target",

@@ -80,11 +80,13 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
     campaign: Campaign | None = None,
     policy_changes: Mapping[str, Any] | None = None,
     owner_id: str = "",
+    form_key: str = "",
 ) -> Run:
     """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
 
     Without a judge the suite's is asked. With `owner_id`, the name of a process, that process alone
     carries the run out: it claims under the id the run then has, and keeps the run's heartbeat.
+    The audit log keeps the `form_key` of the form that asked, so that it starts nothing twice.
     Raises DomainError saying what is in the way.
     """
     judge = judge or suite.judge
@@ -106,7 +108,7 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
             _give_to(run, owner_id)
         else:
             transaction.on_commit(partial(queue_hands, run))
-        _audit(run, suite, started_by)
+        _audit(run, suite, started_by, form_key)
     return run
 
 
@@ -131,8 +133,9 @@ def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
             )
 
 
-def _audit(run: Run, suite: Suite, started_by: User | None) -> None:
+def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> None:
     nobody = "command line" if run.owner_id else ""
+    facts = {"target": run.target_name, "executions": run.execution_count, "note": run.note}
     AuditEntry.objects.create(
         actor=started_by,
         actor_name=started_by.get_username() if started_by else nobody,
@@ -140,7 +143,7 @@ def _audit(run: Run, suite: Suite, started_by: User | None) -> None:
         object_type="run",
         object_id=str(run.pk),
         object_name=f"{suite.slug} #{run.number}",
-        after={"target": run.target_name, "executions": run.execution_count, "note": run.note},
+        after=facts | ({"form": form_key} if form_key else {}),
     )
 
 

@@ -47,7 +47,7 @@ def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the table of score and cost as a CSV file."""
     query = ChartsQuery.read(request.GET.dict())
     page = charts_page(suite_of(slug=slug), query)
-    return _csv(cost_file(page.cost, query.cost), f"{slug}-score-cost.csv")
+    return csv_answer(cost_file(page.cost, query.cost), f"{slug}-score-cost.csv")
 
 
 @require_safe
@@ -55,9 +55,10 @@ def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
 def suite_trend_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the table of the trend as a CSV file."""
     page = charts_page(suite_of(slug=slug), ChartsQuery.read(request.GET.dict()))
-    return _csv(trend_file(page.runs[::-1]), f"{slug}-trend.csv")
+    return csv_answer(trend_file(page.runs[::-1]), f"{slug}-trend.csv")
 
 
-def _csv(text: str, name: str) -> HttpResponse:
+def csv_answer(text: str, name: str) -> HttpResponse:
+    """Give a CSV file to be kept under a name."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return HttpResponse(text, content_type="text/csv; charset=utf-8", headers=headers)

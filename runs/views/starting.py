@@ -15,6 +15,8 @@ from runs.models import Run
 from runs.reports.start_choices import suite_choices
 from runs.views._requests import REFUSED, MemberRequest, may_start, posted, suite_of
 
+SEVERAL = ("target", "tag")
+
 
 @require_safe
 @may_start
@@ -27,7 +29,7 @@ def run_start_any(request: HttpRequest) -> HttpResponse:
 def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Start one run a target, or say what is wrong with the form."""
     suite = suite_of(slug=slug)
-    form = StartRunForm(suite, posted(request), initial=request.GET.dict())
+    form = StartRunForm(suite, posted(request), initial=_asked_for(request))
     if form.is_valid():
         try:
             return _started(form.start(started_by=request.user))
@@ -56,10 +58,14 @@ def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
     }
 
 
+def _asked_for(request: HttpRequest) -> dict[str, Any]:
+    """Return what an address fills the form with; targets and tags can be several."""
+    several = {name: request.GET.getlist(name) for name in SEVERAL if name in request.GET}
+    return request.GET.dict() | several
+
+
 def _started(runs: list[Run]) -> HttpResponse:
     first = runs[0]
-    if len(runs) == 1:
+    if first.campaign_id is None:
         return redirect("runs:run", first.suite.slug, first.number)
-    response = redirect("runs:run-list")
-    response["Location"] += f"?campaign={first.campaign_id}"
-    return response
+    return redirect("runs:campaign", first.campaign_id)

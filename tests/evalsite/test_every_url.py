@@ -20,6 +20,7 @@ from evalsite.access.roles import Role
 from tests.evalsite.test_security import all_patterns
 from tests.factories import (
     make_call,
+    make_campaign,
     make_case,
     make_model,
     make_result,
@@ -122,6 +123,17 @@ PAGES: Mapping[str, Page] = {
     "runs:result-file": Page("viewer", place=RESULT | {"file": "report/page.html"}),
     "runs:result-progress": Page("viewer", get=STOP_POLLING, place=RESULT),
     "runs:result-retry": Page("editor", post=MOVED, place=RESULT),
+    "runs:campaign-list": Page("viewer"),
+    "runs:campaign": Page("viewer", place={"pk": 0}),
+    "runs:campaign-head": Page("viewer", place={"pk": 0}),
+    "runs:campaign-live": Page("viewer", get=STOP_POLLING, place={"pk": 0}),
+    "runs:campaign-chart": Page("viewer", place={"pk": 0}),
+    "runs:campaign-cases": Page("viewer", place={"pk": 0}),
+    "runs:campaign-stop": deed("editor", {"pk": 0}),
+    "runs:campaign-name": deed("editor", {"pk": 0}),
+    "runs:campaign-file": Page("viewer", place={"pk": 0}),
+    "runs:campaign-json": Page("viewer", place={"pk": 0}),
+    "runs:campaign-cost-file": Page("viewer", place={"pk": 0}),
     "runs:target-list": Page("viewer"),
     "runs:target-new": form("editor"),
     "runs:target": Page("viewer", place={"pk": 0}),
@@ -146,6 +158,9 @@ FILES = (
     "runs:suite-file",
     "runs:score-cost-file",
     "runs:suite-trend-file",
+    "runs:campaign-file",
+    "runs:campaign-json",
+    "runs:campaign-cost-file",
 )
 
 
@@ -155,7 +170,8 @@ def numbers(db: None) -> Mapping[str, int]:
     model = make_model(slug="juno", encrypted_key="", key_variable="")
     suite = make_suite(slug="support")
     target = make_target(name="agent", kind="chat", model=make_model(slug="other"))
-    run = make_run(suite=suite, target=target)
+    campaign = make_campaign(suite=suite)
+    run = make_run(suite=suite, target=target, campaign=campaign)
     case = make_case(suite=suite, key="C-1")
     output = {"text": "<b>hi</b>", "files": {"report/page.html": b"<script>"}}
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
@@ -165,6 +181,8 @@ def numbers(db: None) -> Mapping[str, int]:
     trial = make_trial(target=target, asked_by=member)
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
     named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
+    of_campaign = [name for name in PAGES if name.startswith("runs:campaign")]
+    named |= dict.fromkeys(of_campaign, campaign.pk)
     deeds = ("status", "link", "scripts")
     members = ("access:member", *(f"access:member-{deed}" for deed in deeds))
     return named | dict.fromkeys(members, member.pk)
@@ -279,6 +297,7 @@ def test_the_character_nul_is_in_no_address(
     [
         "/members/99999999999999999999/",
         "/targets/99999999999999999999/",
+        "/campaigns/99999999999999999999/",
         "/suites/support/runs/99999999999999999999/",
         "/suites/support/runs/1/C-1/99999999999999999999/",
         "/suites/support/runs/1/C-1/1/calls/99999999999999999999/",

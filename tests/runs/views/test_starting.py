@@ -81,12 +81,43 @@ def test_a_budget_for_a_model_without_prices_is_refused_in_place(
     assert not Run.objects.exists()
 
 
-def test_several_targets_are_several_runs_of_one_campaign(
+def test_several_targets_are_a_campaign_that_its_page_shows(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
-    response = editor_client.post(at(suite), filled(suite, target, make_target()), follow=True)
-    assert Run.objects.filter(campaign=Campaign.objects.get()).count() == 2
-    assert "Started together" in response.content.decode()
+    sent = filled(suite, target, make_target(name="agent 2"), note="which one")
+    response = editor_client.post(at(suite), sent)
+    campaign = Campaign.objects.get()
+    assert campaign.name == "which one"
+    assert response["Location"] == reverse("runs:campaign", args=[campaign.pk])
+    assert [run.target_name for run in campaign.runs.order_by("pk")] == ["agent 1", "agent 2"]
+    page = editor_client.get(response["Location"]).content.decode()
+    assert "2 of 2 runs are still on; no run has a final figure yet." in page
+    assert f'<a href="{response["Location"]}">' in editor_client.get("/runs/").content.decode()
+
+
+def test_a_form_that_is_sent_twice_starts_once(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    shown = editor_client.get(at(suite)).context["form"]
+    several = filled(suite, target, make_target(), form_key=shown["form_key"].value())
+    single = filled(suite, target, form_key="another form")
+    for sent in (several, single):
+        first, second = (editor_client.post(at(suite), sent)["Location"] for _ in range(2))
+        assert first == second
+    assert (Campaign.objects.count(), Run.objects.count()) == (1, 3)
+    assert editor_client.get(at(suite)).context["form"]["form_key"].value() != several["form_key"]
+
+
+def test_a_form_is_filled_in_with_all_an_address_names(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    other = make_target()
+    asked = {"target": [target.pk, other.pk], "repetitions": 3, "note": "again", "budget": "2.5"}
+    page = editor_client.get(at(suite), asked).content.decode()
+    for ticked in (target, other):
+        assert f'value="{ticked.pk}" checked' in page
+    assert 'value="again"' in page
+    assert 'value="2.5"' in page
 
 
 def test_a_tag_chooses_the_cases(editor_client: Client, suite: Suite, target: Target) -> None:

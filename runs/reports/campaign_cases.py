@@ -1,0 +1,215 @@
+"""The cases of a campaign: how each came out against each target, and what that says of two runs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Max
+from django.urls import reverse
+
+from evaluators.templatetags.marks import VERDICT_WORDS
+from runs.comparison import Evidence, evidence, holm
+from runs.models import Case, Result, Run
+from runs.reports.campaign_query import ALL_FAILED, DIFFER, ERRORED, SHOWN, CampaignQuery
+from runs.reports.case_groups import case_groups_of_all
+from runs.reports.run_list import listed_policy
+
+PAGE_SIZE = 50
+CHUNK = 5000
+SCORED = ("pass", "borderline", "fail")
+ENDED = (*SCORED, "error")
+NOTHING = ("", None)
+
+# By run the state of a case as pages name it, and the share of its repetitions that passed.
+Outcome = tuple[str, float | None]
+Outcomes = Mapping[int, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """Which cases can be shown, with their count."""
+
+    name: str
+    label: str
+    count: int
+    address: str
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One case against one target: its state, "" where the run lacks it, and where it is shown."""
+
+    state: str
+    label: str
+    url: str
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """A case with a cell for each run."""
+
+    key: str
+    title: str
+    cells: Sequence[Cell]
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One page of the cases, in the order of the suite."""
+
+    query: CampaignQuery
+    runs: Sequence[Run]
+    rows: Sequence[MatrixRow]
+    chips: Sequence[Chip]
+    total: int
+    matching: int
+    repetitions: int
+    next_address: str
+
+
+def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
+    """Return for each case, in the order of the suite, how it came out in each run; one query.
+
+    Runs that were started together share cases, policy and repetitions.
+    """
+    if not runs:
+        return {}
+    repetitions = runs[0].repetitions
+    groups = case_groups_of_all([run.pk for run in runs], listed_policy(runs[0]), repetitions)
+    columns = ("run_id", "case_id", "place", "state")
+    counts = ("passed", "scored") if repetitions > 1 else ()
+    places: dict[int, int] = {}
+    found: dict[int, dict[int, Outcome]] = defaultdict(dict)
+    # Of thousands of cases few come out differently; those that come out alike share a value.
+    known: dict[tuple[Any, ...], Outcome] = {}
+    for run, case, place, *said in groups.values_list(*columns, *counts).iterator(CHUNK):
+        key = tuple(said)
+        if (outcome := known.get(key)) is None:
+            outcome = known[key] = _outcome(*key)
+        places[case] = place
+        found[case][run] = outcome
+    return {case: found[case] for case in sorted(found, key=lambda case: (places[case], case))}
+
+
+def _outcome(state: str, passed: int | None = None, scored: int | None = None) -> Outcome:
+    """Return a case's outcome; without counts it was executed once."""
+    if state not in SCORED:
+        return state, None
+    return state, float(state == "pass") if passed is None or not scored else passed / scored
+
+
+def evidence_against(
+    first: int, others: Sequence[int], cases: Mapping[int, Outcomes]
+) -> Mapping[int, Evidence]:
+    """Return for each other run whether its pass rate can be told from the first's (SCORING §9).
+
+    Over the cases that both have a verdict for; p is raised by Holm's rule for as many comparisons.
+    """
+    counts: dict[int, Counter[float]] = {run: Counter() for run in others}
+    for outcomes in cases.values():
+        ours = outcomes.get(first, NOTHING)[1]
+        if ours is None:
+            continue
+        for run in others:
+            if (theirs := outcomes.get(run, NOTHING)[1]) is not None:
+                counts[run][ours - theirs] += 1
+    found = [evidence(counts[run], seed=first * 1_000_003 + run) for run in others]
+    return dict(zip(others, holm(found), strict=True))
+
+
+def matrix(
+    runs: Sequence[Run], cases: Mapping[int, Outcomes], query: CampaignQuery, slug: str
+) -> Matrix:
+    """Return 50 of the cases that are asked for, a cell for each run; two queries."""
+    kinds = _kinds_of_all(cases, len(runs))
+    counts = Counter(kind for of_case in kinds.values() for kind in of_case)
+    places = {case: place for place, case in enumerate(cases)}
+    matching = [case for case in cases if query.shown in kinds[case]]
+    after = -1 if query.after is None else query.after
+    beyond = [case for case in matching if places[case] > after]
+    shown = beyond[:PAGE_SIZE]
+    return Matrix(
+        query=query,
+        runs=runs,
+        rows=_rows(runs, {case: cases[case] for case in shown}, slug),
+        chips=[
+            Chip(
+                name,
+                label,
+                counts[name],
+                query.address(shown=name),
+                query.shown == name,
+            )
+            for name, label in SHOWN.items()
+        ],
+        total=len(cases),
+        matching=len(matching),
+        repetitions=runs[0].repetitions if runs else 1,
+        next_address=query.address(after=places[shown[-1]]) if len(beyond) > PAGE_SIZE else "",
+    )
+
+
+def _kinds_of_all(cases: Mapping[int, Outcomes], runs: int) -> Mapping[int, set[str]]:
+    """Return by case which of the filters show it."""
+    known: dict[tuple[Outcome, ...], set[str]] = {}
+    found = {}
+    for case, outcomes in cases.items():
+        key = (*outcomes.values(),)
+        if key not in known:
+            known[key] = _kinds(outcomes, runs)
+        found[case] = known[key]
+    return found
+
+
+def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
+    """Return which of the filters show a case."""
+    ended = [state for state, _ in outcomes.values() if state in ENDED]
+    found = {""}
+    if len(set(ended)) > 1:
+        found.add(DIFFER)
+    if len(ended) == runs and set(ended) == {"fail"}:
+        found.add(ALL_FAILED)
+    if "error" in ended:
+        found.add(ERRORED)
+    return found
+
+
+def _rows(runs: Sequence[Run], shown: Mapping[int, Outcomes], slug: str) -> Sequence[MatrixRow]:
+    cases = Case.objects.only("key", "title").in_bulk(list(shown))
+    telling = _telling(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
+    return [
+        MatrixRow(
+            key=cases[case].key,
+            title=cases[case].title,
+            cells=[
+                _cell(run, cases[case].key, outcomes.get(run.pk), slug, telling.get((run.pk, case)))
+                for run in runs
+            ],
+            differs=DIFFER in _kinds(outcomes, len(runs)),
+        )
+        for case, outcomes in shown.items()
+        if case in cases
+    ]
+
+
+def _telling(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[int, int], int]:
+    """Return by run and case the last repetition that did not pass; a page shows that one first."""
+    rows = Result.objects.filter(run__in=[run.pk for run in runs], case__in=cases)
+    others = rows.exclude(verdict="pass").order_by().values("run_id", "case_id")
+    found = others.annotate(last=Max("repetition"))
+    return {(row["run_id"], row["case_id"]): row["last"] for row in found}
+
+
+def _cell(run: Run, key: str, outcome: Outcome | None, slug: str, repetition: int | None) -> Cell:
+    if outcome is None:
+        return Cell("", f"{key} is not in this run", "", None)
+    state, share = outcome
+    place = {"slug": slug, "number": run.number, "key": key, "repetition": repetition or 1}
+    label = f"{VERDICT_WORDS[state]}: {key} against {run.target_name}"
+    return Cell(state, label, reverse("runs:result", kwargs=place), share)
