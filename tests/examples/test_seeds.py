@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
+from evaluators.scoring.brackets import bracket_of
 from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.metrics import DEFAULT_METRICS
 from runs.formats import SuiteContent, agentv
@@ -20,7 +21,7 @@ from runs.formats.bundles import bundles_at
 from runs.formats.results import write_results
 from runs.formats.suite_files import read_suites
 from runs.management import own_hands
-from runs.models import Run
+from runs.models import Run, Score
 from runs.reports.result_lines import result_lines
 from tests.examples.reading import EXAMPLES
 from tests.factories import make_model, make_target
@@ -97,6 +98,16 @@ SAYS: dict[str, dict[tuple[str, str], Any]] = {
     "combined": {
         ("match-modes", "semantic"): 80,
     },
+    "deliberation": {
+        ("excellent", "panel"): ((88, 88, 90), (88, 88, 90)),
+        ("good", "panel"): ((45, 63, 70), (60, 63, 70)),
+        ("fair", "panel"): ((30, 40, 55), (30, 45, 55)),
+        ("poor", "panel"): ((5, 10, 30), (5, 10, 20)),
+        ("tie-broken", "panel"): ((60, 70, 80, 90), (60, 78, 80, 90)),
+        ("tie-kept", "panel"): ((40, 45, 60, 70), (40, 45, 60, 70)),
+        ("by-mean", "panel"): ((80, 92, 70),),
+        ("one-unreadable", "panel"): ((88, 90, None),),
+    },
     "hybrid": {
         ("llm_probe_tool_example", "final_evaluation"): ([8.5, 9.0, 8.0, 8.5, 7.5, 6.0], 8.5, True),
         ("promised_only", "final_evaluation"): ([1, 2, 3, 1, 5, 0], 1.5, False),
@@ -156,14 +167,24 @@ EXPECTED: dict[str, dict[str, tuple[float, str, str]]] = {
         "own-set": (0.5, "fail", "50"),
     },
     "combined": {
-        "half-life": (0.7875, "borderline", "0.78 < 0.80"),
-        "works": (0.85, "pass", "0.85 ≥ 0.80"),
-        "refuses": (0.025, "fail", "0.02 < 0.60"),
-        "match-modes": (0.7, "borderline", "0.70 < 0.80"),
+        "half-life": (0.7875, "borderline", "78 < 80"),
+        "works": (0.85, "pass", "85 ≥ 80"),
+        "refuses": (0.025, "fail", "2 < 60"),
+        "match-modes": (0.7, "borderline", "70 < 80"),
+    },
+    "deliberation": {
+        "excellent": (0.88, "pass", "≥"),
+        "good": (0.63, "borderline", "<"),
+        "fair": (0.38, "fail", "<"),
+        "poor": (0.125, "fail", "<"),
+        "tie-broken": (0.88, "pass", "≥"),
+        "tie-kept": (0.38, "fail", "<"),
+        "by-mean": (0.86, "pass", "≥"),
+        "one-unreadable": (0.88, "pass", "≥"),
     },
     "hybrid": {
-        "llm_probe_tool_example": (0.85, "pass", "0.85 ≥ 0.80"),
-        "promised_only": (0.15, "fail", "0.15 < 0.60"),
+        "llm_probe_tool_example": (0.85, "pass", "8.5 ≥ 8.0"),
+        "promised_only": (0.15, "fail", "1.5 < 6.0"),
     },
 }
 
@@ -199,6 +220,14 @@ def reply(said: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def vote(rounds: Sequence[Sequence[int | None]], prompt: str) -> dict[str, Any]:
+    """Return what one judge votes: which it is, and whether others were heard, stands in the prompt."""
+    judge = "ABCD".index(prompt.partition("You are judge ")[2][0])
+    score = rounds["This is a later round" in prompt][judge]
+    bracket = "" if score is None else bracket_of(score).name
+    return {"reasons": "Read it all.", "score": score, "bracket": bracket}
+
+
 def run_folder(folder: str, server: ModelServer, tmp_path: Path) -> dict[str, Line]:
     """Return the lines of the results file by case."""
 
@@ -207,6 +236,9 @@ def run_folder(folder: str, server: ModelServer, tmp_path: Path) -> dict[str, Li
         says, case = SAYS[folder], request.trace("Case")
         said = says[case, name] if (case, name) in says else says["", name]
         assert request.schema is not None
+        if "bracket" in request.schema["properties"]:
+            prompt = "\n".join(one["content"] for one in request.body["messages"])
+            return await good(vote(said, prompt))(request)
         return await good(reply(said, request.schema))(request)
 
     make_model(
@@ -427,6 +459,30 @@ def test_results_read_back_say_the_same(
         for one in again["evaluator_results"][0].get("metrics", ()):
             assert one["name"] in page
         assert ("Dimensions, each 0 to 10" in page) == (folder == "hybrid")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_round_of_votes_is_kept_and_the_readme_tells_what_comes_of_them(
+    model_server: ModelServer, tmp_path: Path, viewer_client: Client
+) -> None:
+    lines = run_folder("deliberation", model_server, tmp_path)
+
+    told = (SEEDS / "deliberation" / "README.md").read_text()
+    for key, line in lines.items():
+        [panel] = line["evaluator_results"]
+        assert f"| {panel['raw_score']:g} | {line['verdict']} |" in next(
+            row for row in told.splitlines() if row.startswith(f"| {key} |")
+        )
+    rounds = dict[str, int]()
+    for key in lines:
+        details = Score.objects.get(result__case__key=key, path="panel").details
+        rounds[key] = len(details["rounds"])
+    ties = {"tie-broken": 2, "tie-kept": 2, "by-mean": 1, "one-unreadable": 1}
+    assert rounds == {**dict.fromkeys(("excellent", "good", "fair", "poor"), 2), **ties}
+    assert any("left out of round 1" in one for one in lines["one-unreadable"]["warnings"])
+    place = {"slug": "deliberation", "number": 1, "key": "tie-kept", "repetition": 1}
+    page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
+    assert "still a tie, so the lower bracket stands" in page
 
 
 def without_run(value: Any) -> Any:
