@@ -1,7 +1,8 @@
-"""Serve the demo's written judge replies the way an OpenAI-compatible model would.
+"""Serve the demo's judges the way an OpenAI-compatible server would, and its agents over HTTP.
 
 No model is called. A reply is found by target, case and evaluator, which Evalsite names in its
-trace headers; a request without them gets the smallest JSON object its schema allows.
+trace headers: it was written word by word, or is made by reading the answer with a marking guide.
+A request without the headers gets the smallest JSON object its schema allows.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,69 +19,21 @@ from typing import Any
 from urllib.parse import unquote
 
 from aiohttp import web
+from scripted.agents import READER, USD_PER_CHARACTER, ScriptedAgents, read_attempts
+from scripted.asking import asked_in, asked_of
+from scripted.marking import Guide, read_guides
+from scripted.replies import read_reply
+from scripted.written import PLACES, Key, answer_without_case, read_replies
 
 MODEL = "scripted-judge"
+MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large")
 HOST = "127.0.0.1"
-REPLIES = Path(__file__).parent / "support-agent" / "judge.jsonl"
-PLACES = ("target", "case", "evaluator")
+EXAMPLES = Path(__file__).parent
+REPLIES = EXAMPLES / "support-agent" / "judge.jsonl"
 SHORTEST_DELAY_MS = 60
 LONGEST_DELAY_MS = 250
-SHOWN_OBJECT = re.compile(r'\{"[^{}]*\}')
-
-Key = tuple[str, ...]
 
 log = logging.getLogger("scripted_judge")
-
-
-def read_replies(path: Path) -> dict[Key, str]:
-    """Return the reply text of every key; raise ValueError naming the line that is wrong."""
-    replies: dict[Key, str] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            entry = json.loads(line)
-            key = tuple(str(entry[place]) for place in PLACES)
-            text = (
-                entry["text"] if "text" in entry else json.dumps(entry["reply"], ensure_ascii=False)
-            )
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path.name} line {number}: no readable reply ({error!r})") from error
-        if key in replies:
-            raise ValueError(f"{path.name} line {number}: a second reply for {' / '.join(key)}")
-        replies[key] = text
-    return replies
-
-
-def smallest(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Return a small value that satisfies the schema, as far as judges' schemas go."""
-    if "$ref" in schema:
-        return smallest(root["$defs"][schema["$ref"].rsplit("/", 1)[-1]], root)
-    if "anyOf" in schema:
-        return smallest(schema["anyOf"][0], root)
-    if "enum" in schema:
-        return schema["enum"][0]
-    match schema.get("type", "object"):
-        case "string":
-            return "ok".ljust(schema.get("minLength", 0), ".")
-        case "integer" | "number":
-            return schema.get("minimum", 0)
-        case "boolean":
-            return True
-        case "array":
-            return [smallest(schema.get("items", {}), root)] * schema.get("minItems", 0)
-        case _:
-            names = schema.get("required", ())
-            return {name: smallest(schema["properties"][name], root) for name in names}
-
-
-def answer_without_case(body: Mapping[str, Any]) -> str:
-    """Answer a test question by its schema, else by the object it shows, else with {"ok": true}."""
-    form = body.get("response_format") or {}
-    schema = (form.get("json_schema") or {}).get("schema")
-    if schema:
-        return json.dumps(smallest(schema, schema))
-    contents = [str(message.get("content")) for message in body["messages"]]
-    shown = SHOWN_OBJECT.findall("\n".join(contents))
-    return shown[-1] if shown else '{"ok": true}'
 
 
 def delay_seconds(key: Key, longest_ms: int) -> float:
@@ -103,7 +55,7 @@ def completion(text: str, body: Mapping[str, Any]) -> dict[str, Any]:
         "id": f"chatcmpl-{digest[:24]}",
         "object": "chat.completion",
         "created": 0,
-        "model": MODEL,
+        "model": body.get("model") or MODEL,
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
     }
@@ -122,12 +74,39 @@ def named_key(request: web.Request) -> Key:
 
 
 class ScriptedJudge:
-    """The written replies and the routes that give them out."""
+    """The written replies, guides and agents, and the routes that give them out."""
 
-    def __init__(self, replies: Mapping[Key, str], longest_delay_ms: int) -> None:
-        """Keep the replies; 0 as the longest delay answers at once."""
+    def __init__(
+        self,
+        replies: Mapping[Key, str],
+        guides: Mapping[str, Guide],
+        agents: ScriptedAgents,
+        longest_delay_ms: int,
+    ) -> None:
+        """Keep what was written; 0 as the longest delay answers at once."""
         self.replies = replies
+        self.guides = guides
+        self.agents = agents
         self.longest_delay_ms = longest_delay_ms
+
+    def text_for(self, body: Mapping[str, Any], key: Key) -> str | None:
+        """Return the reply written for a key, else the one its case's guide makes; None without both."""
+        if not any(key):
+            return answer_without_case(body)
+        if key in self.replies:
+            return self.replies[key]
+        reply = read_reply(asked_of(body, key), self.guides)
+        return None if reply is None else json.dumps(reply, ensure_ascii=False)
+
+    def attempt(self, agent: str, case: str, task: str) -> Mapping[str, Any] | None:
+        """Return what an agent answers, the reader its opinion; None where nothing was written."""
+        if agent != READER:
+            return self.agents.next_attempt(agent, case)
+        reply = read_reply(asked_in(task, case, agent), self.guides)
+        if reply is None:
+            return None
+        text = json.dumps(reply, ensure_ascii=False)
+        return {"answer": text, "cost_usd": round((len(task) + len(text)) * USD_PER_CHARACTER, 6)}
 
     async def complete(self, request: web.Request) -> web.Response:
         """Answer one chat completion; 404 names a key that has no reply."""
@@ -141,7 +120,7 @@ class ScriptedJudge:
         if body.get("stream"):
             return refusal(400, "no_streaming", "The scripted judge does not stream.")
         key = named_key(request)
-        text = self.replies.get(key) if any(key) else answer_without_case(body)
+        text = self.text_for(body, key)
         await asyncio.sleep(delay_seconds(key, self.longest_delay_ms))
         if text is None:
             sought = ", ".join(f"{place} {part!r}" for place, part in zip(PLACES, key, strict=True))
@@ -149,15 +128,30 @@ class ScriptedJudge:
         return web.json_response(completion(text, body))
 
     async def models(self, request: web.Request) -> web.Response:
-        """List the one model there is."""
-        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "evalsite-demo"}
-        return web.json_response({"object": "list", "data": [model]})
+        """List the models there are."""
+        facts = {"object": "model", "created": 0, "owned_by": "evalsite-demo"}
+        return web.json_response({"object": "list", "data": [{"id": m, **facts} for m in MODELS]})
+
+    async def act(self, request: web.Request) -> web.Response:
+        """Answer as an agent; 404 names what nothing was written for."""
+        agent = request.match_info["agent"]
+        try:
+            body = await request.json()
+            case, task = str(body["case"]), str(body["task"])
+        except (ValueError, TypeError, KeyError):
+            return refusal(400, "invalid_json", "The request is no JSON object with case and task.")
+        attempt = self.attempt(agent, case, task)
+        await asyncio.sleep(delay_seconds((agent, case), self.longest_delay_ms))
+        if attempt is None:
+            return refusal(404, "no_attempt", f"Nothing was written for {agent!r} and {case!r}.")
+        return web.json_response(attempt)
 
     def app(self) -> web.Application:
-        """Return the application with its two routes."""
+        """Return the application with its routes."""
         app = web.Application(client_max_size=16 * 1024**2)
         app.router.add_post("/v1/chat/completions", self.complete)
         app.router.add_get("/v1/models", self.models)
+        app.router.add_post("/agents/{agent}", self.act)
         return app
 
 
@@ -169,7 +163,8 @@ async def serve(judge: ScriptedJudge, port: int, ready_file: Path | None) -> Non
     try:
         await web.SockSite(runner, listener).start()
         base_url = f"http://{HOST}:{listener.getsockname()[1]}/v1"
-        log.info("Scripted judge ready at %s with %d replies", base_url, len(judge.replies))
+        counts = len(judge.replies), len(judge.guides)
+        log.info("Scripted judge ready at %s with %d replies and %d guides", base_url, *counts)
         if ready_file:
             await asyncio.to_thread(ready_file.write_text, f"{base_url}\n", encoding="utf-8")
         await asyncio.Event().wait()
@@ -187,7 +182,9 @@ def main() -> None:
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
-        judge = ScriptedJudge(read_replies(chosen.replies), chosen.delay)
+        guides = read_guides(sorted(EXAMPLES.glob("*/marking.jsonl")))
+        agents = ScriptedAgents(read_attempts(sorted(EXAMPLES.glob("*/attempts-*.jsonl"))))
+        judge = ScriptedJudge(read_replies(chosen.replies), guides, agents, chosen.delay)
         asyncio.run(serve(judge, chosen.port, chosen.ready_file))
     except KeyboardInterrupt:
         log.info("Scripted judge stopped")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import http.client
 import json
 import socket
 import subprocess
@@ -8,16 +7,20 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.examples.reading import EXAMPLES, Entry, read_lines
-from tests.services.processes import Process, running
+from runs.management.demo_suites import JUDGES
+from tests.examples.reading import Entry, read_lines
+from tests.examples.scripted_server import (
+    QUESTION,
+    SCRIPT,
+    Answer,
+    ScriptedServer,
+    started,
+)
 
-SCRIPT = EXAMPLES / "scripted_judge.py"
-QUESTION = {"model": "scripted-judge", "messages": [{"role": "user", "content": "Judge this."}]}
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -33,44 +36,11 @@ SCHEMA = {
     },
 }
 
-Answer = tuple[int, dict[str, Any]]
-
-
-class Judge:
-    """The running server."""
-
-    def __init__(self, base_url: str) -> None:
-        self.base_url = base_url
-
-    def send(
-        self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-    ) -> Answer:
-        address = urlsplit(self.base_url)
-        connection = http.client.HTTPConnection(address.netloc, timeout=30)
-        try:
-            connection.request(method, address.path + path, body, dict(headers or {}))
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        finally:
-            connection.close()
-
-    def ask(self, body: Mapping[str, Any] = QUESTION, **names: str) -> Answer:
-        headers = {f"X-Evalsite-{name.title()}": quote(value) for name, value in names.items()}
-        return self.send("POST", "/chat/completions", json.dumps(body).encode(), headers)
-
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    folder = tmp_path_factory.mktemp("judge")
-    ready = folder / "ready"
-    options = ["--port", "0", "--delay", "0", "--ready-file", str(ready)]
-
-    def is_ready() -> bool:
-        return ready.exists() and ready.read_text().endswith("\n")
-
-    command = [sys.executable, SCRIPT, *options]
-    with running(Process(command, log=folder / "log", is_ready=is_ready)):
-        yield Judge(ready.read_text().strip())
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptedServer]:
+    with started(tmp_path_factory.mktemp("judge")) as server:
+        yield server
 
 
 def said(answer: Answer) -> str:
@@ -80,14 +50,14 @@ def said(answer: Answer) -> str:
     return text
 
 
-def test_every_written_reply_is_found_by_its_headers(judge: Judge) -> None:
+def test_every_written_reply_is_found_by_its_headers(judge: ScriptedServer) -> None:
     for entry in read_lines("judge.jsonl"):
         names = {place: entry[place] for place in ("target", "case", "evaluator")}
         text = said(judge.ask(**names))
         assert text == entry["text"] if "text" in entry else json.loads(text) == entry["reply"]
 
 
-def test_the_reply_has_the_shape_of_a_chat_completion(judge: Judge) -> None:
+def test_the_reply_has_the_shape_of_a_chat_completion(judge: ScriptedServer) -> None:
     entry: Entry = read_lines("judge.jsonl")[0]
     names = {place: entry[place] for place in ("target", "case", "evaluator")}
     status, body = judge.ask(**names)
@@ -100,7 +70,7 @@ def test_the_reply_has_the_shape_of_a_chat_completion(judge: Judge) -> None:
     assert usage["completion_tokens"] > 10
 
 
-def test_an_unknown_key_is_a_404_that_names_what_was_looked_for(judge: Judge) -> None:
+def test_an_unknown_key_is_a_404_that_names_what_was_looked_for(judge: ScriptedServer) -> None:
     status, body = judge.ask(target="my agent", case="CS-001", evaluator="safety/tone")
     assert status == 404
     assert body["error"]["code"] == "no_scripted_reply"
@@ -108,7 +78,7 @@ def test_an_unknown_key_is_a_404_that_names_what_was_looked_for(judge: Judge) ->
         assert part in body["error"]["message"]
 
 
-def test_a_test_question_gets_an_object_of_its_schema(judge: Judge) -> None:
+def test_a_test_question_gets_an_object_of_its_schema(judge: ScriptedServer) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": SCHEMA}}
     value = json.loads(said(judge.ask({**QUESTION, "response_format": form})))
     Draft202012Validator(SCHEMA).validate(value)
@@ -123,7 +93,7 @@ def test_a_test_question_gets_an_object_of_its_schema(judge: Judge) -> None:
     ],
 )
 def test_a_test_question_without_schema_gets_the_object_it_shows_or_a_small_one(
-    judge: Judge, question: str, reply: Mapping[str, Any], form: Mapping[str, Any]
+    judge: ScriptedServer, question: str, reply: Mapping[str, Any], form: Mapping[str, Any]
 ) -> None:
     body = {"messages": [{"role": "user", "content": question}], **form}
     assert json.loads(said(judge.ask(body))) == reply
@@ -140,17 +110,92 @@ def test_a_test_question_without_schema_gets_the_object_it_shows_or_a_small_one(
     ],
 )
 def test_a_request_it_cannot_serve_is_refused_with_the_reason(
-    judge: Judge, body: bytes, code: str
+    judge: ScriptedServer, body: bytes, code: str
 ) -> None:
     status, answer = judge.send("POST", "/chat/completions", body)
     assert status == 400
     assert answer["error"]["code"] == code
 
 
-def test_it_lists_its_one_model(judge: Judge) -> None:
+def test_it_lists_the_models_of_the_demo(judge: ScriptedServer) -> None:
     status, body = judge.send("GET", "/models")
     assert status == 200
-    assert [model["id"] for model in body["data"]] == ["scripted-judge"]
+    assert [model["id"] for model in body["data"]] == [one.slug for one in JUDGES]
+
+
+QUOTED = """\
+<<<a1 input
+Is it open?
+a1>>>
+
+<<<a1 candidate_answer
+Place 3W is free on the 20th, {rest}.
+a1>>>
+
+<<<a1 tool_calls
+1. {{"tool": "find_seats", "output": ["3W"]}}
+a1>>>"""
+METRICS = {
+    "type": "object",
+    "properties": {
+        "metrics": {
+            "properties": {
+                key: {"properties": {"score": {}}}
+                for key in ("grounding_fidelity", "tool_routing", "information_gathering")
+            }
+        },
+        "outcomes": {},
+    },
+}
+VOTE = {"type": "object", "properties": {"reasons": {}, "score": {}, "bracket": {}}}
+
+
+def marked(
+    judge: ScriptedServer, schema: Mapping[str, Any], rest: str, model: str = "scripted-judge"
+) -> dict[str, Any]:
+    """Return what is said of an answer to the case of the wheelchair place."""
+    form = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
+    messages = [{"role": "user", "content": QUOTED.format(rest=rest)}]
+    body = {"model": model, "messages": messages, "response_format": form}
+    value: dict[str, Any] = json.loads(said(judge.ask(body, target="mine", case="TD-15")))
+    return value
+
+
+GOOD = "help is ordered 24 hours before"
+BAD = "and I have put it aside for you"
+
+
+def test_an_answer_nobody_wrote_a_reply_for_is_read_by_the_guide_of_its_case(
+    judge: ScriptedServer,
+) -> None:
+    good, bad = (marked(judge, METRICS, rest) for rest in (GOOD, BAD))
+
+    assert [one["passed"] for one in good["outcomes"]] == [True, True]
+    assert [one["passed"] for one in bad["outcomes"]] == [True, False]
+    assert bad["metrics"]["grounding_fidelity"]["score"] <= 1
+    assert "Nothing was held" in bad["metrics"]["grounding_fidelity"]["justification"]
+    assert good["metrics"]["grounding_fidelity"]["score"] >= 4
+    assert marked(judge, METRICS, BAD) == bad
+
+
+def test_models_of_a_panel_differ_in_temper(judge: ScriptedServer) -> None:
+    models = ("scripted-judge-large", "scripted-judge-small")
+    strict, kind = (marked(judge, VOTE, BAD, model)["score"] for model in models)
+
+    assert strict < kind
+
+
+def test_an_agent_makes_its_attempts_in_turn_and_the_reader_judges(judge: ScriptedServer) -> None:
+    answers = [judge.act("chores-1.0", "RC-08") for _ in range(4)]
+    texts = [body["answer"] for _, body in answers]
+    assert texts[0] == texts[2] == texts[3] != texts[1]
+
+    status, body = judge.act("reader", "TD-15/reader", QUOTED.format(rest=BAD))
+    assert status == 200
+    assert json.loads(body["answer"])["score"] < 0.6
+    for agent, case in (("chores-2.0", "RC-08"), ("chores-1.0", "RC-99"), ("reader", "RC-99")):
+        assert judge.act(agent, case)[0] == 404
+    assert judge.send("POST", "//agents/reader", b"{}")[0] == 400
 
 
 def test_it_says_which_line_of_the_replies_is_wrong(tmp_path: Path) -> None:

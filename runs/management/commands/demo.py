@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import Group, User
@@ -16,24 +16,9 @@ from runs import services
 from runs.formats.bundles import bundles_at
 from runs.formats.suite_files import read_suites
 from runs.management.answering import AnsweringCommand
+from runs.management.demo_suites import JUDGES, SUITES, DemoSuite, DemoTarget
 from runs.models import Run, Suite, Target
 
-EXAMPLES = Path(settings.BASE_DIR) / "examples"
-SUPPORT_AGENT = EXAMPLES / "support-agent"
-QUICK_CHECK = EXAMPLES / "quick-check"
-RETURNS_DESK = EXAMPLES / "returns-desk"
-VERSIONS = ("1.4.0", "1.5.0")
-JUDGE = {
-    "name": "Scripted judge",
-    "model_id": "scripted-judge",
-    "send_trace_headers": True,
-    "is_scripted": True,
-    "concurrency": 8,
-    "timeout_s": 20,
-    "input_price_usd_per_mtok": "0.4",
-    "output_price_usd_per_mtok": "1.6",
-}
-AGENT = {"command": "python3 desk.py", "folder": "returns-desk/agent", "timeout_s": 20}
 OPENAI_URL = "https://api.openai.com/v1"
 QUICK_MODEL = "gpt-4.1-mini"
 
@@ -53,7 +38,7 @@ example:
 class Command(AnsweringCommand):
     """Fill a site with the examples; safe to repeat, nothing is loaded or run twice."""
 
-    help = "Load the example suites, their recorded targets and judge, and run them once."
+    help = "Load the example suites, one for each profile, their targets and judges, and run them once."
     epilog = EPILOG
     deed = "The demo"
 
@@ -64,75 +49,36 @@ class Command(AnsweringCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Load what is missing, point the judge at its address and start what has not run yet."""
+        """Load what is missing, point judges and agents at their address, start what has not run yet."""
         user = demo_admin()
+        judge_url = options["judge_url"].rstrip("/")
         try:
-            suite = self._load_support_agent(user, judge_url=options["judge_url"])
-            started = [
-                self._start_once(suite, Target.objects.get(name=_target_name(version)), user)
-                for version in VERSIONS
-            ]
-            self._load_quick_check(user)
-            desk = _load_suite(RETURNS_DESK, user)
+            _set_up_judges(judge_url)
+            loaded = [(one, _load_suite(one, user)) for one in SUITES]
+            for one, _ in loaded:
+                for target in (*one.targets, *one.judging):
+                    _load_target(one, target, judge_url, user)
+            _load_quick_model()
         except DomainError as error:
             raise CommandError(f"The examples could not be loaded: {error}") from error
-        self._tell(suite, sum(started))
-        self._run_returns_desk(desk, user)
+        for one, suite in loaded:
+            self._run(one, suite, user)
 
-    def _tell(self, suite: Suite, count: int) -> None:
-        told = (
-            f"{counted(count, 'run')} started." if count else "was run before; nothing is started."
-        )
-        self.stderr.write(f"{suite.title}: {told}")
-
-    def _run_returns_desk(self, desk: Suite, user: User) -> None:
-        """Run the agent that is a program; where no program may run, say why and go on without it."""
-        agent, _ = Target.objects.get_or_create(
-            name="returns desk", defaults={"kind": "command", "config": AGENT}
-        )
+    def _run(self, one: DemoSuite, suite: Suite, user: User) -> None:
+        """Start what has not run yet; where no program may run, say why and go on without it."""
         try:
-            self._tell(desk, int(self._start_once(desk, agent, user)))
+            started = [_start_once(one, suite, target, user) for target in one.targets]
         except DomainError as error:
-            self.stderr.write(f"{desk.title}: not run. {error}")
-
-    def _load_support_agent(self, user: User, *, judge_url: str) -> Suite:
-        # The judge listens on a free port, so its address is a new one at every start.
-        LanguageModel.objects.update_or_create(
-            slug="scripted-judge",
-            defaults={"base_url": judge_url.rstrip("/")},
-            create_defaults={**JUDGE, "base_url": judge_url.rstrip("/")},
-        )
-        suite = _load_suite(SUPPORT_AGENT, user)
-        for version in VERSIONS:
-            if not Target.objects.filter(name=_target_name(version)).exists():
-                services.import_recorded_outputs(
-                    target_name=_target_name(version),
-                    lines=(SUPPORT_AGENT / f"outputs-{version}.jsonl").read_bytes(),
-                    imported_by=user,
-                )
-        return suite
-
-    def _start_once(self, suite: Suite, target: Target, user: User) -> bool:
-        if Run.objects.filter(suite=suite, target=target).exists():
-            return False
-        services.start_run(suite=suite, target=target, started_by=user, note="Demo")
-        return True
-
-    def _load_quick_check(self, user: User) -> None:
-        """Load the suite for real models, with a target when a key for one is at hand."""
-        _load_suite(QUICK_CHECK, user)
-        if "OPENAI_API_KEY" not in settings.MODEL_KEYS:
+            self.stderr.write(f"{suite.title}: not run. {error}")
             return
-        model, _ = LanguageModel.objects.get_or_create(
-            slug="openai",
-            defaults={
-                "name": QUICK_MODEL,
-                "model_id": QUICK_MODEL,
-                "base_url": settings.OPENAI_BASE_URL or OPENAI_URL,
-                "key_variable": "OPENAI_API_KEY",
-            },
-        )
-        Target.objects.get_or_create(name=QUICK_MODEL, defaults={"kind": "chat", "model": model})
+        count = sum(started)
+        if started:
+            told = (
+                f"{counted(count, 'run')} started."
+                if count
+                else "was run before; nothing is started."
+            )
+            self.stderr.write(f"{suite.title}: {told}")
 
 
 def demo_admin() -> User:
@@ -144,14 +90,70 @@ def demo_admin() -> User:
     return found
 
 
-def _load_suite(folder: Path, user: User) -> Suite:
+def _set_up_judges(judge_url: str) -> None:
+    # The server listens on a free port, so its address is a new one at every start.
+    for judge in JUDGES:
+        LanguageModel.objects.update_or_create(
+            slug=judge.slug,
+            defaults={"base_url": judge_url},
+            create_defaults={**judge.columns(), "base_url": judge_url},
+        )
+
+
+def _load_suite(one: DemoSuite, user: User) -> Suite:
     """Return the suite of an example, imported unless it is here already; edits to it stay."""
-    found = Suite.objects.filter(slug=folder.name).first()
+    found = Suite.objects.filter(slug=one.slug).first()
     if found is not None:
         return found
-    [suite] = read_suites(bundles_at([folder / "suite.yaml"])).suites
+    [suite] = read_suites(bundles_at([one.folder / "suite.yaml"])).suites
     return services.import_suite(suite.content, imported_by=user)
 
 
-def _target_name(version: str) -> str:
-    return f"support-agent {version}"
+def _load_target(one: DemoSuite, target: DemoTarget, judge_url: str, user: User) -> None:
+    """Make the target unless it is here; an agent of the scripted server is told its new address."""
+    found = Target.objects.filter(name=target.name).first()
+    config = {} if target.outputs else target.config(_origin(judge_url), one.folder)
+    if found is None and target.outputs:
+        lines = (one.folder / target.outputs).read_bytes()
+        services.import_recorded_outputs(target_name=target.name, lines=lines, imported_by=user)
+    elif found is None:
+        kind = "command" if target.command else "http"
+        Target.objects.create(name=target.name, kind=kind, config=config)
+    elif target.agent and found.kind == "http":
+        found.config = {**found.config, "url": config["url"]}
+        found.save(update_fields=["config"])
+
+
+def _origin(judge_url: str) -> str:
+    parts = urlsplit(judge_url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _start_once(one: DemoSuite, suite: Suite, wanted: DemoTarget, user: User) -> bool:
+    target = Target.objects.get(name=wanted.name)
+    if Run.objects.filter(suite=suite, target=target).exists():
+        return False
+    services.start_run(
+        suite=suite,
+        target=target,
+        started_by=user,
+        repetitions=one.repetitions,
+        note="Demo",
+    )
+    return True
+
+
+def _load_quick_model() -> None:
+    """Set up a target for the suite for real models when a key for one is at hand."""
+    if "OPENAI_API_KEY" not in settings.MODEL_KEYS:
+        return
+    model, _ = LanguageModel.objects.get_or_create(
+        slug="openai",
+        defaults={
+            "name": QUICK_MODEL,
+            "model_id": QUICK_MODEL,
+            "base_url": settings.OPENAI_BASE_URL or OPENAI_URL,
+            "key_variable": "OPENAI_API_KEY",
+        },
+    )
+    Target.objects.get_or_create(name=QUICK_MODEL, defaults={"kind": "chat", "model": model})

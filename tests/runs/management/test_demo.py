@@ -6,6 +6,7 @@ from django.core.management import call_command
 
 from evaluators.models import LanguageModel
 from runs.execution.running import work_on_run
+from runs.management.demo_suites import SUITES
 from runs.models import Case, RecordedOutput, Run, Suite, Target
 from tests.examples.reading import EXAMPLES
 
@@ -16,22 +17,33 @@ def demo(url="http://127.0.0.1:9/v1"):
     call_command("demo", "--judge-url", url)
 
 
-def test_the_examples_are_loaded_and_both_versions_started_once(capsys):
+def test_the_examples_are_loaded_and_every_version_started_once(capsys):
     demo()
 
     slugs = set(Suite.objects.values_list("slug", flat=True))
-    assert slugs == {"support-agent", "quick-check", "returns-desk"}
-    runs = Run.objects.order_by("number").values_list("target_name", "status", "is_scripted")
+    assert slugs == {one.slug for one in SUITES}
+    runs = Run.objects.order_by("pk").values_list(
+        "target_name", "status", "is_scripted", "execution_count"
+    )
     assert list(runs) == [
-        ("support-agent 1.4.0", "queued", True),
-        ("support-agent 1.5.0", "queued", True),
+        ("support-agent 1.4.0", "queued", True, 30),
+        ("support-agent 1.5.0", "queued", True, 30),
+        ("travel-agent 2.1", "queued", True, 24),
+        ("travel-agent 2.2", "queued", True, 24),
+        ("travel-agent 3.0", "queued", True, 24),
+        ("chores 0.9", "queued", True, 60),
+        ("chores 1.0", "queued", True, 60),
     ]
     admin = User.objects.get()
     assert admin.has_perm("runs.start_run")
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "Customer support, core: 2 runs started."
-    assert told[1].startswith("Returns desk: not run. ")
-    assert "EVALSITE_SCRIPTS" in told[1]
+    assert told[:2] == [
+        "Customer support, core: 2 runs started.",
+        "Travel desk, by metrics: 3 runs started.",
+    ]
+    for place, title in ((2, "Harbour office, by tasks"), (4, "Returns desk")):
+        assert told[place].startswith(f"{title}: not run. ")
+        assert "EVALSITE_SCRIPTS" in told[place]
 
 
 def test_the_agent_that_is_a_program_is_run_where_programs_may_run(settings, capsys):
@@ -39,7 +51,9 @@ def test_the_agent_that_is_a_program_is_run_where_programs_may_run(settings, cap
     demo()
     run = Run.objects.get(suite__slug="returns-desk")
     assert (run.status, run.execution_count) == ("queued", 14)
-    assert "Returns desk: 1 run started." in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "Returns desk: 1 run started." in told
+    assert "Harbour office, by tasks: 2 runs started." in told
 
     work_on_run(run.pk)
     run.refresh_from_db()
@@ -59,8 +73,10 @@ def test_repeating_it_duplicates_nothing_and_finds_the_judge_at_its_new_address(
     demo("http://127.0.0.1:10/v1/")
 
     assert [table.objects.count() for table in tables] == before
-    judge = LanguageModel.objects.get()
-    assert (judge.base_url, judge.name) == ("http://127.0.0.1:10/v1", "My judge")
+    judges = set(LanguageModel.objects.values_list("base_url", "name"))
+    assert judges == {("http://127.0.0.1:10/v1", "My judge")}
+    agent = Target.objects.get(name="chores 1.0")
+    assert agent.config["url"] == "http://127.0.0.1:10/agents/chores-1.0"
     assert "Customer support, core: was run before; nothing is started." in capsys.readouterr().err
 
 

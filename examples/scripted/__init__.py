@@ -1,0 +1,1 @@
+"""What the scripted judge says of a case: it reads the answer by a marking guide written beforehand."""
