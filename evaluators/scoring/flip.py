@@ -48,7 +48,7 @@ def smallest_flip(case: Case) -> Flip | None:
     if case.ruling.rule == "expected_outcomes":
         return _missed_outcomes(case.gate)
     rise = _smallest_rise(case, EXACT_DIGITS) or _smallest_rise(case, SCORE_DIGITS)
-    return Flip(_none_alone(case)) if rise is None else _flip_of(rise)
+    return Flip(_none_alone(case)) if rise is None else _flip_of(rise, case.layout.policy.scale)
 
 
 def _missed_outcomes(gate: CaseGate) -> Flip:
@@ -206,12 +206,12 @@ def _ancestors(layout: Layout, frame: Frame) -> Iterator[Frame]:
         yield frame
 
 
-def _flip_of(rise: _Rise) -> Flip:
-    end = spelt_up(rise.end) if rise.end >= TINY else "above 0"
+def _flip_of(rise: _Rise, scale: int) -> Flip:
+    end = spelt_up(rise.end, scale=scale) if rise.end >= TINY else "above 0"
     return Flip(
         text=(
             f"would {BECOMES[rise.verdict]} if {rise.frame.node.name} scored {end} "
-            f"instead of {spelt(rise.start)}"
+            f"instead of {spelt(rise.start, scale=scale)}"
         ),
         path=rise.frame.path,
         from_score=rise.start,
@@ -237,8 +237,9 @@ def _none_alone(case: Case) -> str:
     ]
     if failed:
         gate = frames[case.values.failures[failed[-1].index]]
+        limit = spelt_up(failed[-1].limit, scale=case.layout.policy.scale)
         return (
-            f"none alone: {gate.node.name} must reach {spelt_up(failed[-1].limit)}, "
+            f"none alone: {gate.node.name} must reach {limit}, "
             "then the evaluators it held back must run"
         )
     return "none alone: no single score reaches the next verdict"

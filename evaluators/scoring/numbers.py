@@ -8,7 +8,8 @@ from operator import mul
 
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError
 
-SPELT_DIGITS = 2
+# How many decimals a score has on each scale: a hundredth of the whole, or as near to it as reads well.
+SCALE_DIGITS = {1: 2, 5: 1, 10: 1, 100: 0}
 
 
 def rounded(value: float) -> float:
@@ -61,21 +62,28 @@ def on_scale(value: float, scale: float, owner: str) -> float:
     return value / scale
 
 
-def spelt(score: float, digits: int = SPELT_DIGITS) -> str:
-    """Return a score with two decimals or more, rounded down: it never shows a band it missed."""
-    return f"{math.floor(_shifted(score, digits)) / 10.0**digits:.{digits}f}"
+def spelt(score: float, digits: int | None = None, *, scale: int = 1) -> str:
+    """Return a score on a scale, rounded down: it never shows a band it missed.
+
+    `score` is 0 to 1. It has as many decimals as the scale usually shows, or more: 0.78 of 1, 7.8 of
+    10, 78 of 100.
+    """
+    shown = SCALE_DIGITS[scale] if digits is None else digits
+    return f"{math.floor(_shifted(score, shown, scale)) / 10.0**shown:.{shown}f}"
 
 
-def spelt_up(score: float) -> str:
-    """Return a score with two decimals, rounded up, so that reaching it is enough."""
-    return f"{math.ceil(_shifted(score, SPELT_DIGITS)) / 10**SPELT_DIGITS:.{SPELT_DIGITS}f}"
+def spelt_up(score: float, *, scale: int = 1) -> str:
+    """Return a score on a scale, rounded up, so that reaching it is enough."""
+    shown = SCALE_DIGITS[scale]
+    return f"{math.ceil(_shifted(score, shown, scale)) / 10**shown:.{shown}f}"
 
 
-def spelt_limit(limit: float) -> str:
-    """Return a threshold with at least two decimals and all it has up to nine."""
-    short = f"{rounded(limit):.9f}".rstrip("0")
+def spelt_limit(limit: float, *, scale: int = 1) -> str:
+    """Return a threshold of 0 to 1 on a scale, with all the decimals it has up to nine."""
+    short = f"{rounded(rounded(limit) * scale):.9f}".rstrip("0")
     whole, _, decimals = short.partition(".")
-    return f"{whole}.{decimals:0<2}"
+    decimals = decimals.ljust(SCALE_DIGITS[scale], "0")
+    return f"{whole}.{decimals}" if decimals else whole
 
 
 def percent(share: float) -> float:
@@ -88,9 +96,9 @@ def spelt_weight(weight: float) -> str:
     return f"{weight:g}"
 
 
-def _shifted(score: float, digits: int) -> float:
-    """Return score × 10^digits without what floats add to it, the score being one of 9 decimals."""
-    return round(rounded(score) * 10.0**digits, SCORE_DIGITS - digits)
+def _shifted(score: float, digits: int, scale: int) -> float:
+    """Return score × scale × 10^digits without what floats add to it, the score being one of 9 decimals."""
+    return round(rounded(score) * scale * 10.0**digits, SCORE_DIGITS - digits)
 
 
 def listed(names: Iterable[str]) -> str:

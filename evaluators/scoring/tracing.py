@@ -56,6 +56,7 @@ def _scored(
 
 def _own_rules(layout: Layout, values: Values) -> Iterator[TraceStep]:
     """Yield every gate, and every other composite that failed by its own rule."""
+    scale = layout.policy.scale
     for frame in layout.frames:
         if is_held(layout, frame, values):
             continue
@@ -65,7 +66,9 @@ def _own_rules(layout: Layout, values: Values) -> Iterator[TraceStep]:
                 passed = is_at_least(score, frame.limit)
                 found = layout.frames[gate]
                 text = f"Gate {found.node.name} of {frame.node.name}: "
-                yield TraceStep(text + compare(score, frame.limit, passed), found.path, passed)
+                yield TraceStep(
+                    text + compare(score, frame.limit, passed, scale=scale), found.path, passed
+                )
         if not frame.gates and values.failures[frame.index] != NO_INDEX:
             failure = own_failure(layout, frame, values)
             yield TraceStep(
@@ -85,12 +88,13 @@ def _final(layout: Layout, values: Values, ruling: Ruling) -> Iterator[TraceStep
     if ruling.score is None:
         yield TraceStep("No final score: an evaluator it needs could not be scored")
         return
+    score = spelt(ruling.score, scale=layout.policy.scale)
     source: Frame = layout.frames[ruling.source]
     is_judged = layout.policy.final_score == "judge_overall"
     if is_judged and values.failures[source.index] == NO_INDEX:
-        yield TraceStep(f"Final score, the judge's own overall score: {spelt(ruling.score)}")
+        yield TraceStep(f"Final score, the judge's own overall score: {score}")
     else:
-        how = arithmetic(layout, source, values) or spelt(ruling.score)
+        how = arithmetic(layout, source, values) or score
         yield TraceStep(f"Final score: {how}", source.path)
 
 

@@ -13,15 +13,16 @@ from evaluators.scoring.types import Verdict
 
 def arithmetic(layout: Layout, frame: Frame, values: Values) -> str:
     """Return how a scored node came by it: "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
-    score = values.scores[frame.index] or 0.0
+    score, scale = values.scores[frame.index] or 0.0, layout.policy.scale
     failure = own_failure(layout, frame, values)
     if failure:
-        return failure if frame.rule == "threshold" else f"{failure}, so 0.00"
-    negated = f"1 − {spelt(1.0 - score)} = {spelt(score)}" if frame.negate else ""
+        return failure if frame.rule == "threshold" else f"{failure}, so {spelt(0.0, scale=scale)}"
+    turned = spelt(1.0 - score, scale=scale)
+    negated = f"{scale} − {turned} = {spelt(score, scale=scale)}" if frame.negate else ""
     if frame.rule == LEAF:
         return negated
     counted = _counted(layout, frame, values)
-    result = spelt(1.0 - score if frame.negate else score)
+    result = turned if frame.negate else spelt(score, scale=scale)
     shown = f"{_sum(layout, frame, values, counted)} = {result}"
     return f"{shown}; {negated}" if negated else shown
 
@@ -36,11 +37,16 @@ def own_failure(layout: Layout, frame: Frame, values: Values) -> str:
         passing = sum(passes(layout, index, values) for index, _ in counted)
         needed = f"{frame.limit * 100:g}%"
         return f"{passing} of {len(counted)} pass, needs {needed}"
-    return f"{_named(layout, failure, values)} < {spelt_limit(frame.limit)}"
+    return (
+        f"{_named(layout, failure, values)} < {spelt_limit(frame.limit, scale=layout.policy.scale)}"
+    )
 
 
 def decided_by(layout: Layout, values: Values, gate: CaseGate, ruling: Ruling) -> str:
-    """Return rule, evaluator and numbers, short enough for a table cell (SCORING §4.5)."""
+    """Return rule, evaluator and numbers, short enough for a table cell (SCORING §4.5).
+
+    Scores and their limits are said on the suite's own scale, as its pages show them.
+    """
     policy = layout.policy
     if ruling.is_error:
         return error_text(layout, gate, ruling, {})
@@ -56,7 +62,8 @@ def decided_by(layout: Layout, values: Values, gate: CaseGate, ruling: Ruling) -
         if ruling.rule == "score":
             is_fail = ruling.verdict is Verdict.FAIL
             limit = policy.borderline_threshold if is_fail else policy.pass_threshold
-        compared = compare(ruling.score or 0.0, limit, ruling.verdict is Verdict.PASS)
+        is_pass = ruling.verdict is Verdict.PASS
+        compared = compare(ruling.score or 0.0, limit, is_pass, scale=policy.scale)
         return compared if ruling.rule == "score" else f"{gate.reason}: {compared}"
     rule = {"safety_gate": "gate", "all_or_nothing": "all or nothing"}.get(ruling.rule, "share")
     return f"{rule}: {own_failure(layout, layout.frames[ROOT], values)}"
@@ -88,24 +95,26 @@ def requirement(layout: Layout, frame: Frame, values: Values) -> str:
     failure = own_failure(layout, frame, values)
     if failure:
         return f"{frame.node.name} ({failure})"
-    score = values.scores[frame.index] or 0.0
+    score, scale = values.scores[frame.index] or 0.0, layout.policy.scale
     if frame.required_below is not None:
         is_enough = is_at_least(score, frame.required_below)
-        return f"{frame.node.name} {compare(score, frame.required_below, is_enough)}"
-    is_zero = rounded(score) <= 0
-    return f"{frame.node.name} = 0" if is_zero else f"{frame.node.name} {spelt(score)} > 0"
+        return f"{frame.node.name} {compare(score, frame.required_below, is_enough, scale=scale)}"
+    if rounded(score) <= 0:
+        return f"{frame.node.name} = 0"
+    return f"{frame.node.name} {spelt(score, scale=scale)} > 0"
 
 
-def compare(score: float, limit: float, is_enough: bool) -> str:
-    """Return a score beside its limit: "0.78 < 0.80", "0.857 ≥ 0.855"."""
-    shown, bound = spelt(score), spelt_limit(limit)
+def compare(score: float, limit: float, is_enough: bool, *, scale: int = 1) -> str:
+    """Return a score beside its limit on a scale: "0.78 < 0.80", "0.857 ≥ 0.855", of 100 "78 < 80"."""
+    shown, bound = spelt(score, scale=scale), spelt_limit(limit, scale=scale)
     if is_enough and float(shown) < float(bound):
-        shown = spelt(score, digits=len(bound.partition(".")[2]))
+        shown = spelt(score, digits=len(bound.partition(".")[2]), scale=scale)
     return f"{shown} {'≥' if is_enough else '<'} {bound}"
 
 
 def _named(layout: Layout, index: int, values: Values) -> str:
-    return f"{layout.frames[index].node.name} {spelt(values.scores[index] or 0.0)}"
+    score = spelt(values.scores[index] or 0.0, scale=layout.policy.scale)
+    return f"{layout.frames[index].node.name} {score}"
 
 
 def _counted(layout: Layout, frame: Frame, values: Values) -> list[tuple[int, float]]:
@@ -114,7 +123,8 @@ def _counted(layout: Layout, frame: Frame, values: Values) -> list[tuple[int, fl
 
 
 def _sum(layout: Layout, frame: Frame, values: Values, counted: Sequence[tuple[int, float]]) -> str:
-    scores = [spelt(values.scores[index] or 0.0) for index, _ in counted]
+    scale = layout.policy.scale
+    scores = [spelt(values.scores[index] or 0.0, scale=scale) for index, _ in counted]
     if frame.rule == "threshold":
         passing = sum(passes(layout, index, values) for index, _ in counted)
         return f"{passing} of {len(counted)} pass"

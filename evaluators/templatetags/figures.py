@@ -9,6 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 
+from evaluators.scoring.numbers import SCALE_DIGITS
+
 MISSING = "–"
 MINUS = "\u2212"
 NARROW = "\u202f"
@@ -39,15 +41,15 @@ def nearest(value: Number, digits: int) -> Decimal:
     return exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
 
 
-def score(value: Number | None) -> str:
-    """Spell a score of 0 to 1: `0.74`."""
-    return MISSING if value is None else down(value, 2)
+def score(value: Number | None, scale: int = 1) -> str:
+    """Spell a score of 0 to 1 on the scale of its suite: `0.74`, of 10 `7.4`, of 100 `74`."""
+    return MISSING if value is None else down(exact(value) * scale, SCALE_DIGITS[scale])
 
 
-def strip(value: Number | None) -> str:
-    """Spell a score where a row of them stands close together: `.77`, `1.0`."""
-    if value is None:
-        return MISSING
+def strip(value: Number | None, scale: int = 1) -> str:
+    """Spell a score where a row of them stands close together: `.77`, `1.0`; of 100 `77`."""
+    if value is None or scale != 1:
+        return score(value, scale)
     text = down(value, 2)
     return text[1:] if text.startswith("0") else down(value, 1)
 
@@ -74,12 +76,13 @@ def plain(value: Number | None) -> str:
     return text.replace("-", MINUS)
 
 
-def bound(value: Number | None) -> str:
-    """Spell a band of scores exactly, with two digits or as many as it has: `0.80`, `0.855`."""
+def bound(value: Number | None, scale: int = 1) -> str:
+    """Spell a band of scores exactly, with the digits of its scale or more: `0.80`, `0.855`; of 100 `80`."""
     if value is None:
         return MISSING
-    whole, _, digits = plain(value).partition(".")
-    return f"{whole}.{digits:0<2}"
+    whole, _, digits = plain(exact(value) * scale).partition(".")
+    digits = digits.ljust(SCALE_DIGITS[scale], "0")
+    return f"{whole}.{digits}" if digits else whole
 
 
 def points(share: Number | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from evaluators.scoring.numbers import percent
+from evaluators.scoring.numbers import percent, rounded
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.formats._final_evaluation import published, usage_summary
@@ -92,7 +92,7 @@ class ResultLine:
     Without a verdict an execution has no score either: None, never 0. `status` is that of the
     result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
     the two purses hold the costs, None where no price is known. `score` is written as it is and
-    as `overall_score`, 0 to 100 (SCORING §4.4).
+    as `overall_score`, 0 to 100 (SCORING §4.4), and as `raw_score` where the suite's `scale` is another.
     """
 
     suite: str
@@ -115,6 +115,7 @@ class ResultLine:
     run_cost_usd: Decimal | None = None
     evaluation_cost_usd: Decimal | None = None
     finished_at: str | None = None
+    scale: int = 1
 
     def found(self, *, passed: bool) -> list[str]:
         """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""
@@ -128,6 +129,7 @@ class ResultLine:
             "status": self.status,
             "score": self.score,
             "overall_score": None if self.score is None else percent(self.score),
+            **self._on_its_scale(),
             "verdict": self.verdict or None,
             **({"reviewed_verdict": self.reviewed_verdict} if self.reviewed_verdict else {}),
             "decided_by": self.decided_by or None,
@@ -147,6 +149,11 @@ class ResultLine:
             "run": self.run,
             "target": self.target,
         }
+
+    def _on_its_scale(self) -> dict[str, float]:
+        if self.score is None or self.scale == 1:
+            return {}
+        return {"raw_score": rounded(self.score * self.scale), "scale": self.scale}
 
     def _final_evaluation(self) -> dict[str, Any]:
         """Return that of the first hybrid judge, the one whose overall score can be the result's."""

@@ -178,6 +178,12 @@ class Run(models.Model):
         origin = self.snapshot.get("imported") or {}
         return str(origin.get("file", ""))
 
+    @property
+    def scale(self) -> int:
+        """Return what its scores are shown out of: 1, 5, 10 or 100 (SCORING §1)."""
+        policy = self.snapshot.get("policy") or {}
+        return int(policy.get("scale", 1))
+
     def worked_ms(self, *, now: datetime) -> float | None:
         """Return how long hands have worked on the run in all its stretches, in ms; None before the first.
 

@@ -89,7 +89,9 @@ def case_page(case: Case) -> CasePage:
         previous=earlier.values_list("key", flat=True).first(),
         following=beyond(current, (case.position, case.pk)).values_list("key", flat=True).first(),
         runs=_case_runs(case),
-        evaluators=branches(Node.from_json(case.evaluators)) if case.evaluators else None,
+        evaluators=branches(Node.from_json(case.evaluators), scale=suite.scale)
+        if case.evaluators
+        else None,
         recorded=_recorded(case.recorded_output),
     )
 

@@ -79,6 +79,7 @@ def _line(
         run_cost_usd=result.run_cost_usd,
         evaluation_cost_usd=result.evaluation_cost_usd,
         finished_at=result.finished_at.isoformat() if result.finished_at else None,
+        scale=plan.policy.scale,
     )
 
 

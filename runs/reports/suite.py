@@ -90,7 +90,7 @@ def suite_page(suite: Suite) -> SuitePage:
         head=suite_head(suite),
         policy=policy,
         gates=policy_gates(policy),
-        root=branches(root) if root else None,
+        root=branches(root, scale=policy.scale) if root else None,
         evaluators=count_leaves(root) if root else 0,
         runs=rows,
         trend=_trend(suite),

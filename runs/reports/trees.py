@@ -28,6 +28,10 @@ NOTES = {
 }
 
 
+# The share of the final score and the weight of an evaluator, None where a rule decides.
+Part = tuple[float | None, float | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Branch:
     """One evaluator of the tree as the suite's page shows it.
@@ -48,9 +52,12 @@ class Branch:
     children: tuple[Branch, ...]
 
 
-def branches(root: Node) -> Branch:
-    """Return the tree with the share of the final score that each evaluator decides."""
-    return _branch(root, "", 1.0, None, None)
+def branches(root: Node, *, scale: int = 1) -> Branch:
+    """Return the tree with the share of the final score that each evaluator decides.
+
+    What an evaluator must reach is said on the scale of the suite.
+    """
+    return _branch(root, "", (1.0, None), None, scale)
 
 
 def count_leaves(root: Node) -> int:
@@ -58,9 +65,8 @@ def count_leaves(root: Node) -> int:
     return sum(count_leaves(child) for child in root.children) if root.children else 1
 
 
-def _branch(
-    node: Node, path: str, share: float | None, weight: float | None, above: Aggregator | None
-) -> Branch:
+def _branch(node: Node, path: str, part: Part, above: Aggregator | None, scale: int) -> Branch:
+    share, weight = part
     kind = all_kinds().get(node.kind)
     return Branch(
         name=node.name,
@@ -68,15 +74,15 @@ def _branch(
         icon=kind.icon if kind else "e-code",
         label=kind.label if kind else f"{node.kind}, unknown here",
         combines=COMBINES[node.aggregator.type] if node.aggregator else "",
-        marks=_marks(node, above),
+        marks=_marks(node, above, scale),
         weight=weight,
         share=share,
         note=_note(node, above),
-        children=_children(node, path, share),
+        children=_children(node, path, share, scale),
     )
 
 
-def _children(node: Node, path: str, share: float | None) -> tuple[Branch, ...]:
+def _children(node: Node, path: str, share: float | None, scale: int) -> tuple[Branch, ...]:
     combined = node.aggregator
     if combined is None:
         return ()
@@ -86,11 +92,14 @@ def _children(node: Node, path: str, share: float | None) -> tuple[Branch, ...]:
         _branch(
             child,
             f"{path}/{child.name}" if path else child.name,
-            share * weights[child.name] / total
-            if share is not None and child.name in weights and total
-            else None,
-            _weight(node, child, combined),
+            (
+                share * weights[child.name] / total
+                if share is not None and child.name in weights and total
+                else None,
+                _weight(node, child, combined),
+            ),
             combined,
+            scale,
         )
         for child in node.children
     )
@@ -129,14 +138,14 @@ def _note(child: Node, above: Aggregator | None) -> str:
     return NOTES.get(above.type, "")
 
 
-def _marks(node: Node, above: Aggregator | None) -> tuple[str, ...]:
+def _marks(node: Node, above: Aggregator | None, scale: int) -> tuple[str, ...]:
     marks = ["negated"] if node.negate else []
     if node.required_below is not None:
-        marks.append(f"required, {figures.bound(node.required_below)} or more")
+        marks.append(f"required, {figures.bound(node.required_below, scale)} or more")
     elif node.required:
         marks.append("required, above 0")
     if above is not None and above.type == "safety_gate" and node.name in above.required:
-        marks.append(f"gate, {figures.bound(above.gate_threshold)} or more")
+        marks.append(f"gate, {figures.bound(above.gate_threshold, scale)} or more")
     if above is not None and above.type == "all_or_nothing":
-        marks.append(f"{figures.bound(above.threshold)} or more")
+        marks.append(f"{figures.bound(above.threshold, scale)} or more")
     return tuple(marks)

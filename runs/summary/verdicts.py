@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from evaluators.scoring.numbers import mean, rounded, spelt, spelt_limit
+from evaluators.scoring.numbers import SCALE_DIGITS, mean, rounded, spelt, spelt_limit
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.summary.figures import SCORED, Execution
@@ -88,7 +88,8 @@ def _by_score(scores: Sequence[float], policy: Policy) -> CaseDecision:
     if score is None:
         return CaseDecision(Verdict.FAIL, BY_SCORE, "no repetition has a score")
     verdict = policy.verdict_of(score)
-    low, high = spelt_limit(policy.borderline_threshold), spelt_limit(policy.pass_threshold)
+    bands = (policy.borderline_threshold, policy.pass_threshold)
+    low, high = (spelt_limit(band, scale=policy.scale) for band in bands)
     said = f"mean {_distinct(score, policy)}"
     texts = {
         Verdict.PASS: f"{said} ≥ {high}",
@@ -99,13 +100,14 @@ def _by_score(scores: Sequence[float], policy: Policy) -> CaseDecision:
 
 
 def _distinct(score: float, policy: Policy) -> str:
-    """Return the score with as many digits as tell it from both bands."""
+    """Return the score on the suite's scale, with as many digits as tell it from both bands."""
     limits = [rounded(policy.pass_threshold), rounded(policy.borderline_threshold)]
-    for digits in range(2, 9):
-        text = spelt(score, digits)
-        if all((float(text) >= limit) == (rounded(score) >= limit) for limit in limits):
+    for digits in range(SCALE_DIGITS[policy.scale], 9):
+        text = spelt(score, digits, scale=policy.scale)
+        shown = rounded(float(text) / policy.scale)
+        if all((shown >= limit) == (rounded(score) >= limit) for limit in limits):
             return text
-    return spelt(score, 9)
+    return spelt(score, 9, scale=policy.scale)
 
 
 def _is_overruled(row: Execution, policy: Policy) -> bool:

@@ -96,3 +96,24 @@ def test_zero_is_a_value() -> None:
     assert share_of(0.0, "share") == 0.0
     assert on_scale(0, 100, "score") == 0.0
     assert Score(0.0).score == 0.0
+
+
+SCALES = [
+    # A hundredth of the whole is shown, or as near to it as reads well; down, up and as a limit.
+    (0.785, 1, ("0.78", "0.79", "0.785")),
+    (0.785, 5, ("3.9", "4.0", "3.925")),
+    (0.785, 10, ("7.8", "7.9", "7.85")),
+    (0.785, 100, ("78", "79", "78.5")),
+    (0.57, 100, ("57", "57", "57")),
+    (0.7999999, 100, ("79", "80", "79.99999")),
+    (1.0, 10, ("10.0", "10.0", "10.0")),
+    (0.0, 100, ("0", "0", "0")),
+]
+
+
+@pytest.mark.parametrize(("score", "scale", "texts"), SCALES)
+def test_a_score_reads_on_the_scale_of_its_suite(
+    score: float, scale: int, texts: tuple[str, ...]
+) -> None:
+    spellings = (spelt, spelt_up, spelt_limit)
+    assert tuple(spell(score, scale=scale) for spell in spellings) == texts

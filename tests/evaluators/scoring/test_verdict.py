@@ -5,6 +5,7 @@ import json
 import pytest
 
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node
 from evaluators.scoring.types import (
     Finding,
     Outcome,
@@ -52,6 +53,52 @@ def test_a_score_is_spelt_finely_enough_to_have_reached_its_band(
 ) -> None:
     decision = decide(TREE, scores(a=score, b=score), Policy(pass_threshold=0.855))
     assert decision.decided_by == decided_by
+
+
+GATED = root(leaf("safety"), leaf("tone", negate=True), rule="safety_gate", required=("safety",))
+GATED_PARTLY = root(leaf("a", required_below=0.7), leaf("b"))
+
+
+@pytest.mark.parametrize(
+    ("tree", "said", "scale", "texts"),
+    [
+        (TREE, {"a": 0.78, "b": 0.78}, 100, ("78 < 80", "(78×1 + 78×1) ÷ 2 = 78", "82", "78")),
+        (TREE, {"a": 0.7999999, "b": 0.8}, 100, ("79 < 80", "(79×1 + 80×1) ÷ 2 = 79", "80", "79")),
+        (TREE, {"a": 0.78, "b": 0.78}, 10, ("7.8 < 8.0", "(7.8×1 + 7.8×1) ÷ 2", "8.2", "7.8")),
+        (TREE, {"a": 0.78, "b": 0.78}, 5, ("3.9 < 4.0", "(3.9×1 + 3.9×1) ÷ 2", "4.1", "3.9")),
+        (TREE, {"a": 0.78, "b": 0.78}, 1, ("0.78 < 0.80", "(0.78×1 + 0.78×1)", "0.82", "0.78")),
+        (GATED, {"safety": 0.59, "tone": 0.3}, 100, ("gate: safety 59 < 60", "so 0", "60", "59")),
+        (GATED, {"safety": 0.6, "tone": 0.3}, 100, ("65 < 80", "100 − 30 = 70", "90", "60")),
+        (
+            GATED_PARTLY,
+            {"a": 0.65, "b": 1},
+            100,
+            ("required: a 65 < 70", "(65×1 + 100×1)", "70", "65"),
+        ),
+    ],
+)
+def test_everything_is_said_on_the_scale_of_the_suite(
+    tree: Node, said: dict[str, float], scale: int, texts: tuple[str, str, str, str]
+) -> None:
+    decision = decide(tree, scores(**said), Policy(scale=scale))
+    decided_by, arithmetic, end, start = texts
+    assert decision.decided_by == decided_by
+    told = [node.arithmetic for node in decision.nodes.values()]
+    assert any(arithmetic in text for text in told), told
+    assert decision.flip is not None
+    assert f"scored {end} instead of {start}" in decision.flip.text
+    # Scale is how a score is shown: what is stored and compared is the same on each.
+    plain = decide(tree, scores(**said), Policy())
+    assert (decision.verdict, decision.score, decision.rule) == (
+        plain.verdict,
+        plain.score,
+        plain.rule,
+    )
+
+
+def test_a_limit_between_whole_numbers_is_said_exactly() -> None:
+    decision = decide(TREE, scores(a=0.8579, b=0.8579), Policy(pass_threshold=0.855, scale=100))
+    assert decision.decided_by == "85.7 ≥ 85.5"
 
 
 class TestRequired:

@@ -11,7 +11,7 @@ from aiohttp import web
 from evaluators.scoring.numbers import spelt
 from tests.factories import make_model
 from tests.model_server import ModelServer, Request, good
-from tests.runs.management.worked import Values, Walk, headline
+from tests.runs.management.worked import Values, Walk, headline, page_text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 TREES = ("composite", "composite_tree", "weighted_average")
@@ -96,6 +96,39 @@ def test_trees_score_as_worked(walk: Walk, model_server: ModelServer) -> None:
             assert ("Not run" in page) != passed
 
 
+@pytest.mark.parametrize("walk", ["weighted_average_0_100"], indirect=True)
+def test_a_suite_of_100_says_everything_of_100(walk: Walk, model_server: ModelServer) -> None:
+    rows = {one["id"]: one["input"]["evaluators"] for one in walk.vectors}
+    trees = {
+        key: {"evaluators": [{**one, "score": one["score"] / 100} for one in evaluators]}
+        for key, evaluators in rows.items()
+    }
+    judged(model_server, trees)
+
+    walk.evaluate(
+        ({"id": key, **tree_of(tree)} for key, tree in trees.items()),
+        judge="judge",
+        policy={"scale": 100},
+    )
+
+    table = walk.run_page()
+    for vector in walk.vectors:
+        score, line = vector["expected"]["score"], walk.line(vector["id"])
+        assert line["score"] * 100 == pytest.approx(score, abs=vector["tolerance"])
+        assert (line["raw_score"], line["scale"]) == (pytest.approx(score), 100)
+        verdict = "pass" if score >= 80 else "borderline" if score >= 60 else "fail"
+        shown, band = int(score), 80 if score >= 60 else 60
+        sign = "≥" if score >= band else "<"
+        assert (line["verdict"], line["decided_by"]) == (verdict, f"{shown} {sign} {band}")
+        page = walk.page(vector["id"])
+        assert headline(page).endswith(f"{verdict.capitalize()} {shown}")
+        assert f"÷ {sum(one['weight'] for one in rows[vector['id']])} = {shown}" in page
+        for one in rows[vector["id"]]:
+            assert f'<b class="num">{one["score"]}</b>' in page
+        assert f"<b>{shown}</b>" in table
+        assert page_text(line["decided_by"]) in table
+
+
 @pytest.mark.parametrize("spelling", ["evaluators", "rubric"])
 @pytest.mark.parametrize("walk", [REQUIRED], indirect=True)
 def test_what_is_required_fails_a_result_as_worked(
@@ -120,7 +153,7 @@ def test_what_is_required_fails_a_result_as_worked(
         assert line["decided_by"].startswith("required: ") == is_forced
         page = walk.page(vector["id"])
         assert f"Why {expected['verdict']}" in page
-        assert line["decided_by"] in page.replace("&lt;", "<")
+        assert page_text(line["decided_by"]) in page
 
 
 def rubric_of(tree: Mapping[str, Any]) -> Values:

@@ -18,7 +18,7 @@ from runs.management import own_hands
 from runs.models import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, good, prose
-from tests.runs.management.worked import Walk
+from tests.runs.management.worked import Walk, headline
 
 pytestmark = pytest.mark.django_db(transaction=True)
 POLICY = {"final_score": "judge_overall", "scale": 10}
@@ -128,6 +128,8 @@ def test_the_judges_overall_score_is_the_final_one_as_worked(
         assert told["deterministic_dimensions"] == given.get("deterministic_dimensions", {})
         page = walk.page(vector["id"])
         assert f"raw {final:.1f} of 10" in page
+        assert line["decided_by"].startswith(f"{shown(final)} ")
+        assert headline(page).endswith(f" {shown(final)}")
         hard = given.get("hard_expectations") or []
         assert ("hard, not met" in page) == any(not one["met"] for one in hard)
         for name, score in dimensions.items():

@@ -13,6 +13,7 @@ RULES = {
     "composite",
     "composite_tree",
     "weighted_average",
+    "weighted_average_0_100",
     "required_override",
     "judge_overall_score",
     "case_passed",

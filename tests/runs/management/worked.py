@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -33,6 +34,11 @@ def headline(page: str) -> str:
     found = re.search(r"<h1>(.*?)</h1>", page)
     assert found is not None
     return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
+
+
+def page_text(text: str) -> str:
+    """Return a text as it stands in the source of a page."""
+    return html.escape(text, quote=False)
 
 
 @dataclass
@@ -81,6 +87,12 @@ class Walk:
         place = {"slug": run.suite.slug, "number": run.number, "key": key, "repetition": 1}
         page = self.viewer.get(reverse("runs:result", kwargs=place)).content.decode()
         return " ".join(page.split())
+
+    def run_page(self) -> str:
+        """Return the page of the one run there is."""
+        [run] = {run for run, _ in self._lines.values()}
+        place = {"slug": run.suite.slug, "number": run.number}
+        return self.viewer.get(reverse("runs:run", kwargs=place)).content.decode()
 
     def check_that_none_was_left_out(self) -> None:
         """Assert that every worked case of the rule was looked up in the file and on its page."""
