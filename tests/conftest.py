@@ -27,6 +27,8 @@ FOR_TESTS = {
         "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
     },
     "WHITENOISE_USE_FINDERS": True,
+    # Look for a file when it is asked for: else every client made would read all of them first.
+    "WHITENOISE_AUTOREFRESH": True,
 }
 
 
