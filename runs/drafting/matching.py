@@ -13,7 +13,8 @@ def matched(before: Node, after: Node) -> dict[str, str]:
     """Return by path of the one tree the path of the same evaluator in the other.
 
     The same are two at one path; of the others those of one name and kind, which were moved; then
-    those of one kind and settings, which were renamed. What would fit several fits none.
+    those of one kind and settings, which were renamed; then those of one kind in one composite. What
+    would fit several fits none.
     """
     old, new = dict(walk(before)), dict(walk(after))
     pairs = {path: path for path in old if path in new}
@@ -23,6 +24,7 @@ def matched(before: Node, after: Node) -> dict[str, str]:
         lambda _, node, __: (node.name, node.kind),
         lambda path, node, said: (path.rpartition("/")[0], node.kind, _settings(said)),
         lambda _, node, said: (node.kind, _settings(said)),
+        lambda path, node, _: (path.rpartition("/")[0], node.kind),
     )
     for like in likenesses:
         left = [path for path in old if path not in pairs]

@@ -59,13 +59,16 @@ class ThreeTrees:
     @classmethod
     def read(cls, base: Content, theirs: Content, mine: Content) -> ThreeTrees:
         """Return the three; a draft says itself where its evaluators come from."""
-        root, their_root = tree_of(base), tree_of(theirs)
+        root, their_root, my_root = tree_of(base), tree_of(theirs), tree_of(mine)
         nodes = dict(walk(root))
         came = {old: new for new, old in origins(mine).items() if old in nodes}
+        # Of their version it can only be guessed, unless both made the same of the suite.
+        is_alike = their_root.as_json() == my_root.as_json()
+        at = came if is_alike else matched(root, their_root)
         return cls(
             base=SeenTree.read(root, {path: path for path in nodes}, nodes),
-            theirs=SeenTree.read(their_root, matched(root, their_root), nodes),
-            mine=SeenTree.read(tree_of(mine), came, nodes),
+            theirs=SeenTree.read(their_root, at, nodes),
+            mine=SeenTree.read(my_root, came, nodes),
             their_content=theirs,
             my_content=mine,
         )

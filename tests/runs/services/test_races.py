@@ -13,11 +13,12 @@ from django.db.models import Sum
 
 from evaluators.scoring.types import DomainError
 from runs import services
+from runs.drafting import SetWeight
 from runs.execution.desks import Place
 from runs.execution.finishing import finish_run
 from runs.execution.running import _work, work_on_run
-from runs.models import Attempt, ModelCall, Result, Retry, Run
-from tests.factories import make_scored_run
+from runs.models import Attempt, ModelCall, Result, Retry, Run, SuiteDraft
+from tests.factories import make_scored_run, make_suite, make_user
 from tests.model_server import ModelServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -186,3 +187,39 @@ def test_stopping_and_resuming_under_busy_hands_books_every_call_once(
     assert run.run_cost_usd + run.evaluation_cost_usd == spent
     assert not Attempt.objects.exists()
     counters_are_true(run)
+
+
+def test_of_two_drafts_saved_at_once_one_becomes_the_version_and_the_other_stays() -> None:
+    suite = make_suite()
+    drafts = []
+    for weight in (3.0, 4.0):
+        draft = services.draft_of(suite, make_user())
+        drafts.append(services.change_draft(draft, draft.stamp, SetWeight("n2", weight)))
+    saves = [partial(services.save_draft, draft, draft.stamp) for draft in drafts]
+    answers = at_once(*saves)
+
+    refused = [answer for answer in answers if isinstance(answer, str)]
+    assert len(refused) == 1
+    assert "while you were editing version 1" in refused[0]
+    suite.refresh_from_db()
+    assert (suite.version, suite.versions.count()) == (2, 2)
+    (kept,) = SuiteDraft.objects.all()
+    (weight,) = {3.0, 4.0} - {suite.root.children.get(name="tone").weight}
+    assert kept.content["evaluators"]["children"][0]["weight"] == weight
+
+
+def test_a_draft_saved_twice_at_once_is_one_version_and_begun_twice_is_one_draft() -> None:
+    suite, ada = make_suite(), make_user()
+    page = services.draft_of(suite, ada)
+    change = partial(services.change_draft, page, page.stamp, SetWeight("n2", 3))
+    begun = at_once(change, change, change)
+    assert sum(isinstance(answer, str) for answer in begun) == 2
+    draft = SuiteDraft.objects.get()
+    assert draft.revision == 1
+
+    save = partial(services.save_draft, draft, draft.stamp)
+    answers = at_once(save, save, save)
+    refused = [answer for answer in answers if isinstance(answer, str)]
+    assert len(refused) == 2
+    assert all("saved or discarded meanwhile" in said for said in refused)
+    assert suite.versions.count() == 2
