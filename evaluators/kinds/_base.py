@@ -286,6 +286,11 @@ class Kind:
         return models_of_samples(config) if self.uses_judge else ()
 
     @property
+    def asks_agent(self) -> bool:
+        """Tell whether it asks a target for a judgement."""
+        return self.asked_targets is not None
+
+    @property
     def may_ask_judge(self) -> bool:
         """Tell whether some configs of a kind that else asks no judge do."""
         return self.asked_models is not None and not self.uses_judge

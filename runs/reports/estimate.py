@@ -125,8 +125,10 @@ def _of_target(
     agents: Mapping[str, Sequence[str]],
 ) -> TargetEstimate:
     own = [run for run in past if run.target_id == target.pk][:RUNS_LOOKED_AT]
-    # Without a judge of its own a run is named after the agents that judge.
-    names = {order.judge.name, order.judge.slug} if order.judge else {", ".join(sorted(agents))}
+    names = {order.judge.name, order.judge.slug} if order.judge else set()
+    if agents:
+        # A run that asks no judge besides is named after them.
+        names.add(", ".join(sorted(agents)))
     judged = [run for run in past if run.judge_name in names][:RUNS_LOOKED_AT]
     run_usd, why_run = _mean_cost(own, "run", executions, NO_RUN)
     evaluation_usd, why_evaluation = _mean_cost(judged, "evaluation", executions, NO_JUDGE_RUN)

@@ -46,6 +46,21 @@ def test_a_kind_shows_manual_settings_spellings_and_example(viewer: Client) -> N
     assert "type: contains_any" in html
 
 
+def test_an_evaluator_that_asks_an_agent_is_written_from_its_form(viewer: Client) -> None:
+    assert "asks an agent" in viewer.get("/evaluators/").content.decode()
+    assert "asks an agent" in page(viewer, "agent_judge").content.decode()
+    sent = {"name": "quality", "weight": "1", "agent": " code reviewer ", "scale": "10"}
+    sent |= {"samples": "3", "samples_by": "mean", "criteria": "Is it kind?"}
+
+    html = page(viewer, "agent_judge", **sent).content.decode()
+
+    for line in ("type: agent_judge", "agent: code reviewer", "scale: 10", "samples: 3"):
+        assert line in html
+    assert (
+        "this field is required" in page(viewer, "agent_judge", name="q").content.decode().lower()
+    )
+
+
 @pytest.mark.parametrize("name", ["telepathy", "outcomes", "_base"])
 def test_a_kind_that_is_not_in_the_gallery_is_not_found(viewer: Client, name: str) -> None:
     assert page(viewer, name).status_code == 404

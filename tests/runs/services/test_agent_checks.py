@@ -24,7 +24,7 @@ from runs.services.checking import AgentNotReadyError
 from runs.services.script_rights import ScriptsRefusedError
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.members import make_member
-from tests.runs.trees import tree
+from tests.runs.trees import JUDGED, tree
 
 pytestmark = pytest.mark.django_db
 LEAF = {"weight": 1.0, "required": False, "required_below": None, "negate": False, "children": []}
@@ -111,6 +111,24 @@ def test_what_judges_is_frozen_without_secrets_and_its_model_with_it() -> None:
     assert read_plan(plan.as_json()) == plan
 
 
+def test_the_run_says_who_judges_beside_its_judge(viewer_client: Client) -> None:
+    reviewer()
+    make_target(name="second", kind="http", config=HTTP)
+    run = services.start_run(
+        suite=suite_of(QUALITY, TONE, {**JUDGED}),
+        target=make_target(),
+        judge=make_model(slug="usual"),
+        started_by=None,
+    )
+
+    page = viewer_client.get(reverse("runs:run", args=[run.suite.slug, run.number]))
+
+    text = page.content.decode()
+    assert "judge usual" in text
+    assert "judge agents reviewer, second" in text
+    assert "agent judge, ×1, by second" in text
+
+
 def test_a_snapshot_from_before_there_were_agents_is_read() -> None:
     check = {**LEAF, "name": "x", "kind": "text_check", "config": {"operator": "is_json"}}
     run = start(suite_of(check))
@@ -194,11 +212,11 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
     address = reverse("runs:run-new", args=[suite.slug])
 
     def page(target: Target) -> str:
-        return editor_client.get(address, {"target": target.pk, "repetitions": 3}).content.decode()
+        return editor_client.get(address, {"target": target.pk}).content.decode()
 
     assert "Target second would judge its own answers, asked by “tone”." in page(own)
     assert "same family as target cousin" in page(alike)
     shown = page(other)
-    assert "up to 6</dd>" in shown
+    assert "up to 2</dd>" in shown
     assert "own answers" not in shown
     assert "same family" not in shown
