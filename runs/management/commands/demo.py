@@ -66,19 +66,17 @@ class Command(AnsweringCommand):
 
     def _run(self, one: DemoSuite, suite: Suite, user: User) -> None:
         """Start what has not run yet; where no program may run, say why and go on without it."""
+        if not one.targets:
+            return
         try:
-            started = [_start_once(one, suite, target, user) for target in one.targets]
+            count = _start_once(one, suite, user)
         except DomainError as error:
             self.stderr.write(f"{suite.title}: not run. {error}")
             return
-        count = sum(started)
-        if started:
-            told = (
-                f"{counted(count, 'run')} started."
-                if count
-                else "was run before; nothing is started."
-            )
-            self.stderr.write(f"{suite.title}: {told}")
+        told = (
+            f"{counted(count, 'run')} started." if count else "was run before; nothing is started."
+        )
+        self.stderr.write(f"{suite.title}: {told}")
 
 
 def demo_admin() -> User:
@@ -129,18 +127,21 @@ def _origin(judge_url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _start_once(one: DemoSuite, suite: Suite, wanted: DemoTarget, user: User) -> bool:
-    target = Target.objects.get(name=wanted.name)
-    if Run.objects.filter(suite=suite, target=target).exists():
-        return False
-    services.start_run(
+def _start_once(one: DemoSuite, suite: Suite, user: User) -> int:
+    """Start a run against every target that has none yet, together; return how many."""
+    targets = [Target.objects.get(name=wanted.name) for wanted in one.targets]
+    missing = [one for one in targets if not Run.objects.filter(suite=suite, target=one).exists()]
+    if not missing:
+        return 0
+    runs = services.start_campaign(
         suite=suite,
-        target=target,
+        targets=missing,
         started_by=user,
+        name="All versions",
         repetitions=one.repetitions,
         note="Demo",
     )
-    return True
+    return len(runs)
 
 
 def _load_quick_model() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
@@ -34,6 +36,8 @@ def test_the_examples_are_loaded_and_every_version_started_once(capsys):
         ("chores 0.9", "queued", True, 60),
         ("chores 1.0", "queued", True, 60),
     ]
+    together = Run.objects.order_by("pk").values_list("campaign", flat=True)
+    assert [len(list(group)) for _, group in groupby(together)] == [2, 3, 2]
     admin = User.objects.get()
     assert admin.has_perm("runs.start_run")
     told = capsys.readouterr().err.splitlines()
