@@ -112,11 +112,16 @@ def change(content: Content, *operations: Operation) -> dict[str, Any]:
 
 
 def check(content: Content) -> None:
-    """Raise DomainError unless the content's tree and policy can be scored by, and the whole be stored."""
+    """Raise DomainError unless the content's tree and policy can be scored by, and the whole be stored.
+
+    A suite that has no evaluators yet can be edited all the same; only no run of it can start.
+    """
     _check_storable(content)
     _check_size(content)
     policy_of(content)
-    validate(tree_of(content))
+    tree = tree_of(content)
+    if tree.children:
+        validate(tree)
 
 
 def _check_storable(content: Content) -> None:

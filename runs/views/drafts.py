@@ -1,0 +1,65 @@
+"""Save a draft as the next version, throw it away, or settle it with what others saved meanwhile."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST
+
+from evaluators.scoring.types import DomainError
+from runs.forms.conflicts import ConflictForm
+from runs.reports.suite import suite_head
+from runs.services.drafts import discard_draft, draft_of
+from runs.services.saving_drafts import DraftConflictError, conflict_of, save_draft
+from runs.views._requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
+
+
+@require_POST
+@may_change_suites
+def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
+    """Make the draft the next version, or say what is in the way; the draft is kept then."""
+    draft = draft_of(suite_of(slug=slug), request.user)
+    try:
+        version = save_draft(
+            draft, request.POST.get("stamp", ""), note=request.POST.get("note", "")
+        )
+    except DraftConflictError:
+        return redirect("runs:draft-conflict", slug)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:suite-settings", slug)
+    messages.success(request, f"Saved as {version}: {version.note}")
+    return redirect("runs:suite", slug)
+
+
+@require_POST
+@may_change_suites
+def draft_discard(request: MemberRequest, slug: str) -> HttpResponse:
+    """Throw the draft away."""
+    try:
+        discard_draft(draft_of(suite_of(slug=slug), request.user), request.POST.get("stamp", ""))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:suite-settings", slug)
+    messages.info(request, "The draft is thrown away. The suite is as it was.")
+    return redirect("runs:suite", slug)
+
+
+@may_change_suites
+def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show a draft beside what others saved since, and bring it up to their version as chosen."""
+    suite = suite_of(slug=slug)
+    draft = draft_of(suite, request.user)
+    conflict = conflict_of(draft)
+    if conflict is None:
+        return redirect("runs:suite-settings", slug)
+    form = ConflictForm(conflict, posted(request))
+    if form.is_valid() and form.settle():
+        messages.success(
+            request, f"Your draft is one of version {suite.version} now. Save it next."
+        )
+        return redirect("runs:suite-settings", slug)
+    context = {"suite": suite, "head": suite_head(suite), "form": form, "conflict": conflict}
+    status = REFUSED if form.is_bound else 409
+    return render(request, "suites/draft_conflict.html", context, status=status)
