@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from evaluators.scoring.numbers import is_at_least
 from runs.models import Run, RunStatus
-from runs.reports.purses import purses
+from runs.reports.run_document import run_document
 from runs.summary import Summary
 
 PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3
@@ -51,49 +50,12 @@ def conclude(run: Run) -> Conclusion:
 
 
 def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> dict[str, Any]:
-    """Return the run in plain JSON values: what it was, how it ended, every figure of its summary.
-
-    Costs are numbers of US dollars as in files of results, None where no price is known.
-    """
-    spent = purses(run)
+    """Return the run in plain JSON values: what it was, how it ended, every figure of its summary."""
     return {
-        "suite": run.suite.slug,
-        "run": run.number,
-        "url": url,
-        "target": run.target_name,
-        "judge": run.judge_name or None,
-        "suite_version": run.suite_version,
-        "repetitions": run.repetitions,
-        "status": run.status,
-        "status_reason": run.status_reason,
+        **run_document(run, url=url),
         "exit_code": conclusion.code,
         "conclusion": conclusion.sentence,
-        "started_at": run.started_at.isoformat() if run.started_at else None,
-        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
-        "executions": run.execution_count,
-        "done": run.done_count,
-        "errors": run.error_count,
-        "run_cost_usd": _number(spent.run.usd),
-        "evaluation_cost_usd": _number(spent.evaluation.usd),
-        "summary": _with_numbers(run.summary),
     }
-
-
-def _number(usd: Decimal | str | None) -> float | None:
-    """Return dollars; a billionth is the least and 15 digits are exact, so none is lost."""
-    return None if usd is None else float(usd)
-
-
-def _with_numbers(value: Any) -> Any:
-    """Return figures with the costs that are stored as text as numbers."""
-    if isinstance(value, dict):
-        return {
-            name: _number(part)
-            if name.endswith("_usd") and isinstance(part, str)
-            else _with_numbers(part)
-            for name, part in value.items()
-        }
-    return [_with_numbers(part) for part in value] if isinstance(value, list) else value
 
 
 def _why_it_ended(run: Run) -> str:

@@ -21,6 +21,7 @@ from runs.models.clock import database_now
 from runs.reports.case_groups import policy_of
 from runs.reports.gates import cases_gate, metrics_gate
 from runs.reports.result_lines import result_lines
+from runs.reports.run_repetitions import repetitions_of_run
 
 OUT, SUMMARY, JUNIT = "--out", "--summary", "--junit"
 CAMEL_CASE = "--camel-case"
@@ -101,8 +102,24 @@ def junit_run(run: Run, conclusion: Conclusion, *, url: str) -> JUnitRun:
             "status": run.status,
             "conclusion": conclusion.sentence,
             **{name: f"{gate.state} {pct(gate.share)}" for name, gate in gates.items()},
+            **_repeated(run),
         },
     )
+
+
+def _repeated(run: Run) -> dict[str, str]:
+    """Return what the repetitions of the run's cases came to; nothing where each ran once."""
+    found = repetitions_of_run(run)
+    if found is None:
+        return {}
+    parts = {"all_k_passed": found.all_passed, "any_k_passed": found.any_passed}
+    spread = {} if found.spread is None else {"mean_spread": f"{found.spread:g}"}
+    return {
+        "repetitions": str(found.each),
+        **{name: f"{part.count} of {part.total}" for name, part in parts.items()},
+        "flaky": f"{found.flaky.count} of {found.flaky.total}",
+        **spread,
+    }
 
 
 def check_writable(files: Iterable[tuple[str, Path | None]]) -> None:

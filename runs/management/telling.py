@@ -11,11 +11,12 @@ from typing import TextIO
 
 from django.core.management.base import OutputWrapper
 
-from evaluators.templatetags.figures import counted, duration, money, pct, threshold
+from evaluators.templatetags.figures import counted, duration, money, pct, score, threshold
 from runs.models import Run, RunStatus
 from runs.reports.case_groups import policy_of
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
 from runs.reports.purses import Purse, purses
+from runs.reports.run_repetitions import Part, RunRepetitions, repetitions_of_run
 
 PLAIN_EVERY_S = 5.0
 BAR_CELLS = 10
@@ -89,7 +90,7 @@ def progress_line(run: Run) -> str:
 
 
 def summary_table(run: Run) -> str:
-    """Return how an ended run went: both gates, verdicts, errors, both purses."""
+    """Return how an ended run went: both gates, verdicts, errors, repetitions, both purses."""
     policy, spent = policy_of(run), purses(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
@@ -99,11 +100,31 @@ def summary_table(run: Run) -> str:
         ("Cases gate", _gate(cases_gate(run, policy))),
         ("Executions", f"{done} done: {verdicts}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
+        *_repeated(repetitions_of_run(run)),
         ("Target cost", cost(spent.run)),
         ("Judge cost", cost(spent.evaluation)),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
+
+
+def _repeated(found: RunRepetitions | None) -> list[tuple[str, str]]:
+    """Return what the repetitions of each case came to together, nothing where each ran once."""
+    if found is None:
+        return []
+    rows = [
+        (f"All {found.each} passed", _part(found.all_passed)),
+        (f"Any of {found.each}", _part(found.any_passed)),
+        ("Flaky", f"{_part(found.flaky)}, verdicts differ"),
+    ]
+    if found.spread is not None:
+        of = counted(found.spread_cases, "case")
+        rows.append(("Mean spread", f"{score(found.spread)} of scores, over {of}".translate(GAPS)))
+    return rows
+
+
+def _part(part: Part) -> str:
+    return f"{part.count} of {counted(part.total, 'case')} ({pct(part.share)})".translate(GAPS)
 
 
 def status_words(run: Run) -> str:

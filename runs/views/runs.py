@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
@@ -17,6 +17,7 @@ from runs.reports.case_groups import policy_of
 from runs.reports.result_lines import result_lines
 from runs.reports.result_rows import results_table
 from runs.reports.results_query import ResultsQuery
+from runs.reports.run_document import run_document
 from runs.reports.run_evaluators import evaluators_of
 from runs.reports.run_head import run_head as head_of
 from runs.reports.run_page import run_live as live_of
@@ -113,6 +114,18 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     if not table.query.after:
         response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
     return response
+
+
+@require_safe
+@may_view
+def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonResponse:
+    """Give every figure of a run, and each case over its repetitions, as JSON."""
+    found = run_of(slug, number)
+    url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
+    return JsonResponse(
+        run_document(found, url=url), headers=headers, json_dumps_params={"indent": 2}
+    )
 
 
 @require_safe

@@ -1,0 +1,89 @@
+"""Every figure of a run as one JSON document: what it was, what it came to, and each case over its repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from runs.models import Run
+from runs.models.executions import executions_of
+from runs.reports.case_groups import policy_of
+from runs.reports.purses import purses
+from runs.reports.run_repetitions import repetitions_of_run
+from runs.summary import CaseSummary, summarise_case
+
+
+def run_document(run: Run, *, url: str) -> dict[str, Any]:
+    """Return the run in plain JSON values.
+
+    Costs are numbers of US dollars as in files of results, None where no price is known. Of a run
+    that goes on or has no summary the figures are None, and the cases are so far.
+    """
+    spent = purses(run)
+    return {
+        "suite": run.suite.slug,
+        "run": run.number,
+        "url": url,
+        "target": run.target_name,
+        "judge": run.judge_name or None,
+        "suite_version": run.suite_version,
+        "repetitions": run.repetitions,
+        "status": run.status,
+        "status_reason": run.status_reason,
+        "started_at": run.started_at.isoformat() if run.started_at else None,
+        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
+        "executions": run.execution_count,
+        "done": run.done_count,
+        "errors": run.error_count,
+        "run_cost_usd": _number(spent.run.usd),
+        "evaluation_cost_usd": _number(spent.evaluation.usd),
+        "total_cost_usd": _number(spent.total_usd),
+        "summary": _with_numbers(run.summary),
+        **_repeated(run),
+        "cases": [_with_numbers(case.as_json()) for case in case_summaries(run)],
+    }
+
+
+def case_summaries(run: Run) -> Iterator[CaseSummary]:
+    """Yield every case over its repetitions, in the order of the suite; three queries."""
+    policy = policy_of(run)
+    for key, group in groupby(executions_of(run, parts=True), key=attrgetter("case")):
+        yield summarise_case(key, list(group), policy)
+
+
+def _repeated(run: Run) -> dict[str, Any]:
+    """Return what repetitions came to, with how many cases each figure is of; nothing without any."""
+    found = repetitions_of_run(run)
+    if found is None:
+        return {}
+    return {
+        "over_repetitions": {
+            "all_k_passed": found.all_passed.count,
+            "any_k_passed": found.any_passed.count,
+            "finished_cases": found.all_passed.total,
+            "flaky": found.flaky.count,
+            "comparable_cases": found.flaky.total,
+            "mean_spread": found.spread,
+            "spread_cases": found.spread_cases,
+        }
+    }
+
+
+def _number(usd: Decimal | str | None) -> float | None:
+    """Return dollars; a billionth is the least and 15 digits are exact, so none is lost."""
+    return None if usd is None else float(usd)
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return figures with the costs that are stored as text as numbers."""
+    if isinstance(value, dict):
+        return {
+            name: _number(part)
+            if name.endswith("_usd") and isinstance(part, str)
+            else _with_numbers(part)
+            for name, part in value.items()
+        }
+    return [_with_numbers(part) for part in value] if isinstance(value, list) else value
