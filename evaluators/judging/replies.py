@@ -11,6 +11,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
+from evaluators.judging.answers import storable
 from evaluators.judging.requests import canonical_json
 
 FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
@@ -31,7 +32,7 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
     A fence around the whole is allowed. Prose before or after, a second object, duplicate keys,
     NaN and infinities, and keys the schema does not know are not: what cannot be read in one way only
-    is not read at all.
+    is not read at all. What no database keeps, such as an escaped NUL, is replaced.
 
     Raises:
         UnreadableReplyError: with what is wrong, in words the model can mend it by.
@@ -45,7 +46,11 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     if errors:
         said = "; ".join(_words(error.json_path, error.message) for error in errors[:MOST_PROBLEMS])
         raise UnreadableReplyError(f"the reply does not satisfy the schema: {said}")
-    return reply
+    try:
+        kept: dict[str, Any] = storable(reply)
+    except RecursionError as error:
+        raise UnreadableReplyError("the reply nests too deeply") from error
+    return kept
 
 
 def closed_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

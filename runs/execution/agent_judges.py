@@ -103,7 +103,7 @@ class AgentJudge:
             call = ProgramCall(self.asked.plan.name, key, digest, request, asked.problem_of)
             answer = await call.run(spent.ledger, lambda: calls.answer(context))
         if isinstance(answer, TargetFailure):
-            reason = f"{self.asked.plan.name}: {answer.reason}"
+            reason = storable(f"{self.asked.plan.name}: {answer.reason}")
             raise JudgeFailure(reason, stage="judge", usage=spent.usage)
         return answer
 

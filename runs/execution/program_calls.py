@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from evaluators.judging.answers import storable
 from evaluators.judging.calls import CallKey, CallRecord, CallStatus, Ledger
 from evaluators.kinds._base import Output
 from evaluators.scoring.types import Usage
@@ -50,9 +51,11 @@ class ProgramCall:
     def _record(self, ended: Output | TargetFailure, latency_ms: int) -> CallRecord:
         usage, reply = Usage(), None
         if isinstance(ended, TargetFailure):
-            status, error = STATUSES.get(ended.cause, CallStatus.SERVER_ERROR), ended.reason
+            status = STATUSES.get(ended.cause, CallStatus.SERVER_ERROR)
+            error = str(storable(ended.reason))
         else:
-            usage, reply, error = ended.usage, {"text": ended.text}, self.problem_of(ended.text)
+            usage, error = ended.usage, self.problem_of(ended.text)
+            reply = storable({"text": ended.text})
             status = CallStatus.UNREADABLE if error else CallStatus.OK
         return CallRecord(
             key=self.key,

@@ -258,6 +258,27 @@ def test_a_program_that_fails_is_unscored_with_the_end_of_what_it_said() -> None
     assert counts(run)[3] == 1
 
 
+@pytest.mark.parametrize(
+    ("prints", "score"),
+    [
+        (r"""printf '{"reasoning": "a\\u0000b \\ud800", "score": 50}'""", 0.5),
+        (r"printf 'a\000b'", None),
+        (r"printf 'a\000b' >&2; exit 1", None),
+        ("cat", None),
+    ],
+)
+def test_what_no_database_keeps_and_what_only_echoes_brings_no_run_down(
+    prints: str, score: float | None
+) -> None:
+    make_target(name="reviewer", kind="command", config={"command": prints})
+    run = started()
+
+    work_on_run(run.pk)
+
+    assert counts(run)[:2] == ("completed", 1)
+    assert Result.objects.get().scores.get(path="quality").score == score
+
+
 def test_an_agent_that_takes_too_long_is_left(agent_server: AgentServer) -> None:
     http_reviewer(agent_server)
     agent_server.behave(then=hangs())

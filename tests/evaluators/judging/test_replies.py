@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluators.judging.answers import storable
 from evaluators.judging.replies import UnreadableReplyError, closed_schema, read_reply
 
 SCHEMA = {
@@ -84,8 +85,17 @@ def test_anything_else_is_refused_with_what_is_wrong(text: str, words: str) -> N
 
 @given(READABLE)
 def test_every_object_of_the_schema_is_read_as_it_is(reply: dict[str, Any]) -> None:
-    assert read_reply(json.dumps(reply), SCHEMA) == reply
-    assert read_reply(f"```json\n{json.dumps(reply)}\n```", SCHEMA) == reply
+    kept = storable(reply)
+    assert read_reply(json.dumps(reply), SCHEMA) == kept
+    assert read_reply(f"```json\n{json.dumps(reply)}\n```", SCHEMA) == kept
+
+
+def test_what_no_database_keeps_is_replaced() -> None:
+    text = r'{"reasoning": "a\u0000b\ud800c", "score": 1}'
+    assert (
+        read_reply(text, SCHEMA)["reasoning"]
+        == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
+    )
 
 
 @given(READABLE, st.text(min_size=1).filter(lambda text: text.strip()))
