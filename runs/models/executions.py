@@ -35,7 +35,8 @@ def executions_of(run: Run, *, case: int | None = None, parts: bool = False) -> 
     calls = ModelCall.objects.filter(run=run)
     if case is not None:
         results = results.filter(case=case)
-        calls = calls.filter(result__in=results.order_by().values("pk"))
+        # Led by the results alone the database finds the calls by their index.
+        calls = ModelCall.objects.filter(result__in=results.order_by().values("pk"))
     tokens = _tokens(calls)
     found = _parts(results) if parts else {}
     is_model = bool((run.snapshot.get("target") or {}).get("model"))

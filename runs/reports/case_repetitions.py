@@ -27,13 +27,15 @@ Parts = Sequence[Mapping[str, Any]]
 class CaseRepetitions:
     """A case over its repetitions; `state` is what the table of the run shows it in.
 
-    `errors` repetitions are left out of the means, and `left` have not been carried out.
+    `errors` repetitions are left out of the means, and `left` have not been carried out. What
+    `priced` repetitions cost their target is known.
     """
 
     state: str
     summary: CaseSummary
     errors: int
     left: int
+    priced: int
     metrics: tuple[MetricMean, ...]
     dimensions: tuple[DimensionMean, ...]
 
@@ -63,6 +65,7 @@ def case_repetitions(run: Run, case: Case, policy: Policy, state: str) -> CaseRe
         summary=summary,
         errors=sum(row.status == "error" for row in rows),
         left=summary.executions - summary.ended,
+        priced=sum(row.run_cost_usd is not None for row in rows),
         metrics=metric_means(_with(parts, 2)),
         dimensions=dimension_means(_with(parts, 3)),
     )

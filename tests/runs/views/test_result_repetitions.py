@@ -56,12 +56,12 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
     assert "Borderline 0.60 ≤ mean 0.60 &lt; 0.80" in panel
     assert "Flaky 1 of 2 passed: verdicts differ." in panel
     assert "Scored 2 of 3" in panel
-    assert "Mean score 0.60 from 0.30 to 0.90 Spread, highest − lowest 0.60" in panel
+    assert "Mean score 0.60 Lowest to highest, spread 0.30 to 0.90, 0.60" in panel
     assert "All 3 passed no Any of 3 passed yes" in panel
     assert "Mean latency 1.5 s" in panel
     assert "Tokens, target 12 in, – out" in panel
     assert "Tokens, judges 100 in, – out" in panel
-    assert "Cost, sum $0.048 run $0.036 + evaluation $0.012" in panel
+    assert "Cost, target $0.036 Cost, judges $0.012 Cost, sum $0.048" in panel
     assert "1 repetition errored: not passed, left out of the mean score" in panel
     assert "Tone 2 times 4.5 4.5 excellent" in panel
     assert "Task 10.0 8.5 8.5 of 2" in panel
