@@ -24,6 +24,7 @@ from runs.views import (
     suites,
     targets,
     trying,
+    versions,
     workers,
 )
 
@@ -68,6 +69,14 @@ urlpatterns = [
     path("suites/<slug:slug>/draft/conflict/", drafts.draft_conflict, name="draft-conflict"),
     path("suites/<slug:slug>/file/", importing.suite_file, name="suite-file"),
     path("suites/<slug:slug>/file/<int:version>/", importing.suite_file, name="suite-file"),
+    path("suites/<slug:slug>/versions/", versions.version_rows, name="suite-versions"),
+    path("suites/<slug:slug>/versions/compare/", versions.version_compare, name="version-compare"),
+    path("suites/<slug:slug>/versions/<int:number>/", versions.version, name="version"),
+    path(
+        "suites/<slug:slug>/versions/<int:number>/restore/",
+        versions.version_restore,
+        name="version-restore",
+    ),
     path("suites/<slug:slug>/cases/", suites.suite_cases, name="suite-cases"),
     path("suites/<slug:slug>/case-rows/", suites.case_rows, name="case-rows"),
     path("suites/<slug:slug>/cases/<case_key:key>/", suites.case, name="case"),

@@ -15,6 +15,7 @@ LONGEST_TITLE = 200
 LONGEST_DESCRIPTION = 20_000
 LONGEST_TAG = 60
 MOST_TAGS = 30
+MOST_PERCENT = 1_000_000
 POLICY = tuple(column.name for column in fields(Policy))
 
 
@@ -68,6 +69,8 @@ class SetPolicy:
                     raise ChangeRefusedError(f"count_reviews {value!r} is neither yes nor no.")
             elif name not in WORDS and not is_number(value):
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a number")
+            elif name == "max_latency_increase_pct" and value > MOST_PERCENT:
+                raise ScoreOutOfRangeError(f"{name} {value:g} is above {MOST_PERCENT:g}")
         policy = {**editing.content["policy"], **self.fields}
         editing.content["policy"] = Policy.from_json(policy).as_json()
 

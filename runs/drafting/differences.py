@@ -11,6 +11,7 @@ from runs.drafting.content import Content, edited_parts, tree_of
 from runs.drafting.facts import facts_of
 from runs.drafting.matching import matched
 
+WHAT = ("added", "changed", "moved", "renamed", "removed")
 SAID = ("title", "description", "tags", "judge")
 
 
@@ -89,9 +90,8 @@ class VersionDifference:
             ("files", self.files),
         )
         for noun, changes in parts:
-            for one in changes:
-                name = f"{noun} {one.what}"
-                found[name] = found.get(name, 0) + 1
+            told = [one.what for one in changes]
+            found |= {f"{noun} {what}": told.count(what) for what in WHAT if what in told}
         for noun, values in (("policy values", self.policy), ("texts", self.said)):
             if values:
                 found[f"{noun} changed"] = len(values)

@@ -16,6 +16,9 @@ from runs.drafting.combining import follow, guard, options_of, weigh
 from runs.drafting.editing import ChangeRefusedError, Editing, name_for
 from runs.drafting.placing import composite_at
 
+# Weights count by their ratio; much larger ones could not be added up, nor read.
+LARGEST_WEIGHT = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Rename:
@@ -51,6 +54,11 @@ class SetWeight:
         if not (is_number(self.weight) and self.weight >= 0):
             raise ScoreOutOfRangeError(
                 f"{place.name}: the weight {self.weight!r} is not a number of 0 or more."
+            )
+        if self.weight > LARGEST_WEIGHT:
+            raise ScoreOutOfRangeError(
+                f"{place.name}: the weight {self.weight:g} is above {LARGEST_WEIGHT:g}, which is the most. "
+                "Only its ratio to the other weights counts."
             )
         if place.parent is None:
             place.node["weight"] = float(self.weight)

@@ -253,6 +253,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a negative weight": (SetWeight("tone", -1), "“tone”: the weight -1 "),
     "no number": (SetWeight("tone", float("nan")), "“tone”: the weight nan"),
     "a weight without end": (SetWeight("tone", float("inf")), "“tone”: the weight inf"),
+    "a huge weight": (SetWeight("tone", 1e9), "“tone”: the weight 1e+09 is above"),
+    "a huge increase": (SetPolicy({"max_latency_increase_pct": 1e9}), "1e+09 is above 1e+06"),
     "yes as a weight": (SetWeight("tone", True), "“tone”: the weight True"),
     "too much to be required": (Require("tone", 1.1), "“tone”: required 1.1"),
     "first": (Shift("safety", "up"), "“safety” is the first already"),
