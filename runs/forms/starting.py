@@ -169,6 +169,7 @@ class StartRunForm(forms.Form):
                 concurrency=chosen.get("concurrency") or 8,
                 judge=judge,
                 budget_usd=chosen.get("budget"),
+                tags=tuple(wanted),
             )
         )
 

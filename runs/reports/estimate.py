@@ -8,12 +8,11 @@ from decimal import Decimal
 
 from django.db.models import OuterRef, QuerySet, Subquery
 
-from evaluators.kinds import all_kinds
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from evaluators.templatetags.figures import money
 from runs.models import Result, ResultStatus, Run, RunStatus, Suite, Target
-from runs.plan import judge_calls
 from runs.reports.judge_warnings import agent_warning, agents_of, family_warning
+from runs.reports.planned_calls import planned_judge_calls
 
 RUNS_LOOKED_AT = 5
 ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
@@ -65,6 +64,7 @@ class Order:
     concurrency: int
     judge: LanguageModel | None
     budget_usd: Decimal | None
+    tags: Sequence[str] = ()
 
 
 def estimate(order: Order) -> Estimate:
@@ -72,7 +72,13 @@ def estimate(order: Order) -> Estimate:
     executions = order.cases * order.repetitions
     past = list(_past_runs(order.suite))
     agents = agents_of(order.suite)
-    parts = tuple(_of_target(order, target, past, executions, agents) for target in order.targets)
+    calls = planned_judge_calls(
+        order.suite, cases=order.cases, with_outcomes=order.with_outcomes, tags=order.tags
+    )
+    parts = tuple(
+        _of_target(order, target, past, executions, agents, asks_judge=calls > 0)
+        for target in order.targets
+    )
     totals = [_sum(part.run_usd for part in parts), _sum(part.evaluation_usd for part in parts)]
     total = _sum(totals) if parts else None
     # Runs started together share the judge's and the machine's time; they go on side by side.
@@ -82,7 +88,7 @@ def estimate(order: Order) -> Estimate:
         cases=order.cases,
         repetitions=order.repetitions,
         executions=executions * len(parts),
-        judge_calls=_judge_calls(order) * order.repetitions * len(parts),
+        judge_calls=calls * order.repetitions * len(parts),
         targets=parts,
         run_usd=totals[0] if parts else None,
         evaluation_usd=totals[1] if parts else None,
@@ -123,6 +129,8 @@ def _of_target(
     past: Sequence[Run],
     executions: int,
     agents: Mapping[str, Sequence[str]],
+    *,
+    asks_judge: bool,
 ) -> TargetEstimate:
     own = [run for run in past if run.target_id == target.pk][:RUNS_LOOKED_AT]
     names = {order.judge.name, order.judge.slug} if order.judge else set()
@@ -132,7 +140,7 @@ def _of_target(
     judged = [run for run in past if run.judge_name in names][:RUNS_LOOKED_AT]
     run_usd, why_run = _mean_cost(own, "run", executions, NO_RUN)
     evaluation_usd, why_evaluation = _mean_cost(judged, "evaluation", executions, NO_JUDGE_RUN)
-    if not _judge_calls(order):
+    if not asks_judge:
         evaluation_usd, why_evaluation = Decimal(0), ""
     return TargetEstimate(
         name=target.name,
@@ -175,15 +183,6 @@ def _duration(runs: Sequence[Run], executions: int, concurrency: int) -> float |
     each_ms = busy_ms / sum(run.done_count for _, run in timed)
     hands = max(min(concurrency, executions), 1)
     return each_ms * executions / hands
-
-
-def _judge_calls(order: Order) -> int:
-    """Return the judge calls of one repetition of all cases when no gate fails (runs.plan)."""
-    root = Evaluator.objects.tree(order.suite.root)
-    registry = all_kinds()
-    with_outcomes = judge_calls(root, registry, has_outcomes=True)
-    without = judge_calls(root, registry, has_outcomes=False)
-    return order.with_outcomes * with_outcomes + (order.cases - order.with_outcomes) * without
 
 
 def _basis(past: Sequence[Run], targets: Sequence[Target]) -> str:

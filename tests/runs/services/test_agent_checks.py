@@ -209,6 +209,10 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
     alike = make_target(name="cousin", kind="chat", model=make_model(slug="m", model_id="mild-1"))
     other = make_target(name="stranger", kind="http", config=HTTP)
     suite = suite_of(TONE)
+    own_tree = tree({**QUALITY, "config": {"agent": "stranger"}})
+    make_case(suite=suite, key="B", evaluators=own_tree, evaluators_append=True)
+    check = {**LEAF, "name": "x", "kind": "text_check", "config": {"operator": "is_json"}}
+    make_case(suite=suite, key="C", evaluators=tree(check))
     address = reverse("runs:run-new", args=[suite.slug])
 
     def page(target: Target) -> str:
@@ -216,7 +220,8 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
 
     assert "Target second would judge its own answers, asked by “tone”." in page(own)
     assert "same family as target cousin" in page(alike)
-    shown = page(other)
-    assert "up to 2</dd>" in shown
+    assert "Target stranger would judge its own answers, asked by “quality”." in page(other)
+    shown = page(make_target(kind="http", config=HTTP))
+    assert "up to 5</dd>" in shown  # two samples for each of two cases, and one that a case adds
     assert "own answers" not in shown
     assert "same family" not in shown
