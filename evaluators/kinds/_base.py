@@ -251,8 +251,8 @@ class Kind:
     one, "" for none. `in_gallery` is False for kinds the product uses itself. A kind that
     `supplies_outcomes` judges the case's expected outcomes too, so no call beside the tree is made.
     One that `uses_sandbox` runs programs of the suite's author; where only some settings do,
-    `runs_programs` tells which. `asked_models` returns for a config the
-    slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
+    `runs_programs` tells which, and `programs_in` names the setting whose entries of type script
+    they are. `asked_models` returns for a config the slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
     `uses_judge` asks the model of its config as often as its samples say. `asked_targets` returns for a
     config the name of the target that each call asks for a judgement; only a kind that has it asks targets.
     """
@@ -273,6 +273,7 @@ class Kind:
     uses_sandbox: bool = False
     asked_models: AskedModels | None = None
     runs_programs: Callable[[Mapping[str, Any]], bool] | None = None
+    programs_in: str = ""
     asked_targets: AskedTargets | None = None
 
     def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -325,6 +326,7 @@ class KindOptions(TypedDict, total=False):
     supplies_outcomes: bool
     uses_sandbox: bool
     runs_programs: Callable[[Mapping[str, Any]], bool]
+    programs_in: str
     asked_models: AskedModels
     asked_targets: AskedTargets
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evaluators.kinds import text_check
-from evaluators.kinds._scripts import MOST_SECONDS, Protocol
+from evaluators.kinds._scripts import MOST_SECONDS, Protocol, ScriptSettings, in_one_form
 
 MOST_CHECKS = 100
 SCRIPT = "script"
@@ -29,13 +29,12 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "file_exists": ("path",),
     "file_contains": ("path", "value", "ignore_case"),
     "status_is": ("status",),
-    "script": ("script", "protocol", "timeout_s"),
+    "script": ("protocol", *ScriptSettings.model_fields),
 }
 NEEDS = {
     "file_exists": ("path",),
     "file_contains": ("path", "value"),
     "status_is": ("status",),
-    "script": ("script",),
 }
 # What decides a check; the rest says what it is called and what it tells of.
 DECIDES_NOTHING = {"name", "dimensions"}
@@ -60,9 +59,24 @@ class CheckSetting(BaseModel):
     min: int | None = Field(None, ge=0, description="Fewest calls.")
     max: int | None = Field(None, ge=0, description="Most calls.")
     status: str = Field("", description="How the agent ended.")
-    script: str = Field("", description="The script; it passes with the full score.")
+    command: tuple[str, ...] = Field(
+        (), description="The program; parts such as ./judges/x.py name files of the suite."
+    )
+    script: str = Field("", description="The script itself; it passes with the full score.")
+    cwd: str = Field("", description="Folder of the suite's files the script starts in.")
+    network: bool = Field(False, description="Ask for the network.")
+    config: Mapping[str, Any] = Field(
+        default_factory=dict, description="Whatever the script wants to be told."
+    )
     protocol: Protocol = Field("env", description="How the script is told of the output.")
     timeout_s: float | None = Field(None, gt=0, le=MOST_SECONDS, description="Its time-out.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _program_in_one_form(cls, values: Any) -> Any:
+        """Take a command for a list and a script for a text, under whichever name they stand."""
+        is_script = isinstance(values, Mapping) and values.get("type") == SCRIPT
+        return in_one_form(values) if is_script else values
 
     @model_validator(mode="after")
     def _can_be_decided(self) -> Self:
@@ -76,6 +90,8 @@ class CheckSetting(BaseModel):
                 raise ValueError(f"{self.type} needs {name}")
         if self.type == "tool_call_count":
             self._check_counts()
+        if self.type == SCRIPT and (problem := self.script_settings.program_problem):
+            raise ValueError(problem)
         if self.type not in TAKES or self.type == "file_contains":
             self._check_text()
         return self
@@ -87,6 +103,12 @@ class CheckSetting(BaseModel):
         operator = self.type if self.type not in TAKES else "contains"
         values = {name: getattr(self, name) for name in names}
         return text_check.Config.model_validate({"operator": operator, **values})
+
+    @property
+    def script_settings(self) -> ScriptSettings:
+        """Return the program that decides a check of type script."""
+        names = ScriptSettings.model_fields
+        return ScriptSettings.model_validate({name: getattr(self, name) for name in names})
 
     @property
     def comparison(self) -> dict[str, Any]:
@@ -113,4 +135,4 @@ def runs_programs(config: Mapping[str, Any]) -> bool:
 
 
 def _default(name: str) -> tuple[Any, ...]:
-    return (None, "", (), False, CheckSetting.model_fields[name].default)
+    return (None, "", (), {}, False, CheckSetting.model_fields[name].default)

@@ -12,7 +12,6 @@ from evaluators.kinds._base import Context
 from evaluators.kinds._hybrid_checks import CheckSetting
 from evaluators.kinds._hybrid_packet import storable
 from evaluators.kinds._script_runs import judged_by_script
-from evaluators.kinds._scripts import ScriptSettings
 from evaluators.scoring.hybrid import ERRORED, FAILED, PASSED, Check
 from evaluators.scoring.types import Finding, Outcome, Score
 
@@ -109,8 +108,7 @@ async def _status(check: CheckSetting, _: Context) -> Decided:
 
 
 async def _script(check: CheckSetting, context: Context) -> Decided:
-    settings = ScriptSettings(script=check.script, timeout_s=check.timeout_s)
-    return _of_outcome(await judged_by_script(settings, check.protocol, context))
+    return _of_outcome(await judged_by_script(check.script_settings, check.protocol, context))
 
 
 _DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[Decided]]] = {

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluators.kinds import text_check
-from evaluators.kinds._hybrid_checks import TAKES
+from evaluators.kinds._hybrid_checks import SCRIPT, TAKES
 from evaluators.kinds._hybrid_dimensions import default_dimensions
 from evaluators.kinds._metrics import key_of
+from evaluators.kinds._scripts import named_settings
 from evaluators.kinds._spelling import normal_spelling
 
 RENAMED = {
@@ -22,11 +23,17 @@ CHECK_NAMES = {
     **{"min_calls": "min", "max_calls": "max", "pattern": "value", "text": "value"},
     **{"contains": "value", "schema": "json_schema", "expected": "value"},
 }
+# Scripts that read JSON, as evaluators of these types do.
+STDIN_SCRIPTS = ("code_judge", "code_grader")
 CHECK_TYPES = {
     **{"final_response": "final_response_present", "tool_calls": "tool_call_count"},
     **{"path_exists": "file_exists", "artifact_exists": "file_exists"},
     **{"output_artifact_present": "file_exists", "file_present": "file_exists"},
     **{"artifact_contains": "file_contains", "status": "status_is"},
+    **dict.fromkeys(STDIN_SCRIPTS, SCRIPT),
+}
+SCRIPT_NAMES = {
+    name: meant for name, meant in CHECK_NAMES.items() if meant in ("name", "type", "dimensions")
 }
 NESTED = ("declarative", "python", "with", "config")
 EXACT_COUNT = ("count", "exactly", "equals")
@@ -82,8 +89,10 @@ def _check(one: Any) -> Any:
     if "type" not in spelt and not {"kind", "operator"} & spelt.keys():
         spelt = _named_by_type(spelt)
     found: dict[str, Any] = {}
+    # The path of a script is its program, and what it is told under config is for it alone.
+    names = CHECK_NAMES if _type(str(spelt.get("type", ""))) != SCRIPT else SCRIPT_NAMES
     for key, value in spelt.items():
-        name = CHECK_NAMES.get(key, key)
+        name = names.get(key, key)
         if name in found:
             raise ValueError(f"checks: {key} says the same as {name}; keep one of them")
         found[name] = value
@@ -92,7 +101,8 @@ def _check(one: Any) -> Any:
 
 def _flat(spelt: dict[str, Any]) -> dict[str, Any]:
     """Return a check with what it nests under a word of its own beside the rest."""
-    for name in NESTED:
+    is_script = _type(str(spelt.get("type", ""))) == SCRIPT
+    for name in () if is_script else NESTED:
         inner = spelt.get(name)
         if isinstance(inner, Mapping):
             del spelt[name]
@@ -130,6 +140,10 @@ def _meant(found: dict[str, Any]) -> dict[str, Any]:
         found["dimensions"] = [found["dimensions"]]
     if isinstance(found.get("dimensions"), list):
         found["dimensions"] = [key_of(str(name)) for name in found["dimensions"]]
+    if kind == SCRIPT:
+        is_stdin = normal_spelling(str(found["type"])) in STDIN_SCRIPTS
+        protocol = {"protocol": "stdin"} if is_stdin else {}
+        return {**protocol, **named_settings(found), "type": kind}
     if kind in TAKES or "type" not in found:
         return {**found, "type": kind} if "type" in found else found
     spellings = text_check.score.kind_facts["spellings"]  # type: ignore[attr-defined]

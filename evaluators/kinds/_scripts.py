@@ -90,15 +90,7 @@ class ScriptSettings(BaseModel):
     @classmethod
     def _takes_one_form(cls, values: Any) -> Any:
         """Take a command for a list and a script for a text, under whichever name they stand."""
-        if not isinstance(values, Mapping):
-            return values
-        found = dict(values)
-        given = [
-            value for name in PROGRAM if (value := found.pop(name, None)) not in (None, "", [], ())
-        ]
-        if len(given) > 1:
-            raise ValueError("command and script are both set; keep one")
-        return {**found, **dict(_program(value) for value in given)}
+        return in_one_form(values) if isinstance(values, Mapping) else values
 
     @property
     def program_problem(self) -> str:
@@ -115,6 +107,17 @@ class Program:
 
     command: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def in_one_form(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with a command as a list and a script as a text; raises ValueError for both."""
+    found = dict(values)
+    given = [
+        value for name in PROGRAM if (value := found.pop(name, None)) not in (None, "", [], ())
+    ]
+    if len(given) > 1:
+        raise ValueError("command and script are both set; keep one")
+    return {**found, **dict(_program(value) for value in given)}
 
 
 def named_settings(values: Mapping[str, Any]) -> dict[str, Any]:

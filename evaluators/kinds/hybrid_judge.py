@@ -15,7 +15,7 @@ your own. The checks of a dimension make its deterministic score: their mean, pa
 | `tool_call_count` | the calls of `tool`, or of any, are from `min` to `max` |
 | `file_exists`, `file_contains` | the agent left a file at `path`, with `value` in it |
 | `status_is` | the agent ended with that `status`; one whose answer came ended with `success` |
-| `script` | the script gives the full score, by either protocol of the type `script` |
+| `script` | the script gives the full score; its settings are those of the type `script`, files of the suite among them |
 
 `negate: true` turns a check round. A check that cannot be made, such as a count of calls where the
 target reports none, is left out with a warning; it is no failure and no error of the result.
@@ -247,6 +247,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     rescore=rescore,
     uses_judge=True,
     runs_programs=runs_programs,
+    programs_in="checks",
     spellings={"hybrid": {}},
     read=read,
 )

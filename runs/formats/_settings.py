@@ -11,6 +11,7 @@ from evaluators.kinds._base import Kind
 from evaluators.kinds._files import is_reference
 from runs.formats._fields import Fields
 from runs.formats._meant import did_you_mean, near
+from runs.formats._reading import Reading
 
 COMMON = ("name", "type", "weight", "required", "min_score", "negate")
 # What other readers of these files let evaluators say about themselves and how they are asked.
@@ -37,6 +38,8 @@ def read_settings(
         config |= _files_named(fields, kind, name, config)
         if kind.uses_sandbox:
             config = fields.reading.place_script(config)
+        if isinstance(parts := config.get(kind.programs_in), list):
+            config[kind.programs_in] = [_placed(fields.reading, part) for part in parts]
         settings = read_config(kind.name, config, evaluator=name, files=fields.reading.used_files)
     except InvalidConfigError as error:
         for refusal in error.refusals:
@@ -67,6 +70,12 @@ def _files_named(
             fields.refuse(at, f"evaluator {name}: {error}")
             found[key] = ""
     return found
+
+
+def _placed(reading: Reading, part: Any) -> Any:
+    """Return one part of an evaluator, a script with the files of the suite that it names."""
+    is_script = isinstance(part, Mapping) and part.get("type") == "script"
+    return reading.place_script(part) if is_script else part
 
 
 def keep_unknown(

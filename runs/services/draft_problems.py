@@ -118,6 +118,10 @@ def _file_problems(
 ) -> Iterator[tuple[str, str]]:
     if kind_of(kind).uses_sandbox:
         yield from _script_problems(config, files)
+    for part in config.get(kind_of(kind).programs_in) or ():
+        if isinstance(part, Mapping) and part.get("type") == "script":
+            found = _script_problems(part, files)
+            yield from ((kind_of(kind).programs_in, said) for _, said in found)
     if runs_script(options):
         yield from _script_problems(options, files)
     if named := prompt_file(options):

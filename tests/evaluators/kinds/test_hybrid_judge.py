@@ -15,7 +15,7 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Score
 from evaluators.scoring.verdict import decide
-from runs.formats import agentv
+from runs.formats import UnreadableFileError, agentv
 from runs.formats._content import SuiteContent
 from runs.plan import script_paths
 from tests.evaluators.kinds.doubles import (
@@ -211,6 +211,73 @@ def test_a_script_passes_with_the_full_score_only(result: Any, outcome: str) -> 
     check = {"type": "script", "script": "#!/bin/sh\necho"}
 
     assert checked(check, sandbox=ListedSandbox(result))[0] == outcome
+
+
+def test_a_script_check_starts_a_file_of_the_suite_with_its_own_settings() -> None:
+    sandbox = ListedSandbox('{"score": 1, "reasoning": "fine"}')
+    check = {
+        "type": "script",
+        "command": ["python", "./judges/marker.py"],
+        "protocol": "stdin",
+        "config": {"marker": "OK"},
+        "timeout_s": 5,
+    }
+    files = {"judges/marker.py": b"print()", "judges/words.py": b""}
+
+    found = checked(
+        check, context_of("OK", judge=ListedJudge(reply()), files=files, sandbox=sandbox)
+    )
+
+    assert found[0] == "passed"
+    [call] = sandbox.calls
+    assert call.command[-2:] == ("python", "./judges/marker.py")
+    assert files.items() <= call.files.items()
+    assert json.loads(call.stdin)["config"] == {"marker": "OK"}
+    assert call.seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("script: ./judges/marker.py", {"command": ["./judges/marker.py"]}),
+        ("script: [python, ./judges/marker.py]", {"command": ["python", "./judges/marker.py"]}),
+        ("type: script, path: ./judges/marker.py x", {"command": ["./judges/marker.py", "x"]}),
+        (
+            "type: code_judge, command: [./judges/marker.py], dimensions: [task], timeout: 5",
+            {"command": ["./judges/marker.py"], "protocol": "stdin", "timeout_s": 5.0},
+        ),
+        ("type: script, cwd: judges, run: ./marker.py", {"cwd": "judges"}),
+    ],
+)
+def test_a_suite_file_names_the_file_of_a_script_check(
+    written: str, stored: dict[str, Any]
+) -> None:
+    files = {"judges/marker.py": b"import words", "judges/words.py": b"", "other.py": b""}
+
+    content = suite_with(f"    checks: [{{{written}}}]\n", files)
+
+    [check] = content.root.children[0].config["checks"]
+    assert check["type"] == "script"
+    assert stored.items() <= check.items()
+    assert set(content.files) == {"judges/marker.py", "judges/words.py"}
+    assert agentv.read(agentv.write(content), files=content.files) == content
+
+
+@pytest.mark.parametrize(
+    ("check", "said"),
+    [
+        ("script: ./judges/gone.py", "'./judges/gone.py' is not among"),
+        ("type: script, command: [../up.py]", "'../up.py' lies outside"),
+        ("type: script", "needs a command or a script"),
+        ("type: script, script: a; b, command: [c]", "keep one"),
+        ("type: contains, value: x, command: [c]", "contains takes no command"),
+    ],
+)
+def test_a_script_check_that_cannot_run_is_refused(check: str, said: str) -> None:
+    with pytest.raises(UnreadableFileError) as refused:
+        suite_with(f"    checks: [{{{check}}}]\n", {"judges/marker.py": b""})
+
+    assert said in str(refused.value.problems[0])
 
 
 def test_only_a_hybrid_judge_with_a_script_runs_programs() -> None:
@@ -463,9 +530,9 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], refus
     assert refused in str(error.value)
 
 
-def suite_with(lines: str) -> SuiteContent:
+def suite_with(lines: str, files: dict[str, bytes] | None = None) -> SuiteContent:
     text = f"name: s\nevaluators:\n  - name: h\n    type: hybrid\n{lines}"
-    return agentv.read(f"{text}tests:\n  - {{id: a, input: hi}}\n".encode())
+    return agentv.read(f"{text}tests:\n  - {{id: a, input: hi}}\n".encode(), files=files or {})
 
 
 def config_of(lines: str) -> Any:

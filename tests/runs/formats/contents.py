@@ -137,6 +137,7 @@ LEAVES = st.one_of(
                 "checks": [
                     {"type": "contains", "value": text, "negate": negate, "dimensions": ["own"]},
                     {"type": "tool_call_count", "tool": text, "max": 3},
+                    {"type": "script", "protocol": "stdin", **SCRIPT},
                 ],
                 "dimensions": ["task", {"key": "own", "weight": weight, "policy": "weighted"}],
                 "hard_expectations": [text],

@@ -136,7 +136,7 @@ MALFORMED = (
         "the file './gone.md' is not among", "add it to the upload", case="A"),
     # Evaluators.
     Bad("type", f"{TREE}type: telepathy\n", 7, "evaluators[0].type", "no evaluator type 'telepathy'",
-        "there are assert_set, code_grader"),
+        "there are agent_judge, assert_set"),
     Bad("no type", f"{TREE}value: x\n", 6, "evaluators[0]", "type is missing", "such as contains"),
     Bad("a number", "evaluators: [3]\ntests: [{id: A, input: a}]\n", 1, "evaluators[0]",
         "is expected here", "a sentence to judge by"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from contextlib import suppress
@@ -201,3 +202,120 @@ def test_a_script_among_the_checks_needs_scripts_to_be_allowed(
 
     assert model_server.chats == []
     assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "reads"),
+    [
+        ({"type": "script", "script": "./checks/marker.py"}, "environment"),
+        ({"type": "code_judge", "command": ["python", "./checks/marker.py"]}, "stdin"),
+    ],
+)
+def test_a_script_among_the_checks_may_be_a_file_of_the_suite(
+    model_server: ModelServer,
+    tmp_path: Path,
+    viewer_client: Client,
+    settings: Any,
+    script: dict[str, Any],
+    reads: str,
+) -> None:
+    settings.SCRIPTS = True
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks/words.py").write_text("WANTED = 'five'\n")
+    (tmp_path / "checks/marker.py").write_text(MARKER)
+    model_server.behave(then=good(reply(dict.fromkeys(DIMENSIONS, 7), 9, [])))
+    other = {**script, "config": {"wanted": "six"}, "dimensions": ["process"], "name": "six"}
+    checks = [{**script, "dimensions": ["task"]}, *([other] if reads == "stdin" else [])]
+
+    lines = evaluated(tmp_path, model_server, [case("A", checks)])
+
+    found = lines["A"]["final_evaluation"]["deterministic_dimensions"]
+    assert found == ({"task": 10.0, "process": 0.0} if reads == "stdin" else {"task": 10.0})
+    assert lines["A"]["final_evaluation"]["warnings"] == []
+    page = page_of(viewer_client, "A")
+    assert f"five looked for, by {reads}" in page
+    assert ("six looked for" in page) == (reads == "stdin")
+
+
+MARKER = """\
+import json, os, sys
+from words import WANTED
+
+raw = sys.stdin.read()
+if raw:
+    asked = json.loads(raw)
+    wanted = asked["config"].get("wanted", WANTED)
+    print(json.dumps({"score": float(wanted in asked["output"]), "reasoning": f"{wanted} looked for, by stdin"}))
+else:
+    holds = WANTED in os.environ["EVAL_OUTPUT"]
+    print(json.dumps({"score": 100 * holds, "reasoning": f"{WANTED} looked for, by environment"}))
+"""
+# Of task half the checks pass, of process none, of spark there is no check: what each policy makes of
+# a judge's 8, 6 and 4, and what the score is by weights of 3, 1 and 1.
+POLICIES: list[tuple[dict[str, Any], dict[str, tuple[str, ...]], float]] = [
+    ({}, {"task": ("5.0", "8.0", "8.0"), "process": ("0.0", "6.0", "6.0")}, 6.8),
+    (
+        {"task": "deterministic_only", "process": {"policy": "weighted", "judge_weight": 0.75}},
+        {"task": ("5.0", "8.0", "5.0"), "process": ("0.0", "6.0", "4.5")},
+        4.7,
+    ),
+    (
+        # A side that has no score leaves the other one, with a warning.
+        {"spark": "deterministic_only", "task": {"policy": "weighted", "judge_weight": 0.5}},
+        {"task": ("5.0", "8.0", "6.5"), "spark": ("–", "4.0", "4.0")},
+        5.9,
+    ),
+]
+
+
+@pytest.mark.parametrize("score_from", ["judge_overall", "dimension_weights"])
+def test_policies_and_weights_of_dimensions_are_shown_with_what_they_make(
+    model_server: ModelServer, tmp_path: Path, viewer_client: Client, score_from: str
+) -> None:
+    judged = {"task": 8, "process": 6, "spark": 4}
+    model_server.behave(then=good(reply(judged, 9, [])))
+    checks = [
+        *({**MADE[outcome], "dimensions": ["task"]} for outcome in ("passed", "failed")),
+        {**MADE["failed"], "dimensions": ["process"]},
+    ]
+    weights = {"task": 3, "process": 1, "spark": 1}
+    cases = [
+        case(
+            f"C-{n}",
+            checks,
+            score_from=score_from,
+            dimensions=[
+                {"key": key, "weight": weights[key], **facts_of(policies.get(key, {}))}
+                for key in judged
+            ],
+        )
+        for n, (policies, _, _) in enumerate(POLICIES)
+    ]
+
+    lines = evaluated(tmp_path, model_server, cases)
+
+    for n, (policies, table, by_weights) in enumerate(POLICIES):
+        is_weighed = score_from == "dimension_weights"
+        final = lines[f"C-{n}"]["final_evaluation"]
+        assert final["final_score"] == pytest.approx(by_weights if is_weighed else 9)
+        # The final score of the suite is the judge's own in either case (SCORING §4.4).
+        assert lines[f"C-{n}"]["score"] == 0.9
+        overall = lines[f"C-{n}"]["evaluator_results"][1]
+        assert overall["raw_score"] == pytest.approx(by_weights if is_weighed else 9)
+        page = html.unescape(page_of(viewer_client, f"C-{n}"))
+        found = columns(page)
+        for key, row in table.items():
+            assert found[key] == row
+            assert shown(final["final_dimensions"][key]) == row[2]
+        said = [facts_of(policies.get(key, {})).get("policy") for key in judged]
+        assert page.count(">checks only</span>") == said.count("deterministic_only")
+        assert page.count(">weighted</span>") == said.count("weighted")
+        assert ("×3</small>" in page) == is_weighed
+        assert ("mean of the final dimensions by weight" in page) == is_weighed
+        missing = [warning for warning in lines[f"C-{n}"]["warnings"] if "spark" in warning]
+        assert len(missing) == ("spark" in policies)
+        assert all(warning in page for warning in missing)
+
+
+def facts_of(policy: Any) -> dict[str, Any]:
+    return {"policy": policy} if isinstance(policy, str) else policy
