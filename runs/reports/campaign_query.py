@@ -22,7 +22,7 @@ COLUMNS: Mapping[str, tuple[str, bool]] = {
     "evaluation_cost": ("Evaluation cost", False),
     "cost": ("Total cost", False),
     "passed_case": ("Per passed case", False),
-    "front": ("Score for its cost", False),
+    "front": ("Pareto front", False),
 }
 DIFFER, ALL_FAILED, ERRORED = "differ", "failed", "errored"
 SHOWN: Mapping[str, str] = {
