@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
@@ -39,26 +39,59 @@ def write_junit(run: JUnitRun, lines: Iterable[ResultLine]) -> Iterator[str]:
     A test case passes exactly where the verdict is pass (SCORING §4.3): fail and borderline are
     failures of that type, an error is an error, and what was never carried out is skipped.
     """
+    yield from write_junit_of_several([(run, lines)])
+
+
+def write_junit_of_several(
+    runs: Iterable[tuple[JUnitRun, Iterable[ResultLine]]],
+) -> Iterator[str]:
+    """Yield the parts of a file with a test suite for each run; one run alone names the whole."""
+    suites = [_suite(run, lines) for run, lines in runs]
+    total: Counter[str] = Counter()
+    for suite in suites:
+        total.update(suite.counts)
+    took_ms = [suite.run.took_ms for suite in suites if suite.run.took_ms is not None]
+    name = suites[0].run.name if len(suites) == 1 else f"{len(suites)} runs"
+    facts = _facts(name, total, sum(took_ms) if took_ms else None)
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield f"<testsuites{_attributes(facts)}>\n"
+    for suite in suites:
+        run = suite.run
+        moment = {"timestamp": run.began_at} if run.began_at else {}
+        own = _facts(run.name, suite.counts, run.took_ms)
+        yield f"<testsuite{_attributes({**own, **moment})}>\n"
+        yield _properties(run.properties)
+        yield from suite.cases
+        yield "</testsuite>\n"
+    yield "</testsuites>\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Suite:
+    run: JUnitRun
+    counts: Mapping[str, int]
+    cases: Sequence[str]
+
+
+def _suite(run: JUnitRun, lines: Iterable[ResultLine]) -> _Suite:
     counts: Counter[str] = Counter()
     cases = []
     for line in lines:
         outcome = _outcome(run, line)
         counts[outcome] += 1
         cases.append(_case(run, line, outcome))
-    facts = {
-        "name": run.name,
+    return _Suite(run, counts, cases)
+
+
+def _facts(name: str, counts: Mapping[str, int], took_ms: float | None) -> dict[str, str]:
+    return {
+        "name": name,
         "tests": str(sum(counts.values())),
-        "failures": str(counts["failure"]),
-        "errors": str(counts["error"]),
-        "skipped": str(counts["skipped"]),
-        "time": _seconds(run.took_ms),
+        "failures": str(counts.get("failure", 0)),
+        "errors": str(counts.get("error", 0)),
+        "skipped": str(counts.get("skipped", 0)),
+        "time": _seconds(took_ms),
     }
-    moment = {"timestamp": run.began_at} if run.began_at else {}
-    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield f"<testsuites{_attributes(facts)}>\n<testsuite{_attributes({**facts, **moment})}>\n"
-    yield _properties(run.properties)
-    yield from cases
-    yield "</testsuite>\n</testsuites>\n"
 
 
 def _outcome(run: JUnitRun, line: ResultLine) -> str:

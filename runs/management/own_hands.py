@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -30,10 +31,11 @@ class OwnHands:
     `problem` says in words why the hands gave up, "" as long as they have not.
     """
 
-    def __init__(self, run: Run) -> None:
-        """Do nothing yet."""
+    def __init__(self, run: Run, *, waiting: Sequence[int] = ()) -> None:
+        """Do nothing yet; `waiting` are runs of this process whose turn comes after."""
         self.problem = ""
         self._run_id = run.pk
+        self._waiting = waiting
         self._owner_id = run.owner_id
         self._breaks = 0
         self._is_over = threading.Event()
@@ -70,10 +72,14 @@ class OwnHands:
         """End the run, keeping what is done; raises the database's own error when it does not answer."""
         end_run(self._run_id, RunStatus.STOPPED, reason)
 
-    def release(self) -> None:
-        """Let go of everything within seconds; this process takes on no run after that."""
+    def release(self, *, for_good: bool = True) -> None:
+        """Let go of the run; `for_good`, or with none waiting, of everything within seconds.
+
+        After that this process takes on no run.
+        """
         self._is_released.set()
-        let_go()
+        if for_good or not self._waiting:
+            let_go()
 
     def _carry_out(self) -> None:
         try:
@@ -106,11 +112,11 @@ class OwnHands:
             patiently(lambda: sweep(now=database_now()))
 
     def _beat(self) -> None:
-        """Show that the run is in hand; a database that is away now may be there at the next beat."""
+        """Show that the run, and what waits for its turn, is in hand; a database that is away now may be there at the next beat."""
         while not self._is_over.wait(BEAT_EVERY_S):
             try:
-                mine = Run.objects.filter(pk=self._run_id, owner_id=self._owner_id)
-                mine.update(heartbeat_at=database_now())
+                mine = Run.objects.filter(pk__in=(self._run_id, *self._waiting))
+                mine.filter(owner_id=self._owner_id).update(heartbeat_at=database_now())
             except (DatabaseError, InterfaceError) as error:
                 logger.warning("The heartbeat failed, next in %s s: %s", BEAT_EVERY_S, error)
                 connection.close()

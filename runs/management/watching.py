@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -29,12 +29,15 @@ AWAY_WHILE_STOPPING = (
 )
 
 
-def carry_out(run: Run, progress: Progress, stop: threading.Event) -> str:
+def carry_out(
+    run: Run, progress: Progress, stop: threading.Event, *, waiting: Sequence[int] = ()
+) -> str:
     """Carry the run out to its end, telling how it goes; returns what kept the hands from it, if anything.
 
-    `stop` ends the run early and keeps what is done.
+    `stop` ends the run early and keeps what is done. `waiting` are runs of this process whose turn
+    comes after.
     """
-    with OwnHands(run) as hands:
+    with OwnHands(run, waiting=waiting) as hands:
         watch = Watch(run, hands, progress)
         while not hands.wait(LOOK_EVERY_S):
             watch.look(stop_wanted=stop.is_set())
@@ -79,7 +82,7 @@ class Watch:
         self._is_released = True
         if self._hands.wait(0):
             return
-        self._hands.release()
+        self._hands.release(for_good=stop_wanted)
         if run.is_active:
             self._progress.say("The workers go on with this run.")
         elif stop_wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,6 +23,15 @@ from runs.management.asking import (
     chosen_target,
     options_as_remedies,
     unmatched,
+)
+from runs.management.campaigning import (
+    Concluded,
+    campaign_url,
+    carry_out_all,
+    check_targets,
+    leaderboard,
+    worst_code,
+    write_files,
 )
 from runs.management.concluding import NOT_EVALUATED, PASSED, Conclusion, conclude
 from runs.management.files import FileOptions
@@ -44,6 +54,10 @@ against what:
                                     stored as a recorded target of the file's name, or of --target's
   --model SLUG                      a language model, asked with the messages of the case alone
   --target NAME --model SLUG        a chat target as it is, with another model
+  --target NAME --target NAME       several: a campaign, one run after the other, ranked at the end
+
+Of several targets --out and --junit hold every run, --summary a list of them under "campaign", and
+the exit code is the worst of all.
 
 Costs in --out and --summary are numbers of US dollars to a billionth, null where no price is known.
 
@@ -59,6 +73,7 @@ standard error, the table at the end to standard output, or to standard error wh
 
 examples:
   evalsite evaluate support-agent --target "agent 1.5.0" --budget 5 --summary summary.json
+  evalsite evaluate support-agent --target "agent 1.4.0" --target "agent 1.5.0"
   evalsite evaluate ./evals --model gpt-4.1-mini --judge my-judge --tag smoke --out results.jsonl
   evalsite evaluate suite.yaml --outputs agent-1.5.0.jsonl --junit report.xml
   evalsite evaluate cases.jsonl --profile metrics --model gpt-4.1-mini --judge my-judge
@@ -79,7 +94,10 @@ a running site and without one; the run is on the site's pages like any other.""
         """Take what the start form takes, and where to write what came of it."""
         parser.add_argument("suite", metavar="SUITE", help="Short name of a suite, or a path.")
         parser.add_argument(
-            "--target", default="", metavar="NAME", help="Name of a target, or: recorded."
+            "--target",
+            action="append",
+            metavar="NAME",
+            help="Name of a target, or: recorded; repeatable: several are a campaign.",
         )
         parser.add_argument(
             "--outputs", type=Path, metavar="FILE", help="Outputs that were recorded before."
@@ -115,11 +133,18 @@ a running site and without one; the run is on the site's pages like any other.""
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Start the run, carry it out, tell what came of it."""
-        check_against_what(options["target"], options["outputs"], options["model"])
+        names = options["target"] or [""]
+        check_targets(names, options["outputs"])
+        for name in names:
+            check_against_what(name, options["outputs"], options["model"])
         files = FileOptions.read(options)
         with stop_wanted() as stop:
             progress = Progress(sys.stderr)
-            run = _start(options, progress)
+            runs = _start(options, names, progress)
+            if len(runs) > 1:
+                self._conclude_all(files, runs, carry_out_all(runs, progress, stop))
+                return
+            [run] = runs
             url = url_of(run)
             progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
             problem = carry_out(run, progress, stop)
@@ -135,6 +160,24 @@ a running site and without one; the run is on the site's pages like any other.""
         if conclusion.code != PASSED:
             sys.exit(conclusion.code)
 
+    def _conclude_all(
+        self, files: FileOptions, runs: Sequence[Run], concluded: Sequence[Concluded]
+    ) -> None:
+        """Tell what came of a campaign, and end with the worst of its exit codes."""
+        stream = sys.stderr if files.take_standard_output else self.stdout
+        campaign = runs[0].campaign
+        if campaign is None:
+            raise CommandError("The campaign of these runs was deleted.", returncode=NOT_EVALUATED)
+        table, headline = leaderboard(campaign)
+        tell(stream, f"\n{table}\n")
+        tell(stream, headline)
+        for one in concluded:
+            tell(stream, f"{one.run.target_name}: {one.conclusion.sentence}")
+        tell(stream, f"Leaderboard: {campaign_url(campaign)}")
+        write_files(files, campaign, concluded)
+        if (code := worst_code(concluded)) != PASSED:
+            sys.exit(code)
+
     def _tell(
         self, run: Run, conclusion: Conclusion, url: str, stream: TextIO | OutputWrapper
     ) -> None:
@@ -144,8 +187,11 @@ a running site and without one; the run is on the site's pages like any other.""
             tell(self.stderr, f"Resume it, or try its errors again, at {url}")
 
 
-def _start(options: dict[str, Any], progress: Progress) -> Run:
-    """Start the run, after ending those whose command lines are gone; a refusal leaves nothing behind."""
+def _start(options: dict[str, Any], names: Sequence[str], progress: Progress) -> list[Run]:
+    """Start a run for each target, after ending those whose command lines are gone.
+
+    A refusal leaves nothing behind.
+    """
     budget_usd = _dollars(options["budget"])
     judge = model_named(options["judge"]) if options["judge"] else None
     model = model_named(options["model"]) if options["model"] else None
@@ -159,11 +205,12 @@ def _start(options: dict[str, Any], progress: Progress) -> Run:
             note=notes.append,
         )
         check_tags(suite, options["tag"] or ())
-        target = chosen_target(options["target"], options["outputs"], model)
-        notes += unmatched(suite, target, options["tag"])
-        run = services.start_run(
+        targets = [chosen_target(name, options["outputs"], model) for name in names]
+        for target in targets:
+            notes += unmatched(suite, target, options["tag"])
+        runs = services.start_campaign(
             suite=suite,
-            target=target,
+            targets=targets,
             started_by=None,
             judge=judge,
             tags=options["tag"],
@@ -174,7 +221,7 @@ def _start(options: dict[str, Any], progress: Progress) -> Run:
         )
     for note in notes:
         progress.say(note)
-    return run
+    return runs
 
 
 def _dollars(text: str | None) -> Decimal | None:

@@ -26,7 +26,7 @@ class FakeHands:
     def stop(self, reason: str) -> None:
         Run.objects.filter(pk=self.run.pk).update(status="stopped", status_reason=reason)
 
-    def release(self) -> None:
+    def release(self, *, for_good: bool = True) -> None:
         self.releases += 1
 
 
