@@ -30,7 +30,7 @@ class RunHead:
 
     `took_ms` is the time worked over all stretches, of which there was more than one with
     `has_stretches`. `own_host` is the machine whose command line carries the run out, "" for the
-    workers'.
+    workers'. `source_number` is the run whose stored scores it was made of, None for one carried out.
     """
 
     status: str
@@ -48,6 +48,7 @@ class RunHead:
     files: tuple[str, ...]
     snapshot_hash: str
     evaluators: tuple[OutlineLine, ...]
+    source_number: int | None
     stop_title: str
     stop_text: str
 
@@ -66,11 +67,12 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         policy=policy_of(run),
         judge=snapshot.get("judge"),
         models=tuple(snapshot.get("models", {}).values()),
-        agents=tuple(snapshot.get("agents", {}).values()),
+        agents=tuple(agent for _, agent in sorted(snapshot.get("agents", {}).items())),
         target=snapshot["target"],
         files=tuple(sorted(snapshot.get("files", {}))),
         snapshot_hash=run.snapshot_hash,
         evaluators=tuple(_outline(snapshot["evaluators"])),
+        source_number=(snapshot.get("rescored") or {}).get("run"),
         stop_title=f"Cancel run #{run.number}?",
         stop_text=_stop_text(run),
     )
