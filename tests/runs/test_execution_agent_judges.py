@@ -143,6 +143,10 @@ def test_an_agent_over_http_judges_from_the_suite_file_to_results_file_and_pages
     assert "agent judge, ×1, by reviewer" in head
     assert "t0p-s3cret" not in head + result
 
+    call_command("import_results", str(tmp_path / "results.jsonl"), "--suite", "returns")
+    read_back = Run.objects.get(number=2).results.get().scores.get(path="quality")
+    assert (read_back.kind, read_back.score, read_back.raw_score) == ("agent_judge", 0.8, 80)
+
 
 def test_a_command_line_is_told_which_target_is_missing_and_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(SUITE % ("samples: 1", json.dumps(ANSWER)))
