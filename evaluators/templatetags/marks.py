@@ -177,13 +177,13 @@ def reps(verdicts: Sequence[str]) -> SafeString:
     return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
 
 
-def rep_links(repetitions: Sequence[Repetition], unshown: int = 0) -> SafeString:
+def rep_links(repetitions: Sequence[Repetition], unshown: int = 0, scale: int = 1) -> SafeString:
     """Draw one shape a repetition, each leading to its result; of `unshown` more only the count."""
     words = ", ".join(VERDICT_WORDS[known(one.state)].lower() for one in repetitions)
     links = format_html_join(
         "",
         '<a href="{0}" title="{1}" aria-label="{1}">{2}</a>',
-        ((one.url, _told(one), shape(one.state)) for one in repetitions),
+        ((one.url, _told(one, scale), shape(one.state)) for one in repetitions),
     )
     more = format_html('<span class="quiet">+{}</span>', unshown) if unshown else ""
     return format_html(
@@ -199,9 +199,9 @@ def flaky() -> SafeString:
     )
 
 
-def _told(one: Repetition) -> str:
+def _told(one: Repetition, scale: int) -> str:
     told = f"Repetition {one.number}: {VERDICT_WORDS[known(one.state)].lower()}"
-    return told if one.score is None else f"{told}, {figures.score(one.score)}"
+    return told if one.score is None else f"{told}, {figures.score(one.score, scale)}"
 
 
 def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:

@@ -100,7 +100,7 @@ def summary_table(run: Run) -> str:
         ("Cases gate", _gate(cases_gate(run, policy))),
         ("Executions", f"{done} done: {verdicts}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
-        *_repeated(repetitions_of_run(run)),
+        *_repeated(repetitions_of_run(run), run.scale),
         ("Target cost", cost(spent.run)),
         ("Judge cost", cost(spent.evaluation)),
     ]
@@ -108,7 +108,7 @@ def summary_table(run: Run) -> str:
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)
 
 
-def _repeated(found: RunRepetitions | None) -> list[tuple[str, str]]:
+def _repeated(found: RunRepetitions | None, scale: int) -> list[tuple[str, str]]:
     """Return what the repetitions of each case came to together, nothing where each ran once."""
     if found is None:
         return []
@@ -119,7 +119,9 @@ def _repeated(found: RunRepetitions | None) -> list[tuple[str, str]]:
     ]
     if found.spread is not None:
         of = counted(found.spread_cases, "case")
-        rows.append(("Mean spread", f"{score(found.spread)} of scores, over {of}".translate(GAPS)))
+        rows.append(
+            ("Mean spread", f"{score(found.spread, scale)} of scores, over {of}".translate(GAPS))
+        )
     return rows
 
 

@@ -11,14 +11,16 @@ from django.urls import reverse
 
 from evaluators.scoring.policy import Policy
 from runs.models import Result, Run, RunStatus
-from runs.reports.case_groups import state_of_rows
+from runs.reports.case_groups import execution_of, state_of_rows
+from runs.reports.repetition_marks import passed_words
+from runs.summary import summarise_case
 
 RUNS_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run in which the case took part."""
+    """One run in which the case took part; `passed` says how many repetitions did, "" of one."""
 
     number: int
     url: str
@@ -26,6 +28,7 @@ class PastRun:
     score: float | None
     target: str
     is_this: bool
+    passed: str
 
 
 def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
@@ -48,13 +51,15 @@ def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
 
 
 def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRun:
-    scores = [row["score"] for row in results if row["score"] is not None]
+    policy = Policy.from_json(results[0]["run__snapshot__policy"])
+    found = summarise_case("", [execution_of(row) for row in results], policy)
     place = {"slug": run.suite.slug, "number": number}
     return PastRun(
         number=number,
         url=reverse("runs:run", kwargs=place),
-        state=state_of_rows(results, Policy.from_json(results[0]["run__snapshot__policy"])),
-        score=sum(scores) / len(scores) if scores else None,
+        state=state_of_rows(results, policy),
+        score=found.means.score,
         target=results[0]["run__target_name"],
         is_this=number == run.number,
+        passed=passed_words(found),
     )

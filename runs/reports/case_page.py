@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from statistics import fmean
 from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -14,23 +13,39 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
 from runs.models import Case, Result, Run, RunStatus
-from runs.reports.case_groups import state_of_rows
+from runs.reports.case_groups import execution_of, state_of_rows
 from runs.reports.cases import beyond
 from runs.reports.conversation import cut_step, cut_turns
+from runs.reports.repetition_marks import (
+    RepetitionMark,
+    mark_of_row,
+    passed_words,
+    result_address,
+)
 from runs.reports.trees import Branch, branches
+from runs.summary import summarise_case
 from runs.targets._outputs import messages_as_json, output_from_json, trace_as_json
 
 RUNS_SHOWN = 12
+MOST_MARKS = 8
 MOST_STEPS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class CaseRun:
-    """What one completed run found of a case: its verdict and mean score (SCORING §8)."""
+    """What one completed run found of a case: its verdict and mean score (SCORING §8).
+
+    `unshown` of its repetitions have no mark of their own; `passed` says how many passed, "" of one.
+    """
 
     number: int
     state: str
     score: float | None
+    repetitions: tuple[RepetitionMark, ...]
+    unshown: int
+    passed: str
+    is_flaky: bool
+    spread: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,11 @@ class CasePage:
     def own_note(self) -> str:
         """Say what the case's own evaluators do to the suite's."""
         return "beside the suite's" if self.case.evaluators_append else "in place of the suite's"
+
+    @property
+    def repeated(self) -> Sequence[CaseRun]:
+        """Return the last runs that carried the case out more than once, newest first."""
+        return [run for run in reversed(self.runs) if len(run.repetitions) > 1]
 
     @property
     def runs_text(self) -> str:
@@ -121,18 +141,41 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
     policies = dict(newest.values_list("pk", "snapshot__policy")[:RUNS_SHOWN])
     results = Result.objects.filter(run__in=policies, case__key=case.key)
     rows = results.order_by("run__number", "repetition").values(
-        *("run_id", "run__number", "status", "verdict", "reviewed_verdict", "score", "is_forced")
+        *(
+            "run_id",
+            "run__number",
+            "repetition",
+            "status",
+            "verdict",
+            "reviewed_verdict",
+            "score",
+            "is_forced",
+        )
     )
     return [
-        _case_run(list(group), Policy.from_json(policies[run]))
+        _case_run(case, list(group), Policy.from_json(policies[run]))
         for run, group in groupby(rows, key=itemgetter("run_id"))
     ]
 
 
-def _case_run(rows: Sequence[Mapping[str, Any]], policy: Policy) -> CaseRun:
-    scores = [row["score"] for row in rows if row["score"] is not None]
+def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: Policy) -> CaseRun:
+    number = rows[0]["run__number"]
+    found = summarise_case(case.key, [execution_of(row) for row in rows], policy)
     return CaseRun(
-        number=rows[0]["run__number"],
+        number=number,
         state=state_of_rows(rows, policy),
-        score=fmean(scores) if scores else None,
+        score=found.means.score,
+        repetitions=tuple(
+            RepetitionMark(
+                row["repetition"],
+                result_address(case.suite.slug, number, case.key, row["repetition"]),
+                mark_of_row(row, policy),
+                row["score"],
+            )
+            for row in rows[:MOST_MARKS]
+        ),
+        unshown=max(0, len(rows) - MOST_MARKS),
+        passed=passed_words(found),
+        is_flaky=found.is_flaky,
+        spread=found.spread,
     )

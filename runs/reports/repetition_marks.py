@@ -11,6 +11,7 @@ from django.urls import reverse
 from evaluators.scoring.policy import Policy
 from runs.models import Run
 from runs.reports.case_groups import ENDED
+from runs.summary import CaseSummary
 
 STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 
@@ -34,5 +35,18 @@ def mark_of_row(row: Mapping[str, Any], policy: Policy) -> str:
 
 def result_url(run: Run, key: str, repetition: int) -> str:
     """Return the address of one result."""
-    place = {"slug": run.suite.slug, "number": run.number, "key": key, "repetition": repetition}
+    return result_address(run.suite.slug, run.number, key, repetition)
+
+
+def result_address(slug: str, number: int, key: str, repetition: int) -> str:
+    """Return the address of one result of a run that is known by its suite and number."""
+    place = {"slug": slug, "number": number, "key": key, "repetition": repetition}
     return reverse("runs:result", kwargs=place)
+
+
+def passed_words(found: CaseSummary) -> str:
+    """Say how many of several repetitions passed and whether they differ; "" of one."""
+    if found.executions == 1 or not found.scored:
+        return ""
+    told = f"{found.passed} of {found.scored} passed"
+    return f"{told}, flaky" if found.is_flaky else told

@@ -118,3 +118,21 @@ def test_the_rule_that_decided_stands_beside_the_verdict(
 
 def test_a_single_execution_has_no_such_panel(viewer_client: Client) -> None:
     assert words(viewer_client, repeated({"verdict": "pass", "score": 0.9})[0]) == ""
+
+
+def test_the_case_itself_shows_the_repetitions_of_its_last_runs(viewer_client: Client) -> None:
+    first = repeated({"verdict": "pass", "score": 0.9}, {"verdict": "fail", "score": 0.3})[0]
+    run, case = first.run, first.case
+    single = make_run(suite=run.suite)
+    make_result(run=single, case=case, verdict="pass", score=0.9)
+
+    address = reverse("runs:case", kwargs={"slug": run.suite.slug, "key": case.key})
+    page = viewer_client.get(address).content.decode()
+
+    assert "borderline 0.60, 1 of 2 passed, flaky" in page
+    assert page.count('aria-label="pass, fail"') == 1
+    assert 'title="Repetition 2: fail, 0.30"' in page
+    assert f"#{run.number}</a>" in page
+    place = {"slug": run.suite.slug, "number": run.number, "key": case.key, "repetition": 1}
+    beside = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
+    assert "borderline 0.60, 1 of 2 passed, flaky" in beside
