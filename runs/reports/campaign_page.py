@@ -68,6 +68,11 @@ class CampaignPage:
         told = with_origins(listed(self.campaign.runs.all()))
         return list(told.annotate(judge_slug=F("snapshot__judge__slug")).order_by("pk"))
 
+    @property
+    def first_run(self) -> Run | None:
+        """Return the run that was started first: what its head says holds for all of them."""
+        return self.runs[0] if self.runs else None
+
     @cached_property
     def active(self) -> Sequence[Run]:
         """Return the runs that are still on."""
