@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +18,12 @@ from runs.execution.running import work_on_run
 from runs.formats import agentv
 from runs.formats.bundles import bundles_at
 from runs.formats.suite_files import read_suites
+from runs.management import own_hands
 from runs.management.demo_suites import EXAMPLES, SUITES
 from runs.models import Run
-from runs.profiles import profile_named
+from runs.profiles import all_profiles, profile_named
 from tests.examples.scripted_server import ScriptedServer
+from tests.factories import make_model
 
 PROFILES = {"travel-desk": "metrics", "harbour-office": "tasks", "repo-chores": "hybrid"}
 # What the file of the suite writes itself, as a share; the rest is the profile's.
@@ -77,6 +82,41 @@ def test_what_comes_out_is_what_the_readmes_say(viewer_client: Client) -> None:
         assert all(cost is not None and cost > 0 for cost in costs), run
         place = {"slug": run.suite.slug, "number": run.number}
         assert viewer_client.get(reverse("runs:run", kwargs=place)).status_code == 200
+
+
+CASE = {
+    "id": "TD-15",
+    "input": "I use a wheelchair. Can I travel on SJ 430 on the 20th?",
+    "expected_output": "Yes, place 3W is free",
+    "expected_outcomes": ["Looks for the wheelchair place", "Says until when help is ordered"],
+    "criteria": "Looks first and says what has to be ordered.",
+    "output": "Yes, place 3W is free. Help is ordered 24 hours before.",
+}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_cases_alone_are_run_by_any_profile(
+    scripted_server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    make_model(slug="judge", base_url=scripted_server.base_url, send_trace_headers=True)
+    for profile in all_profiles():
+        cases = tmp_path / f"{profile.name}.jsonl"
+        cases.write_text(json.dumps(CASE))
+        with suppress(SystemExit):
+            call_command(
+                *("evaluate", str(cases), "--profile", profile.name),
+                *("--target", "recorded", "--judge", "judge"),
+            )
+
+    runs = {run.suite.slug: run for run in Run.objects.select_related("suite")}
+    assert {slug: run.error_count for slug, run in runs.items()} == {
+        profile.name: 0 for profile in all_profiles()
+    }
+    decided = {slug: run.results.get().decided_by for slug, run in runs.items()}
+    assert decided["metrics"] == "1 of 2 outcomes missed"
+    scales = {slug: run.suite.scale for slug, run in runs.items()}
+    assert scales == {"verdicts": 1, "metrics": 100, "tasks": 100, "hybrid": 10}
 
 
 def cells(readme: str, target: str) -> dict[str, str]:
