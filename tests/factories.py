@@ -269,6 +269,12 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+COUNTED = [
+    *("case_count", "execution_count", "done_count", "error_count", "score_count", "score_sum"),
+    *("pass_count", "borderline_count", "fail_count", "run_cost_usd", "evaluation_cost_usd"),
+]
+
+
 def _count(run: Run, result: Result) -> None:
     run.execution_count += 1
     run.case_count = run.results.values("case").distinct().count()
@@ -284,4 +290,4 @@ def _count(run: Run, result: Result) -> None:
     if result.score is not None:
         run.score_sum += result.score
         run.score_count += 1
-    run.save()
+    run.save(update_fields=COUNTED)

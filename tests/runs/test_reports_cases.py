@@ -43,15 +43,21 @@ def test_database_and_summary_agree_on_every_mix(policy: dict[str, Any], repetit
     suite = make_suite(**policy)
     run = make_run(suite=suite, repetitions=repetitions)
     kinds = [kind for kind in KINDS if repetitions > 1 or kind != IMPOSSIBLE[policy["case_gate"]]]
+    results = []
     for mix in combinations_with_replacement(kinds, repetitions):
         case = make_case(suite=suite)
+        common = {"run": run, "case": case, "position": case.position, "status": "scored"}
         for number, kind in enumerate(mix, start=1):
-            make_result(run=run, case=case, repetition=number, **KINDS[kind])
+            results.append(Result(**common | {"repetition": number} | KINDS[kind]))
+    Result.objects.bulk_create(results)
     found = dict(case_groups(run).values_list("case_id", "state"))
     columns = ("status", "verdict", "score", "is_forced", "reviewed_verdict")
+    rows_of: dict[int, list[dict[str, Any]]] = {}
+    for row in run.results.values("case_id", *columns):
+        rows_of.setdefault(row.pop("case_id"), []).append(row)
+    assert set(found) == set(rows_of)
     for case_id, state in found.items():
-        rows = list(Result.objects.filter(run=run, case=case_id).values(*columns))
-        assert state == state_of_rows(rows, policy_of(run)), rows
+        assert state == state_of_rows(rows_of[case_id], policy_of(run)), rows_of[case_id]
     assert sum(count_states(case_groups(run)).values()) == len(found)
 
 
