@@ -35,7 +35,8 @@ MOST_STEPS = 300
 class CaseRun:
     """What one completed run found of a case: its verdict and mean score (SCORING §8).
 
-    `unshown` of its repetitions have no mark of their own; `passed` says how many passed, "" of one.
+    `unshown` of its repetitions have no mark of their own; `passed` says how many of them `passes`
+    and whether they differ, "" of one.
     """
 
     number: int
@@ -44,6 +45,8 @@ class CaseRun:
     repetitions: tuple[RepetitionMark, ...]
     unshown: int
     passed: str
+    passes: int
+    scored: int
     is_flaky: bool
     spread: float | None
 
@@ -176,6 +179,8 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: Policy) -> 
         ),
         unshown=max(0, len(rows) - MOST_MARKS),
         passed=passed_words(found),
+        passes=found.passed,
+        scored=found.scored,
         is_flaky=found.is_flaky,
         spread=found.spread,
     )
