@@ -180,13 +180,25 @@ def needs_outcomes_call(root: Node, kinds: Mapping[str, Kind]) -> bool:
     )
 
 
+def outcome_samples(root: Node) -> int:
+    """Return how often a call beside the tree judges the outcomes: as the evaluator that asks most."""
+    settings = (
+        node.config.get("aggregator") or {} if node.is_composite else node.config
+        for _, node in walk(root)
+    )
+    # Settings that a kind refuses are its to name.
+    return max(one["samples"] if isinstance(one.get("samples"), int) else 1 for one in settings)
+
+
 def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
     """Return how many judge calls one execution makes when no gate fails and nothing is repeated.
 
     Agents that judge count like models.
     """
     calls = sum(_calls_of(node, kinds) for _, node in walk(root))
-    return calls + int(has_outcomes and needs_outcomes_call(root, kinds))
+    return calls + (
+        outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
+    )
 
 
 def judge_calls_again(
@@ -197,7 +209,7 @@ def judge_calls_again(
     Judges above it, which look at its score, are asked again too.
     """
     if path == OUTCOMES_PATH:
-        return int(has_outcomes and needs_outcomes_call(root, kinds))
+        return outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
     in_line = (node for place, node in walk(root) if is_in_line(place, path))
     return sum(_calls_of(node, kinds) for node in in_line)
 

@@ -3,15 +3,27 @@
 The product makes this call itself, beside the evaluator tree, for a case that lists expected outcomes
 when no evaluator of the tree judges them. Each outcome is met or missed with a justification. The
 outcomes never enter the score; under the outcomes gate they decide the verdict.
+
+Where evaluators of the suite ask their judge several times (`samples`), the outcomes are judged as
+often as the one that asks most. Each outcome is then as most samples say, in a tie missed; the page
+tells how far the samples lie apart.
 """
 
 from __future__ import annotations
 
-from evaluators.kinds._asking import JUDGE_RULES, ask, judge_model, judge_timeout
+from collections.abc import Sequence
+
+from evaluators.kinds._asking import JUDGE_RULES, judge_model, judge_timeout
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
-from evaluators.kinds._outcomes import OUTCOMES_SCHEMA, outcome_results, outcomes_problem
+from evaluators.kinds._outcomes import (
+    OUTCOMES_SCHEMA,
+    joined_outcomes,
+    outcome_results,
+    outcomes_problem,
+)
+from evaluators.kinds._samples import ask_samples, judge_samples
 from evaluators.kinds._variables import fill
-from evaluators.scoring.types import Finding, Outcome, Score, Unscored
+from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Unscored
 
 PROMPT_VERSION = 1
 
@@ -41,9 +53,10 @@ SCHEMA = {
 
 
 class Config(KindConfig):
-    """Who judges."""
+    """Who judges, and how often."""
 
     model: str = judge_model()
+    samples: int = judge_samples()
     timeout_s: int | None = judge_timeout()
 
 
@@ -61,25 +74,35 @@ async def score(config: Config, context: Context) -> Outcome:
     if not expected:
         return Unscored("the case lists no expected outcomes", stage="config")
     written = fill(TASK, context)
-    reply = await ask(
-        context,
-        JudgeQuestion(
-            purpose="outcomes",
-            instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
-            quoted=written.quoted,
-            schema=SCHEMA,
-            check=lambda content: outcomes_problem(len(expected), content),
-            model=config.model,
-            timeout_s=config.timeout_s,
-        ),
+    question = JudgeQuestion(
+        purpose="outcomes",
+        instructions=f"{written.instructions}\n\n{JUDGE_RULES}\n\n{REPLY}",
+        quoted=written.quoted,
+        schema=SCHEMA,
+        check=lambda content: outcomes_problem(len(expected), content),
+        model=config.model,
+        timeout_s=config.timeout_s,
     )
-    if isinstance(reply, Unscored):
-        return reply
-    results = outcome_results(expected, reply.content) or ()
+    asked = await ask_samples(context, question, config.samples)
+    if isinstance(asked, Unscored):
+        return asked
+    samples = [outcome_results(expected, reply.content) or () for reply in asked.replies]
+    results = joined_outcomes(samples) or ()
+    shares = [_share_met(said) for said in samples]
+    several = {
+        "samples_by": "majority",
+        "sample_scores": shares,
+        "spread": max(shares) - min(shares),
+    }
     return Score(
-        sum(result.passed for result in results) / len(results),
+        _share_met(results),
         findings=tuple(Finding(one.text, one.passed, one.justification) for one in results),
-        details={"model": reply.model},
+        details={"model": asked.replies[0].model, **(several if config.samples > 1 else {})},
         outcomes=results,
-        usage=reply.usage,
+        usage=asked.usage,
+        warnings=asked.warnings,
     )
+
+
+def _share_met(results: Sequence[OutcomeResult]) -> float:
+    return sum(one.passed for one in results) / len(results)

@@ -16,7 +16,7 @@ from evaluators.scoring.aggregation import aggregate, child_score, gate_failure,
 from evaluators.scoring.tree import Node, below, walk
 from evaluators.scoring.types import Outcome, Score, Skipped, Unscored
 from runs.engine._ports import Execution, Ports
-from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call
+from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call, outcome_samples
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,9 @@ class Scoring:
 
     async def _judge_outcomes(self) -> Outcome:
         kept = self.execution.kept.get(OUTCOMES_PATH)
-        node = Node(name=OUTCOMES_PATH, kind=OUTCOMES_KIND, config={})
+        samples = outcome_samples(self.execution.root)
+        config = {"samples": samples} if samples > 1 else {}
+        node = Node(name=OUTCOMES_PATH, kind=OUTCOMES_KIND, config=config)
         outcome = kept if kept is not None else await self._score(node, OUTCOMES_PATH)
         self.outcomes[OUTCOMES_PATH] = outcome
         return outcome

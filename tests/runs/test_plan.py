@@ -8,6 +8,7 @@ from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import walk
 from runs.plan import (
+    OUTCOMES_PATH,
     Plan,
     TargetPlan,
     UnreadableSnapshotError,
@@ -17,6 +18,7 @@ from runs.plan import (
     judge_calls_again,
     judge_models,
     needs_outcomes_call,
+    outcome_samples,
     read_plan,
     tree_of_case,
 )
@@ -91,13 +93,13 @@ def test_calls_are_counted_before_a_run():
     kinds = all_kinds()
 
     assert judge_calls(ROOT, kinds, has_outcomes=False) == 3
-    assert judge_calls(ROOT, kinds, has_outcomes=True) == 4
+    assert judge_calls(ROOT, kinds, has_outcomes=True) == 3 + 3
     assert judge_calls(composite("all", leaf("text_check")), kinds, has_outcomes=False) == 0
 
 
 @pytest.mark.parametrize(
     ("path", "calls"),
-    [("tone", 3), ("text_check", 0), ("", 3), ("@outcomes", 1), ("gone", 0)],
+    [("tone", 3), ("text_check", 0), ("", 3), ("@outcomes", 3), ("gone", 0)],
 )
 def test_one_evaluator_alone_makes_its_own_calls_again(path, calls):
     assert judge_calls_again(ROOT, all_kinds(), path, has_outcomes=True) == calls
@@ -131,3 +133,12 @@ def test_no_call_for_outcomes_is_needed_where_an_evaluator_supplies_them():
 
     assert needs_outcomes_call(ROOT, kinds)
     assert not needs_outcomes_call(composite("all", leaf("metrics")), kinds)
+
+
+def test_outcomes_beside_the_tree_are_judged_as_often_as_the_evaluator_that_asks_most():
+    once = composite("all", leaf("tone", "llm_judge"), leaf("text_check"))
+    refused = composite("all", leaf("tone", "llm_judge", config={"samples": "many"}))
+
+    assert [outcome_samples(root) for root in (once, refused, ROOT)] == [1, 1, 3]
+    assert judge_calls(once, all_kinds(), has_outcomes=True) == 1 + 1
+    assert judge_calls_again(once, all_kinds(), OUTCOMES_PATH, has_outcomes=True) == 1

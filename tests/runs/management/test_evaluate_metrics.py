@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from django.test import Client
 
 from evaluators.scoring.metrics import DEFAULT_METRICS
+from runs.management import own_hands
 from tests.factories import make_model
-from tests.model_server import ModelServer, good
+from tests.model_server import ModelServer, Request, good
 from tests.runs.management.worked import Values, Walk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -108,3 +112,39 @@ def metrics_of(given: Values) -> tuple[list[Values], dict[str, int]]:
         return [{"key": key} for key in keys], dict(zip(keys, scores, strict=True))
     share = given["overall_score"] / 100
     return [{"key": "a", "weight": share}, {"key": "b", "weight": 1 - share}], {"a": 5, "b": 0}
+
+
+def test_outcomes_beside_the_tree_are_judged_as_often_as_the_tree_asks(
+    model_server: ModelServer, tmp_path: Path, viewer_client: Client, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    make_model(slug="judge", base_url=model_server.base_url)
+    score = {"reasoning": "Read.", "hits": [], "misses": [], "score": 0.9}
+    said = [reply({"input": {"expected_outcome_results": m}}, {}) for m in SAMPLES]
+    outcomes = iter([good({"outcomes": one["outcomes"]}) for one in said])
+
+    async def judge(request: Request) -> web.StreamResponse:
+        is_beside = "outcomes" in (request.schema or {})["properties"]
+        return await (next(outcomes) if is_beside else good(score))(request)
+
+    model_server.behave(then=judge)
+    tone = {"name": "tone", "type": "llm_judge", "criteria": "Kind.", "samples": 3}
+    found = Walk("", tmp_path, viewer_client)
+
+    found.evaluate(
+        [{"id": "A", "expected_outcomes": ["One", "Two"]}],
+        evaluators=[tone],
+        judge="judge",
+        policy={"case_gate": "expected_outcomes"},
+    )
+
+    line = found.line("A")
+    assert [one["passed"] for one in line["expected_outcome_results"]] == [True, False]
+    assert (line["verdict"], line["decided_by"]) == ("fail", "1 of 2 outcomes missed")
+    assert len(model_server.chats) == 3 + 3
+    page = found.page("A")
+    assert "Each as most of 3 samples say, in a tie missed." in page
+    assert "Met by sample: 100.0%, 50.0%, 50.0%; 50" in page
+
+
+SAMPLES = [(True, True), (True, False), (True, False)]
