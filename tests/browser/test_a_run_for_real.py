@@ -21,7 +21,14 @@ def judge_url() -> Iterator[str]:
     """Serve the scripted judge of the examples."""
     with scratch_folder("judge") as folder:
         ready = Path(folder) / "url"
-        script = [sys.executable, ROOT / "examples" / "scripted_judge.py", "--port", "0"]
+        script = [
+            sys.executable,
+            ROOT / "examples" / "scripted_judge.py",
+            "--port",
+            "0",
+            "--delay",
+            "0",
+        ]
         judge = Process(
             [*script, "--ready-file", ready],
             log=Path(folder) / "judge.log",
@@ -53,7 +60,7 @@ def test_retry_one_evaluator_and_some_rows_for_real(page: Page, site: Site, judg
     page.goto(site.login_link())
     page.get_by_role("button", name="Log in as").click()
     page.get_by_role("link", name="Runs", exact=True).first.click()
-    page.get_by_role("link", name=re.compile(r"^#1 ")).click()
+    page.get_by_role("link", name=re.compile(r"^#1 Customer support")).click()
     expect(page.locator("#run-head")).to_contain_text("Completed", timeout=RUN_MS)
     before = page.locator("#run-live .gate").first.inner_text()
 
