@@ -21,10 +21,9 @@ PAGE_SIZE = 50
 CHUNK = 5000
 SCORED = ("pass", "borderline", "fail")
 ENDED = (*SCORED, "error")
-NOTHING = ("", None)
 
-# By run the state of a case as pages name it, and the share of its repetitions that passed.
-Outcome = tuple[str, float | None]
+# The state of a case as pages name it, and how many of its scored repetitions passed of how many.
+Outcome = tuple[str, int, int]
 Outcomes = Mapping[int, Outcome]
 
 
@@ -41,12 +40,16 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One case against one target: its state, "" where the run lacks it, and where it is shown."""
+    """One case against one target: its state, "" where the run lacks it, and where it is shown.
+
+    `passed` of `scored` repetitions passed.
+    """
 
     state: str
     label: str
     url: str
-    share: float | None
+    passed: int = 0
+    scored: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,16 @@ def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
 
 def _outcome(state: str, passed: int | None = None, scored: int | None = None) -> Outcome:
     """Return a case's outcome; without counts it was executed once."""
-    if state not in SCORED:
-        return state, None
-    return state, float(state == "pass") if passed is None or not scored else passed / scored
+    if passed is None or scored is None:
+        return state, int(state == "pass"), int(state in SCORED)
+    return state, passed, scored
+
+
+def _share(outcome: Outcome | None) -> float | None:
+    """Return the share of a case's scored repetitions that passed; None where it has no verdict."""
+    if outcome is None or outcome[0] not in SCORED:
+        return None
+    return outcome[1] / outcome[2] if outcome[2] else None
 
 
 def evidence_against(
@@ -113,11 +123,10 @@ def evidence_against(
     """
     counts: dict[int, Counter[float]] = {run: Counter() for run in others}
     for outcomes in cases.values():
-        ours = outcomes.get(first, NOTHING)[1]
-        if ours is None:
+        if (ours := _share(outcomes.get(first))) is None:
             continue
         for run in others:
-            if (theirs := outcomes.get(run, NOTHING)[1]) is not None:
+            if (theirs := _share(outcomes.get(run))) is not None:
                 counts[run][ours - theirs] += 1
     found = [evidence(counts[run], seed=first * 1_000_003 + run) for run in others]
     return dict(zip(others, holm(found), strict=True))
@@ -169,7 +178,7 @@ def _kinds_of_all(cases: Mapping[int, Outcomes], runs: int) -> Mapping[int, set[
 
 def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
     """Return which of the filters show a case."""
-    ended = [state for state, _ in outcomes.values() if state in ENDED]
+    ended = [state for state, *_ in outcomes.values() if state in ENDED]
     found = {""}
     if len(set(ended)) > 1:
         found.add(DIFFER)
@@ -208,8 +217,8 @@ def _telling(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[int, in
 
 def _cell(run: Run, key: str, outcome: Outcome | None, slug: str, repetition: int | None) -> Cell:
     if outcome is None:
-        return Cell("", f"{key} is not in this run", "", None)
-    state, share = outcome
+        return Cell("", f"{key} is not in this run", "")
+    state, passed, scored = outcome
     place = {"slug": slug, "number": run.number, "key": key, "repetition": repetition or 1}
     label = f"{VERDICT_WORDS[state]}: {key} against {run.target_name}"
-    return Cell(state, label, reverse("runs:result", kwargs=place), share)
+    return Cell(state, label, reverse("runs:result", kwargs=place), passed, scored)
