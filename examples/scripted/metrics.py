@@ -13,7 +13,7 @@ ONE_SLIP_IN = 6
 # For each metric what is said when all is well and when there is a small slip; {called}, {first} and {last}
 # are the calls made, and the first and last sentence of the answer.
 SAYINGS: Mapping[str, tuple[str, str]] = {
-    "tool_routing": ("{called} None was missing and none too many.", "{called} One look-up could have been spared."),
+    "tool_routing": ("{called}", "{called} One look-up could have been spared."),
     "parameter_extraction": (
         "Names, dates and numbers reached the tools as the traveller gave them.",
         "All of it right, though one date was passed on as text where the tool takes a day.",
@@ -39,7 +39,7 @@ SAYINGS: Mapping[str, tuple[str, str]] = {
         "Answers everything, in another order than it was asked.",
     ),
     "response_delivery": (
-        "Short, in order, and the decision stands first: “{first}”.",
+        "Short, in order and in plain words: “{first}”.",
         "Clear, with a sentence more than a message needs.",
     ),
     "task_completion": ("What was asked for is done.", "What was asked for is done."),
@@ -87,8 +87,8 @@ def _well(key: str, asked: Asked, *, slips: bool) -> str:
 
 def _called(tools: Sequence[str]) -> str:
     if not tools:
-        return "No tool was needed and none was called."
-    return f"Called {', then '.join(tools)}."
+        return "No tool was called."
+    return f"Called {', then '.join(tools)}, which is to the point."
 
 
 def _reasoning(marked: Marked) -> str:
