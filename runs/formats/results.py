@@ -11,13 +11,12 @@ from typing import Any
 from evaluators.scoring.numbers import percent, rounded
 from evaluators.scoring.tree import ROOT_PATH, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from runs.formats._camel_case import in_camel_case
 from runs.formats._final_evaluation import published, usage_summary
 
 LABEL = "JSON Lines of results"
 NO_USAGE = Usage()
 OUTCOMES = "expected_outcome_results"
-# What stands under these goes by names of evaluators and dimensions, which are no keys of ours.
-OWN_NAMES = {"weights", "deterministic_dimensions", "judge_dimensions", "final_dimensions"}
 # Readers that split a text at what Unicode calls line ends would tear a line apart at these.
 LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -183,25 +182,6 @@ def walk(
     for one in evaluators:
         yield below(path, one.name), one
         yield from walk(one.children, below(path, one.name))
-
-
-def in_camel_case(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with their keys in camelCase; names that users gave stay as they are."""
-    return {
-        _camel(key): value if key in OWN_NAMES else _parts_in_camel_case(value)
-        for key, value in values.items()
-    }
-
-
-def _parts_in_camel_case(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return in_camel_case(value)
-    return [_parts_in_camel_case(one) for one in value] if isinstance(value, list) else value
-
-
-def _camel(key: str) -> str:
-    first, *rest = key.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from tests.factories import make_case, make_model, make_run, make_suite, make_us
 pytestmark = pytest.mark.django_db
 
 
+SUMS = {"type": "script", "command": ["python3", "sums.py"]}
+
+
 def change(suite: Suite, author: User, *operations: Any) -> SuiteDraft:
     draft = services.draft_of(suite, author)
     return services.change_draft(draft, draft.stamp, *operations)
@@ -125,6 +128,7 @@ class TestOneDraft:
             Add("text_check", "n1"),
             Add("llm_judge", "n1", name="harm", config={"prompt": "./harm.md"}),
             Add("script", "n1", name="sums", config={"command": ["python3", "sums.py"]}),
+            Add("hybrid_judge", "n1", name="whole", config={"checks": [SUMS]}),
             SetJudge("nobody"),
             SetPolicy({"pass_threshold": 0.95}),
         )
@@ -137,6 +141,7 @@ class TestOneDraft:
             ("text_check", "operator"),
             ("harm", "prompt"),
             ("sums", "script"),
+            ("whole", "checks"),
         }
         assert "nobody" in said["", "judge"]
         assert "Evaluator harm, prompt: " in str(refused.value)
