@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from runs.execution import finishing, running, trying
+from runs.execution import finishing, rescoring, running, trying
 from runs.execution.sweeping import runs_wanting_hands
 from runs.models.clock import database_now
 
@@ -31,6 +31,12 @@ def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
 def summarise_run(run_id: int, **later: Any) -> None:
     """Give a run that ended early the figures it has so far."""
     finishing.summarise_ended(run_id)
+
+
+@shared_task(name="runs.rescore_run")
+def rescore_run(run_id: int, **later: Any) -> None:
+    """Carry out a run that is made of another's stored scores."""
+    rescoring.rescore_run(run_id)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)

@@ -16,6 +16,7 @@ from runs.execution.database import is_away
 from runs.execution.finishing import end_run, finish_run, summarise_ended
 from runs.execution.mishaps import note_error
 from runs.execution.processes import is_dead, process_name
+from runs.execution.rescoring import abandoned_rescorings, in_the_making, rescore_run
 from runs.execution.slots import forget_leases
 from runs.execution.starts import forget_starts
 from runs.models import (
@@ -57,6 +58,7 @@ def sweep(*, now: datetime) -> list[int]:
         expired = Q(lease_until__lte=now)
         _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))
     _stop_abandoned_command_lines(now=now, is_silence_telling=is_silence_telling)
+    _of_each(abandoned_rescorings(now=now), rescore_run)
     _of_each(_runs_without_open_results(), finish_run)
     _of_each(_ended_without_summary(), summarise_ended)
     return runs_wanting_hands(now=now)
@@ -162,6 +164,7 @@ def _runs_without_open_results() -> list[int]:
     # Not by the counters: what was cancelled before a retry is neither open nor done.
     open_ones = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
     done = Run.objects.filter(~Exists(open_ones), status__in=ACTIVE_RUN_STATUSES)
+    done = done.exclude(id__in=in_the_making())
     return list(done.order_by("id").values_list("id", flat=True))
 
 

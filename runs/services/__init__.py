@@ -15,6 +15,7 @@ from runs.services.drafts import (
 from runs.services.going_on import CannotResumeError, resume_run, stop_run
 from runs.services.importing import import_results
 from runs.services.reopening import BudgetSpentError
+from runs.services.rescoring import CannotRescoreError, NewCallsNeededError, rescore_run
 from runs.services.retrying import check_paths, of_kind, retry_results
 from runs.services.saving_drafts import (
     Conflict,
@@ -31,6 +32,7 @@ from runs.services.versions import CannotRestoreError, record_version, restore_v
 
 __all__ = [
     "BudgetSpentError",
+    "CannotRescoreError",
     "CannotRestoreError",
     "CannotResumeError",
     "Conflict",
@@ -38,6 +40,7 @@ __all__ = [
     "DraftConflictError",
     "DraftProblem",
     "InvalidDraftError",
+    "NewCallsNeededError",
     "NothingToSaveError",
     "Question",
     "TriedSettings",
@@ -58,6 +61,7 @@ __all__ = [
     "rebase_draft",
     "record_version",
     "rename_campaign",
+    "rescore_run",
     "restore_version",
     "resume_run",
     "retry_results",

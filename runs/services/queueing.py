@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 WORK_ON_RUN = "runs.work_on_run"
 SUMMARISE_RUN = "runs.summarise_run"
+RESCORE_RUN = "runs.rescore_run"
 # Once: a connection that broke is noticed when it is taken from the pool, and the sweep comes anyway.
 RETRY_POLICY = {"max_retries": 0}
 ASK_AGAIN_AFTER_S = 5.0

@@ -7,6 +7,7 @@ it needs made anew (`rescore_parts`), and asks `what_if`.
 from __future__ import annotations
 
 from runs.what_if.asking import Asked, told_of, what_if
+from runs.what_if.changes import LeafChange, Reach
 from runs.what_if.figures import (
     Agreement,
     Band,
@@ -31,8 +32,10 @@ __all__ = [
     "CaseFlip",
     "ExecutionFlip",
     "Histogram",
+    "LeafChange",
     "Origins",
     "PartsRead",
+    "Reach",
     "RuleSet",
     "Side",
     "Stale",

@@ -1,0 +1,267 @@
+"""Carry out a run that is made of another's stored scores, a stretch of results at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection, models, transaction
+from django.db.models import F
+
+from evaluators.scoring.types import DomainError, Score, Unscored
+from runs.models import (
+    Artifact,
+    Result,
+    ResultOutput,
+    ResultStatus,
+    Review,
+    Run,
+    RunEvent,
+    RunStatus,
+)
+from runs.models import Score as ScoreRow
+from runs.models.clock import database_now
+from runs.models.rows import insert_rows, update_rows
+from runs.models.stored import SCORE_COLUMNS, score_rows
+from runs.plan import OUTCOMES_PATH, read_plan
+from runs.rescoring.reading import Question, question
+from runs.rescoring.results import Anew, Rescoring
+from runs.what_if import RuleSet
+
+STRETCH = 200
+LONGEST_CELL = 300
+RESULT = "result_id"
+NOTHING_PAID = Decimal(0)
+RESCORED = "rescored"
+CARRIED_OUT = (ResultStatus.SCORED, ResultStatus.ERROR)
+OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes", "decision")
+REVIEW_COLUMNS = (
+    *("reviewer_id", "verdict", "note", "machine_verdict", "created_at", "withdrawn_at"),
+)
+
+
+class SourceGoneError(DomainError):
+    """The run whose scores were to be used does not exist any more."""
+
+    code = "source_gone"
+
+
+def carry_out(run_id: int) -> bool:
+    """Write what is left of a run that scores another's results again, and complete it.
+
+    False when it is over already. A run whose source is gone or cannot be read ends as failed.
+    """
+    run = Run.objects.select_related("source_run").filter(id=run_id).first()
+    if run is None or not run.is_active:
+        return False
+    try:
+        found = question_of(run)
+    except DomainError as error:
+        fail(run_id, str(error))
+        return False
+    rescoring = Rescoring(found)
+    for stretch in _left(run):
+        if not _write(run, rescoring, stretch):
+            return False
+    return _complete(run_id)
+
+
+def question_of(run: Run) -> Question:
+    """Return the question that a run of `source_run` answers; raises DomainError where its source is gone."""
+    if run.source_run is None:
+        raise SourceGoneError(f"The run that {run} scores again is gone.")
+    plan = read_plan(run.snapshot)
+    origins = run.snapshot[RESCORED]["origins"]
+    return question(run.source_run, RuleSet.of_plan(plan), origins=origins)
+
+
+def fail(run_id: int, reason: str) -> None:
+    """End a run that cannot be made, saying why."""
+    now = database_now()
+    if Run.objects.end(run_id, status=RunStatus.FAILED, reason=reason, now=now):
+        RunEvent.objects.create(run_id=run_id, kind=RunStatus.FAILED.value, text=reason[:500])
+
+
+def _left(run: Run) -> Iterator[list[int]]:
+    """Yield the results of the source that the run does not have yet, in stretches."""
+    made = set(run.results.order_by().values_list("case_id", "repetition"))
+    rows = Result.objects.filter(run_id=run.source_run_id or 0).order_by("position", "repetition", "id")
+    left = [
+        pk
+        for pk, *place in rows.values_list("id", "case_id", "repetition")
+        if tuple(place) not in made
+    ]
+    for start in range(0, len(left), STRETCH):
+        yield left[start : start + STRETCH]
+
+
+def _write(run: Run, rescoring: Rescoring, ids: Sequence[int]) -> bool:
+    """Write a stretch of results; False when the run is over."""
+    sources = list(
+        Result.objects.filter(id__in=ids)
+        .select_related("case")
+        .order_by("position", "repetition", "id")
+    )
+    anew = _decided(rescoring, sources)
+    with transaction.atomic():
+        held = Run.objects.hold(run.pk)
+        if not held.is_active:
+            return False
+        places = Result.objects.filter(run=run, case__in=[one.case_id for one in sources])
+        made = set(places.order_by().values_list("case_id", "repetition"))
+        sources = [one for one in sources if (one.case_id, one.repetition) not in made]
+        pairs = [(one.pk, _result(run, one, anew.get(one.pk))) for one in sources]
+        Result.objects.bulk_create([new for _, new in pairs])
+        new_ids = {old: new.pk for old, new in pairs}
+        _copy(run.pk, new_ids, anew)
+        _write_scores(new_ids, anew)
+        _count(run.pk, [new for _, new in pairs])
+    return True
+
+
+def _decided(rescoring: Rescoring, sources: Sequence[Result]) -> dict[int, Anew]:
+    """Return by source what the new rules decide; what they do not move is left out."""
+    found = rescoring.question
+    moved = {
+        one.pk: one
+        for one in sources
+        if one.status in CARRIED_OUT
+        and one.pk not in found.told
+        and found.stored.is_answered(one.pk)
+    }
+    rows: dict[int, list[ScoreRow]] = {pk: [] for pk in moved}
+    for row in ScoreRow.objects.filter(result_id__in=moved).order_by("result_id", "position"):
+        rows[row.result_id].append(row)
+    judged = dict(ResultOutput.objects.filter(pk__in=moved).values_list("pk", "outcomes"))
+    return {
+        pk: rescoring.decide(
+            one.case_id,
+            one.case.expected_outcomes,
+            rows[pk],
+            judged=judged.get(pk) or (),
+            warned=one.warnings,
+        )
+        for pk, one in moved.items()
+    }
+
+
+def _result(run: Run, source: Result, anew: Anew | None) -> Result:
+    """Return a result of the new run: what was measured stays, what was decided is new, nothing is paid."""
+    columns = {
+        field.attname: getattr(source, field.attname)
+        for field in Result._meta.concrete_fields
+        if not field.primary_key
+    }
+    paid = NOTHING_PAID if source.status in CARRIED_OUT else None
+    columns |= {"run_id": run.pk, "attempt": 1, "generation": 1, "retry_paths": None}
+    columns |= {"run_cost_usd": paid, "evaluation_cost_usd": paid}
+    if anew is not None:
+        columns |= _decision_columns(anew)
+    return Result(**columns)
+
+
+def _decision_columns(anew: Anew) -> dict[str, Any]:
+    decision = anew.decision
+    is_scored = decision.status == "scored"
+    reason = decision.error or "not scored"
+    said = anew.outcomes.values()
+    metrics = (one.score for one in said if isinstance(one, Score) and "metrics" in one.details)
+    return {
+        "status": ResultStatus.SCORED if is_scored else ResultStatus.ERROR,
+        "verdict": decision.verdict.value if decision.verdict else "",
+        "score": decision.score if is_scored else None,
+        "metrics_score": next(metrics, None) if is_scored else None,
+        "decided_by": decision.decided_by[:LONGEST_CELL] if is_scored else "",
+        "is_forced": decision.is_forced,
+        "error": "" if is_scored else reason,
+        "error_stage": "" if is_scored else _stage(anew, reason),
+        "warnings": list(decision.warnings),
+    }
+
+
+def _stage(anew: Anew, reason: str) -> str:
+    place = anew.decision.evaluator or OUTCOMES_PATH
+    unscored = {path: one for path, one in anew.outcomes.items() if isinstance(one, Unscored)}
+    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
+    return found.stage if found else "evaluator"
+
+
+def _copy(run_id: int, new_ids: Mapping[int, int], anew: Mapping[int, Anew]) -> None:
+    """Copy outputs, files and reviews inside the database, as texts may be long; scores where none is new."""
+    _copied(ResultOutput, OUTPUT_COLUMNS, run_id, list(new_ids))
+    _copied(Artifact, ("path", "content_id"), run_id, list(new_ids))
+    _copied(Review, REVIEW_COLUMNS, run_id, list(new_ids))
+    columns = [name for name in SCORE_COLUMNS if name != RESULT]
+    _copied(ScoreRow, columns, run_id, [pk for pk in new_ids if pk not in anew])
+
+
+def _copied(
+    model: type[models.Model], columns: Sequence[str], run_id: int, ids: Sequence[int]
+) -> None:
+    """Insert for every result of the run the rows that its source, one of `ids`, has."""
+    if not ids:
+        return
+    quote = connection.ops.quote_name
+    by_name = {field.attname: str(field.column) for field in model._meta.concrete_fields}
+    names = [quote(by_name[name]) for name in columns]
+    table, results = quote(model._meta.db_table), quote(Result._meta.db_table)
+    marks = ", ".join(["%s"] * len(ids))
+    statement = (
+        f"INSERT INTO {table} ({quote(RESULT)}, {', '.join(names)}) "  # noqa: S608 - names of columns
+        f"SELECT new.id, {', '.join(f'old.{name}' for name in names)} FROM {table} old "
+        f"JOIN {results} source ON source.id = old.{quote(RESULT)} "
+        f"JOIN {results} new ON new.run_id = %s AND new.case_id = source.case_id "
+        f"AND new.repetition = source.repetition WHERE source.id IN ({marks})"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [run_id, *ids])
+
+
+def _write_scores(new_ids: Mapping[int, int], anew: Mapping[int, Anew]) -> None:
+    made = [(new_ids[pk], one) for pk, one in anew.items() if pk in new_ids]
+    rows = (row for pk, one in made for row in score_rows(pk, one.root, one.outcomes, one.decision))
+    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
+    decisions = ((one.decision.as_json(), pk) for pk, one in made)
+    update_rows(ResultOutput, ("decision",), decisions, key=RESULT)
+
+
+def _count(run_id: int, results: Sequence[Result]) -> None:
+    """Move the run's counters, and show that somebody is at it."""
+    carried_out = [one for one in results if one.status in CARRIED_OUT]
+    verdicts = Counter(one.verdict for one in carried_out)
+    scores = [one.score for one in carried_out if one.score is not None]
+    Run.objects.filter(id=run_id).update(
+        heartbeat_at=database_now(),
+        done_count=F("done_count") + len(carried_out),
+        pass_count=F("pass_count") + verdicts["pass"],
+        borderline_count=F("borderline_count") + verdicts["borderline"],
+        fail_count=F("fail_count") + verdicts["fail"],
+        error_count=F("error_count") + sum(one.status == ResultStatus.ERROR for one in carried_out),
+        score_sum=F("score_sum") + sum(scores),
+        score_count=F("score_count") + len(scores),
+    )
+
+
+def _complete(run_id: int) -> bool:
+    """End the run as its source ended: what that left out is left out here too."""
+    with transaction.atomic():
+        held = Run.objects.hold(run_id)
+        source = Run.objects.only("status").filter(id=held.source_run_id or 0).first()
+        if not held.is_active or source is None:
+            return False
+        left = held.results.exclude(status__in=CARRIED_OUT).count()
+        status = RunStatus.COMPLETED
+        if source.status != RunStatus.COMPLETED:
+            status = RunStatus.STOPPED
+        reason = f"{left} executions were left out of the run it is made of" if left else ""
+        Run.objects.filter(id=run_id).update(
+            status=status,
+            status_reason=reason,
+            finished_at=database_now(),
+            heartbeat_at=None,
+            summary=None,
+            leaf_scores=None,
+        )
+    return True

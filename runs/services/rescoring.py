@@ -1,0 +1,129 @@
+"""Make a new run of a finished one's stored scores under other rules, at no cost (SCORING §8)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max
+
+from evaluators.scoring.types import DomainError
+from runs.models import Case, Run, RunStatus, Suite
+from runs.models.clock import database_now
+from runs.plan import content_hash
+from runs.rescoring.reading import Question, question
+from runs.rescoring.writing import RESCORED, carry_out
+from runs.services.checking import check_trees
+from runs.services.queueing import RESCORE_RUN, SUMMARISE_RUN, queue
+from runs.services.reopening import name_of, note
+from runs.what_if import Origins, RuleSet, Stale
+
+AT_ONCE = 200
+MOST_NAMED = 5
+
+
+class CannotRescoreError(DomainError):
+    """What is stored of a run does not tell what it would come to under other rules."""
+
+    code = "cannot_rescore"
+
+
+class NewCallsNeededError(CannotRescoreError):
+    """Evaluators changed so that only new calls can tell; `stale` are these."""
+
+    code = "new_calls_needed"
+
+    def __init__(self, message: str, stale: tuple[Stale, ...]) -> None:
+        """Keep the evaluators for the page that names them."""
+        super().__init__(message)
+        self.stale = stale
+
+
+def rescore_run(
+    run: Run,
+    rules: RuleSet,
+    *,
+    by: User | None,
+    origins: Origins = None,
+    text: str = "",
+) -> Run:
+    """Return a new run of the same outputs under these rules, which names its source and costs nothing.
+
+    It is complete when few executions are to be decided; else a worker decides them, and it shows as
+    running meanwhile. `origins` are the evaluators' paths in the run by their new ones, `text` its note.
+
+    Raises NewCallsNeededError naming the evaluators whose change the stored scores cannot follow,
+    CannotRescoreError for a run without scores, RunNotEndedError for one that is still on, and
+    DomainError for rules that cannot be.
+    """
+    own = Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
+    check_trees(rules.root, list(own))
+    asked = question(run, rules, origins=origins)
+    _check_scores(run, asked)
+    if stale := asked.answer().stale:
+        names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MOST_NAMED])
+        more = f" and {len(stale) - MOST_NAMED} more" if len(stale) > MOST_NAMED else ""
+        raise NewCallsNeededError(
+            f"The scores of run {run} do not tell what these rules would come to. {names}{more}. "
+            "Start a new run instead.",
+            stale,
+        )
+    with transaction.atomic():
+        made = _create(run, rules, origins, by=by, text=text)
+        _tell(run, made, by)
+        if made.execution_count <= AT_ONCE:
+            carry_out(made.pk)
+            transaction.on_commit(partial(queue, SUMMARISE_RUN, made.pk))
+        else:
+            transaction.on_commit(partial(queue, RESCORE_RUN, made.pk))
+    made.refresh_from_db()
+    return made
+
+
+def _check_scores(run: Run, asked: Question) -> None:
+    stored = asked.stored
+    if not any(stored.is_answered(result.id) for result in stored.results):
+        whence = f", which was imported from {run.imported_from}," if run.imported_from else ""
+        raise CannotRescoreError(
+            f"Run {run}{whence} has no scores of evaluators, so there is nothing to score it again by."
+        )
+
+
+def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text: str) -> Run:
+    suite = Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
+    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
+    snapshot: dict[str, Any] = {
+        **run.snapshot,
+        "policy": rules.policy.as_json(),
+        "evaluators": rules.root.as_json(),
+        "files": dict(rules.files),
+        RESCORED: {"run": run.number, "origins": None if origins is None else dict(origins)},
+    }
+    return Run.objects.create(
+        suite=suite,
+        number=last + 1,
+        status=RunStatus.RUNNING,
+        source_run=run,
+        target=run.target,
+        target_name=run.target_name,
+        judge_name=run.judge_name,
+        is_scripted=run.is_scripted,
+        suite_version=run.suite_version,
+        repetitions=run.repetitions,
+        concurrency=run.concurrency,
+        note=text[:300],
+        created_by=by,
+        started_at=database_now(),
+        heartbeat_at=database_now(),
+        case_count=run.case_count,
+        execution_count=run.results.count(),
+        snapshot_hash=content_hash(snapshot),
+        snapshot=snapshot,
+    )
+
+
+def _tell(run: Run, made: Run, by: User | None) -> None:
+    name = f" by {name_of(by)}" if by is not None else ""
+    note(made, "rescore", f"Scored again from run {run}{name}, at no cost", by=by)
