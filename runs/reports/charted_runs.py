@@ -82,6 +82,9 @@ def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
             said.append(f"{counted(total, 'run')} {one if total == 1 else many}")
     if active := sum(totals.get(status, 0) for status in ACTIVE_RUN_STATUSES):
         said.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still on")
+    again = suite.runs.filter(number__gte=since, source_run__isnull=False)
+    if made := again.filter(**({"target_name": query.target} if query.target else {})).count():
+        said.append(f"{counted(made, 'run')} only scored stored answers again")
     return said
 
 
@@ -92,7 +95,8 @@ def charted_targets(suite: Suite) -> Sequence[str]:
 
 
 def _of_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
-    runs = suite.runs.all()
+    # One that was made of another's stored scores cost nothing and tells nothing new of the target.
+    runs = suite.runs.filter(source_run=None)
     return runs.filter(target_name=query.target) if query.target else runs
 
 

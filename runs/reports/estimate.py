@@ -113,7 +113,7 @@ def _past_runs(suite: Suite) -> QuerySet[Run]:
     scored = Result.objects.filter(run=OuterRef("pk"), status=ResultStatus.SCORED)
     first = scored.order_by("position", "repetition")
     return (
-        suite.runs.filter(status__in=ENDED, done_count__gt=0)
+        suite.runs.filter(status__in=ENDED, done_count__gt=0, source_run=None)
         .defer("snapshot", "leaf_scores")
         .annotate(
             first_run_cost=Subquery(first.values("run_cost_usd")[:1]),

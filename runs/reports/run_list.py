@@ -86,6 +86,8 @@ class RunRow:
     costs: Purses
     created_at: datetime
     started_by: str
+    source_number: int | None = None
+    source_url: str = ""
     campaign: tuple[str, str] | None = None
 
 
@@ -124,7 +126,9 @@ def run_list(query: RunsQuery) -> RunList:
 def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs with what a list shows of them and nothing heavy, newest first."""
     light = runs.select_related("suite", "created_by", "campaign").defer(*HEAVY)
-    return with_purses(light.annotate(policy_json=F("snapshot__policy"))).order_by("-pk")
+    return with_purses(
+        light.annotate(policy_json=F("snapshot__policy"), source_number=F("source_run__number"))
+    ).order_by("-pk")
 
 
 def listed_policy(run: Run) -> Policy:
@@ -181,6 +185,7 @@ def run_row(run: Run) -> RunRow:
         costs=listed_purses(run),
         created_at=run.created_at,
         started_by=run.created_by.get_username() if run.created_by else "",
+        **_source(run),
         campaign=_campaign(run),
     )
 
@@ -190,6 +195,14 @@ def _campaign(run: Run) -> tuple[str, str] | None:
         return None
     name = run.campaign.name or f"Campaign {run.campaign.pk}"
     return name, reverse("runs:campaign", args=[run.campaign.pk])
+
+
+def _source(run: Run) -> dict[str, Any]:
+    number = vars(run).get("source_number")
+    if number is None:
+        return {}
+    url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
+    return {"source_number": number, "source_url": url}
 
 
 def _number(text: str) -> int | None:

@@ -83,7 +83,7 @@ def suite_choices() -> tuple[SuiteChoice, ...]:
 def target_options(suite: Suite) -> tuple[TargetOption, ...]:
     """Return every target with its last run of this suite; constant in queries."""
     targets = Target.objects.filter(archived_at=None).select_related("model")
-    last = {run.target_id: run for run in _last_runs(suite.runs.all(), "target")}
+    last = {run.target_id: run for run in _last_runs(suite.runs.filter(source_run=None), "target")}
     means = {
         row["run"]: row
         for row in Result.objects.filter(run__in=[run.pk for run in last.values()])
