@@ -73,6 +73,7 @@ def test_a_family_is_what_a_models_id_begins_with(model_id: str, family: str) ->
         {},
         {"verdict": "fail", "q": "a b", "tag": "x&y", "sort": "-score"},
         {"after": "0.1~3~17", "sort": "cost"},
+        {"flaky": "1", "verdict": "borderline", "sort": "-spread"},
     ],
 )
 def test_an_address_reads_back_as_it_was_written(parameters: dict[str, str]) -> None:

@@ -9,6 +9,8 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.models import Run
+from runs.reports.matching import matching_results
+from runs.reports.results_query import ResultsQuery
 from tests.factories import make_case, make_result, make_run, make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -192,6 +194,9 @@ def test_flaky_cases_are_marked_filtered_and_sorted_by_spread(viewer_client: Cli
     counts = dict(re.findall(r"(All|Pass|Borderline|Flaky) <b>(\d+)</b>", flaky))
     assert counts == {"All": "1", "Borderline": "1", "Flaky": "1"}
     assert "1 of 3 cases" in flaky
+    assert '<input type="hidden" name="flaky" value="1" form="results-filter">' in flaky
+    chosen = matching_results(run, ResultsQuery.read({"flaky": "1"}))
+    assert {result.case.key for result in chosen} == {"C-001"}
     nothing = table(viewer_client, run, "?flaky=1&verdict=pass")
     assert "No passed flaky case matches" in nothing
     assert "3 cases match" in nothing
