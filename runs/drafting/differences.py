@@ -97,6 +97,17 @@ class VersionDifference:
                 found[f"{noun} changed"] = len(values)
         return found
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the counts in words: "2 cases added", "1 evaluator changed"."""
+        found = [_counted(name, count) for name, count in self.counts.items()]
+        return (*found, "cases reordered") if self.is_reordered else tuple(found)
+
+
+def _counted(name: str, count: int) -> str:
+    noun, _, what = name.rpartition(" ")
+    return f"{count} {noun if count != 1 else noun.removesuffix('s')} {what}"
+
 
 def compare_versions(older: Content, newer: Content) -> VersionDifference:
     """Return what differs between the contents of two stored versions, or of a version and a draft.

@@ -18,11 +18,11 @@ from runs.drafting.differences import (
 )
 from runs.models import Suite, SuiteVersion
 from runs.reports.text_diff import DiffLine, text_diff
-from runs.reports.version_words import counts_of, name_of, spelt
+from runs.reports.version_words import name_of, spelt
 
 CASES_SHOWN = 100
 VERSIONS_OFFERED = 200
-LONG = 60
+LONG = 40
 LONGEST = 20_000
 # What of a case a revision can change, as pages call it.
 OF_A_CASE: Mapping[str, str] = {
@@ -41,12 +41,17 @@ OF_A_CASE: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
-    """One value, old and new; None where there was or is none. `lines` lay long texts side by side."""
+    """One value, old and new; None where there was or is none. `lines` lay texts side by side."""
 
     name: str
     old: str | None
     new: str | None
     lines: tuple[DiffLine, ...] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Tell whether it wants a line of its own."""
+        return any(text and (len(text) > LONG or "\n" in text) for text in (self.old, self.new))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ def version_comparison(
     return VersionComparison(
         older=older,
         newer=newer,
-        counts=counts_of(difference),
+        counts=difference.words,
         values=list(_values((*difference.said, *difference.policy), scales)),
         evaluators=list(_evaluators(difference, scales)),
         files=difference.files,
@@ -128,7 +133,7 @@ def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[Valu
     for one in changes:
         old, new = spelt(one.name, one.old, scales[0]), spelt(one.name, one.new, scales[1])
         lines = None
-        if old and new and max(len(old), len(new)) > LONG:
+        if old and new and isinstance(one.new, str) and " " in old and " " in new:
             lines = text_diff(old, new)
         yield ValueRow(name_of(one.name), _cut(old), _cut(new), lines)
 

@@ -11,7 +11,6 @@ from django.db.models import Count, Max
 
 from runs.drafting.differences import compare_versions
 from runs.models import Suite, SuiteVersion
-from runs.reports.version_words import counts_of
 
 PAGE_SIZE = 20
 
@@ -70,7 +69,7 @@ def _rows(
             author=version.author.get_username() if version.author else "",
             created_at=version.created_at,
             is_current=version.number == suite.version,
-            changes=counts_of(compare_versions(past.content, version.content)) if past else None,
+            changes=compare_versions(past.content, version.content).words if past else None,
             runs=count,
             last_run=last,
         )

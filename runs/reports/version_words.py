@@ -1,14 +1,13 @@
-"""Say on pages what a version changes: values with their names, and counts in a few words."""
+"""Say on pages what a version changes: its values by the names and spellings of the suite's pages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.templatetags import figures
-from runs.drafting.differences import VersionDifference
 from runs.drafting.facts import AGGREGATOR, CONFIG
 from runs.models import CaseGate, FinalScore, OnUnscored
 from runs.reports.trees import COMBINES
@@ -98,14 +97,3 @@ def _number(fact: str, value: float, scale: int) -> str:
     if fact == "max_latency_increase_pct":
         return f"{figures.plain(value)}%"
     return f"×{figures.plain(value)}" if fact == "weight" else figures.plain(value)
-
-
-def counts_of(difference: VersionDifference) -> Sequence[str]:
-    """Return in a few words how many of each thing differ: "2 cases added", "1 evaluator changed"."""
-    found = [_counted(name, count) for name, count in difference.counts.items()]
-    return [*found, "cases reordered"] if difference.is_reordered else found
-
-
-def _counted(name: str, count: int) -> str:
-    noun, _, what = name.rpartition(" ")
-    return f"{count} {noun if count != 1 else noun.removesuffix('s')} {what}"

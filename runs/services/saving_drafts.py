@@ -146,9 +146,10 @@ def _stored(suite: Suite, draft: SuiteDraft, before: Content, note: str) -> Suit
     put_parts(suite, policy_of(content), tree_of(content), columns)
     old = suite.version
     kept = kept_of(suite)
-    said = " ".join(note.split())
+    difference = compare_versions(before, edited_parts(content))
+    said = " ".join(note.split()) or ", ".join(difference.words)
     version = next_version(suite, kept, author=draft.author, note=said)
-    told = facts_of_change(compare_versions(before, edited_parts(content)))
+    told = facts_of_change(difference)
     write_down(
         suite,
         "save",

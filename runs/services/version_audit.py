@@ -51,4 +51,6 @@ def _note(found: ChangeFacts, name: str, old: Any, new: Any) -> None:
 
 
 def _cut(value: Any) -> Any:
+    if value == "":
+        return None
     return f"{value[:LONGEST]} …" if isinstance(value, str) and len(value) > LONGEST else value

@@ -11,8 +11,9 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from runs import services
 from runs.imports import import_results
-from runs.models import Attempt, Retry, RunEvent
+from runs.models import Attempt, Campaign, Retry, RunEvent
 from tests.factories import (
     STARTED,
     make_call,
@@ -45,7 +46,14 @@ PAGES = (
     "/suites/elsewhere/runs/1/greeting/1/",
     "/suites/support/charts/",
     "/suites/support/charts/?target=nobody",
+    "/campaigns/",
+    "/campaigns/1/",
+    "/campaigns/2/",
     "/suites/elsewhere/charts/",
+    "/suites/support/versions/",
+    "/suites/support/versions/1/",
+    "/suites/support/versions/compare/",
+    "/suites/support/versions/1/restore/",
     "/suites/support/runs/new/",
     "/suites/support/runs/1/",
     "/suites/support/runs/1/?verdict=borderline",
@@ -83,9 +91,11 @@ def site_with_runs(transactional_db: None) -> None:
     suite = make_suite(slug="support", title="Customer support", judge=make_model(slug="juno-2"))
     target = make_target(name="agent 1", pk=1)
     common = {"suite": suite, "target": target}
-    make_scored_run(verdicts=["pass", "borderline", "fail", "error"], **common)
+    together = Campaign.objects.create(pk=1, suite=suite, name="Models of May")
+    Campaign.objects.create(pk=2, suite=suite)
+    make_scored_run(verdicts=["pass", "borderline", "fail", "error"], campaign=together, **common)
     make_scored_run(verdicts=["pass", "error", "running", "pending"], status="running", **common)
-    make_scored_run(verdicts=["pass", "cancelled"], status="stopped", **common)
+    make_scored_run(verdicts=["pass", "cancelled"], status="stopped", campaign=together, **common)
     make_scored_run(
         verdicts=["error"], status="failed", status_reason="The target refused: 401.", **common
     )
@@ -128,6 +138,9 @@ def site_with_runs(transactional_db: None) -> None:
     for number in range(12):
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
+    suite.description, suite.pass_threshold = "What the desk answers", 0.85
+    suite.save()
+    services.record_version(suite, author=None, note="Asks for more")
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
     import_results(line, file="results.jsonl", suite=None, imported_by=None)
     agent = {"url": "https://agent.example/ask", "headers": [{"name": "X-Key", "secret": True}]}

@@ -114,7 +114,7 @@ def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteCo
         Combine(gate["id"], "safety_gate", {"gate_threshold": 0.8}),
     )
     version = services.save_draft(draft, draft.stamp)
-    assert version.note == "evaluators changed"
+    assert version.note == "2 evaluators changed"
     found = stored_content(Suite.objects.get(pk=suite.pk))
     assert (found.files, found.metadata, found.cases) == (
         *(content.files, content.metadata),

@@ -128,7 +128,7 @@ class TestComparing:
         found = page(viewer_client, f"{COMPARE}?from=2&to=3")
         for words in (
             *("Pass from", "0.80", "0.85", "Reviews count in the gates"),
-            *("<code>tone</code>", "×2", "×4", "Is it rude?"),
+            *("<code>tone</code>", "×2", "×4", "<ins>rude</ins>"),
             *("<code>facts/refund</code>", "moved", "from <code>refund</code>"),
             *("Differs in", "criteria", "?revision=1", "?revision=2"),
         ):
