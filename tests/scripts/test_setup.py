@@ -33,6 +33,7 @@ TOOLS = [
     "tail",
     "tr",
 ]
+CHECKS = ("ruff", "djade", "lint-imports", "mypy")
 FAKE_DF = "#!/bin/sh\necho header\necho /dev/disk 1 1 {kilobytes} 1% /\n"
 FAKE_PYTHON = """#!/bin/sh
 case "$*" in
@@ -40,6 +41,14 @@ case "$*" in
   *version_info*) exit {is_old} ;;
 esac
 exit 0
+"""
+FAKE_TESTS = """#!/bin/sh
+case "$*" in
+  *"tests.services missing" | *manage.py*) exit 0 ;;
+  *{failing}*) echo "what went wrong"; exit 1 ;;
+  *pytest*) exit 0 ;;
+esac
+exec {python} "$@"
 """
 
 
@@ -56,11 +65,11 @@ class Machine:
         path.write_text(script)
         path.chmod(0o755)
 
-    def prepare_venv(self) -> None:
+    def prepare_venv(self, python: str = f'#!/bin/sh\nexec {sys.executable} "$@"\n') -> None:
         """Make the clone look as if its set-up were done."""
         folder = self.clone / ".venv" / "bin"
         folder.mkdir(parents=True)
-        (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (folder / "python").write_text(python)
         (folder / "python").chmod(0o755)
         version = re.search(r"UV_VERSION=(.+)", (self.clone / "scripts" / "setup").read_text())
         assert version
@@ -151,12 +160,36 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
     assert f'PORT is "{port}", which is no port.' in said
 
 
+@pytest.mark.parametrize(
+    ("failing", "named"),
+    [
+        ("'pytest -q -m not'", "sqlite"),
+        ("--database-only", "postgresql"),
+        ("tests/browser", "browser"),
+        ("'-m processes'", "processes"),
+        ("pytest", "sqlite, postgresql, browser, processes"),
+    ],
+)
+def test_every_lane_of_the_tests_is_run_and_a_failure_named(
+    machine: Machine, failing: str, named: str
+) -> None:
+    machine.prepare_venv(FAKE_TESTS.format(failing=failing, python=sys.executable))
+    (machine.clone / "templates").mkdir()
+    for tool in CHECKS:
+        machine.add(tool, "#!/bin/sh\nexit 0\n")
+    code, said = machine.run("test")
+    assert code == 1
+    assert f"Tests failed: {named}." in said
+    assert said.count("what went wrong") == len(named.split(", "))
+    assert "All checks and tests passed" not in said
+
+
 @pytest.mark.slow
 def test_without_a_browser_and_without_root_the_package_is_named(machine: Machine) -> None:
     machine.prepare_venv()
     shutil.copytree(ROOT / "tests" / "services", machine.clone / "tests" / "services")
     (machine.clone / "templates").mkdir()
-    for tool in ("ruff", "djade", "lint-imports", "mypy"):
+    for tool in CHECKS:
         machine.add(tool, "#!/bin/sh\nexit 0\n")
     machine.add("playwright", "#!/bin/sh\necho no network >&2\nexit 1\n")
     code, said = machine.run("test", "tests/x.py", PLAYWRIGHT_BROWSERS_PATH=str(machine.clone))
