@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, F, QuerySet
+from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, QuerySet
 from django.urls import reverse
 
 from evaluators.scoring.policy import Policy
@@ -72,9 +72,10 @@ def charted(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
 
 def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
     """Say which runs from number `since` on are in no chart because they were not completed."""
-    others = _of_target(suite, query).filter(number__gte=since)
-    others = others.exclude(status=RunStatus.COMPLETED)
-    totals = dict(others.order_by().values_list("status").annotate(total=Count("id")))
+    is_again = ExpressionWrapper(Q(source_run__isnull=False), BooleanField())
+    found = _named(suite, query).filter(number__gte=since).order_by().annotate(again=is_again)
+    rows: Any = found.values_list("again", "status").annotate(total=Count("id"))
+    totals = {status: total for again, status, total in rows if not again}
     said = []
     for status, words in ENDINGS.items():
         if total := totals.get(status, 0):
@@ -82,8 +83,7 @@ def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
             said.append(f"{counted(total, 'run')} {one if total == 1 else many}")
     if active := sum(totals.get(status, 0) for status in ACTIVE_RUN_STATUSES):
         said.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still on")
-    again = suite.runs.filter(number__gte=since, source_run__isnull=False)
-    if made := again.filter(**({"target_name": query.target} if query.target else {})).count():
+    if made := sum(total for again, _, total in rows if again):
         said.append(f"{counted(made, 'run')} only scored stored answers again")
     return said
 
@@ -96,7 +96,11 @@ def charted_targets(suite: Suite) -> Sequence[str]:
 
 def _of_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
     # One that was made of another's stored scores cost nothing and tells nothing new of the target.
-    runs = suite.runs.filter(source_run=None)
+    return _named(suite, query).filter(source_run=None)
+
+
+def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
+    runs = suite.runs.all()
     return runs.filter(target_name=query.target) if query.target else runs
 
 
