@@ -10,6 +10,7 @@ from evaluators.kinds import all_kinds
 from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, JUDGING_AGGREGATORS, Node
+from evaluators.templatetags import figures
 from runs.models import Score, ScoreState
 from runs.plan import METRICS_KIND, OUTCOMES_PATH
 
@@ -133,7 +134,7 @@ def _node(
         weight=found.weight if found else node.weight,
         is_root=not path,
         is_negated=node.negate,
-        marks=_marks(node),
+        marks=_marks(node, policy.scale),
         state=state,
         score=score,
         verdict=_verdict(found, score, policy),
@@ -175,10 +176,10 @@ def _label(node: Node, kind_label: str) -> str:
     return kind_label
 
 
-def _marks(node: Node) -> tuple[str, ...]:
+def _marks(node: Node, scale: int) -> tuple[str, ...]:
     marks = []
     if node.required_below is not None:
-        marks.append(f"required {node.required_below:g}")
+        marks.append(f"required {figures.bound(node.required_below, scale)}")
     elif node.required:
         marks.append("required")
     if node.negate:

@@ -104,12 +104,11 @@ def test_a_suite_of_100_says_everything_of_100(walk: Walk, model_server: ModelSe
         for key, evaluators in rows.items()
     }
     judged(model_server, trees)
+    cases = [{"id": key, **tree_of(tree)} for key, tree in trees.items()]
+    for case in cases:
+        case["evaluators"][-1]["min_score"] = 0.4
 
-    walk.evaluate(
-        ({"id": key, **tree_of(tree)} for key, tree in trees.items()),
-        judge="judge",
-        policy={"scale": 100},
-    )
+    walk.evaluate(cases, judge="judge", policy={"scale": 100})
 
     table = walk.run_page()
     for vector in walk.vectors:
@@ -123,6 +122,7 @@ def test_a_suite_of_100_says_everything_of_100(walk: Walk, model_server: ModelSe
         page = walk.page(vector["id"])
         assert headline(page).endswith(f"{verdict.capitalize()} {shown}")
         assert f"÷ {sum(one['weight'] for one in rows[vector['id']])} = {shown}" in page
+        assert ">required 40</span>" in page
         for one in rows[vector["id"]]:
             assert f'<b class="num">{one["score"]}</b>' in page
         assert f"<b>{shown}</b>" in table

@@ -311,7 +311,8 @@ def test_policies_and_weights_of_dimensions_are_shown_with_what_they_make(
         assert page.count(">checks only</span>") == said.count("deterministic_only")
         assert page.count(">weighted</span>") == said.count("weighted")
         assert ("×3</small>" in page) == is_weighed
-        assert ("mean of the final dimensions by weight" in page) == is_weighed
+        said = f"score, 9.0; the mean of the final dimensions by weight is {shown(by_weights)}."
+        assert (said in page) == is_weighed
         missing = [warning for warning in lines[f"C-{n}"]["warnings"] if "spark" in warning]
         assert len(missing) == ("spark" in policies)
         assert all(warning in page for warning in missing)
