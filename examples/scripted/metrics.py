@@ -10,6 +10,7 @@ from scripted.marking import Marked, draw, sentence_with
 
 HIGHEST = 5
 ONE_SLIP_IN = 6
+OF_TOOLS = ("tool_routing", "parameter_extraction", "result_interpretation")
 # For each metric what is said when all is well and when there is a small slip; {called}, {first} and {last}
 # are the calls made, and the first and last sentence of the answer.
 SAYINGS: Mapping[str, tuple[str, str]] = {
@@ -69,7 +70,8 @@ def _metric(
     key: str, shape: Mapping[str, Any], asked: Asked, marked: Marked
 ) -> Mapping[str, object]:
     cost, why = marked.against(key)
-    slips = not why and draw(asked.target, asked.case, key, among=ONE_SLIP_IN) == 0
+    is_tested = bool(asked.tools) or key not in OF_TOOLS
+    slips = not why and is_tested and draw(asked.target, asked.case, key, among=ONE_SLIP_IN) == 0
     if "passed" in shape["properties"]:
         passed = marked.quality >= 1
         text = SAYINGS["task_completion"][0] if passed else marked.misses()[0]
@@ -79,6 +81,8 @@ def _metric(
 
 
 def _well(key: str, asked: Asked, *, slips: bool) -> str:
+    if key in OF_TOOLS and not asked.tools:
+        return "No tool was called, and nothing of this kind could go wrong."
     sentences = [one.strip() for one in asked.answer.replace("\n", " ").split(". ") if one.strip()]
     first, last = (sentence_with(asked.answer, one) for one in (sentences[0], sentences[-1]))
     saying = SAYINGS.get(key, SAYINGS["response_delivery"])[slips]
@@ -86,8 +90,6 @@ def _well(key: str, asked: Asked, *, slips: bool) -> str:
 
 
 def _called(tools: Sequence[str]) -> str:
-    if not tools:
-        return "No tool was called."
     return f"Called {', then '.join(tools)}, which is to the point."
 
 
