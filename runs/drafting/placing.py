@@ -111,7 +111,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Move an evaluator into a composite, before what stands at the position there; else to its end.
+    """Move an evaluator into a composite, to a position among the others there; else to its end.
 
     Its weight goes along; it is a gate no longer where it leaves the composite that named it one.
     """

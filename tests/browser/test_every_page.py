@@ -13,7 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs import services
 from runs.imports import import_results
-from runs.models import Attempt, Campaign, Retry, RunEvent
+from runs.models import Attempt, Campaign, Retry, RunEvent, Suite
 from tests.factories import (
     STARTED,
     make_call,
@@ -138,8 +138,7 @@ def site_with_runs(transactional_db: None) -> None:
     for number in range(12):
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
-    suite.description, suite.pass_threshold = "What the desk answers", 0.85
-    suite.save()
+    Suite.objects.filter(pk=suite.pk).update(description="What it answers", pass_threshold=0.85)
     services.record_version(suite, author=None, note="Asks for more")
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
     import_results(line, file="results.jsonl", suite=None, imported_by=None)
