@@ -181,6 +181,18 @@ def test_a_chat_target_judges_with_its_own_prompt_model_and_price(
     assert "which answered with mild" in page_of(viewer_client)
 
 
+def test_samples_of_a_chat_judge_keep_to_the_limits_of_its_model(model_server: ModelServer) -> None:
+    model = make_model(slug="mild", base_url=model_server.base_url, concurrency=1)
+    make_target(name="reviewer", kind="chat", model=model)
+    model_server.behave(then=good(VERDICT, seconds=0.02))
+    run = started("samples: 5")
+
+    work_on_run(run.pk)
+
+    assert counts(run)[:2] == ("completed", 1)
+    assert (len(model_server.requests), model_server.most_in_flight) == (5, 1)
+
+
 def test_a_program_judges_and_what_it_says_it_cost_is_paid_from_the_evaluation_purse(
     tmp_path: Path, viewer_client: Client
 ) -> None:
