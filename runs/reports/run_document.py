@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from runs.models import Run
+from evaluators.scoring.evaluation import HYBRID_KIND
+from evaluators.scoring.numbers import mean, rounded
+from runs.models import Run, Score, ScoreState
 from runs.models.executions import executions_of
 from runs.reports.case_groups import policy_of
 from runs.reports.purses import purses
 from runs.reports.run_repetitions import repetitions_of_run
 from runs.summary import CaseSummary, summarise_case
+
+CHUNK = 2000
 
 
 def run_document(run: Run, *, url: str) -> dict[str, Any]:
@@ -22,7 +26,7 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
     Costs are numbers of US dollars as in files of results, None where no price is known. Of a run
     that goes on or has no summary the figures are None, and the cases are so far.
     """
-    spent = purses(run)
+    spent, finals = purses(run), _final_scores(run)
     return {
         "suite": run.suite.slug,
         "run": run.number,
@@ -43,7 +47,8 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
         "total_cost_usd": _number(spent.total_usd),
         "summary": _with_numbers(run.summary),
         **_repeated(run),
-        "cases": [_with_numbers(case.as_json()) for case in case_summaries(run)],
+        **_final(run, [score for scores in finals.values() for score in scores]),
+        "cases": [_case(case, finals.get(case.case, [])) for case in case_summaries(run)],
     }
 
 
@@ -70,6 +75,47 @@ def _repeated(run: Run) -> dict[str, Any]:
             "spread_cases": found.spread_cases,
         }
     }
+
+
+def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:
+    """Return by case what the first hybrid judge of each execution gave on the whole, 0 to 10; one query."""
+    rows = (
+        Score.objects.filter(result__run=run, kind=HYBRID_KIND, state=ScoreState.SCORED)
+        .order_by("result_id", "position", "id")
+        .values_list("result_id", "result__case__key", "details__final_evaluation__final_score")
+    )
+    found: dict[str, dict[int, float]] = {}
+    for pk, key, final in rows.iterator(chunk_size=CHUNK):
+        if final is not None:
+            found.setdefault(key, {}).setdefault(pk, final)
+    return {key: list(scores.values()) for key, scores in found.items()}
+
+
+def _final(run: Run, scores: Sequence[float]) -> dict[str, Any]:
+    """Return the final evaluation over the run under seed 003's names; nothing without a hybrid judge."""
+    if not scores:
+        return {}
+    summed = (run.summary or {}).get("means") or {}
+    return {
+        "final_evaluation": {
+            "final_score": _mean(scores),
+            "final_dimensions": summed.get("dimensions") or {},
+            "scored_executions": len(scores),
+        }
+    }
+
+
+def _case(case: CaseSummary, finals: Sequence[float]) -> dict[str, Any]:
+    written: dict[str, Any] = _with_numbers(case.as_json())
+    if not finals:
+        return written
+    # The names under which seed 003 aggregates repetitions; scores are 0 to 10.
+    return {**written, "final_score": _mean(finals), "final_dimensions": written["dimensions"]}
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    average = mean(scores)
+    return None if average is None else rounded(average)
 
 
 def _number(usd: Decimal | str | None) -> float | None:

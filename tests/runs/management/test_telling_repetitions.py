@@ -33,7 +33,8 @@ def run() -> Run:
         result = make_result(run=run, case=case, repetition=repetition, **end, **latency)
         if number < 2:
             dimensions = [{"key": "task", "name": "Task", "judge": 6 + number, "final": 6 + number}]
-            details = {"dimensions": dimensions}
+            final = {"final_score": 6.5 + number, "final_dimensions": {"task": 6 + number}}
+            details = {"dimensions": dimensions, "final_evaluation": final}
             make_score(result=result, path="h", score=0.6, kind="hybrid_judge", details=details)
     assert summarise_ended(run.pk)
     run.refresh_from_db()
@@ -64,13 +65,21 @@ def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
         "spread": 0.6,
         "latency_ms": 150,
         "dimensions": {"task": 6.5},
+        "final_score": 7.0,
+        "final_dimensions": {"task": 6.5},
         "run_cost_usd": 0.024,
         "total_cost_usd": 0.032,
     }
     assert {name: flaky[name] for name in expected} == expected
     assert (errored["verdict"], errored["scored"], errored["spread"]) == ("pass", 1, None)
     assert errored["all_k_passed"] is False
+    assert "final_score" not in errored
     assert document["summary"]["means"]["dimensions"] == {"task": 6.5}
+    assert document["final_evaluation"] == {
+        "final_score": 7.0,
+        "final_dimensions": {"task": 6.5},
+        "scored_executions": 2,
+    }
     assert document["over_repetitions"] == {
         "all_k_passed": 0,
         "any_k_passed": 2,
