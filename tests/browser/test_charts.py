@@ -12,12 +12,13 @@ from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Suite
-from tests.factories import make_suite
+from tests.factories import make_campaign, make_suite
 from tests.runs.charted import make_charted_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
-EVERY_RULE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+EVERY_RULE = {"runOnly": LEVELS, "resultTypes": ["violations"]}
 CHARTS = "/suites/support/charts/"
 
 
