@@ -67,3 +67,23 @@ def test_search_from_the_rail_opens_a_case_by_its_key(
     page.keyboard.type("cs-042")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("A torn tent")
+
+
+def test_the_flaky_chip_leads_to_the_repetitions_of_a_case(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("viewer")
+    run = make_run(suite=make_suite(cases=2), repetitions=2)
+    first, second = run.suite.cases.all()
+    for case, scores in ((first, (0.9, 0.9)), (second, (0.9, 0.3))):
+        for repetition, score in enumerate(scores, start=1):
+            verdict = "pass" if score > 0.8 else "fail"
+            make_result(run=run, case=case, repetition=repetition, verdict=verdict, score=score)
+    place = {"slug": run.suite.slug, "number": run.number}
+    page.goto(live_server.url + reverse("runs:run", kwargs=place))
+    page.locator("#chip-flaky").click()
+    expect(page.locator("#rows tr")).to_have_count(1)
+    page.get_by_role("link", name="Repetition 1: pass, 0.90").click()
+    expect(page.locator("#over")).to_contain_text("1 of 2 passed: verdicts differ.")
+    page.keyboard.press("l")
+    expect(page.locator("#verdict")).to_contain_text("Why fail")
