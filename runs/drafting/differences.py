@@ -116,13 +116,15 @@ def compare_versions(older: Content, newer: Content) -> VersionDifference:
     """
     before, after = edited_parts(older), edited_parts(newer)
     is_whole = "cases" in older and "cases" in newer
+    # Most versions change no case, and thousands of them are not worth a closer look then.
+    has_other_cases = is_whole and older["cases"] != newer["cases"]
     return VersionDifference(
         said=_changed({n: before[n] for n in SAID}, {n: after[n] for n in SAID}),
         policy=_changed(before["policy"], after["policy"]),
         evaluators=tuple(_evaluators(tree_of(before), tree_of(after))),
         files=tuple(_files(older.get("files") or {}, newer.get("files") or {})) if is_whole else (),
-        cases=tuple(_cases(older["cases"], newer["cases"])) if is_whole else (),
-        is_reordered=is_whole and _are_reordered(older["cases"], newer["cases"]),
+        cases=tuple(_cases(older["cases"], newer["cases"])) if has_other_cases else (),
+        is_reordered=has_other_cases and _are_reordered(older["cases"], newer["cases"]),
     )
 
 
