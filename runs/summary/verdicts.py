@@ -34,11 +34,13 @@ def verdict_of(row: Execution, policy: Policy) -> Verdict | None:
 
 def case_verdict(group: Sequence[Execution], policy: Policy) -> Verdict | None:
     """Return a case's verdict from its scored repetitions; None when none has a verdict."""
-    return case_decision(group, policy).verdict
+    return case_decision(group, policy, has_words=False).verdict
 
 
-def case_decision(group: Sequence[Execution], policy: Policy) -> CaseDecision:
-    """Return how a case came to its verdict from its scored repetitions.
+def case_decision(
+    group: Sequence[Execution], policy: Policy, *, has_words: bool = True
+) -> CaseDecision:
+    """Return how a case came to its verdict from its scored repetitions, in words if these are asked for.
 
     Score gate: the band of the mean score, and fail when any repetition's fail was forced.
     Outcomes gate: pass when all passed, fail when none did, else borderline. Where a review
@@ -63,7 +65,8 @@ def case_decision(group: Sequence[Execution], policy: Policy) -> CaseDecision:
         return CaseDecision(Verdict.FAIL, BY_FORCE, text)
     if is_overruled:
         return CaseDecision(Verdict.BORDERLINE, BY_REVIEWS, "with reviews, verdicts differ")
-    return _by_score([row.score for row in scored if row.score is not None], policy)
+    scores = [row.score for row in scored if row.score is not None]
+    return _by_score(scores, policy, has_words=has_words)
 
 
 def count_reviews(rows: Iterable[Execution], policy: Policy) -> int:
@@ -83,11 +86,14 @@ def _by_outcomes(verdicts: Sequence[Verdict]) -> CaseDecision:
     return CaseDecision(Verdict.FAIL, BY_OUTCOMES, f"outcomes: none of {total} passed")
 
 
-def _by_score(scores: Sequence[float], policy: Policy) -> CaseDecision:
+def _by_score(scores: Sequence[float], policy: Policy, *, has_words: bool) -> CaseDecision:
     score = mean(scores)
     if score is None:
         return CaseDecision(Verdict.FAIL, BY_SCORE, "no repetition has a score")
     verdict = policy.verdict_of(score)
+    if not has_words:
+        # Words take longer than the verdict, and ten thousand cases are asked for theirs at once.
+        return CaseDecision(verdict, BY_SCORE)
     bands = (policy.borderline_threshold, policy.pass_threshold)
     low, high = (spelt_limit(band, scale=policy.scale) for band in bands)
     said = f"mean {_distinct(score, policy)}"
