@@ -1,7 +1,7 @@
 """Measure how fast runs and pages are, in fresh processes and several rounds, and print one table.
 
 The rows: 1 to 3 runs of 500 judged, 2,000 and 20,000 checked cases; 4 two workers; 5 pages while a
-run is on; 6 many results in the browser; 7 pages of runs with 10,000 results.
+run is on; 6 many results in the browser; 7 pages of runs with 10,000 results; 8 what-if.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.benchmarks import (
     pages_meanwhile,
     runs_alone,
     two_workers,
+    what_if,
 )
 from tests.benchmarks.figures import table, yardstick_ms
 from tests.benchmarks.servers import servers
@@ -29,6 +30,7 @@ ROWS = (
     pages_meanwhile.lines,
     in_browser.lines,
     big_pages.lines,
+    what_if.lines,
 )
 NOTES = (
     "Limit is the least the calls take however fast we are, goal is what we set ourselves. Runs count from their "

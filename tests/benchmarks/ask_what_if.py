@@ -1,0 +1,142 @@
+"""Ask a finished run what other rules would have made of it, and write what that took as one line of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import django
+from django.core.management import call_command
+
+LEAVES = 10
+TIMES = 7
+BANDS = {"pass_threshold": 0.55, "borderline_threshold": 0.45}
+
+
+def main() -> None:
+    """Store a run of so many results, each of ten scores, then ask it and make another run of it."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("count", type=int)
+    count = parser.parse_args().count
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+    django.setup()
+    call_command("migrate", verbosity=0)
+    run_id = store(count)
+    figures: dict[str, Any] = measure(run_id)
+    figures["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+def store(count: int) -> int:
+    """Return a completed run of so many cases, half of whose scores lie about the bands."""
+    from evaluators.models import Evaluator
+    from runs import services
+    from runs.execution.running import work_on_run
+    from runs.models import Case, Run, Suite, Target
+    from runs.models.leaf_scores import pack_leaf_scores
+    from tests.benchmarks.suites import CONTAINS, LEAF
+
+    root = Evaluator.objects.create(name="all", kind="composite", config={})
+    for number in range(LEAVES):
+        Evaluator.objects.create(parent=root, name=f"leaf {number}", **LEAF, **CONTAINS)
+    suite = Suite.objects.create(slug="asked", title="asked", root=root)
+    Case.objects.bulk_create(
+        Case(
+            suite=suite,
+            key=f"C-{number:05}",
+            position=number,
+            input=[{"role": "user", "content": "Where is my refund?"}],
+            content_hash=f"{number:064}",
+            recorded_output={"output": f"Your refund {number} is on its way."},
+        )
+        for number in range(count)
+    )
+    target = Target.objects.create(name="asked", kind="recorded")
+    run = services.start_run(suite=suite, target=target, started_by=None, concurrency=8)
+    work_on_run(run.pk)
+    scatter(run.pk)
+    Run.objects.filter(pk=run.pk).update(leaf_scores=pack_leaf_scores(run.pk))
+    return run.pk
+
+
+def scatter(run_id: int) -> None:
+    """Give every leaf another score, and every result the verdict and score that follow."""
+    from evaluators.scoring.types import Score as Said
+    from evaluators.scoring.verdict import Rules
+    from runs.models import Result, Run, Score
+    from runs.models.rows import update_rows
+    from runs.plan import read_plan
+
+    plan = read_plan(Run.objects.get(pk=run_id).snapshot)
+    rules, chance = Rules(plan.root, plan.policy), random.Random(7)
+    leaves = Score.objects.filter(result__run=run_id).exclude(path="").order_by("result_id")
+    said: dict[int, dict[str, Said]] = {}
+    rows = []
+    for pk, result, path in leaves.values_list("pk", "result_id", "path"):
+        score = round(chance.random(), 3)
+        said.setdefault(result, {})[path] = Said(score)
+        rows.append((score, pk))
+    update_rows(Score, ("score",), rows, key="id")
+    decided = ((pk, rules.decide(outcomes)) for pk, outcomes in said.items())
+    update_rows(
+        Result,
+        ("verdict", "score", "decided_by", "is_forced"),
+        ((str(one.verdict), one.score, one.decided_by, False, pk) for pk, one in decided),
+        key="id",
+    )
+
+
+def measure(run_id: int) -> dict[str, float]:
+    """Return the seconds of the first question, of later ones, and of a new run made of the scores."""
+    from runs.execution.rescoring import rescore_run as carried_out
+    from runs.models import Run
+    from runs.plan import read_plan
+    from runs.reports.what_if import what_if_of
+    from runs.services import rescore_run
+    from runs.what_if import RuleSet
+
+    plan = read_plan(Run.objects.get(pk=run_id).snapshot)
+    children = tuple(
+        replace(child, weight=1.0 + number % 3) for number, child in enumerate(plan.root.children)
+    )
+    rules = RuleSet(replace(plan.policy, **BANDS), replace(plan.root, children=children))
+
+    def ask() -> None:
+        found = what_if_of(Run.objects.defer("leaf_scores").get(pk=run_id), rules)
+        if not (found.flips and found.is_exact and not found.told):
+            raise SystemExit(f"{len(found.flips)} flips, {found.told} told, {found.stale}")
+
+    def make() -> None:
+        run = rescore_run(Run.objects.get(pk=run_id), rules, by=None)
+        if not carried_out(run.pk) and Run.objects.get(pk=run.pk).status != "completed":
+            raise SystemExit("the run was not made")
+
+    first, later = seconds(ask), [seconds(ask) for _ in range(TIMES)]
+    made = seconds(make)
+    return {
+        "first_s": first[0],
+        "later_s": median(wall for wall, _ in later),
+        "later_cpu_s": median(cpu for _, cpu in later),
+        "made_s": made[0],
+        "made_cpu_s": made[1],
+    }
+
+
+def seconds(work: Callable[[], None]) -> tuple[float, float]:
+    """Return how long the work takes, on the clock and of this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+if __name__ == "__main__":
+    main()
