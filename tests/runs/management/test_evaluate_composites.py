@@ -110,7 +110,8 @@ def test_a_suite_of_100_says_everything_of_100(walk: Walk, model_server: ModelSe
 
     walk.evaluate(cases, judge="judge", policy={"scale": 100})
 
-    table = walk.run_page()
+    table, suite = walk.run_page(), walk.suite_page()
+    assert [f'<dd class="num">{band}</dd>' in suite for band in (80, 60)] == [True, True]
     for vector in walk.vectors:
         score, line = vector["expected"]["score"], walk.line(vector["id"])
         assert line["score"] * 100 == pytest.approx(score, abs=vector["tolerance"])

@@ -94,6 +94,11 @@ class Walk:
         place = {"slug": run.suite.slug, "number": run.number}
         return self.viewer.get(reverse("runs:run", kwargs=place)).content.decode()
 
+    def suite_page(self) -> str:
+        """Return the page of the one suite there is."""
+        [run] = {run for run, _ in self._lines.values()}
+        return self.viewer.get(reverse("runs:suite", args=[run.suite.slug])).content.decode()
+
     def check_that_none_was_left_out(self) -> None:
         """Assert that every worked case of the rule was looked up in the file and on its page."""
         every = {one["id"] for one in self.vectors}
