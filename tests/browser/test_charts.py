@@ -135,6 +135,31 @@ def test_a_run_says_its_figures_where_the_pointer_is(
     expect(page.locator("#score-cost .hovertext")).to_contain_text("juno-2, run #8")
 
 
+def test_a_campaigns_chart_and_board_are_changed_in_place(
+    page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
+) -> None:
+    campaign = make_campaign(suite=suite, name="Models of May")
+    suite.runs.filter(number__lte=5).update(campaign=campaign)
+    log_in("editor")
+    heard: list[str] = []
+    page.on("console", lambda message: heard.append(message.text))
+    page.goto(f"{live_server.url}/campaigns/{campaign.pk}/")
+    expect(page.locator("#score-cost .point")).to_have_count(5)
+    expect(page.locator(".board tbody tr").first).to_contain_text("juno-2-max")
+    page.get_by_role("link", name="Target cost").click()
+    expect(page.locator(".board tbody tr").first).to_contain_text("orca-nano")
+    page.wait_for_url("**/?sort=target_cost")
+    page.get_by_label("Cost", exact=True).select_option("Evaluation cost")
+    expect(page.locator("#score-cost .xtitle")).to_contain_text("Evaluation cost of one execution")
+    page.wait_for_url("**/?*cost=evaluation*")
+    expect(page.locator("#score-cost .point")).to_have_count(5)
+    page.get_by_role("button", name="Rename").click()
+    page.get_by_role("textbox", name="Name").fill("Models of June")
+    page.get_by_role("button", name="Save name").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Models of June")
+    assert heard == []
+
+
 def test_without_scripts_the_tables_and_the_filter_serve(
     browser: Browser, page: Page, live_server: LiveServer, log_in: LogIn, suite: Suite
 ) -> None:

@@ -91,8 +91,7 @@ def site_with_runs(transactional_db: None) -> None:
     suite = make_suite(slug="support", title="Customer support", judge=make_model(slug="juno-2"))
     target = make_target(name="agent 1", pk=1)
     common = {"suite": suite, "target": target}
-    together = Campaign.objects.create(pk=1, suite=suite, name="Models of May")
-    Campaign.objects.create(pk=2, suite=suite)
+    together, _ = (Campaign.objects.create(pk=pk, suite=suite) for pk in (1, 2))
     make_scored_run(verdicts=["pass", "borderline", "fail", "error"], campaign=together, **common)
     make_scored_run(verdicts=["pass", "error", "running", "pending"], status="running", **common)
     make_scored_run(verdicts=["pass", "cancelled"], status="stopped", campaign=together, **common)
