@@ -138,7 +138,10 @@ class Comparing:
 
     def _asks(self, node: Node) -> str:
         alone = replace(node, children=())
-        if judge_models(alone, self.kinds, default="judge"):
+        kind = self.kinds.get(node.kind)
+        if judge_models(alone, self.kinds, default="judge") or (
+            kind is not None and kind.targets_asked(node.config)
+        ):
             return "judge"
         return "script" if script_paths(alone, self.kinds) else ""
 

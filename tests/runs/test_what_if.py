@@ -532,3 +532,23 @@ def reshaped(draw: st.DrawFn, tree: Node) -> Node:
     if draw(st.booleans()):
         aggregator = replace(aggregator, type="safety_gate", required=(children[0].name,))
     return replace(tree, weight=weight, aggregator=aggregator, children=children)
+
+
+def test_what_agents_and_panels_were_asked_is_not_answered_by_weights():
+    for kind, config, change in (
+        (
+            "agent_judge",
+            {"agent": "critic", "criteria": "Is it right?"},
+            {"criteria": "Is it kind?"},
+        ),
+        ("deliberation", {"criteria": "Is it right?"}, {"criteria": "Is it kind?"}),
+        ("expected_output", {"match": "semantic"}, {"samples": 3}),
+        ("rubric", {"rubrics": ["A"]}, {"mode": "graded"}),
+        ("hybrid_judge", {}, {"hard_expectations": ["Names the price."]}),
+    ):
+        tree = root(leaf("opinion", kind=kind, config=config))
+        stored = stored_run(tree, POLICY, [scores(opinion=0.9)])
+        after = root(leaf("opinion", kind=kind, config={**config, **change}))
+        (stale,) = ask(stored, rules(tree), rules(after)).stale
+        (name,) = change
+        assert (stale.why, stale.instead, stale.asks) == (f"{name} changed", "kept", "judge")
