@@ -36,6 +36,8 @@ PARTS_CHUNK = 200
 MOST_MARKS = 200
 LONGEST_CELL = 300
 MOST_KEPT = 4
+# Packed scores of some 40,000 results of ten leaves; larger ones are decoded each time.
+LONGEST_KEPT = 2_000_000
 RESULT_COLUMNS = (
     *("id", "case_id", "repetition", "status", "verdict", "score", "is_forced"),
     *("reviewed_verdict", "outcome_marks", "decided_by", "said"),
@@ -125,6 +127,8 @@ def _leaf_scores(run: Run) -> tuple[LeafScores, str]:
     if packed is None:
         packed = pack_leaf_scores(run.pk)
     version = hashlib.sha256(packed).hexdigest()
+    if len(packed) > LONGEST_KEPT:
+        return _decoded(run, bytes(packed)), version
     return DECODED.get(version, lambda: _decoded(run, bytes(packed))), version
 
 
