@@ -87,7 +87,9 @@ def fail(run_id: int, reason: str) -> None:
 def _left(run: Run) -> Iterator[list[int]]:
     """Yield the results of the source that the run does not have yet, in stretches."""
     made = set(run.results.order_by().values_list("case_id", "repetition"))
-    rows = Result.objects.filter(run_id=run.source_run_id or 0).order_by("position", "repetition", "id")
+    rows = Result.objects.filter(run_id=run.source_run_id or 0).order_by(
+        "position", "repetition", "id"
+    )
     left = [
         pk
         for pk, *place in rows.values_list("id", "case_id", "repetition")
@@ -131,8 +133,10 @@ def _decided(rescoring: Rescoring, sources: Sequence[Result]) -> dict[int, Anew]
         and one.pk not in found.told
         and found.stored.is_answered(one.pk)
     }
-    rows: dict[int, list[ScoreRow]] = {pk: [] for pk in moved}
-    for row in ScoreRow.objects.filter(result_id__in=moved).order_by("result_id", "position"):
+    rows: dict[int, list[Any]] = {pk: [] for pk in moved}
+    # Rows without the model around them: there are ten of each result.
+    scores = ScoreRow.objects.filter(result_id__in=moved).order_by("result_id", "position")
+    for row in scores.values_list(*SCORE_COLUMNS, named=True):
         rows[row.result_id].append(row)
     judged = dict(ResultOutput.objects.filter(pk__in=moved).values_list("pk", "outcomes"))
     return {
