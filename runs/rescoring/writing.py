@@ -117,7 +117,7 @@ def _write(run: Run, rescoring: Rescoring, ids: Sequence[int]) -> bool:
         pairs = [(one.pk, _result(run, one, anew.get(one.pk))) for one in sources]
         Result.objects.bulk_create([new for _, new in pairs])
         new_ids = {old: new.pk for old, new in pairs}
-        _copy(run.pk, new_ids, anew)
+        _copy(new_ids, anew)
         _write_scores(new_ids, anew)
         _count(run.pk, [new for _, new in pairs])
     return True
@@ -192,35 +192,33 @@ def _stage(anew: Anew, reason: str) -> str:
     return found.stage if found else "evaluator"
 
 
-def _copy(run_id: int, new_ids: Mapping[int, int], anew: Mapping[int, Anew]) -> None:
+def _copy(new_ids: Mapping[int, int], anew: Mapping[int, Anew]) -> None:
     """Copy outputs, files and reviews inside the database, as texts may be long; scores where none is new."""
-    _copied(ResultOutput, OUTPUT_COLUMNS, run_id, list(new_ids))
-    _copied(Artifact, ("path", "content_id"), run_id, list(new_ids))
-    _copied(Review, REVIEW_COLUMNS, run_id, list(new_ids))
+    _copied(ResultOutput, OUTPUT_COLUMNS, new_ids)
+    _copied(Artifact, ("path", "content_id"), new_ids)
+    _copied(Review, REVIEW_COLUMNS, new_ids)
     columns = [name for name in SCORE_COLUMNS if name != RESULT]
-    _copied(ScoreRow, columns, run_id, [pk for pk in new_ids if pk not in anew])
+    _copied(ScoreRow, columns, {old: new for old, new in new_ids.items() if old not in anew})
 
 
-def _copied(
-    model: type[models.Model], columns: Sequence[str], run_id: int, ids: Sequence[int]
-) -> None:
-    """Insert for every result of the run the rows that its source, one of `ids`, has."""
-    if not ids:
+def _copied(model: type[models.Model], columns: Sequence[str], new_ids: Mapping[int, int]) -> None:
+    """Insert for every new result the rows that its source has; `new_ids` are by the source's."""
+    if not new_ids:
         return
     quote = connection.ops.quote_name
     by_name = {field.attname: str(field.column) for field in model._meta.concrete_fields}
     names = [quote(by_name[name]) for name in columns]
-    table, results = quote(model._meta.db_table), quote(Result._meta.db_table)
-    marks = ", ".join(["%s"] * len(ids))
+    table, result = quote(model._meta.db_table), quote(RESULT)
+    # The pairs are named one by one: a database that looked for them would go through whole runs.
+    pairs = ", ".join(["(%s, %s)"] * len(new_ids))
     statement = (
-        f"INSERT INTO {table} ({quote(RESULT)}, {', '.join(names)}) "  # noqa: S608 - names of columns
-        f"SELECT new.id, {', '.join(f'old.{name}' for name in names)} FROM {table} old "
-        f"JOIN {results} source ON source.id = old.{quote(RESULT)} "
-        f"JOIN {results} new ON new.run_id = %s AND new.case_id = source.case_id "
-        f"AND new.repetition = source.repetition WHERE source.id IN ({marks})"
+        f"WITH pairs (source_id, new_id) AS (VALUES {pairs}) "  # noqa: S608 - names of columns
+        f"INSERT INTO {table} ({result}, {', '.join(names)}) "
+        f"SELECT pairs.new_id, {', '.join(f'old.{name}' for name in names)} "
+        f"FROM pairs JOIN {table} old ON old.{result} = pairs.source_id"
     )
     with connection.cursor() as cursor:
-        cursor.execute(statement, [run_id, *ids])
+        cursor.execute(statement, [pk for pair in new_ids.items() for pk in pair])
 
 
 def _write_scores(new_ids: Mapping[int, int], anew: Mapping[int, Anew]) -> None:
