@@ -51,10 +51,11 @@ def _cases(version: SuiteVersion) -> Iterator[CaseContent]:
         batch = wanted[start : start + BATCH]
         rows = Case.objects.filter(suite_id=version.suite_id, key__in={key for key, _ in batch})
         found = {(row.key, row.revision): row for row in rows}
-        yield from (_case(found[part]) for part in batch)
+        yield from (case_content(found[part]) for part in batch)
 
 
-def _case(row: Case) -> CaseContent:
+def case_content(row: Case) -> CaseContent:
+    """Return a stored revision as what a suite file says of it."""
     return CaseContent(
         key=row.key,
         title=row.title,

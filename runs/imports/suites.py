@@ -13,6 +13,7 @@ from evaluators.models import Evaluator, LanguageModel
 from runs.formats import CaseContent, SuiteContent
 from runs.imports._agents import unfit_agents
 from runs.imports._models import UnknownJudgeError, judge_of, missing_models
+from runs.imports.case_columns import columns_of
 from runs.models import Case, FileContent, Suite, SuiteFile
 from runs.plan import content_hash
 from runs.versions import current_version, next_version, put_parts, write_down
@@ -139,7 +140,7 @@ def _store_cases(suite: Suite, cases: tuple[CaseContent, ...]) -> list[dict[str,
     moved: list[Case] = []
     stored: list[dict[str, Any]] = []
     for position, content in enumerate(cases):
-        columns = _columns(content)
+        columns = columns_of(content)
         digest = content_hash(columns)
         old = current.get(content.key)
         if old is not None and old.content_hash == digest:
@@ -172,18 +173,3 @@ def _latest_revisions(suite: Suite) -> dict[str, int]:
 def _retire(suite: Suite, keys: list[int]) -> None:
     for start in range(0, len(keys), BATCH):
         suite.cases.filter(pk__in=keys[start : start + BATCH]).update(is_current=False)
-
-
-def _columns(case: CaseContent) -> dict[str, Any]:
-    return {
-        "title": case.title,
-        "tags": list(case.tags),
-        "input": [dict(turn) for turn in case.input],
-        "expected_output": case.expected_output,
-        "expected_outcomes": list(case.expected_outcomes),
-        "criteria": case.criteria,
-        "metadata": dict(case.metadata),
-        "evaluators": case.evaluators.as_json() if case.evaluators else None,
-        "evaluators_append": case.evaluators_append,
-        "recorded_output": None if case.recorded_output is None else dict(case.recorded_output),
-    }

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from runs.imports import import_recorded_outputs, import_suite, import_suites
 from runs.services.campaigns import rename_campaign, start_campaign, stop_campaign
+from runs.services.case_checks import InvalidCaseError
+from runs.services.case_storing import SuiteArchivedError
+from runs.services.cases import (
+    CaseChangedError,
+    CaseKeyInUseError,
+    CaseKeyTakenError,
+    UnknownCaseError,
+    add_case,
+    bring_back,
+    change_case,
+    place_case,
+)
 from runs.services.draft_problems import DraftProblem, InvalidDraftError, problems_of
 from runs.services.drafts import (
     DraftChangedError,
@@ -14,6 +26,7 @@ from runs.services.drafts import (
 )
 from runs.services.going_on import CannotResumeError, resume_run, stop_run
 from runs.services.importing import import_results
+from runs.services.many_cases import PutCases, put_cases, remove_cases, tag_cases, untag_cases
 from runs.services.reopening import BudgetSpentError
 from runs.services.rescoring import CannotRescoreError, NewCallsNeededError, rescore_run
 from runs.services.retrying import check_paths, of_kind, retry_results
@@ -35,16 +48,26 @@ __all__ = [
     "CannotRescoreError",
     "CannotRestoreError",
     "CannotResumeError",
+    "CaseChangedError",
+    "CaseKeyInUseError",
+    "CaseKeyTakenError",
     "Conflict",
     "DraftChangedError",
     "DraftConflictError",
     "DraftProblem",
+    "InvalidCaseError",
     "InvalidDraftError",
     "NewCallsNeededError",
     "NothingToSaveError",
+    "PutCases",
     "Question",
+    "SuiteArchivedError",
     "TriedSettings",
+    "UnknownCaseError",
+    "add_case",
+    "bring_back",
     "case_of",
+    "change_case",
     "change_draft",
     "check_paths",
     "check_scripts",
@@ -57,9 +80,12 @@ __all__ = [
     "import_suites",
     "is_stored",
     "of_kind",
+    "place_case",
     "problems_of",
+    "put_cases",
     "rebase_draft",
     "record_version",
+    "remove_cases",
     "rename_campaign",
     "rescore_run",
     "restore_version",
@@ -73,5 +99,7 @@ __all__ = [
     "stop_campaign",
     "stop_run",
     "suggested_concurrency",
+    "tag_cases",
     "try_target",
+    "untag_cases",
 ]
