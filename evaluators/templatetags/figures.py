@@ -7,7 +7,7 @@ a threshold its value missed (SCORING §1).
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from evaluators.scoring.numbers import SCALE_DIGITS
 
@@ -22,23 +22,28 @@ METRIC_TONES = ("bad", "bad", "bad", "warn", "good", "good")
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 DAYS_COUNTED = 30
 SECOND_FROM_MS = 999.5
+# Every float has fewer digits than this; what a person sets can be any of them.
+WIDE = Context(prec=400)
+# From here on a setting is spelt with an exponent.
+HUGE = Decimal(10) ** 15
 
 Number = float | int | Decimal
 
 
 def exact(value: Number) -> Decimal:
     """Return the value rounded to nine decimals, as every comparison sees it."""
-    return round(value if isinstance(value, Decimal) else Decimal(repr(value)), SCORE_DIGITS)
+    number = value if isinstance(value, Decimal) else Decimal(repr(value))
+    return number.quantize(Decimal(1).scaleb(-SCORE_DIGITS), context=WIDE)
 
 
 def down(value: Number, digits: int) -> str:
     """Return the value with `digits` decimals, rounded towards zero."""
-    return f"{exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN):f}"
+    return f"{exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN, context=WIDE):f}"
 
 
 def nearest(value: Number, digits: int) -> Decimal:
     """Return the value rounded to `digits` decimals, halves away from zero."""
-    return exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+    return exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, context=WIDE)
 
 
 def score(value: Number | None, scale: int = 1) -> str:
@@ -71,7 +76,10 @@ def plain(value: Number | None) -> str:
     """Spell a setting exactly, with no more digits than it has: `2`, `0.65`, `−1`."""
     if value is None:
         return MISSING
-    text = f"{exact(value):f}"
+    number = exact(value)
+    if abs(number) >= HUGE:
+        return f"{float(number):g}".replace("-", MINUS)
+    text = f"{number:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", MINUS)
 
