@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_POST
 
 from evaluators.scoring.types import DomainError
@@ -28,9 +29,9 @@ def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
         return redirect("runs:draft-conflict", slug)
     except DomainError as refusal:
         messages.error(request, str(refusal))
-        return redirect("runs:suite-settings", slug)
+        return redirect(_back(request, slug, "runs:suite-settings"))
     messages.success(request, f"Saved as {version}: {version.note}")
-    return redirect("runs:suite", slug)
+    return redirect(_back(request, slug, "runs:suite"))
 
 
 @require_POST
@@ -41,9 +42,9 @@ def draft_discard(request: MemberRequest, slug: str) -> HttpResponse:
         discard_draft(draft_of(suite_of(slug=slug), request.user), request.POST.get("stamp", ""))
     except DomainError as refusal:
         messages.error(request, str(refusal))
-        return redirect("runs:suite-settings", slug)
+        return redirect(_back(request, slug, "runs:suite-settings"))
     messages.info(request, "The draft is thrown away. The suite is as it was.")
-    return redirect("runs:suite", slug)
+    return redirect(_back(request, slug, "runs:suite"))
 
 
 @may_change_suites
@@ -63,3 +64,14 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     context = {"suite": suite, "head": suite_head(suite), "form": form, "conflict": conflict}
     status = REFUSED if form.is_bound else 409
     return render(request, "suites/draft_conflict.html", context, status=status)
+
+
+def _back(request: MemberRequest, slug: str, usual: str) -> str:
+    """Return the page of the suite that the form came from, else the usual one of the suite."""
+    given = request.POST.get("next", "")
+    try:
+        match = resolve(given)
+    except Resolver404:
+        return reverse(usual, args=[slug])
+    is_own = match.namespace == "runs" and match.kwargs == {"slug": slug}
+    return given if is_own else reverse(usual, args=[slug])
