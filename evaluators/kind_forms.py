@@ -73,7 +73,7 @@ class KindForm(forms.Form):
         self.kind = kind
         self.config: dict[str, Any] = {}
         for name, setting in kind.config.model_fields.items():
-            self.fields[name] = _field(name, setting)
+            self.fields[name] = field_of(name, setting)
 
     def clean(self) -> dict[str, Any]:
         """Hold the settings to the kind's own rules; every refusal stands at its field."""
@@ -113,7 +113,8 @@ def _sent(value: Any) -> Any:
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
-def _field(name: str, setting: FieldInfo) -> forms.Field:
+def field_of(name: str, setting: FieldInfo) -> forms.Field:
+    """Return the field of a form that a setting is written in."""
     options: dict[str, Any] = {
         "label": setting.title or name.replace("_", " ").capitalize(),
         "help_text": setting.description or "",

@@ -103,11 +103,17 @@ def change(content: Content, *operations: Operation) -> dict[str, Any]:
     So one form may lower one weight to 0 and raise another. Raises ChangeRefusedError, TreeError,
     ScoreOutOfRangeError, UnknownPolicyError or InvalidConfigError; the content given stays as it was.
     """
+    found = applied(content, *operations)
+    check(found)
+    return found
+
+
+def applied(content: Content, *operations: Operation) -> dict[str, Any]:
+    """Return the content after the operations, without looking whether the whole can be scored then."""
     editing = Editing(deepcopy(dict(content)))
     for operation in operations:
         operation.apply(editing)
         editing.look()
-    check(editing.content)
     return editing.content
 
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db
 
 ANYBODY, LOGGED_IN = "anybody", "nobody"
 ROLES = (LOGGED_IN, *Role.values)
-PAGE, MOVED, NOT_ALLOWED, REFUSED, GONE = 200, 302, 405, 422, 410
+PAGE, MOVED, NOT_ALLOWED, CONFLICT, REFUSED, GONE = 200, 302, 405, 409, 422, 410
 STOP_POLLING = 286
 SUITE = {"slug": "support"}
 RUN = SUITE | {"number": 1}
@@ -102,6 +102,11 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-delete": deed("editor", SUITE),
     "runs:draft-save": deed("editor", SUITE),
     "runs:draft-discard": deed("editor", SUITE),
+    "runs:suite-evaluators": Page("viewer", place=SUITE),
+    "runs:evaluators-keep": Page("editor", get=MOVED, post=CONFLICT, place=SUITE),
+    "runs:evaluator-kinds": Page("editor", place=SUITE),
+    "runs:evaluator-add": form("editor", SUITE | {"kind": "llm_judge"}),
+    "runs:evaluator": form("editor", SUITE | {"node": "n1"}),
     "runs:draft-conflict": Page("editor", get=MOVED, post=MOVED, place=SUITE),
     "runs:suite-import": form("editor"),
     "runs:suite-imported": Page("editor", get=MOVED),

@@ -1,0 +1,101 @@
+// The evaluator tree: rows are dragged, or moved with Alt and an arrow key. Every move is sent as the
+// buttons of the row menus would send it, with what was entered besides; the server draws the rest.
+const tree = () => document.getElementById("evaluators");
+const ways = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
+let busy = false, isEdited = false, dragged = null;
+
+async function send(deed, after) {
+  if (busy) return;
+  busy = true;
+  const body = new FormData(tree());
+  body.set("do", deed);
+  let answer, text;
+  try {
+    answer = await fetch(tree().getAttribute("action"), { method: "POST", body });
+    text = await answer.text();
+  } catch {
+    say("The server did not answer. Nothing was moved.");
+    return;
+  } finally { busy = false; }
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const fresh = page.getElementById("evaluators");
+  if (!fresh || fresh.tagName !== "FORM") return void location.assign(answer.url);
+  for (const id of ["evaluators", "draft"]) {
+    const part = page.getElementById(id);
+    document.getElementById(id)?.replaceWith(part);
+    window.htmx?.process(part);
+  }
+  isEdited = !answer.ok;
+  say((page.querySelector('#evaluators [role="alert"]') ?? page.querySelector("#toasts p"))?.firstChild?.textContent
+    ?? document.querySelector('#evaluators [role="alert"]')?.textContent ?? "");
+  after?.();
+  tree().dispatchEvent(new Event("input", { bubbles: true }));
+  isEdited = !answer.ok;
+}
+function say(words) {
+  document.getElementById("tree-said").textContent = words.replace(/\s+/g, " ").trim();
+}
+const row = (id) => document.querySelector(`#${id} > .node`);
+const toRow = (id) => () => row(id)?.querySelector("a")?.focus();
+
+document.addEventListener("input", ({ target }) => { if (target.closest("#evaluators")) isEdited = true; });
+
+document.addEventListener("keydown", (event) => {
+  const node = event.altKey && event.target.closest?.("#evaluators .node[data-node]");
+  if (!node || !ways[event.key] || event.target.matches("select")) return;
+  event.preventDefault();
+  if (!("root" in node.dataset)) send(`${node.dataset.node} ${ways[event.key]}`, toRow(node.dataset.node));
+});
+
+// A link to another page takes along what was entered here.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("#evaluators a[data-do]");
+  if (!link || !isEdited || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  send(link.dataset.do);
+});
+
+// What a menu asks for is done without leaving the page.
+document.addEventListener("submit", (event) => {
+  if (event.target !== tree() || event.submitter?.name !== "do") return;
+  event.preventDefault();
+  const deed = event.submitter.value;
+  send(deed, toRow(deed.split(" ")[0]));
+});
+
+function goal(node, y) {
+  const { top, height } = node.getBoundingClientRect();
+  const part = (y - top) / height;
+  if ("root" in node.dataset) return "inside";
+  if ("holds" in node.dataset) return part < 0.3 ? "before" : "inside";
+  return part < 0.5 ? "before" : "after";
+}
+function clear() {
+  for (const node of document.querySelectorAll("[data-drop]")) delete node.dataset.drop;
+}
+document.addEventListener("dragstart", (event) => {
+  const grip = event.target.closest?.(".grip");
+  if (!grip) return;
+  dragged = grip.closest("li");
+  event.dataTransfer.effectAllowed = "move";
+  event.dataTransfer.setData("text/plain", dragged.id);
+  event.dataTransfer.setDragImage(grip.closest(".node"), 12, 12);
+});
+document.addEventListener("dragover", (event) => {
+  const node = dragged && event.target.closest?.("#evaluators .node[data-node]");
+  clear();
+  if (!node || dragged.contains(node)) return;
+  event.preventDefault();
+  node.dataset.drop = goal(node, event.clientY);
+});
+document.addEventListener("drop", (event) => {
+  const node = dragged && event.target.closest?.("#evaluators .node[data-node]");
+  if (!node || dragged.contains(node)) return;
+  event.preventDefault();
+  const where = goal(node, event.clientY), item = node.parentElement, id = dragged.id;
+  const holder = where === "inside" ? item : item.parentElement.closest("li");
+  const others = [...holder.querySelectorAll(":scope > ul > li[id]")].filter((one) => one !== dragged);
+  const position = where === "inside" ? 0 : others.indexOf(item) + (where === "after" ? 1 : 0);
+  send(`${id} move ${holder.id} ${position}`, toRow(id));
+});
+document.addEventListener("dragend", () => { clear(); dragged = null; });
