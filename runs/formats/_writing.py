@@ -67,6 +67,12 @@ def case_values(case: CaseContent) -> dict[str, Any]:
     return {key: written_case[key] for key in (*order, *written_case) if key in written_case}
 
 
+def own_values(own: Node) -> dict[str, Any]:
+    """Return what a suite file says of evaluators that stand in place of the suite's."""
+    listed = [_evaluator(child) for child in own.children]
+    return {**_given({"aggregator": _aggregator(own)}), "evaluators": listed}
+
+
 def _is_question(turn: Mapping[str, Any]) -> bool:
     return turn["role"] == "user" and turn.keys() == {"role", "content"}
 
