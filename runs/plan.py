@@ -20,6 +20,8 @@ OUTCOMES_KIND = "outcomes"
 METRICS_KIND = "metrics_judge"
 JUDGING_AGGREGATOR = "llm_judge"
 SCRIPT_AGGREGATOR = "code_judge"
+# What a snapshot says of how its run was asked for: what differs from the suite, and which cases.
+CHANGED, ASKED = "changed", "asked"
 
 
 class Cause(StrEnum):

@@ -12,7 +12,7 @@ from django.db.models import Max
 from evaluators.scoring.types import DomainError
 from runs.models import Case, Run, RunStatus, Suite
 from runs.models.clock import database_now
-from runs.plan import content_hash
+from runs.plan import CHANGED, content_hash
 from runs.rescoring.reading import Question, question
 from runs.rescoring.writing import RESCORED, carry_out
 from runs.services.checking import check_trees
@@ -95,7 +95,8 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
     suite = Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
     last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
     snapshot: dict[str, Any] = {
-        **run.snapshot,
+        # What the source changed of its suite says nothing of these rules.
+        **{name: value for name, value in run.snapshot.items() if name != CHANGED},
         "policy": rules.policy.as_json(),
         "evaluators": rules.root.as_json(),
         "files": dict(rules.files),

@@ -10,17 +10,17 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max
 
 from evaluators.judging.specs import spec_of
 from evaluators.kinds import prompt_versions
-from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from evaluators.scoring.policy import Policy
+from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
+from runs.drafting.for_one_run import RuledRun, RunRules, ruled
 from runs.models import Campaign, Case, Result, Run, RunOwner, Suite, Target
 from runs.models.clock import database_now
 from runs.models.rows import insert_rows
-from runs.plan import Plan, TargetPlan, cases_hash, content_hash, judge_name
+from runs.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
 from runs.services.checking import (
     check_agents,
     check_models,
@@ -28,8 +28,10 @@ from runs.services.checking import (
     check_trees,
     target_kind,
 )
+from runs.services.choosing_cases import CannotStartError, chosen_cases
 from runs.services.queueing import queue_hands
 from runs.services.script_rights import check_scripts
+from runs.versions import parts_of
 
 DEFAULT_CONCURRENCY = 8
 MOST_CONCURRENCY = 200
@@ -37,10 +39,10 @@ MOST_REPETITIONS = 100
 LONGEST_JUDGE_NAME = 120
 
 
-class CannotStartError(DomainError):
-    """A run cannot be started as it was asked for."""
+class SuiteChangedError(DomainError):
+    """The suite is another version by now than the one that was looked at."""
 
-    code = "cannot_start"
+    code = "suite_changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,16 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
     tags: Sequence[str] | None = None,
     judge: LanguageModel | None = None,
     campaign: Campaign | None = None,
-    policy_changes: Mapping[str, Any] | None = None,
+    rules: RunRules | None = None,
+    version: int | None = None,
     owner_id: str = "",
     form_key: str = "",
 ) -> Run:
     """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
 
-    Without a judge the suite's is asked. With `owner_id`, the name of a process, that process alone
+    Without a judge the suite's is asked. `rules` are what this run does otherwise than the suite, which
+    stays; the snapshot keeps them under "changed", and under "asked" which cases were asked for.
+    `version` is the suite's that was looked at; another by now is refused. With `owner_id`, the name of a process, that process alone
     carries the run out: it claims under the id the run then has, and keeps the run's heartbeat.
     The audit log keeps the `form_key` of the form that asked, so that it starts nothing twice.
     Raises DomainError saying what is in the way.
@@ -94,13 +99,19 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
     limits = Limits(repetitions, at_once, budget_usd)
     with transaction.atomic():
         suite = (
-            Suite.objects.select_for_update(of=("self",)).select_related("root").get(pk=suite.pk)
+            Suite.objects.select_for_update(of=("self",))
+            .select_related("root", "judge")
+            .get(pk=suite.pk)
         )
-        cases = _chosen_cases(suite, case_keys, tags)
-        policy = replace(suite.policy(), **(policy_changes or {}))
-        plan = _plan(suite, target, judge, cases, policy, started_by)
+        _check_version(suite, version)
+        cases = chosen_cases(suite, case_keys, tags)
+        rule = ruled(parts_of(suite), rules or RunRules())
+        plan = _plan(suite, target, judge, cases, rule, started_by)
         _check_budget(plan, budget_usd)
-        run = _create_run(suite, target, plan, limits, count=len(cases))
+        asked = _asked(case_keys, tags, rules)
+        snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
+        snapshot |= {ASKED: asked} if asked else {}
+        run = _create_run(suite, target, plan, limits, count=len(cases), snapshot=snapshot)
         run.note, run.campaign, run.created_by = note[:300], campaign, started_by
         run.save(update_fields=("note", "campaign", "created_by"))
         _create_results(run, cases)
@@ -110,6 +121,26 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
             transaction.on_commit(partial(queue_hands, run))
         _audit(run, suite, started_by, form_key)
     return run
+
+
+def _check_version(suite: Suite, version: int | None) -> None:
+    if version is not None and version != suite.version:
+        raise SuiteChangedError(
+            f"{suite.title} was changed meanwhile: it is version {suite.version} now, and this was made "
+            f"for version {version}. Nothing was started. Look at it again and start then."
+        )
+
+
+def _asked(
+    keys: Sequence[str] | None, tags: Sequence[str] | None, rules: RunRules | None
+) -> dict[str, Any]:
+    """Return what only the asking tells, for the run to be asked for again; keys stand in the results."""
+    asked: dict[str, Any] = {} if tags is None else {"tags": list(tags)}
+    if keys is not None:
+        asked["cases"] = "chosen"
+    if rules is not None and rules.samples is not None:
+        asked["samples"] = rules.samples
+    return asked
 
 
 def _give_to(run: Run, owner_id: str) -> None:
@@ -136,6 +167,8 @@ def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
 def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> None:
     nobody = "command line" if run.owner_id else ""
     facts = {"target": run.target_name, "executions": run.execution_count, "note": run.note}
+    if changed := run.snapshot.get(CHANGED):
+        facts["changed"] = changed
     AuditEntry.objects.create(
         actor=started_by,
         actor_name=started_by.get_username() if started_by else nobody,
@@ -155,45 +188,16 @@ def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
     return min(limits, default=DEFAULT_CONCURRENCY)
 
 
-def _chosen_cases(
-    suite: Suite, keys: Sequence[str] | None, tags: Sequence[str] | None
-) -> list[Case]:
-    """Return the current cases that were asked for, without their long texts."""
-    if suite.archived_at is not None:
-        raise CannotStartError(f"{suite.title} is archived. Take it out of the archive first.")
-    current = Case.objects.filter(suite=suite, is_current=True).order_by("position", "id")
-    cases = list(_light(current))
-    if not cases:
-        raise CannotStartError(f"{suite.title} has no cases yet. Import some first.")
-    if keys is not None:
-        missing = sorted(set(keys) - {case.key for case in cases})
-        if missing:
-            raise CannotStartError(f"{suite.title} has no case {missing[0]}.")
-        cases = [case for case in cases if case.key in set(keys)]
-    if tags is not None:
-        cases = [case for case in cases if set(tags) & set(case.tags)]
-    if not cases:
-        raise CannotStartError("No case is chosen. Choose at least one tag or case that exists.")
-    return cases
-
-
-def _light(cases: QuerySet[Case]) -> QuerySet[Case]:
-    return cases.only(
-        *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),
-        "expected_outcomes",
-    )
-
-
 def _plan(
     suite: Suite,
     target: Target,
     judge: LanguageModel | None,
     cases: Sequence[Case],
-    policy: Policy,
+    rule: RuledRun,
     started_by: User | None,
 ) -> Plan:
     """Return everything to freeze; raises DomainError for what cannot be carried out."""
-    root = Evaluator.objects.tree(suite.root)
+    root, policy = rule.root, rule.policy
     check_target(target, cases)
     trees = check_trees(root, cases)
     agents = check_agents(trees)
@@ -218,9 +222,16 @@ def _frozen(target: Target) -> TargetPlan:
     return TargetPlan(target.name, target.kind, target.config, slug)
 
 
-def _create_run(suite: Suite, target: Target, plan: Plan, limits: Limits, *, count: int) -> Run:
+def _create_run(
+    suite: Suite,
+    target: Target,
+    plan: Plan,
+    limits: Limits,
+    *,
+    count: int,
+    snapshot: Mapping[str, Any],
+) -> Run:
     last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
-    snapshot = plan.as_json()
     return Run.objects.create(
         suite=suite,
         number=last + 1,

@@ -8,6 +8,7 @@ from celery import current_app
 from evaluators.models import AuditEntry, Evaluator
 from evaluators.scoring.types import DomainError
 from runs import services
+from runs.drafting.for_one_run import RunRules
 from runs.models import RecordedOutput, Result, Run
 from runs.plan import read_plan
 from tests.factories import make_case, make_model, make_suite, make_target, make_user
@@ -88,9 +89,35 @@ def test_a_run_can_be_of_some_cases(choice, keys):
 
 
 def test_a_policy_can_be_changed_for_one_run():
-    run = start(ready_suite(), policy_changes={"pass_threshold": 0.95})
+    run = start(ready_suite(), rules=RunRules(policy={"pass_threshold": 0.95}))
 
     assert read_plan(run.snapshot).policy.pass_threshold == 0.95
+
+
+def test_what_a_run_does_otherwise_is_kept_with_it_and_the_suite_stays():
+    suite = make_suite(tree=tree(JUDGED, CHECK), judge=make_model())
+    make_case(suite=suite, key="A", tags=["odd"], recorded_output={"output": "x"})
+    rules = RunRules(policy={"pass_threshold": 0.75}, weights={"right": 3.0}, samples=5)
+    run = start(suite, tags=["odd"], case_keys=["A"], rules=rules)
+
+    frozen = read_plan(run.snapshot)
+    assert [child.weight for child in frozen.root.children] == [3.0, 1.0]
+    assert run.snapshot["asked"] == {"tags": ["odd"], "cases": "chosen", "samples": 5}
+    assert [(one["evaluator"], one["name"]) for one in run.snapshot["changed"]] == [
+        (None, "pass_threshold"),
+        ("right", "weight"),
+        ("right", "config.samples"),
+    ]
+    assert AuditEntry.objects.get(action="start").after["changed"] == run.snapshot["changed"]
+    suite.refresh_from_db()
+    assert suite.pass_threshold == 0.8
+    assert {"asked", "changed"}.isdisjoint(start(suite).snapshot)
+
+
+def test_a_suite_that_was_changed_since_it_was_looked_at_is_not_run():
+    suite = ready_suite(version=3)
+    refused("it is version 3 now, and this was made for version 2", suite, version=2)
+    assert start(suite, version=3)
 
 
 def refused(said, suite, target=None, **choices):
@@ -114,7 +141,7 @@ def test_unknown_cases_and_tags_are_refused():
         ({"repetitions": 0}, "Repetitions is 0"),
         ({"concurrency": 500}, "Concurrency is 500"),
         ({"budget_usd": Decimal(0)}, "budget is .0"),
-        ({"policy_changes": {"pass_threshold": 2.0}}, "pass_threshold 2.0"),
+        ({"rules": RunRules(policy={"pass_threshold": 2.0})}, "pass_threshold 2.0"),
     ],
 )
 def test_limits_out_of_range_are_refused(choice, said):
