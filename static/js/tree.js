@@ -25,9 +25,8 @@ async function send(deed, after) {
     document.getElementById(id)?.replaceWith(part);
     window.htmx?.process(part);
   }
-  isEdited = !answer.ok;
-  say((page.querySelector('#evaluators [role="alert"]') ?? page.querySelector("#toasts p"))?.firstChild?.textContent
-    ?? document.querySelector('#evaluators [role="alert"]')?.textContent ?? "");
+  const told = page.querySelector("#toasts p")?.firstChild, refused = tree().querySelector('[role="alert"]');
+  say((refused ?? told)?.textContent ?? "");
   after?.();
   tree().dispatchEvent(new Event("input", { bubbles: true }));
   isEdited = !answer.ok;
@@ -44,7 +43,9 @@ document.addEventListener("keydown", (event) => {
   const node = event.altKey && event.target.closest?.("#evaluators .node[data-node]");
   if (!node || !ways[event.key] || event.target.matches("select")) return;
   event.preventDefault();
-  if (!("root" in node.dataset)) send(`${node.dataset.node} ${ways[event.key]}`, toRow(node.dataset.node));
+  const way = ways[event.key], name = node.querySelector(".name code").textContent;
+  if (node.dataset.ways.split(" ").includes(way)) send(`${node.dataset.node} ${way}`, toRow(node.dataset.node));
+  else say(`${name} cannot move ${way === "into" ? "into anything beside it" : way} from here.`);
 });
 
 // A link to another page takes along what was entered here.

@@ -154,7 +154,7 @@ def test_shares_of_the_draft_stand_beside_those_they_were(
     assert "<del>" in share[1]
     assert "25.0%" in share[1]
     assert "16.6%" in share[1]
-    assert 'data-node="n6" data-changed' in text_of(page)
+    assert re.search(r'data-node="n6"[^>]* data-changed', text_of(page))
     assert "lowest score counts" in text_of(page)
     assert "with 1 unsaved change" in text_of(page)
 
