@@ -18,6 +18,7 @@ SNAPSHOT_VERSION = 1
 OUTCOMES_PATH = "@outcomes"
 OUTCOMES_KIND = "outcomes"
 METRICS_KIND = "metrics_judge"
+DELIBERATION_KIND = "deliberation"
 JUDGING_AGGREGATOR = "llm_judge"
 SCRIPT_AGGREGATOR = "code_judge"
 # What a snapshot says of how its run was asked for: what differs from the suite, and which cases.

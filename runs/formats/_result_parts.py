@@ -1,4 +1,4 @@
-"""What a metrics judge and a hybrid judge said in parts, read from a file: all of it, or none of it.
+"""What a metrics judge, a hybrid judge and a deliberation said in parts, read from a file: all of it, or none of it.
 
 Other tools write other things under these names, so what has not our form is left alone.
 """
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evaluators.scoring.brackets import BRACKETS
 from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
 from evaluators.scoring.metrics import HIGHEST, metric_label
@@ -17,6 +18,8 @@ from runs.formats.results import EvaluatorLine
 
 MOST_PARTS = 100
 LONGEST_NAME = 100
+HUNDRED = 100
+BRACKET_NAMES = {one.name for one in BRACKETS}
 TEXTS = ("key", "name", "tier")
 COUNTS = tuple(check_counts((), judge_successes=0, judge_failures=0))
 
@@ -32,6 +35,17 @@ def read_metrics(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
         return ()
     try:
         return tuple(_metric(row) for row in rows)
+    except _OtherFormError:
+        return ()
+
+
+def read_rounds(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
+    """Return the rounds of a deliberation with every vote; none where one of them is not readable."""
+    rows = fields.value("rounds")
+    if not isinstance(rows, list) or len(rows) > MOST_PARTS:
+        return ()
+    try:
+        return tuple(_round(row, number, fields) for number, row in enumerate(rows, start=1))
     except _OtherFormError:
         return ()
 
@@ -81,6 +95,39 @@ def _metric(row: Any) -> dict[str, Any]:
         "score": score,
         "label": metric_label(score, binary=binary),
         "justification": said,
+    }
+
+
+def _round(row: Any, number: int, fields: ResultFields) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise _OtherFormError
+    held = ResultFields(row, fields.place)
+    votes = held.value("votes")
+    if not isinstance(votes, list) or not 0 < len(votes) <= MOST_PARTS:
+        raise _OtherFormError
+    return {
+        "number": number,
+        "breaks_tie": held.flag("breaks_tie"),
+        "votes": [_vote(vote, fields) for vote in votes],
+    }
+
+
+def _vote(row: Any, fields: ResultFields) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise _OtherFormError
+    said = ResultFields(row, fields.place)
+    names = {name: _text(said.text(name)) for name in ("judge", "slug", "model")}
+    stage = _text(said.text("stage"))
+    bracket, score = said.text("bracket"), said.value("score")
+    if not names["judge"] or (bracket and bracket not in BRACKET_NAMES):
+        raise _OtherFormError
+    return {
+        **names,
+        "bracket": bracket,
+        "score": None if score is None else _number(score, HUNDRED),
+        "reasons": said.text("reasons"),
+        "problem": said.text("problem"),
+        **({"stage": stage} if stage else {}),
     }
 
 

@@ -15,7 +15,7 @@ from evaluators.kinds import (
 from evaluators.scoring.tree import COMPOSITE, LONGEST_PATH
 from evaluators.scoring.types import Finding
 from runs.formats._result_fields import Place, ResultFields
-from runs.formats._result_parts import read_metrics
+from runs.formats._result_parts import read_metrics, read_rounds
 from runs.formats.results import EvaluatorLine
 from runs.plan import OUTCOMES_PATH
 
@@ -96,6 +96,7 @@ def _evaluator(
         raw_score=raw_score,
         scale=scale,
         metrics=() if is_composite else read_metrics(fields),
+        rounds=() if is_composite else read_rounds(fields),
         spelling="" if is_composite else said,
     )
 

@@ -29,8 +29,9 @@ class EvaluatorLine:
     `weight` is what it weighs in its parent. Findings are as they count, those of a negated
     evaluator turned round already. `raw_score` of `scale` is what it gave on its own scale, before
     negation. `metrics` are those of a metrics judge, each 0 to 5 with its label, weight and
-    justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10. `spelling` is the
-    type as suite files spell it where that says more than the kind: `code_judge` for a script.
+    justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10; `rounds` holds every
+    vote of a deliberation, also of one that came to no score. `spelling` is the type as suite files
+    spell it where that says more than the kind: `code_judge` for a script.
     """
 
     name: str
@@ -48,6 +49,7 @@ class EvaluatorLine:
     scale: float = 1.0
     metrics: tuple[Mapping[str, Any], ...] = ()
     final_evaluation: Mapping[str, Any] | None = None
+    rounds: tuple[Mapping[str, Any], ...] = ()
     spelling: str = ""
 
     def found(self, *, passed: bool) -> list[str]:
@@ -73,6 +75,8 @@ class EvaluatorLine:
             written["cost_usd"] = _dollars(self.usage.cost_usd)
         if self.metrics:
             written["metrics"] = [dict(metric) for metric in self.metrics]
+        if self.rounds:
+            written["rounds"] = [dict(held) for held in self.rounds]
         if self.aggregator is not None:
             written["evaluator_results"] = [child.as_json() for child in self.children]
             written["aggregator"] = dict(self.aggregator)

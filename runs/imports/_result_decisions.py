@@ -20,12 +20,11 @@ from evaluators.scoring.types import (
 from evaluators.scoring.verdict import Decision, rules_of
 from runs.formats.results import EvaluatorLine, ResultLine
 from runs.formats.results import walk as walk_lines
-from runs.imports._result_details import details_of
+from runs.imports._result_details import NEAR, details_of
 from runs.plan import OUTCOMES_PATH
 
 IMPORTED = "imported"
 # How far a mean in a file may be from ours: others round what they write.
-NEAR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,9 @@ def _outcome(one: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> Outcome
     if one.status == "skipped":
         return Skipped(one.reasoning or "it was not run")
     if one.score is None:
-        return Unscored(one.reasoning or "the file has no score of it", usage=one.usage)
+        details = details_of(one, supplies_outcomes=False)
+        reason = one.reasoning or "the file has no score of it"
+        return Unscored(reason, details=details, usage=one.usage)
     score = 1.0 - one.score if one.is_negated else one.score
     return Score(
         score,

@@ -16,7 +16,8 @@ from evaluators.scoring.types import (
 from evaluators.scoring.verdict import rules_of
 from runs.formats.results import EvaluatorLine, ResultLine
 from runs.formats.results import walk as walk_lines
-from runs.imports._result_decisions import NEAR, outcomes_of
+from runs.imports._result_decisions import outcomes_of
+from runs.imports._result_details import NEAR
 
 # Stands for a rule the file does not tell: the score of the composite is taken as it is.
 AS_TOLD = {"type": "code_judge"}

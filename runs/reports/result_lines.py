@@ -12,7 +12,15 @@ from evaluators.scoring.tree import Node, below
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.formats.results import EvaluatorLine, ResultLine
 from runs.models import Result, ResultOutput, ResultStatus, Run, Score, ScoreState
-from runs.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, Plan, read_plan, tree_of_case
+from runs.plan import (
+    DELIBERATION_KIND,
+    METRICS_KIND,
+    OUTCOMES_KIND,
+    OUTCOMES_PATH,
+    Plan,
+    read_plan,
+    tree_of_case,
+)
 
 CHUNK = 500
 METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
@@ -117,6 +125,7 @@ def _evaluator(node: Node, rows: Rows, path: str) -> EvaluatorLine:
         scale=row.scale,
         metrics=_metrics(row),
         final_evaluation=row.details.get("final_evaluation") if row.kind == HYBRID_KIND else None,
+        rounds=tuple(row.details.get("rounds") or ()) if row.kind == DELIBERATION_KIND else (),
         spelling=_spelling(node),
     )
 

@@ -89,6 +89,41 @@ def test_a_final_evaluation_of_another_form_is_left_alone(changed: dict[str, Any
     assert (found.final_evaluation, found.score) == (None, 0.8)
 
 
+VOTE = {"judge": "A", "model": "m", "bracket": "Good", "score": 60, "reasons": "so"}
+
+
+def rounds(*votes: Any, **changed: Any) -> Any:
+    held = [{"breaksTie": True, "votes": list(votes), **changed}]
+    return read({"name": "p", "type": "deliberation", "score": 0.63, "rounds": held}).rounds
+
+
+def test_every_vote_of_a_deliberation_is_read_those_without_a_bracket_too() -> None:
+    lost = {"judge": "B", "bracket": "", "problem": "no answer", "stage": "judge"}
+    [held] = rounds(VOTE, lost)
+
+    assert (held["number"], held["breaks_tie"]) == (1, True)
+    first, second = held["votes"]
+    assert (first["bracket"], first["score"], first["reasons"]) == ("Good", 60, "so")
+    assert (second["bracket"], second["score"], second["problem"]) == ("", None, "no answer")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *({"score": number} for number in BAD_NUMBERS if number is not None),
+        *[{"score": 101}, {"bracket": "Superb"}, {"judge": ""}, {"model": "m" * 101}],
+    ],
+)
+def test_one_vote_of_another_form_leaves_them_all_and_the_score_stands(
+    changed: dict[str, Any],
+) -> None:
+    assert rounds(VOTE, {**VOTE, **changed}) == ()
+
+
+def test_rounds_of_another_form_are_left_alone() -> None:
+    assert [rounds(5), rounds(), rounds(VOTE, votes="A")] == [(), (), ()]
+
+
 @pytest.mark.parametrize(
     ("told", "expected"),
     [

@@ -64,7 +64,8 @@ def evaluated(folder: Path, panels: dict[str, list[str]], **settings: Any) -> di
 
 
 def page_of(viewer: Client, key: str) -> str:
-    place = {"slug": "worked", "number": Run.objects.get().number, "key": key, "repetition": 1}
+    number = Run.objects.latest("number").number
+    place = {"slug": "worked", "number": number, "key": key, "repetition": 1}
     return viewer.get(reverse("runs:result", kwargs=place)).content.decode()
 
 
@@ -107,6 +108,15 @@ def test_judges_that_cannot_be_read_are_left_out_and_half_of_them_must_vote(
     assert "1 of 3 judges gave a readable vote in round 1" in page
     assert "never as 0" in page
     assert "good it is" in page
+    [said] = lines["most"]["evaluator_results"]
+    assert [vote["bracket"] for vote in said["rounds"][0]["votes"]] == ["Good", "", ""]
+    call_command("import_results", str(tmp_path / "out.jsonl"), "--suite", "worked")
+    asked, read_back = (
+        dict(run.results.values_list("case__key", "scores__details").order_by("scores__path"))
+        for run in Run.objects.order_by("number")
+    )
+    assert read_back["one"] == asked["one"]
+    assert "1 of 3 judges gave a readable vote in round 1" in page_of(viewer_client, "most")
 
 
 def test_a_judge_that_is_not_set_up_is_named_before_anything_is_asked(
