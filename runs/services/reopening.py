@@ -127,8 +127,8 @@ def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
     return not held.is_active and held.owner == RunOwner.COMMAND_LINE
 
 
-def note(run: Run, action: str, text: str, *, by: User | None) -> None:
-    """Tell the readers of the run what somebody did, and keep it in the audit trail."""
+def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
+    """Tell the readers of the run what somebody did, and keep it, with the form's key, in the audit trail."""
     RunEvent.objects.create(run=run, kind=action, text=text[:500])
     AuditEntry.objects.create(
         actor=by,
@@ -137,7 +137,7 @@ def note(run: Run, action: str, text: str, *, by: User | None) -> None:
         object_type="run",
         object_id=str(run.pk),
         object_name=f"{run.suite.slug} #{run.number}",
-        after={"text": text},
+        after={"text": text} | ({"form": form_key} if form_key else {}),
     )
 
 

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Max
 
+from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models import Case, Run, RunStatus, Suite
 from runs.models.clock import database_now
@@ -22,6 +23,8 @@ from runs.what_if import Origins, RuleSet, Stale
 
 AT_ONCE = 200
 MOST_NAMED = 5
+ASKS_REMEMBERED = 100
+ACTION = "rescore"
 
 
 class CannotRescoreError(DomainError):
@@ -48,11 +51,13 @@ def rescore_run(
     by: User | None,
     origins: Origins = None,
     text: str = "",
+    form_key: str = "",
 ) -> Run:
     """Return a new run of the same outputs under these rules, which names its source and costs nothing.
 
     It is complete when few executions are to be decided; else a worker decides them, and it shows as
     running meanwhile. `origins` are the evaluators' paths in the run by their new ones, `text` its note.
+    A form that was sent twice has one `form_key`: the second time gives the run that the first one made.
 
     Raises NewCallsNeededError naming the evaluators whose change the stored scores cannot follow,
     CannotRescoreError for a run without scores, RunNotEndedError for one that is still on, and
@@ -71,8 +76,11 @@ def rescore_run(
             stale,
         )
     with transaction.atomic():
+        Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
+        if found := _made_before(form_key, by):
+            return found
         made = _create(run, rules, origins, by=by, text=text)
-        _tell(run, made, by)
+        _tell(run, made, by, form_key)
         if made.execution_count <= AT_ONCE:
             carry_out(made.pk)
             transaction.on_commit(partial(queue, SUMMARISE_RUN, made.pk))
@@ -92,8 +100,7 @@ def _check_scores(run: Run, asked: Question) -> None:
 
 
 def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text: str) -> Run:
-    suite = Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
-    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
+    last = Run.objects.filter(suite=run.suite_id).aggregate(last=Max("number"))["last"] or 0
     snapshot: dict[str, Any] = {
         # What the source changed of its suite says nothing of these rules.
         **{name: value for name, value in run.snapshot.items() if name != CHANGED},
@@ -103,7 +110,7 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
         RESCORED: {"run": run.number, "origins": None if origins is None else dict(origins)},
     }
     return Run.objects.create(
-        suite=suite,
+        suite_id=run.suite_id,
         number=last + 1,
         status=RunStatus.RUNNING,
         source_run=run,
@@ -125,6 +132,17 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
     )
 
 
-def _tell(run: Run, made: Run, by: User | None) -> None:
+def _tell(run: Run, made: Run, by: User | None, form_key: str) -> None:
     name = f" by {name_of(by)}" if by is not None else ""
-    note(made, "rescore", f"Scored again from run {run}{name}, at no cost", by=by)
+    text = f"Scored again from run {run}{name}, at no cost"
+    note(made, ACTION, text, by=by, form_key=form_key)
+
+
+def _made_before(form_key: str, by: User | None) -> Run | None:
+    """Return the run that the same form has made, if it has."""
+    if not form_key:
+        return None
+    made = AuditEntry.objects.filter(actor=by, action=ACTION, object_type="run").order_by("-id")
+    lately = made.values_list("object_id", "after")[:ASKS_REMEMBERED]
+    keys = [int(pk) for pk, after in lately if (after or {}).get("form") == form_key]
+    return Run.objects.select_related("suite").filter(pk__in=keys).first()
