@@ -161,7 +161,8 @@ class SuiteImportForm(forms.Form):
         try:
             with transaction.atomic():
                 files = services.import_suites(suites.suites, imported_by=imported_by, judge=judge)
-                return Done(files, self._save_outputs(imported_by), suites.warnings)
+                notes = (*suites.warnings, *(note for file in files for note in file.notes))
+                return Done(files, self._save_outputs(imported_by), notes)
         except DomainError as refusal:
             problems = getattr(refusal, "problems", ())
             self.problems += _first(problems)

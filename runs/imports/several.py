@@ -9,9 +9,10 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from evaluators.scoring.types import DomainError
+from runs.formats import Problem
 from runs.formats.agentv import slug_of
 from runs.formats.suite_files import FoundSuite
-from runs.imports._agents import unfit_agents
+from runs.imports._agents import absent_agents, unfit_agents
 from runs.imports._models import UnknownJudgeError, missing_models
 from runs.imports.suites import Imported, import_content
 
@@ -24,10 +25,11 @@ class UnusableSlugError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file and what came of its suite."""
+    """A file and what came of its suite; `notes` say what it asks for that is not here yet."""
 
     path: str
     imported: Imported
+    notes: tuple[Problem, ...] = ()
 
 
 def import_suites(
@@ -63,7 +65,10 @@ def import_suites(
             done[file.path] = import_content(
                 file.content, imported_by=imported_by, slug=slug, judge=judge, note=note
             )
-    return tuple(ImportedFile(file.path, done[file.path]) for file in files)
+    return tuple(
+        ImportedFile(file.path, done[file.path], tuple(absent_agents(file.content, file=file.path)))
+        for file in files
+    )
 
 
 def _check_slug(slug: str, count: int) -> None:

@@ -76,7 +76,7 @@ def _imported(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
     own_is_known = LanguageModel.objects.filter(slug=suite.content.judge).exists()
     stand_in = judge if judge and suite.content.judge and not own_is_known else None
     [done] = services.import_suites(found.suites, imported_by=None, judge=stand_in)
-    for warning in found.warnings:
+    for warning in (*found.warnings, *done.notes):
         note(f"Note: {warning}")
     note(told(done.imported))
     return done.imported.suite

@@ -108,7 +108,7 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
         with transaction.atomic():
             done = _import_suites(found, options)
             target = _import_outputs(outputs, options["target"]) if outputs else None
-        for warning in found.warnings:
+        for warning in (*found.warnings, *(note for one in done for note in one.notes)):
             self._warn(warning)
         for one in done:
             self._tell(f"{told(one.imported)} From {one.path}")

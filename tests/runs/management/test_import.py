@@ -155,6 +155,19 @@ def test_judges_that_are_missing_are_told_for_every_suite_at_once(evals):
     ]
 
 
+def test_an_agent_that_judges_and_is_not_here_yet_is_noted_once_and_the_suite_stands(evals, capsys):
+    make_target(name="at hand", kind="http")
+    judges = [("a", "far"), ("b", "at hand"), ("c", "far")]
+    listed = ", ".join(f"{{name: {n}, type: agent_judge, agent: {agent}}}" for n, agent in judges)
+    (evals / "asking.yaml").write_text(f"tests: [{{id: A, input: hi}}]\nevaluators: [{listed}]\n")
+
+    call_command("import", "asking.yaml")
+
+    [note] = capsys.readouterr().err.splitlines()
+    assert note.startswith("Note: asking.yaml, evaluator a: agent: no target is called 'far' yet;")
+    assert Suite.objects.filter(slug="asking").exists()
+
+
 @pytest.mark.parametrize("arguments", [[], ["x.yaml", "--target", "agent"]])
 def test_a_command_line_that_says_nothing_is_not_understood(arguments):
     with pytest.raises(CommandError) as refusal:

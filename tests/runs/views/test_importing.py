@@ -286,6 +286,12 @@ class TestSeveralSuites:
         response = editor.get(reverse("runs:suite-imported"))
         assert response.url == reverse("runs:suite-import")
 
+    def test_an_agent_that_judges_and_is_not_here_yet_is_noted(self, editor: Client) -> None:
+        judge = b"  - {name: quality, type: agent_judge, agent: reviewer}\n"
+        html = upload(editor, {"suite.yaml": SUITE_FILE.replace(b"tests:", judge + b"tests:")})
+        assert "no target is called &#x27;reviewer&#x27; yet" in html.content.decode()
+        assert "1 note on the files" in html.content.decode()
+
     def test_more_notes_than_a_page_holds_are_counted(self, editor: Client) -> None:
         cases = b"".join(b"  - {id: %d, input: hi, owner: me}\n" % n for n in range(203))
         html = upload(editor, {"many.yaml": b"tests:\n" + cases}).content.decode()
