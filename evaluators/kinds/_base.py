@@ -255,6 +255,7 @@ class Kind:
     they are. `asked_models` returns for a config the slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
     `uses_judge` asks the model of its config as often as its samples say. `asked_targets` returns for a
     config the name of the target that each call asks for a judgement; only a kind that has it asks targets.
+    `needs` says in words what it cannot score without, besides an answer.
     """
 
     name: str
@@ -275,6 +276,7 @@ class Kind:
     runs_programs: Callable[[Mapping[str, Any]], bool] | None = None
     programs_in: str = ""
     asked_targets: AskedTargets | None = None
+    needs: tuple[str, ...] = ()
 
     def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the name of the target of each call that a config makes of a target that judges."""
@@ -329,6 +331,7 @@ class KindOptions(TypedDict, total=False):
     programs_in: str
     asked_models: AskedModels
     asked_targets: AskedTargets
+    needs: tuple[str, ...]
 
 
 def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -137,6 +137,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     icon="e-gauge",
     config=Config,
     rescore=rescore,
+    needs=("a trace, or the figures that a stored result has",),
     # The limit that `threshold` means under each of these names; none is set by the name alone.
     spellings={
         "latency": {"max_duration_ms": None},

@@ -160,6 +160,7 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     icon="e-expected",
     config=Config,
     rescore=rescore,
+    needs=("an expected output",),
     spellings={
         "expected": {},
         "semantic": {"match": "semantic"},

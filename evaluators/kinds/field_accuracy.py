@@ -125,7 +125,14 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     )
 
 
-@kind(label="Field accuracy", icon="e-expected", config=Config, rescore=rescore, read=read)
+@kind(
+    label="Field accuracy",
+    icon="e-expected",
+    config=Config,
+    rescore=rescore,
+    read=read,
+    needs=("an expected output that is JSON",),
+)
 async def score(config: Config, context: Context) -> Outcome:
     """Return the weighted share of the fields of a JSON answer that are as expected."""
     try:

@@ -128,6 +128,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     rescore=rescore,
     spellings=SPELLINGS,
     read=read,
+    needs=("a trace",),
 )
 async def score(config: Config, context: Context) -> Outcome:
     """Return the share of the expectations that the calls of tools meet."""
