@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import shared_task
 
-from runs.execution import finishing, rescoring, running, trying
+from runs.execution import finishing, rescoring, running, trying, trying_evaluators
 from runs.execution.sweeping import runs_wanting_hands
 from runs.models.clock import database_now
 
@@ -43,3 +43,9 @@ def rescore_run(run_id: int, **later: Any) -> None:
 def try_target(trial_id: int, **later: Any) -> None:
     """Ask a target about one case and keep what it answered."""
     trying.try_target(trial_id)
+
+
+@shared_task(name="runs.try_evaluator", ignore_result=True)
+def try_evaluator(trial_id: int, **later: Any) -> None:
+    """Score one output by one evaluator of a draft and keep what it said."""
+    trying_evaluators.try_evaluator(trial_id)

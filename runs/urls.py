@@ -25,6 +25,7 @@ from runs.views import (
     suites,
     targets,
     trying,
+    trying_evaluators,
     versions,
     workers,
 )
@@ -74,6 +75,16 @@ urlpatterns = [
         name="evaluator-add",
     ),
     path("suites/<slug:slug>/evaluators/<slug:node>/", evaluators.evaluator, name="evaluator"),
+    path(
+        "suites/<slug:slug>/evaluators/<slug:node>/try/",
+        trying_evaluators.evaluator_try,
+        name="evaluator-try",
+    ),
+    path(
+        "suites/<slug:slug>/evaluators/<slug:node>/try/<int:pk>/",
+        trying_evaluators.evaluator_trial,
+        name="evaluator-trial",
+    ),
     path("suites/<slug:slug>/draft/save/", drafts.draft_save, name="draft-save"),
     path("suites/<slug:slug>/draft/discard/", drafts.draft_discard, name="draft-discard"),
     path("suites/<slug:slug>/draft/conflict/", drafts.draft_conflict, name="draft-conflict"),

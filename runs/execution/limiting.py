@@ -83,7 +83,8 @@ def tell(
     run_ids: Iterable[int], kind: str, model: LanguageModel, text: str, *, now: datetime
 ) -> None:
     """Show the readers of each run one event of a kind for a model: the last, however many there were."""
-    runs = set(run_ids)
+    # A try holds slots like the hands of a run, and has no readers to be told.
+    runs = {one for one in run_ids if one}
     told = RunEvent.objects.filter(run__in=runs, kind=kind, text__startswith=f"{model.name}: ")
     told_runs = dict(told.values_list("id", "run_id"))
     text = f"{model.name}: {text}"[:500]

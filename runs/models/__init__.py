@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runs.models.drafts import SuiteDraft
+from runs.models.evaluator_trials import EvaluatorTrial, EvaluatorTrialState
 from runs.models.ledger import ANSWERED, CallPurpose, CallStatus, ModelCall
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -57,6 +58,8 @@ __all__ = [
     "Campaign",
     "Case",
     "CaseGate",
+    "EvaluatorTrial",
+    "EvaluatorTrialState",
     "FileContent",
     "FinalScore",
     "Hand",

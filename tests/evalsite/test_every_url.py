@@ -100,6 +100,9 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-settings": form("editor", SUITE),
     "runs:suite-archive": deed("editor", SUITE),
     "runs:suite-delete": deed("editor", SUITE),
+    "runs:evaluator-try": form("editor", SUITE | {"node": "n1"}),
+    # Tries are of drafts, which nobody else sees.
+    "runs:evaluator-trial": Page("editor", get=404, place=SUITE | {"node": "n1", "pk": 1}),
     "runs:draft-save": deed("editor", SUITE),
     "runs:draft-discard": deed("editor", SUITE),
     "runs:suite-evaluators": Page("viewer", place=SUITE),
@@ -209,7 +212,7 @@ def numbers(db: None) -> Mapping[str, int]:
 def address_of(name: str, numbers: Mapping[str, int]) -> str:
     place = dict(PAGES[name].place)
     if "pk" in place:
-        place["pk"] = numbers[name]
+        place["pk"] = numbers.get(name, 1)
     return reverse(name, kwargs=place)
 
 

@@ -1,0 +1,273 @@
+"""A try of an evaluator as its page shows it: how far it is, the scores as a result shows them, and every call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+from django.utils import timezone
+
+from evaluators.judging.calls import CallKey
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, Node
+from runs.models import CallStatus, EvaluatorTrial, EvaluatorTrialState, Score, ScoreState
+from runs.models.evaluator_trials import GIVEN_UP
+from runs.models.ledger import ANSWERED
+from runs.reports.result_tree import TreeNode, result_tree, walk
+
+UNTAKEN = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class CallShown:
+    """One call of a judge as it is read; `occasion` says which of several it was."""
+
+    path: str
+    occasion: str
+    model: str
+    status: str
+    is_ok: bool
+    http_status: int | None
+    error: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: Decimal | None
+    latency_ms: int | None
+    request: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What evaluators said: the tree of those tried, what is drawn of it, and how to draw scores."""
+
+    nodes: tuple[TreeNode, ...]
+    policy: Policy
+
+    @property
+    def top(self) -> TreeNode:
+        """Return the evaluator that was tried."""
+        return self.nodes[0]
+
+    @property
+    def page(self) -> Any:
+        """Return what the templates of a result's tree ask of its page."""
+        return SimpleNamespace(policy=self.policy, is_open=False, has_answer=False)
+
+    @property
+    def run(self) -> Any:
+        """Return what the templates of a result's tree ask of its run."""
+        return SimpleNamespace(scale=self.policy.scale)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what evaluators warn of, each with its name."""
+        return [
+            f"{node.name}: {warning}"
+            for one in self.nodes
+            for node in walk(one)
+            if node.row is not None
+            for warning in node.row.warnings
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialShown:
+    """How far a try is, and what it found; `is_current` tells that the draft is still as it was tried."""
+
+    trial: EvaluatorTrial
+    state: str
+    problem: str
+    duration_ms: int | None
+    scored: Scored | None
+    calls: tuple[CallShown, ...]
+    call_count: int
+    requests: tuple[RequestShown, ...]
+    scripts: tuple[Mapping[str, Any], ...]
+    asks_over_children: bool
+    is_current: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the page has something to wait for."""
+        return self.state in ("waiting", "untaken", "running")
+
+    @property
+    def at_work(self) -> str:
+        """Say what a worker is at."""
+        return "Finding out what would be sent" if self.trial.is_dry else "Scoring"
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Return the tokens sent, None where no call tells."""
+        return _sum(call.input_tokens for call in self.calls)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Return the tokens answered, None where no call tells."""
+        return _sum(call.output_tokens for call in self.calls)
+
+    @property
+    def unpriced(self) -> int:
+        """Return how many answered calls have no known price."""
+        return sum(call.cost_usd is None and call.status in ANSWERED_WORDS for call in self.calls)
+
+    @property
+    def repairs(self) -> int:
+        """Return how many replies had to be asked for again."""
+        return sum("repair" in call.occasion for call in self.calls)
+
+    @property
+    def models(self) -> list[str]:
+        """Return who was asked, each once."""
+        return list(dict.fromkeys(call.model for call in self.calls))
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShown:
+    """One request that a dry run did not send: each message whole, and what goes beside them.
+
+    It is asked so many `times`. `in_all` is how many calls its evaluator makes at most, where more follow
+    that depend on the replies.
+    """
+
+    path: str
+    model: str
+    address: str
+    messages: Sequence[Mapping[str, Any]]
+    settings: str
+    mode: str
+    tokens: int
+    cost_usd: Decimal | None
+    times: int
+    in_all: int | None
+
+
+ANSWERED_WORDS = {CallStatus(one).label for one in ANSWERED}
+
+
+def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> TrialShown:
+    """Return how far a try is and what it found; `tree` is the evaluator as the draft has it now."""
+    found: Mapping[str, Any] = trial.found or {}
+    return TrialShown(
+        trial=trial,
+        state=_state(trial),
+        problem=str(found.get("problem", "")),
+        duration_ms=found.get("duration_ms"),
+        scored=_scored(trial, found) if "decision" in found else None,
+        calls=tuple(_call(call) for call in found.get("calls") or ()),
+        call_count=int(found.get("call_count") or 0),
+        requests=tuple(_request(one) for one in found.get("requests") or ()),
+        scripts=tuple(_script(one) for one in found.get("scripts") or ()),
+        asks_over_children=_asks_over_children(found),
+        is_current=tree is None or Node.from_json(tree).as_json() == trial.tree,
+    )
+
+
+def _state(trial: EvaluatorTrial) -> str:
+    now = timezone.now()
+    since = trial.begun_at or trial.asked_at
+    if trial.state in (EvaluatorTrialState.WAITING, EvaluatorTrialState.RUNNING):
+        if now - since > GIVEN_UP:
+            return "lost"
+        if trial.state == EvaluatorTrialState.WAITING and now - since > UNTAKEN:
+            return "untaken"
+    return str(trial.state)
+
+
+def _scored(trial: EvaluatorTrial, found: Mapping[str, Any]) -> Scored | None:
+    """Return the whole; of a dry run that asks somebody, the evaluators that scored already."""
+    policy = trial.rules
+    rows = {row["path"]: _row(row) for row in found["scores"]}
+    decision = Decision.from_json(found["decision"])
+    tree = _as_top(result_tree(trial.root, decision, rows, policy), trial.path)
+    if not (found.get("requests") or found.get("scripts")):
+        return Scored((tree,), policy)
+    leaves = (node for node in walk(tree) if not node.children)
+    told = tuple(node for node in leaves if node.state != ScoreState.SKIPPED)
+    return Scored(told, policy) if told else None
+
+
+def _as_top(tree: TreeNode, path: str) -> TreeNode:
+    """Return the evaluator that was tried as the top of what is drawn."""
+    found = next(node for node in walk(tree) if node.path == path)
+    return replace(found, is_root=True, is_open=True)
+
+
+def _row(stored: Mapping[str, Any]) -> Score:
+    cost = stored["cost_usd"]
+    return Score(**{**stored, "cost_usd": None if cost is None else Decimal(cost)})
+
+
+def _call(call: Mapping[str, Any]) -> CallShown:
+    cost = call["cost_usd"]
+    key = CallKey("", call["path"], call["sample"], call["round"], call["repair"])
+    return CallShown(
+        path=call["path"],
+        occasion=_occasion(key),
+        model=call["model"],
+        status=CallStatus(call["status"]).label,
+        is_ok=call["status"] == CallStatus.OK,
+        http_status=call["http_status"],
+        error=call["error"],
+        input_tokens=call["input_tokens"],
+        output_tokens=call["output_tokens"],
+        cost_usd=None if cost is None else Decimal(cost),
+        latency_ms=call["latency_ms"],
+        request=call["request"],
+        reply=call["reply"],
+    )
+
+
+def _occasion(key: CallKey) -> str:
+    parts = (
+        (f"sample {key.sample + 1}", key.sample),
+        (f"round {key.round + 1}", key.round),
+        (f"repair {key.repair}", key.repair),
+    )
+    return ", ".join(words for words, number in parts if number)
+
+
+def _request(request: Mapping[str, Any]) -> RequestShown:
+    body = json.loads(request["body"])
+    messages = body.pop("messages", ()) if request["is_chat"] else ()
+    asked = body.get("response_format") or {}
+    cost = request["cost_usd"]
+    return RequestShown(
+        path=request["path"],
+        model=request["model"],
+        address=request["address"],
+        messages=messages,
+        settings=_spelled(body),
+        mode=str(asked.get("type", "text")) if request["is_chat"] else "",
+        tokens=request["tokens"],
+        cost_usd=None if cost is None else Decimal(cost),
+        times=request["times"],
+        in_all=request["in_all"],
+    )
+
+
+def _script(script: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**script, "command": _spelled(script["command"])}
+
+
+def _asks_over_children(found: Mapping[str, Any]) -> bool:
+    """Tell whether a judge of a dry run is shown scores of others."""
+    asked = {request["path"] for request in found.get("requests") or ()}
+    kinds = {row["path"]: row["kind"] for row in found.get("scores") or ()}
+    return any(kinds.get(path) == COMPOSITE for path in asked)
+
+
+def _spelled(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _sum(numbers: Any) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
