@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from evaluators.kinds import InvalidConfigError, all_kinds, read_config
+from evaluators.kinds import InvalidConfigError, UnknownKindError, all_kinds, read_config
 from evaluators.scoring.numbers import spelt_weight
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
@@ -75,6 +75,8 @@ def unfinished(content: Content) -> list[Remark]:
 def _unfinished(path: str, node: Node) -> Iterator[Remark]:
     try:
         read_config(node.kind, node.as_json()["config"], evaluator=path or node.name)
+    except UnknownKindError as error:
+        yield Remark("unfinished", path, str(error), "kind")
     except InvalidConfigError as error:
         for refusal in error.refusals:
             setting = f"{refusal.setting}: " if refusal.setting else ""

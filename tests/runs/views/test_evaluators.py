@@ -475,3 +475,32 @@ def test_a_tree_of_two_hundred_is_one_page_of_few_queries(
     with django_assert_max_num_queries(20):
         page = client.get(PAGE)
     assert page.content.decode().count('class="node" data-node') == 201
+
+
+def test_an_evaluator_of_an_unknown_kind_is_shown_and_can_be_removed(
+    client: Client, suite: Suite, ada: User, ids: dict[str, str]
+) -> None:
+    suite.root.children.filter(name="length").update(kind="palmistry")
+    page = client.get(PAGE)
+    assert "palmistry, unknown here" in text_of(page)
+    own = text_of(client.get(f"{PAGE}{ids['length']}/"))
+    assert "This kind is not known here" in own
+    assert keep(client, do=f"{ids['length']} remove").status_code == 302
+    assert "length" not in nodes(suite, ada)
+
+
+def test_an_evaluator_that_was_edited_in_another_tab_is_kept_on_the_second_try(
+    client: Client, suite: Suite, ada: User, ids: dict[str, str]
+) -> None:
+    address = f"{PAGE}{ids['length']}/"
+    sent = {"stamp": draft_of(suite, ada).stamp, "name": "size", "weight": "2"}
+    sent |= {"settings-samples": "1", "settings-samples_by": "median"}
+    keep(client, pass_threshold="0.9")
+    stale = client.post(address, sent)
+    assert stale.status_code == 409
+    assert 'value="size"' in text_of(stale)
+    stamp = re.search(r'name="stamp" value="([^"]+)"', text_of(stale))
+    assert stamp is not None
+    assert client.post(address, sent | {"stamp": stamp[1]}).status_code == 302
+    assert nodes(suite, ada)["size"].weight == 2
+    assert client.get(f"{PAGE}n999/").status_code == 404
