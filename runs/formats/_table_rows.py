@@ -1,0 +1,222 @@
+"""Rows of a table with the lines they stand on: CSV of spreadsheets, JSON Lines, a JSON list of objects."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from runs.formats._json_lines import UnreadableLineError, lines_of, read_object
+from runs.formats._problems import Problem, UnreadableFileError
+from runs.formats._table_cells import REASON_COLUMNS, as_meant
+from runs.formats._table_text import table_text
+
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+MOST_COLUMNS = 200
+ROWS_TRIED = 50
+TEXT_TRIED = 200_000
+LONGEST_NAME = 100
+# The reader's own limit of 128 kB is for the whole process, and a cell may be as long as a file.
+csv.field_size_limit(50_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: the line it begins on, from 1, and its cells; texts in CSV, any values in JSON.
+
+    `unread` is why the row cannot be read at all, "" when it can.
+    """
+
+    line: int
+    cells: tuple[Any, ...]
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as it was read: unique column names, its rows, and what was passed over.
+
+    `said` tells how it was read, such as the encoding and the delimiter; `blank` counts empty rows.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    blank: int = 0
+    said: tuple[str, ...] = ()
+    is_json: bool = field(default=False)
+
+
+def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
+    """Return the table of a file, whatever its name: JSON when it begins so, else CSV.
+
+    Raises UnreadableFileError for what is no text, has no rows, or more than 200 columns.
+    """
+    text, encoding = table_text(content, file)
+    begins = text.lstrip()[:1]
+    if begins == "{":
+        table = _of_objects(_lined(text), ("JSON Lines", encoding))
+    elif begins == "[":
+        table = _of_objects(_listed(text, file), ("a JSON list", encoding))
+    else:
+        table = _of_csv(text, encoding)
+    if len(table.columns) > MOST_COLUMNS:
+        said = f"the table has {len(table.columns)} columns, and {MOST_COLUMNS} is the most"
+        raise UnreadableFileError([Problem(said, file)])
+    if not table.rows:
+        raise UnreadableFileError([Problem("the table has a header and no rows", file)])
+    return table
+
+
+def _of_csv(text: str, encoding: str) -> Table:
+    text, delimiter, first = _told_delimiter(text)
+    delimiter = delimiter or _delimiter(text)
+    found = _csv_rows(text, delimiter, first)
+    header = next((row for row in found if row.unread or _is_filled(row)), Row(1, ()))
+    if header.unread:
+        raise UnreadableFileError([Problem(f"the header: {header.unread}", line=header.line)])
+    names = list(header.cells)
+    while names and not names[-1].strip():
+        names.pop()
+    every = [row if row.unread else _fitted(row, len(names)) for row in found]
+    rows = [row for row in every if row.unread or _is_filled(row)]
+    blank = len(every) - len(rows)
+    if tuple(names[-2:]) == REASON_COLUMNS:
+        names = list(map(as_meant, names))
+        rows = [replace(row, cells=tuple(map(as_meant, row.cells))) for row in rows]
+    said = ("CSV", f"{DELIMITERS[delimiter]} between cells", encoding)
+    return Table(_unique(names), tuple(rows), blank, said)
+
+
+def _told_delimiter(text: str) -> tuple[str, str, int]:
+    """Return the text below a line such as sep=; with what that names and the line it begins on."""
+    told, _, rest = text.partition("\n")
+    name, _, delimiter = told.strip("\r\n ").partition("=")
+    if name.lower() == "sep" and delimiter in DELIMITERS:
+        return rest, delimiter, 2
+    return text, "", 1
+
+
+def _is_filled(row: Row) -> bool:
+    return any(cell and not cell.isspace() for cell in row.cells)
+
+
+def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[Row]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    while True:
+        line = reader.line_num + first
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Row(line, (), _broken(str(error), reader.line_num + first - line))
+        else:
+            yield Row(line, tuple(cells))
+
+
+def _broken(error: str, lines: int) -> str:
+    if "end of data" in error:
+        more = f", so that {lines} lines were taken for one row" if lines > 1 else ""
+        return f"a quotation mark opens here and is never closed{more}"
+    if "expected after" in error:
+        return "a quotation mark stands within a cell in quotes; write it twice"
+    return f"not readable as CSV: {error}"
+
+
+def _fitted(row: Row, width: int) -> Row:
+    """Return a row of as many cells as there are columns; more of them than empty ones are refused."""
+    cells = row.cells
+    if len(cells) == width:
+        return row
+    if any(cell.strip() for cell in cells[width:]):
+        said = (
+            f"the row has {len(cells)} cells and the header {width}; a text that holds the delimiter "
+            "stands in quotes"
+        )
+        return Row(row.line, cells[:width], said)
+    return Row(row.line, (*cells[:width], *("",) * (width - len(cells))))
+
+
+def _delimiter(text: str) -> str:
+    """Return what splits the first rows into most columns, as many in each row."""
+    sample = text[:TEXT_TRIED]
+
+    def splits(delimiter: str) -> float:
+        rows = [row for row in islice(_csv_rows(sample, delimiter), ROWS_TRIED) if row.cells]
+        if not rows or len(rows[0].cells) < 2:
+            return 0
+        width = len(rows[0].cells)
+        return width * sum(len(row.cells) == width for row in rows) / len(rows)
+
+    return max(DELIMITERS, key=splits)
+
+
+def _lined(text: str) -> Iterator[tuple[int, Any, str]]:
+    for line, raw in lines_of(text.encode("utf-8", "surrogatepass")):
+        try:
+            yield line, _plain(read_object(raw)), ""
+        except UnreadableLineError as error:
+            yield line, {}, str(error)
+
+
+def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
+    """Yield the objects of a list, each with the line it begins on."""
+    decoder = json.JSONDecoder()
+    at, line, counted = text.index("[") + 1, 1, 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        if at >= len(text) or text[at] == "]":
+            return
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            said = "not readable as JSON from here on"
+            raise UnreadableFileError([Problem(said, file, line)]) from error
+        try:
+            raw = text[at:end].encode("utf-8", "surrogatepass")
+            yield line, _plain(read_object(raw)), ""
+        except UnreadableLineError as error:
+            yield line, {}, str(error)
+        at = end
+
+
+def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) -> Table:
+    rows = list(found)
+    names = tuple(dict.fromkeys(name for _, values, _ in rows for name in values))
+    blank = sum(not values and not unread for _, values, unread in rows)
+    made = (
+        Row(line, tuple(values.get(name, "") for name in names) if values else (), unread)
+        for line, values, unread in rows
+        if values or unread
+    )
+    return Table(_unique(names), tuple(made), blank, said, is_json=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with its numbers as plain ones."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names that are told apart: an empty one by its place, a second of a name by its count."""
+    found: dict[str, None] = {}
+    for place, given in enumerate(names, 1):
+        name = " ".join(given.split())[:LONGEST_NAME].replace("\x00", "") or f"column {place}"
+        unique, count = name, 1
+        while unique in found:
+            count += 1
+            unique = f"{name} ({count})"
+        found[unique] = None
+    return tuple(found)

@@ -1,0 +1,371 @@
+"""Cases of tables: what is read of them, what is rejected where and why, and what is guessed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs.formats import CaseContent, UnreadableFileError
+from runs.formats.csv_cases import (
+    CaseMapping,
+    Part,
+    ReadCases,
+    Split,
+    read_cases,
+    read_table,
+    rejected_csv,
+    suggest,
+    write_cases,
+)
+
+
+def read(content: str | bytes, **changes: Any) -> ReadCases:
+    table = read_table(content.encode() if isinstance(content, str) else content)
+    found = suggest(table)
+    mapping = CaseMapping(
+        changes.get("parts", found.parts), changes.get("split", found.split), found.last_answer
+    )
+    return read_cases(table, mapping)
+
+
+def parts(*columns: str) -> list[str]:
+    rows = f"{','.join(columns)}\n{','.join('x' for _ in columns)}\n"
+    return [str(part) for part in suggest(read_table(rows.encode())).parts]
+
+
+class TestText:
+    @pytest.mark.parametrize(
+        ("codec", "mark", "said"),
+        [
+            ("utf-8", b"", "UTF-8"),
+            ("utf-8-sig", b"", "UTF-8"),
+            ("utf-16", b"", "UTF-16"),
+            ("utf-16-be", b"\xfe\xff", "UTF-16"),
+            ("utf-16-le", b"", "UTF-16, guessed: it has no mark"),
+            ("cp1252", b"", "Windows-1252, guessed: it is no UTF-8"),
+        ],
+    )
+    def test_every_encoding_of_spreadsheets_is_read_and_told(
+        self, codec: str, mark: bytes, said: str
+    ) -> None:
+        table = read_table(mark + "id;question\nÄ-1;Größe – wie?\n".encode(codec))
+        assert table.said == ("CSV", "semicolon between cells", said)
+        assert table.rows[0].cells == ("Ä-1", "Größe – wie?")
+
+    @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+    def test_delimiters_and_line_ends_are_found(self, delimiter: str, ending: str) -> None:
+        rows = [["id", "question"], ["A", '"One, two; three\tfour"'], ["B", "five"]]
+        text = "".join(delimiter.join(row) + ending for row in rows)
+        table = read_table(text.encode())
+        assert [row.cells for row in table.rows] == [("A", "One, two; three\tfour"), ("B", "five")]
+        assert [row.line for row in table.rows] == [2, 3]
+
+    def test_a_line_that_names_the_delimiter_is_no_header(self) -> None:
+        table = read_table(b"sep=;\r\nid;question\r\nA;b,c,d\r\n")
+        assert table.columns == ("id", "question")
+        assert (table.rows[0].line, table.rows[0].cells) == (3, ("A", "b,c,d"))
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b"", "the file is empty"),
+            (b" \r\n \n", "the file is empty"),
+            (b"id,question\n", "a header and no rows"),
+            (b"PK\x03\x04rest", "a zip or an Excel workbook"),
+            (b"\xd0\xcf\x11\xe0rest", "an old Excel workbook"),
+            (b"%PDF-1.7", "a PDF"),
+            (b'"id,question\nA,b\n', "the header: a quotation mark opens here and is never closed"),
+            (b"\xff\xfe\x00", "not text in UTF-16"),
+            (b"a\x81,b\n1,2\n", "not text in UTF-8 or Windows-1252"),
+            (",".join(f"c{n}" for n in range(300)).encode() + b"\nx\n", "has 300 columns"),
+            (b"[1, 2", "the line is not a JSON object"),
+            (b'[{"a": 1}, {"a"', "not readable as JSON from here on"),
+        ],
+    )
+    def test_what_is_no_table_is_refused_with_the_remedy(self, content: bytes, said: str) -> None:
+        with pytest.raises(UnreadableFileError, match=said):
+            read(content) if b"[1" not in content else _first_reason(content)
+
+
+def _first_reason(content: bytes) -> None:
+    [*_, last] = read_table(content).rows
+    raise UnreadableFileError([type("P", (), {"__str__": lambda _: last.unread})()])
+
+
+class TestRows:
+    def test_lines_are_those_of_the_file_over_quoted_line_ends_and_empty_rows(self) -> None:
+        table = read_table(b'id,question\n\nA,"one\ntwo\nthree"\n , \n,,,\nB,four\n')
+        assert [(row.line, row.cells[0]) for row in table.rows] == [(3, "A"), (8, "B")]
+        assert table.blank == 3
+
+    def test_ragged_rows_are_filled_up_or_rejected(self) -> None:
+        found = read("id,question,expected\nA,one\nB,two,2,,\nC,three,3,4\n")
+        assert [case.key for case in found.cases] == ["A", "B"]
+        [bad] = found.rejected
+        assert (bad.line, bad.column) == (4, "")
+        assert bad.reason.startswith("the row has 4 cells and the header 3; a text that holds")
+
+    def test_a_quotation_mark_out_of_place_costs_its_row_alone(self) -> None:
+        found = read('id,question\nA,"say "no" now"\nB,two\nC,"open\nD,four\n')
+        assert [case.key for case in found.cases] == ["B"]
+        assert [(bad.line, bad.reason) for bad in found.rejected] == [
+            (2, "a quotation mark stands within a cell in quotes; write it twice"),
+            (
+                4,
+                "a quotation mark opens here and is never closed, so that 2 lines were taken for one row",
+            ),
+        ]
+
+    def test_columns_without_a_name_or_with_a_second_one_are_told_apart(self) -> None:
+        table = read_table(b"id,,question,question,\nA,1,2,3,\n")
+        assert table.columns == ("id", "column 2", "question", "question (2)")
+
+    def test_json_lines_and_lists_keep_lines_and_values(self) -> None:
+        lined = read_table(
+            b'{"id": 1, "input": "a"}\n\n{"id": 2, "plan": {"x": 1.5}}\n{"id": \n{}\n'
+        )
+        assert lined.columns == ("id", "input", "plan")
+        assert [(row.line, row.cells, bool(row.unread)) for row in lined.rows] == [
+            (1, (1, "a", ""), False),
+            (3, (2, "", {"x": 1.5}), False),
+            (4, (), True),
+        ]
+        assert lined.blank == 1
+        listed = read_table(b'[\n {"input": "a"},\n 3, {"input": "b"}]')
+        assert [(row.line, row.cells) for row in listed.rows] == [(2, ("a",)), (3, ()), (3, ("b",))]
+
+
+class TestSuggest:
+    @pytest.mark.parametrize(
+        ("columns", "expected"),
+        [
+            (
+                ("Case ID", "Question", "Reference answer", "Expected outcomes", "Tags", "Plan"),
+                ["key", "input", "expected_output", "expected_outcomes", "tags", "metadata"],
+            ),
+            (("question", "answer", "response"), ["input", "expected_output", "output"]),
+            (
+                ("id", "input", "expectedOutput", "metadata", "sourceTraceId"),
+                ["key", "input", "expected_output", "metadata", "metadata"],
+            ),
+            (
+                ("prompt", "outcome 1", "outcome_2", "must", "criteria", "title"),
+                ["input", *["expected_outcomes"] * 3, "criteria", "title"],
+            ),
+            (
+                ("question", "__expected", "__expected2", "__description", "__metadata:plan"),
+                ["input", "assertion", "assertion", "title", "metadata"],
+            ),
+            (("id", "name", "question", "system_prompt"), ["key", "title", "input", "system"]),
+            (("question", "input"), ["metadata", "input"]),
+            (("only",), ["input"]),
+        ],
+    )
+    def test_the_names_tell(self, columns: tuple[str, ...], expected: list[str]) -> None:
+        assert parts(*columns) == expected
+
+    def test_the_longest_unknown_column_is_the_input(self) -> None:
+        table = read_table(b"region,was\nEU,What is the price of this?\n")
+        assert suggest(table).parts == (Part.METADATA, Part.INPUT)
+
+    def test_outputs_beside_inputs_of_data_sets_are_the_expected_ones(self) -> None:
+        table = read_table(b'{"input": {"q": "a"}, "output": {"a": "b"}, "metadata": {}}')
+        assert suggest(table).parts == (Part.INPUT, Part.EXPECTED_OUTPUT, Part.METADATA)
+
+    @pytest.mark.parametrize(
+        ("cell", "split"),
+        [
+            ("one; two", Split.SEMICOLON),
+            ("one | two", Split.BAR),
+            ('"one; two\nthree"', Split.LINES),
+            ("one", Split.LINES),
+            ('"[""one; two""]"', Split.LINES),
+        ],
+    )
+    def test_what_parts_outcomes_is_seen_in_the_rows(self, cell: str, split: Split) -> None:
+        assert suggest(read_table(f"question,outcomes\na,{cell}\n".encode())).split is split
+
+
+class TestCells:
+    def test_conversations_end_with_the_expected_output_in_a_column_of_messages(self) -> None:
+        turns = [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "When?"},
+            {"role": "assistant", "content": "Soon."},
+        ]
+        [case] = read(json.dumps({"messages": turns})).cases
+        assert case.input == tuple(turns[:2])
+        assert case.expected_output == "Soon."
+        [whole] = read(json.dumps({"input": {"messages": turns}})).cases
+        assert whole.input == tuple(turns)
+
+    @pytest.mark.parametrize(
+        ("cell", "split", "expected"),
+        [
+            ("- one\n* two\n\n3. three", Split.LINES, ("one", "two", "three")),
+            ("one; two;", Split.SEMICOLON, ("one", "two")),
+            ("one | two", Split.BAR, ("one", "two")),
+            ("one; two\nthree", Split.NONE, ("one; two\nthree",)),
+            ('["a; b", {"text": "c"}]', Split.SEMICOLON, ("a; b", "c")),
+            ("2.5 hours are named", Split.LINES, ("2.5 hours are named",)),
+        ],
+    )
+    def test_outcomes_are_parted(self, cell: str, split: Split, expected: tuple[str, ...]) -> None:
+        text = io.StringIO()
+        csv.writer(text).writerows([["question", "outcomes"], ["a", cell]])
+        assert read(text.getvalue(), split=split).cases[0].expected_outcomes == expected
+
+    def test_several_columns_of_outcomes_tags_and_metadata_come_together(self) -> None:
+        [case] = read(
+            "input,outcome 1,outcome 2,tags,category,plan,metadata\n"
+            'a,one,two,"x, y",y,pro,"{""n"": 1}"\n'
+        ).cases
+        assert case.expected_outcomes == ("one", "two")
+        assert case.tags == ("x", "y")
+        assert case.metadata == {"plan": "pro", "n": 1}
+
+    def test_promptfoo_assertions_become_answers_and_outcomes(self) -> None:
+        found = read(
+            "question,__expected,__expected2,__metadata:plan\n"
+            "a,Paris,llm-rubric: is kind,pro\nb,equals: Rome,contains: Italy,\nc,javascript: true,,\n"
+        )
+        one, two, three = found.cases
+        assert (one.expected_output, one.expected_outcomes) == ("Paris", ("is kind",))
+        assert one.metadata == {"plan": "pro"}
+        assert (two.expected_output, two.expected_outcomes) == ("Rome", ("Contains “Italy”",))
+        assert three.metadata == {"__expected": "javascript: true"}
+        assert found.unused == {"__expected": 1}
+
+    def test_a_recorded_output_is_a_text_or_a_recorded_line(self) -> None:
+        line = '"{""output"": ""b"", ""latency_ms"": 5}"'
+        found = read(f'question,output\na,said\nb,{line}\nc,"{{""output"": 3}}"\n')
+        assert [case.recorded_output for case in found.cases] == [
+            {"output": "said"},
+            {"output": "b", "latency_ms": 5},
+        ]
+        assert "the recorded output is not readable" in found.rejected[0].reason
+
+
+class TestKeys:
+    def test_without_a_column_a_case_is_named_after_its_input(self) -> None:
+        one, two = read("question,answer\na,1\nb,2\n").cases
+        again, *_ = read("question,answer\nnew,0\nb,3\n").cases[1:]
+        assert one.key.startswith("row-")
+        assert one.key != two.key == again.key
+
+    @pytest.mark.parametrize(
+        ("rows", "column", "reason"),
+        [
+            (
+                "A,one\nA,two\n",
+                "id",
+                "the key 'A' stands on line 2 already; give each case its own",
+            ),
+            ("A,one\n,two\n", "id", "is empty; give the case a key of its own"),
+            ("A,one\nB,\n", "question", "is empty; write what the case asks"),
+            (f"A,one\n{'k' * 201},two\n", "id", "has 201 characters, and 200 is the most"),
+            ("A,one\nB,t\x00o\n", "question", "holds a NUL character"),
+        ],
+    )
+    def test_a_row_is_rejected_by_line_and_column(
+        self, rows: str, column: str, reason: str
+    ) -> None:
+        found = read(f"id,question\n{rows}")
+        [bad] = found.rejected
+        assert (bad.line, bad.column) == (3, column)
+        assert bad.reason.startswith(reason)
+        assert len(found.cases) == 1
+
+    def test_the_same_input_twice_is_rejected_where_it_makes_the_key(self) -> None:
+        [bad] = read("question,answer\na,1\na,2\n").rejected
+        assert (bad.column, bad.reason[:34]) == ("question", "the same input stands on line 2 al")
+
+    def test_keys_of_the_suite_are_refused_or_passed_over(self) -> None:
+        table = read_table(b"id,question\nA,one\nB,two\n")
+        taken = read_cases(table, suggest(table), taken={"A"})
+        assert [(bad.line, bad.reason) for bad in taken.rejected] == [
+            (2, "the suite has a case 'A' already")
+        ]
+        skipped = read_cases(table, suggest(table), skipped={"A"})
+        assert ([case.key for case in skipped.cases], skipped.passed_over) == (["B"], 1)
+
+    def test_a_mapping_needs_one_input(self) -> None:
+        twice = CaseMapping((Part.INPUT, Part.INPUT, Part.TAGS, Part.TAGS))
+        assert twice.problems() == ("2 columns are the input; choose one",)
+        assert "no column is the input" in CaseMapping((Part.KEY,)).problems()[0]
+
+
+class TestRejectedRows:
+    def test_formulas_are_written_as_texts_and_read_back_as_they_were(self) -> None:
+        texts = ["=1+1", "+3", "-4", "@sum", "'=x", "<b>plain</b>", "'quoted'"]
+        table = read_table("".join(f"{one}\n" for one in ["question", *texts]).encode())
+        found = read_cases(
+            table, suggest(table), taken={c.key for c in read_cases(table, suggest(table)).cases}
+        )
+        file = "".join(rejected_csv(table, found.rejected))
+        cells = [row[0] for row in csv.reader(io.StringIO(file.removeprefix("\ufeff")))][1:]
+        assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
+        back = read_table(file.encode())
+        assert suggest(back).parts == (Part.INPUT, Part.IGNORED, Part.IGNORED)
+        assert [row.cells[0] for row in back.rows] == texts
+
+    def test_a_cell_of_5_mb_is_a_cell(self) -> None:
+        [case] = read(f"question\n{'x' * 5_000_000}\n").cases
+        assert len(case.input[0]["content"]) == 5_000_000
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=30)
+FILLED = TEXT.filter(str.strip)
+STRIPPED = FILLED.map(str.strip)
+VALUE = st.one_of(TEXT, st.integers(-9, 9), st.booleans(), st.lists(TEXT, max_size=2))
+TURNS = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(("system", "user", "assistant")), "content": TEXT}
+    ),
+    min_size=1,
+    max_size=3,
+)
+CASES = st.lists(
+    st.builds(
+        CaseContent,
+        key=STRIPPED,
+        input=st.one_of(
+            TURNS.map(tuple), FILLED.map(lambda text: ({"role": "user", "content": text},))
+        ),
+        title=STRIPPED | st.just(""),
+        tags=st.lists(STRIPPED, max_size=3, unique=True).map(tuple),
+        expected_output=FILLED | st.just(""),
+        expected_outcomes=st.lists(STRIPPED, max_size=3).map(tuple),
+        criteria=FILLED | st.just(""),
+        metadata=st.dictionaries(FILLED, VALUE, max_size=3),
+        recorded_output=st.none() | FILLED.map(lambda text: {"output": text}),
+    ),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda case: case.key,
+)
+
+
+@given(CASES)
+def test_cases_written_as_csv_read_back(cases: list[CaseContent]) -> None:
+    table = read_table(write_cases(cases).encode())
+    found = read_cases(table, suggest(table))
+    assert found.rejected == ()
+    assert list(found.cases) == cases
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_table_or_refused(content: bytes) -> None:
+    try:
+        table = read_table(content)
+    except UnreadableFileError:
+        return
+    found = read_cases(table, suggest(table))
+    assert len(found.cases) + len(found.rejected) == len(table.rows)
