@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from evaluators.scoring.policy import Policy
@@ -20,10 +20,13 @@ class UnknownVersionError(DomainError):
     code = "unknown_version"
 
 
-def stored_content(suite: Suite, *, version: int | None = None) -> SuiteContent:
+def stored_content(
+    suite: Suite, *, version: int | None = None, only: Container[str] | None = None
+) -> SuiteContent:
     """Return the suite as it was at a version, the current one unless another is named.
 
-    Importing it again changes nothing. Raises UnknownVersionError naming those there are.
+    Importing it again changes nothing. With `only`, it has no other cases than those of these keys.
+    Raises UnknownVersionError naming those there are.
     """
     number = suite.version if version is None else version
     found = suite.versions.filter(number=number).first()
@@ -38,15 +41,18 @@ def stored_content(suite: Suite, *, version: int | None = None) -> SuiteContent:
         judge=kept["judge"],
         policy=Policy.from_json(kept["policy"]),
         root=Node.from_json(kept["evaluators"]),
-        cases=tuple(_cases(found)),
+        cases=tuple(_cases(found, only)),
         files=_files(kept["files"]),
         metadata=kept["metadata"],
     )
 
 
-def _cases(version: SuiteVersion) -> Iterator[CaseContent]:
+def _cases(version: SuiteVersion, only: Container[str] | None) -> Iterator[CaseContent]:
     """Yield the cases in the order of the version, each in the revision it had."""
-    wanted = [(case["key"], case["revision"]) for case in version.content["cases"]]
+    kept = version.content["cases"]
+    wanted = [
+        (case["key"], case["revision"]) for case in kept if only is None or case["key"] in only
+    ]
     for start in range(0, len(wanted), BATCH):
         batch = wanted[start : start + BATCH]
         rows = Case.objects.filter(suite_id=version.suite_id, key__in={key for key, _ in batch})
@@ -69,6 +75,11 @@ def case_content(row: Case) -> CaseContent:
         evaluators_append=row.evaluators_append,
         recorded_output=row.recorded_output,
     )
+
+
+def files_of(suite: Suite) -> dict[str, bytes]:
+    """Return the files of a suite as it is now, by path."""
+    return _files(dict(suite.files.values_list("path", "content_id")))
 
 
 def _files(hashes: Mapping[str, str]) -> dict[str, bytes]:

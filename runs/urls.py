@@ -10,6 +10,8 @@ from runs.views import (
     audit,
     baselines,
     campaigns,
+    case_bulk,
+    cases,
     charts,
     drafts,
     evaluators,
@@ -38,6 +40,8 @@ class CaseKeyConverter:
     """
 
     regex = "[^/]+"
+    # What stands in these places of addresses already.
+    taken = ("new",)
 
     def to_python(self, value: str) -> str:
         """Return the key of an address part."""
@@ -46,6 +50,8 @@ class CaseKeyConverter:
     def to_url(self, value: str) -> str:
         """Return the address part of a key."""
         escaped = value.replace("%", "%25").replace("/", "%2F")
+        if escaped in self.taken:
+            return f"%{ord(escaped[0]):X}{escaped[1:]}"
         return escaped.replace(".", "%2E") if not escaped.strip(".") else escaped
 
 
@@ -100,7 +106,15 @@ urlpatterns = [
     ),
     path("suites/<slug:slug>/cases/", suites.suite_cases, name="suite-cases"),
     path("suites/<slug:slug>/case-rows/", suites.case_rows, name="case-rows"),
+    path("suites/<slug:slug>/case-bulk/", case_bulk.case_bulk, name="case-bulk"),
+    path("suites/<slug:slug>/case-export/", case_bulk.case_export, name="case-export"),
+    path("suites/<slug:slug>/cases/new/", cases.case_new, name="case-new"),
     path("suites/<slug:slug>/cases/<case_key:key>/", suites.case, name="case"),
+    path("suites/<slug:slug>/cases/<case_key:key>/edit/", cases.case_edit, name="case-edit"),
+    path("suites/<slug:slug>/cases/<case_key:key>/delete/", cases.case_delete, name="case-delete"),
+    path(
+        "suites/<slug:slug>/cases/<case_key:key>/restore/", cases.case_restore, name="case-restore"
+    ),
     path("suites/<slug:slug>/charts/", charts.suite_charts, name="suite-charts"),
     path("suites/<slug:slug>/charts/panels/", charts.chart_panels, name="chart-panels"),
     path(
@@ -131,6 +145,8 @@ urlpatterns = [
     path(f"{RESULT}files/<path:file>", results.result_file, name="result-file"),
     path(f"{RESULT}progress/", results.result_progress, name="result-progress"),
     path(f"{RESULT}retry/", going_on.result_retry, name="result-retry"),
+    path(f"{RESULT}case/", cases.result_case, name="result-case"),
+    path(f"{RESULT}expected/", cases.result_expected, name="result-expected"),
     path("campaigns/", campaigns.campaign_list, name="campaign-list"),
     path("campaigns/<int:pk>/", campaigns.campaign, name="campaign"),
     path("campaigns/<int:pk>/head/", campaigns.campaign_head, name="campaign-head"),

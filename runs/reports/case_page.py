@@ -12,7 +12,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
-from runs.models import Case, Result, Run, RunStatus
+from runs.models import Case, Result, Run, RunStatus, Suite
 from runs.reports.case_groups import execution_of, state_of_rows
 from runs.reports.cases import beyond
 from runs.reports.conversation import cut_step, cut_turns
@@ -75,6 +75,11 @@ class CasePage:
     recorded: RecordedTurns | None
 
     @property
+    def now(self) -> int | None:
+        """Return the current revision, None for a case that was taken out of the suite."""
+        return next((number for number, is_current in self.revisions if is_current), None)
+
+    @property
     def own_note(self) -> str:
         """Say what the case's own evaluators do to the suite's."""
         return "beside the suite's" if self.case.evaluators_append else "in place of the suite's"
@@ -92,11 +97,26 @@ class CasePage:
 
 
 def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
-    """Return the asked revision of a case, the current one when none is named."""
+    """Return the asked revision of a case; when none is named the current one, or the last it had."""
     cases = Case.objects.filter(suite__slug=slug, key=key).select_related("suite")
     if revision.isdecimal():
         return cases.filter(revision=int(revision))
-    return cases.filter(is_current=True)
+    return cases.order_by("-is_current", "-revision")[:1]
+
+
+def case_place(case: Case) -> int:
+    """Return the place of a current case in the suite's order, from 1."""
+    current = case.suite.cases.filter(is_current=True)
+    before = Q(position__lt=case.position) | Q(position=case.position, pk__lt=case.pk)
+    return current.filter(before).count() + 1
+
+
+def runs_with(suite: Suite, keys: Sequence[str]) -> int:
+    """Return how many runs have results of any revision of one of the cases."""
+    cases = Case.objects.filter(suite=suite, key__in=keys).values("pk")
+    return suite.runs.filter(
+        Exists(Result.objects.filter(run=OuterRef("pk"), case__in=cases))
+    ).count()
 
 
 def case_page(case: Case) -> CasePage:
@@ -117,6 +137,20 @@ def case_page(case: Case) -> CasePage:
         else None,
         recorded=_recorded(case.recorded_output),
     )
+
+
+def done_to(page: CasePage, asked: Mapping[str, str]) -> Mapping[str, int]:
+    """Return what was just done to the case and can be undone: it was `made`, or changed from `before`.
+
+    Nothing once the case has changed since, so that an old address offers no undoing of later work.
+    """
+    now, numbers = page.now, {number for number, _ in page.revisions}
+    if now != page.case.revision:
+        return {}
+    if asked.get("made") == str(now) and len(numbers) == 1:
+        return {"made": now}
+    before = next((n for n in numbers if asked.get("before") == str(n)), None)
+    return {"before": before} if before and before != now else {}
 
 
 def _recorded(stored: Mapping[str, Any] | None) -> RecordedTurns | None:

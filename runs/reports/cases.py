@@ -129,6 +129,12 @@ def case_table(suite: Suite, asked: CaseFilter) -> CaseTable:
     )
 
 
+def matching_keys(suite: Suite, asked: CaseFilter) -> Sequence[str]:
+    """Return the keys of all current cases that match, in the suite's order; one query."""
+    found = _matching(suite.cases.filter(is_current=True), asked)
+    return list(found.order_by("position", "id").values_list("key", flat=True))
+
+
 def beyond(cases: QuerySet[Case], after: tuple[int, int] | None) -> QuerySet[Case]:
     """Return the cases that follow a place in the suite's order."""
     ordered = cases.order_by("position", "id")

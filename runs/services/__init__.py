@@ -15,6 +15,7 @@ from runs.services.cases import (
     bring_back,
     change_case,
     place_case,
+    remove_case,
 )
 from runs.services.draft_problems import DraftProblem, InvalidDraftError, problems_of
 from runs.services.drafts import (
@@ -85,6 +86,7 @@ __all__ = [
     "put_cases",
     "rebase_draft",
     "record_version",
+    "remove_case",
     "remove_cases",
     "rename_campaign",
     "rescore_run",

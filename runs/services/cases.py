@@ -132,6 +132,23 @@ def bring_back(
     return wanted
 
 
+def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User | None) -> None:
+    """Take a case out of the suite; its revisions stay for the runs and versions that hold them.
+
+    One that is out already stays so. Raises CaseChangedError when the case is not at `base_revision`
+    any more, and SuiteArchivedError.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        now = current_case(held, key)
+        if now is None:
+            return
+        if now.revision != base_revision:
+            raise CaseChangedError(None, now, case_content(now))
+        held.cases.filter(pk=now.pk).update(is_current=False)
+        recorded(suite, held, by)
+
+
 def place_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
     """Put a case at a place in the suite's order, from 1, and return the place it has then.
 

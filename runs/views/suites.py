@@ -14,6 +14,8 @@ from runs.reports import suite as suite_report
 from runs.reports import today as today_report
 from runs.views._requests import may_view, suite_of
 
+CHANGE = "runs.change_suite"
+
 
 @may_view
 @require_safe
@@ -86,4 +88,6 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
     revision = request.GET.get("revision", "")
     found = get_object_or_404(case_report.case_revisions(slug, key, revision))
     page = case_report.case_page(found)
-    return render(request, "suites/case.html", {"page": page, "case": found, "suite": found.suite})
+    done = case_report.done_to(page, request.GET) if request.user.has_perm(CHANGE) else {}
+    context = {"page": page, "case": found, "suite": found.suite, "done": done}
+    return render(request, "suites/case.html", context)

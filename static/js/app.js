@@ -90,12 +90,15 @@ function countPicks() {
   const all = bar.querySelector('[name="everything"]');
   const sum = ticked.reduce((total, box) => total + Number(box.closest("td").dataset.count), 0);
   const count = all.checked ? Number(all.dataset.count) : sum;
-  const named = `${count.toLocaleString("en").replaceAll(",", "\u202f")} result${count === 1 ? "" : "s"}`;
+  const noun = bar.dataset.noun ?? "result";
+  const named = `${count.toLocaleString("en").replaceAll(",", "\u202f")} ${noun}${count === 1 ? "" : "s"}`;
   bar.toggleAttribute("data-some", count > 0);
-  document.getElementById("picks-count").textContent = count ? `${named} chosen` : "No result chosen";
+  document.getElementById("picks-count").textContent = count ? `${named} chosen` : `No ${noun} chosen`;
   const button = document.getElementById("picks-retry");
-  button.disabled = !count;
-  button.querySelector("span").textContent = count ? `Retry ${named}` : "Retry";
+  if (button) {
+    button.disabled = !count;
+    button.querySelector("span").textContent = count ? `Retry ${named}` : "Retry";
+  }
   const page = document.getElementById("pick-page");
   page.checked = boxes.length > 0 && ticked.length === boxes.length;
   page.indeterminate = ticked.length > 0 && !page.checked;
@@ -154,4 +157,46 @@ addEventListener("pageshow", () => {
     button.disabled = false;
     button.textContent = button.dataset.word;
   }
+});
+
+// 10. Rows of a form are added, removed and moved in place: by their buttons, by Alt with an arrow, and
+//     Alt Enter adds one below. Without a script the same buttons send the form.
+function numberRows(list) {
+  [...list.children].forEach((row, n, rows) => {
+    for (const part of row.querySelectorAll("[data-number]"))
+      part.setAttribute("aria-label", part.getAttribute("aria-label").replace(/\d+/, n + 1));
+    row.querySelector('[data-row="up"]').disabled = n === 0;
+    row.querySelector('[data-row="down"]').disabled = n === rows.length - 1;
+  });
+}
+function changeRows(list, row, deed) {
+  const beside = { up: row?.previousElementSibling, down: row?.nextElementSibling }[deed];
+  let here = row;
+  if (deed === "add") {
+    here = document.querySelector(`template[data-blank="${list.dataset.rows}"]`).content.firstElementChild.cloneNode(true);
+    row ? row.after(here) : list.append(here);
+  } else if (deed === "remove") {
+    here = row.nextElementSibling ?? row.previousElementSibling;
+    if (here) row.remove(); else { here = row; for (const part of row.querySelectorAll("textarea, [type=hidden]")) part.value = ""; }
+  } else if (beside) beside[deed === "up" ? "before" : "after"](row);
+  numberRows(list);
+  return here;
+}
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-row]");
+  if (!button) return;
+  event.preventDefault();
+  const { row: deed, of: name } = button.dataset;
+  const list = name ? document.querySelector(`[data-rows="${name}"]`) : button.closest("[data-rows]");
+  const here = changeRows(list, button.closest("li"), deed);
+  const next = ["up", "down"].includes(deed) && !button.disabled ? button : here.querySelector("textarea");
+  next.focus();
+});
+document.addEventListener("keydown", (event) => {
+  const row = event.altKey && event.target.closest?.("[data-rows] > li");
+  const deed = { ArrowUp: "up", ArrowDown: "down", Enter: "add" }[event.key];
+  if (!row || !deed || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  const here = changeRows(row.parentElement, row, deed);
+  (deed === "add" ? here.querySelector("textarea") : event.target).focus();
 });

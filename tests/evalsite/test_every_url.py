@@ -38,6 +38,7 @@ ROLES = (LOGGED_IN, *Role.values)
 PAGE, MOVED, NOT_ALLOWED, CONFLICT, REFUSED, GONE = 200, 302, 405, 409, 422, 410
 STOP_POLLING = 286
 SUITE = {"slug": "support"}
+CASE = SUITE | {"key": "C-1"}
 RUN = SUITE | {"number": 1}
 RESULT = RUN | {"key": "C-1", "repetition": 1}
 MODEL = {"slug": "juno"}
@@ -92,6 +93,14 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-cases": Page("viewer", place=SUITE),
     "runs:case-rows": Page("viewer", place=SUITE),
     "runs:case": Page("viewer", place=SUITE | {"key": "C-1"}),
+    "runs:case-bulk": deed("editor", SUITE),
+    "runs:case-export": deed("viewer", SUITE),
+    "runs:case-new": form("editor", SUITE),
+    "runs:case-edit": form("editor", CASE),
+    "runs:case-delete": Page("editor", post=MOVED, place=CASE),
+    "runs:case-restore": deed("editor", CASE),
+    "runs:result-case": deed("editor", RESULT),
+    "runs:result-expected": deed("editor", RESULT),
     "runs:suite-charts": Page("viewer", place=SUITE),
     "runs:chart-panels": Page("viewer", place=SUITE),
     "runs:score-cost-file": Page("viewer", place=SUITE),

@@ -1,0 +1,276 @@
+"""The form of one case: begin it, edit it, and keep what the form cannot show as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.http import QueryDict
+
+from evaluators.models import Evaluator
+from evaluators.scoring.tree import Node
+from runs.exports import case_content, files_of
+from runs.formats import CaseContent, UnreadableFileError
+from runs.formats._cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.case_parts import (
+    mapping_text,
+    own_text,
+    read_mapping,
+    read_own,
+    read_recorded_json,
+    recorded_text,
+)
+from runs.forms.case_rows import (
+    MessageRows,
+    OutcomeRows,
+    RowsField,
+    plain_lines,
+    rearranged,
+)
+from runs.forms.suites import TagsField
+from runs.models import Case, Suite
+from runs.services import (
+    CaseKeyInUseError,
+    CaseKeyTakenError,
+    InvalidCaseError,
+    SuiteArchivedError,
+    add_case,
+    change_case,
+    place_case,
+)
+from runs.services.cases import has_results
+
+ROWS = ("input", "expected_outcomes")
+SHOWN_PROBLEMS = 10
+
+
+def _area(label: str, rows: int, help_text: str = "", *, is_code: bool = False) -> forms.CharField:
+    attrs = {"rows": rows} | ({"data-code": True, "spellcheck": "false"} if is_code else {})
+    widget = forms.Textarea(attrs=attrs)
+    return forms.CharField(
+        label=label, required=False, strip=False, help_text=help_text, widget=widget
+    )
+
+
+class CaseForm(forms.Form):
+    """A case of a suite. `source` is the stored revision its hidden parts come from, None for none."""
+
+    key = forms.CharField(
+        max_length=LONGEST_KEY,
+        help_text="Short and unlike all others; results are found by it, so it stays once there are any",
+        widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
+    )
+    title = forms.CharField(max_length=LONGEST_TITLE, required=False)
+    tags = TagsField()
+    input = RowsField(
+        label="Messages", widget=MessageRows, help_text="What the target is asked, in this order"
+    )
+    expected_output = _area("Expected output", 5, "An answer that would be right")
+    expected_outcomes = RowsField(
+        required=False,
+        widget=OutcomeRows,
+        help_text="What the answer must bring about, each judged by itself",
+    )
+    criteria = _area("Criteria", 4, "What judges are told besides; Markdown")
+    metadata = _area("Metadata", 4, "Names with values, in YAML or JSON", is_code=True)
+    evaluators = _area(
+        "Own evaluators", 6, "A list as in suite files, such as - type: contains", is_code=True
+    )
+    evaluators_append = forms.TypedChoiceField(
+        label="They score",
+        choices=(("beside", "beside the suite's"), ("instead", "in place of the suite's")),
+        coerce=lambda value: value == "beside",
+        widget=forms.RadioSelect,
+    )
+    recorded_output = _area("Recorded output", 4, "What the recorded target answers", is_code=True)
+    recorded_as = forms.ChoiceField(
+        label="It is written as",
+        choices=(("text", "the answer itself"), ("json", "JSON, with messages, trace or usage")),
+        widget=forms.RadioSelect,
+    )
+    place = forms.IntegerField(
+        required=False, min_value=1, max_value=10_000_000, label="Place in the suite"
+    )
+    base = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    source = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        suite: Suite,
+        data: QueryDict | None = None,
+        *,
+        case: Case | None = None,
+        source: Case | None = None,
+        begun: CaseContent | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Fill the form with a case to edit, or with what a new one begins as."""
+        self.suite, self.case = suite, case
+        self._source = _named_source(suite, data) or source or case
+        shown = begun or (case_content(case) if case else None)
+        super().__init__(data, initial=_initial(shown, case, self._source, place))
+        # What is compared with the fields is what the form was made of, not what it begins as.
+        self._shown = _initial(case_content(self._source), None, None, None) if self._source else {}
+        if case is None:
+            del self.fields["place"]
+        elif has_results(suite, case.key):
+            self.fields["key"].disabled = True
+            self.fields["key"].help_text = "Its results are found by it, so it stays"
+        self._content: CaseContent | None = None
+
+    @property
+    def content(self) -> CaseContent:
+        """Return the case as it was entered; the form is valid."""
+        if self._content is None:
+            raise ValueError("the form is not valid")
+        return self._content
+
+    def clean(self) -> dict[str, Any]:
+        """Make a case of the fields; what the form does not show stays as the source has it."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        source = case_content(self._source) if self._source else None
+        parts: Mapping[str, Callable[[Any], Any]] = {
+            "title": lambda text: text.strip(),
+            "tags": tuple,
+            "input": lambda rows: _turns(rows, source),
+            "expected_output": plain_lines,
+            "expected_outcomes": lambda rows: tuple(row for row in rows if row.strip()),
+            "criteria": plain_lines,
+            "metadata": lambda text: read_mapping(plain_lines(text)),
+            "evaluators": self._own,
+            "recorded_output": self._recorded,
+        }
+        values: dict[str, Any] = {}
+        for name, read in parts.items():
+            if name not in found:
+                continue
+            try:
+                same = source is not None and self._is_as_shown(name, found)
+                values[name] = getattr(source, name) if same else read(found[name])
+            except UnreadableFileError as error:
+                for problem in error.problems[:SHOWN_PROBLEMS]:
+                    self.add_error(name, str(problem))
+        if not self.errors:
+            append = bool(found["evaluators_append"]) and values["evaluators"] is not None
+            self._content = CaseContent(key=found["key"], evaluators_append=append, **values)
+        return found
+
+    def save(self, by: User) -> Case | None:
+        """Store the case; None, with the reason at its field, when refused. Raises CaseChangedError."""
+        content, place = self.content, self.cleaned_data.get("place")
+        try:
+            if self.case is None:
+                return add_case(self.suite, content, by=by)
+            base = self.cleaned_data["base"] or 0
+            case = change_case(self.suite, self.case.key, content, base_revision=base, by=by)
+            if place and place != self.initial.get("place"):
+                place_case(self.suite, case.key, place, by=by)
+        except InvalidCaseError as refusal:
+            for field, messages in refusal.problems[content.key].items():
+                self.add_error(field if field in self.fields else None, list(messages))
+            return None
+        except SuiteArchivedError as refusal:
+            self.add_error(None, str(refusal))
+            return None
+        except (CaseKeyTakenError, CaseKeyInUseError) as refusal:
+            self.add_error("key", str(refusal))
+            return None
+        return case
+
+    def with_rows(self, deed: str) -> CaseForm:
+        """Return the form as it was entered, after a row's button was pressed."""
+        again = CaseForm(self.suite, case=self.case, source=self._source)
+        for name, field in self.fields.items():
+            value = field.widget.value_from_datadict(self.data, self.files, name)
+            if name in ROWS:
+                value = rearranged(again.fields[name].widget, name, value, deed)
+            if not field.disabled:
+                again.initial[name] = value
+        return again
+
+    def _is_as_shown(self, name: str, found: Mapping[str, Any]) -> bool:
+        """Tell whether a field says what the source's was shown as; the source's own value stays then."""
+        beside = {"evaluators": "evaluators_append", "recorded_output": "recorded_as"}
+        if (other := beside.get(name)) and self.data.get(other) != self._shown[other]:
+            return False
+        if name == "input":
+            return False
+        shown, entered = self._shown[name], self.data.get(name, "")
+        if name == "expected_outcomes":
+            return bool([plain_lines(text) for text in shown] == found[name])
+        if name == "tags":
+            shown = ", ".join(shown)
+        if name in ("tags", "title"):
+            return bool("".join(shown.splitlines()).strip() == entered.strip())
+        return plain_lines(shown) == plain_lines(entered)
+
+    def _own(self, text: str) -> Node | None:
+        append = bool(self.cleaned_data.get("evaluators_append"))
+        root = Evaluator.objects.tree(self.suite.root)
+        files = files_of(self.suite) if text.strip() else {}
+        return read_own(plain_lines(text), root=root, append=append, files=files)
+
+    def _recorded(self, text: str) -> Mapping[str, Any] | None:
+        if not text.strip():
+            return None
+        if self.cleaned_data.get("recorded_as") == "json":
+            return read_recorded_json(plain_lines(text), files_of(self.suite))
+        return {"output": plain_lines(text)}
+
+
+def _initial(
+    shown: CaseContent | None, case: Case | None, source: Case | None, place: int | None
+) -> dict[str, Any]:
+    initial: dict[str, Any] = {
+        "evaluators_append": "beside",
+        "recorded_as": "text",
+        "base": case.revision if case else None,
+        "source": source.pk if source else None,
+        "place": place,
+    }
+    if shown is None:
+        return initial
+    recorded, is_json = recorded_text(shown.recorded_output)
+    instead = shown.evaluators is not None and not shown.evaluators_append
+    return initial | {
+        "key": shown.key,
+        "title": shown.title,
+        "tags": list(shown.tags),
+        "input": [
+            {**turn, "origin": str(n) if source else ""} for n, turn in enumerate(shown.input)
+        ],
+        "expected_output": shown.expected_output,
+        "expected_outcomes": list(shown.expected_outcomes),
+        "criteria": shown.criteria,
+        "metadata": mapping_text(shown.metadata),
+        "evaluators": own_text(shown.evaluators),
+        "evaluators_append": "instead" if instead else "beside",
+        "recorded_output": recorded,
+        "recorded_as": "json" if is_json else "text",
+    }
+
+
+def _turns(rows: list[dict[str, str]], source: CaseContent | None) -> tuple[dict[str, Any], ...]:
+    """Return the messages of rows: of one that is as it was, what a row does not show too.
+
+    One whose text was changed no longer holds the files that it was made of.
+    """
+    origins = {str(n): dict(turn) for n, turn in enumerate(source.input)} if source else {}
+    found = []
+    for row in rows:
+        was = origins.pop(row["origin"], None)
+        content = row["content"]
+        if was is not None and plain_lines(str(was["content"])) == content:
+            found.append({**was, "role": row["role"]})
+        elif content.strip():
+            kept = {name: part for name, part in (was or {}).items() if name != "blocks"}
+            found.append({**kept, "role": row["role"], "content": content})
+    return tuple(found)
+
+
+def _named_source(suite: Suite, data: QueryDict | None) -> Case | None:
+    number = data.get("source", "") if data is not None else ""
+    is_number = number.isascii() and number.isdecimal() and len(number) < 19
+    return suite.cases.filter(pk=int(number)).first() if is_number else None
