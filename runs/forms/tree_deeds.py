@@ -17,12 +17,12 @@ from runs.drafting import (
 from runs.drafting.content import nodes_with_paths
 from runs.drafting.placing import WAYS
 
-GOING = ("edit", "add")
+GOING = ("edit", "add", "try")
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing to do with an evaluator; `word` is edit or add where another page is meant."""
+    """One thing to do with an evaluator; `word` is edit, add or try where another page is meant."""
 
     node: str
     word: str

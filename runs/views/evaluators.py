@@ -154,6 +154,8 @@ def _done(request: MemberRequest, form: EvaluatorTreeForm) -> str:
 def _goal(slug: str, deed: Deed | None) -> str:
     if deed and deed.word == "edit":
         return reverse("runs:evaluator", args=[slug, deed.node])
+    if deed and deed.word == "try":
+        return reverse("runs:evaluator-try", args=[slug, deed.node])
     if deed and deed.word == "add":
         return f"{reverse('runs:evaluator-kinds', args=[slug])}?into={deed.node}"
     return _at(slug, deed.node if deed and deed.word != "remove" else "")
