@@ -23,6 +23,7 @@ from runs.models import (
     ACTIVE_RUN_STATUSES,
     OPEN_RESULT_STATUSES,
     Attempt,
+    CaseUpload,
     EvaluatorTrial,
     Hand,
     Result,
@@ -57,6 +58,7 @@ def sweep(*, now: datetime) -> list[int]:
     TargetTrial.objects.forget_old(now=now)
     EvaluatorTrial.objects.give_up(now=now)
     EvaluatorTrial.objects.forget_old(now=now)
+    CaseUpload.objects.forget_old(now=now)
     if is_silence_telling:
         expired = Q(lease_until__lte=now)
         _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runs.models.case_uploads import CaseUpload
 from runs.models.drafts import SuiteDraft
 from runs.models.evaluator_trials import EvaluatorTrial, EvaluatorTrialState
 from runs.models.ledger import ANSWERED, CallPurpose, CallStatus, ModelCall
@@ -58,6 +59,7 @@ __all__ = [
     "Campaign",
     "Case",
     "CaseGate",
+    "CaseUpload",
     "EvaluatorTrial",
     "EvaluatorTrialState",
     "FileContent",
