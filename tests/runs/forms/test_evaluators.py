@@ -17,7 +17,6 @@ from runs.services.drafts import draft_of
 from tests.factories import make_suite
 from tests.members import make_member
 
-
 # An option without a value sends its words.
 WORDS = "\0"
 
