@@ -13,6 +13,7 @@ from runs.formats import Problem
 from runs.formats.agentv import slug_of
 from runs.formats.suite_files import FoundSuite
 from runs.imports._agents import absent_agents, unfit_agents
+from runs.imports._final_scores import scoreless_cases
 from runs.imports._models import UnknownJudgeError, missing_models
 from runs.imports.suites import Imported, import_content
 
@@ -25,7 +26,7 @@ class UnusableSlugError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """A file and what came of its suite; `notes` say what it asks for that is not here yet."""
+    """A file and what came of its suite; `notes` say what keeps its cases from a score."""
 
     path: str
     imported: Imported
@@ -66,7 +67,14 @@ def import_suites(
                 file.content, imported_by=imported_by, slug=slug, judge=judge, note=note
             )
     return tuple(
-        ImportedFile(file.path, done[file.path], tuple(absent_agents(file.content, file=file.path)))
+        ImportedFile(
+            file.path,
+            done[file.path],
+            (
+                *absent_agents(file.content, file=file.path),
+                *scoreless_cases(file.content, file=file.path),
+            ),
+        )
         for file in files
     )
 

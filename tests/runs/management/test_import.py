@@ -155,6 +155,19 @@ def test_judges_that_are_missing_are_told_for_every_suite_at_once(evals):
     ]
 
 
+def test_cases_whose_score_nobody_would_give_are_noted(evals, capsys):
+    judged = "{id: B, input: hi, evaluators: [{name: h, type: hybrid_judge}]}"
+    tree = "evaluators: [{name: x, type: contains, value: hi}]\n"
+    (evals / "own.yaml").write_text(
+        f"profile: hybrid\n{tree}judge: strict\ntests: [{{id: A, input: hi}}, {judged}]\n"
+    )
+
+    call_command("import", "own.yaml")
+
+    [note] = capsys.readouterr().err.splitlines()
+    assert note.startswith("Note: own.yaml, case A, final_score: 1 of 2 cases have no hybrid judge")
+
+
 def test_an_agent_that_judges_and_is_not_here_yet_is_noted_once_and_the_suite_stands(evals, capsys):
     make_target(name="at hand", kind="http")
     judges = [("a", "far"), ("b", "at hand"), ("c", "far")]
