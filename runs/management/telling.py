@@ -186,6 +186,8 @@ def _can_write(letter: str, encoding: str) -> bool:
 
 
 def _gate(gate: RunGate) -> str:
+    if gate.share is None:
+        return f"not judged, needs {threshold(gate.limit)} ({gate.note})"
     figure = pct(gate.share)
     compared = f"{figure} {COMPARED[gate.state]} {threshold(gate.limit)}"
     words = {"open": f"open, so far {compared}"}

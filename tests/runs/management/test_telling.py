@@ -94,6 +94,11 @@ def test_the_table_says_how_a_stopped_run_stands():
     }
 
 
+def test_a_gate_of_a_run_without_any_score_is_not_judged():
+    said = summary_table(make_scored_run(verdicts=("error", "error")))
+    assert "Metrics gate  not judged, needs 80% (0 of 2 executions have a score)" in said
+
+
 def test_an_unknown_price_is_said_to_be_unknown():
     run = make_scored_run(verdicts=("pass",))
     run.results.update(run_cost_usd=None)
