@@ -222,6 +222,15 @@ def _frozen(target: Target) -> TargetPlan:
     return TargetPlan(target.name, target.kind, target.config, slug)
 
 
+def _judges(plan: Plan) -> str:
+    """Return who judges; of agents too many to name those that can be named whole."""
+    names = judge_name(plan)
+    if len(names) <= LONGEST_JUDGE_NAME:
+        return names
+    whole, _, _ = names[: LONGEST_JUDGE_NAME - len(", …")].rpartition(", ")
+    return f"{whole}, …" if whole else names[:LONGEST_JUDGE_NAME]
+
+
 def _create_run(
     suite: Suite,
     target: Target,
@@ -237,7 +246,7 @@ def _create_run(
         number=last + 1,
         target=target,
         target_name=target.name,
-        judge_name=judge_name(plan)[:LONGEST_JUDGE_NAME],
+        judge_name=_judges(plan),
         is_scripted=any(model["is_scripted"] for model in plan.models.values()),
         suite_version=suite.version,
         repetitions=limits.repetitions,

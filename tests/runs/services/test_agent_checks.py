@@ -111,6 +111,17 @@ def test_what_judges_is_frozen_without_secrets_and_its_model_with_it() -> None:
     assert read_plan(plan.as_json()) == plan
 
 
+def test_agents_too_many_to_name_are_named_whole_as_far_as_they_go() -> None:
+    names = [f"reviewer number {number}" for number in range(9)]
+    for name in names:
+        reviewer(name=name)
+    asked = [{**QUALITY, "name": name, "config": {"agent": name}} for name in names]
+
+    run = start(suite_of(*asked))
+
+    assert run.judge_name.endswith("reviewer number 4, reviewer number 5, …")
+
+
 def test_the_run_says_who_judges_beside_its_judge(viewer_client: Client) -> None:
     reviewer()
     make_target(name="second", kind="http", config=HTTP)
