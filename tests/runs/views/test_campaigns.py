@@ -90,6 +90,18 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
     assert 'hx-trigger="every' not in page
 
 
+def test_a_run_of_errors_alone_has_no_score_to_stand_by(
+    viewer_client: Client, campaign: Campaign
+) -> None:
+    started(campaign, "broken", ["error", "error"])
+    said = words(text(viewer_client, at(campaign)))
+    assert "0 of 2 scored" in said
+    assert "no score" in said.partition("0 of 2 scored")[2].partition("Ranked by")[0]
+    assert (
+        "cost not known in full" not in said.partition("Leaderboard")[2].partition("Ranked by")[0]
+    )
+
+
 def test_equal_runs_share_a_rank(viewer_client: Client, campaign: Campaign) -> None:
     for name in ("one", "other"):
         started(campaign, name, PASSED * 3)

@@ -56,6 +56,13 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     assert "1 run was cancelled" in html
 
 
+def test_where_nothing_is_drawn_there_is_no_front(viewer: Client) -> None:
+    make_charted_run(suite=make_suite(slug="support"), name="kestrel", cost="1", unpriced=2)
+    html = shown(viewer)
+    assert "0 of 1 run drawn" in html
+    assert "on the front" not in html
+
+
 def test_one_run_is_told_there_is_no_trend_yet(viewer: Client) -> None:
     make_charted_run(suite=make_suite(slug="support"), name="mini")
     assert "a trend begins with the second run" in shown(viewer)
