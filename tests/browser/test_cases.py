@@ -1,0 +1,69 @@
+"""A case is written, reordered, saved and edited by keyboard alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Locator, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.models import Case
+from runs.services.suites import create_suite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+
+
+def test_a_case_is_written_and_edited_by_keyboard(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    suite = create_suite(slug="support", title="Support", by=log_in("editor"))
+    page.goto(f"{live_server.url}/suites/support/cases/")
+    press(page, "link", "New case", "Enter")
+    reach(page, "textbox", "Key").press_sequentially("returns")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Returns")
+    reach(page, "textbox", "Message 1").press_sequentially("The tent arrived torn. What now?")
+    reach(page, "textbox", "Expected outcome 1").press_sequentially("Names the 30 days")
+    for outcome in ("Says who pays", "Stays kind"):
+        page.keyboard.press("Alt+Enter")
+        page.keyboard.type(outcome)
+    expect(page.get_by_label("Expected outcome 3", exact=True)).to_have_value("Stays kind")
+    page.keyboard.press("Alt+ArrowUp")
+    expect(page.get_by_label("Expected outcome 2", exact=True)).to_be_focused()
+    press(page, "button", "Move outcome 2 up", "Space")
+    expect(page.get_by_label("Expected outcome 1", exact=True)).to_have_value("Stays kind")
+    press(page, "button", "Add an outcome", "Enter")
+    expect(page.get_by_label("Expected outcome 4", exact=True)).to_be_focused()
+    press(page, "button", "Remove outcome 4", "Enter")
+    expect(page.get_by_label("Expected outcome 4", exact=True)).to_have_count(0)
+    page.keyboard.press("Control+Enter")
+
+    expect(page.get_by_text("returns is in the suite.")).to_be_visible()
+    outcomes = page.locator("#expected-outcomes li p")
+    expect(outcomes).to_have_text(["Stays kind", "Names the 30 days", "Says who pays"])
+    page.keyboard.press("e")
+    reach(page, "textbox", "Criteria optional").press_sequentially("Short answers")
+    press(page, "button", "Save as a new revision", "Enter")
+    expect(page.get_by_text("returns is at revision 2.")).to_be_visible()
+    expect(page.get_by_role("link", name="revision 1", exact=True)).to_be_visible()
+    assert suite.cases.filter(is_current=True).count() == 1
+    assert Case.objects.get(is_current=True).criteria == "Short answers"
+
+
+def reach(page: Page, role: str, name: str) -> Locator:
+    """Press Tab until the part of the page has the focus, and return it."""
+    found = page.get_by_role(role, name=name, exact=True)
+    expect(found).to_be_visible()
+    for _ in range(80):
+        if found.evaluate("element => element === document.activeElement"):
+            return found
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not reach the {role} {name}")
+
+
+def press(page: Page, role: str, name: str, key: str) -> None:
+    reach(page, role, name)
+    page.keyboard.press(key)
