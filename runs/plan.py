@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -198,10 +199,21 @@ def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) ->
 
     Agents that judge count like models.
     """
-    calls = sum(_calls_of(node, kinds) for _, node in walk(root))
-    return calls + (
-        outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
-    )
+    return judges_asked(root, kinds, has_outcomes=has_outcomes).total()
+
+
+def judges_asked(
+    root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool
+) -> Counter[tuple[str, str]]:
+    """Return by judge the calls that `judge_calls` counts.
+
+    A judge is ("model", slug), with "" for the one of the run, or ("agent", name of the target).
+    """
+    asked = Counter(("model", slug) for _, node in walk(root) for slug in _models_of(node, kinds))
+    asked.update(("agent", name) for _, node in walk(root) for name in _agents_of(node, kinds))
+    if has_outcomes and needs_outcomes_call(root, kinds):
+        asked["model", ""] += outcome_samples(root)
+    return asked
 
 
 def judge_calls_again(

@@ -54,6 +54,7 @@ def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ..
         _cases(baseline.cases, candidate.cases),
         _evaluators(*(Node.from_json(side["evaluators"]) for side in sides)),
         _policy(*(side["policy"] for side in sides)),
+        *_changes(*sides),
         _files(*(side.get("files") or {} for side in sides)),
         *_judges(*sides),
         _repetitions(baseline.repetitions, candidate.repetitions),
@@ -112,6 +113,17 @@ def _policy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Difference |
         if before.get(name) != after.get(name)
     ]
     return Difference("policy", ", ".join(changed)) if changed else None
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield what was changed for one of the runs alone; what moves verdicts is told as policy or evaluators."""
+    for who, side in (("baseline", before), ("candidate", after)):
+        texts = [
+            f"{one['evaluator'] or ''} {one['name'].replace('_', ' ')} {one['old']} → {one['new']}".strip()
+            for one in side.get("changed") or ()
+        ]
+        if texts:
+            yield Difference("this run only", f"{who}: {_some(texts)}", spoils=False)
 
 
 def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | None:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
-from django.db.models import Count, Q
+from django.http import QueryDict
 
+from evaluators.kinds._samples import MOST_SAMPLES
 from evaluators.models import LanguageModel
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError
 from runs import services
+from runs.drafting import tree_of
+from runs.drafting.for_one_run import RunRules, ruled
 from runs.forms.money import MoneyField
-from runs.models import Case, Run, Suite, Target
+from runs.forms.run_rules import RunRulesFields
+from runs.forms.start_cases import CaseChoiceForm
+from runs.models import Run, Suite, Target
 from runs.reports.estimate import Estimate, Order, estimate
 from runs.reports.start_choices import TargetOption, target_options
 from runs.services.script_rights import scripts_problem_of_suite
 from runs.targets import target_kinds
+from runs.versions import parts_of
 
 MOST_REPETITIONS = 100
 MOST_AT_ONCE = 200
 LONGEST_NUMBER = 18
-ALL, BY_TAG = "all", "tag"
 
 
 class TargetsField(forms.ModelMultipleChoiceField[Target]):
@@ -38,16 +46,14 @@ class TargetsField(forms.ModelMultipleChoiceField[Target]):
         return super().clean(value)
 
 
-class StartRunForm(forms.Form):
-    """One run for each target that is ticked, all of the same cases, judge and limits."""
+class StartRunForm(CaseChoiceForm):
+    """One run for each target that is ticked, all of the same cases, judge, rules and limits."""
 
     target = TargetsField(
         Target.objects.filter(archived_at=None),
         label="Targets",
         error_messages={"required": "Tick at least one target."},
     )
-    cases = forms.ChoiceField(label="Cases")
-    tag = forms.MultipleChoiceField(required=False, label="Tags")
     repetitions = forms.IntegerField(
         min_value=1,
         max_value=MOST_REPETITIONS,
@@ -64,6 +70,13 @@ class StartRunForm(forms.Form):
     judge = forms.ModelChoiceField(
         LanguageModel.objects.all(), required=False, empty_label="None", label="Model"
     )
+    samples = forms.IntegerField(
+        label="Samples",
+        required=False,
+        min_value=1,
+        max_value=MOST_SAMPLES,
+        help_text="judge calls for each score; empty as in the suite",
+    )
     budget = MoneyField(
         label="Stop at",
         required=False,
@@ -76,23 +89,24 @@ class StartRunForm(forms.Form):
         label="Note",
         help_text="of several targets it names the campaign too",
     )
+    version = forms.IntegerField(required=False, min_value=0, max_value=10**9)
     form_key = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
-    def __init__(self, suite: Suite, *args: Any, **options: Any) -> None:
-        """Offer the tags of the suite and its own judge."""
-        super().__init__(*args, **options)
-        self.suite = suite
-        choices = [(tag, f"{tag} ({count})") for tag, count in self.tags.items()]
-        total = sum(count for _, count, _ in self._cases)
-        self.fields["tag"] = forms.MultipleChoiceField(choices=choices, required=False)
-        self.fields["cases"] = forms.ChoiceField(
-            choices=[(ALL, f"All {total}"), *([(BY_TAG, "By tag")] if choices else ())],
-        )
+    def __init__(
+        self,
+        suite: Suite,
+        data: QueryDict | None = None,
+        *,
+        rules: RunRules | None = None,
+        **options: Any,
+    ) -> None:
+        """Offer the suite's cases, judge and rules; `rules` are what was asked for before."""
+        super().__init__(suite, data, **options)
+        self.asked_rules = rules or RunRules()
         self.initial.setdefault("judge", suite.judge_id)
         judges = LanguageModel.objects.all()
         if suite.judge_id:
             self.fields["judge"] = forms.ModelChoiceField(judges, empty_label=None, label="Judge")
-        self.initial.setdefault("cases", BY_TAG if self.initial.get("tag") else ALL)
         self.initial["form_key"] = secrets.token_urlsafe(16)
 
     @cached_property
@@ -101,36 +115,42 @@ class StartRunForm(forms.Form):
         return target_options(self.suite)
 
     @cached_property
-    def tags(self) -> dict[str, int]:
-        """Return the tags of the suite's cases with the number of cases, most frequent first."""
-        counts: Counter[str] = Counter()
-        for tags, total, _ in self._cases:
-            counts.update(dict.fromkeys(tags, total))
-        return dict(counts.most_common())
-
-    @cached_property
     def chosen_targets(self) -> set[str]:
         """Return the ids of the targets that are ticked."""
-        ticked = self["target"].value() or []
-        return {
-            str(getattr(value, "pk", value))
-            for value in ([ticked] if isinstance(ticked, str) else ticked)
-        }
+        return set(self._list("target"))
 
     @cached_property
-    def chosen_tags(self) -> set[str]:
-        """Return the tags that are ticked."""
-        ticked = self["tag"].value() or []
-        return {ticked} if isinstance(ticked, str) else set(ticked)
+    def rules(self) -> RunRulesFields:
+        """Return the fields of weights and thresholds."""
+        parts = parts_of(self.suite)
+        sent = self.data.get("version", "") if self.is_bound else ""
+        old = None
+        if sent.isdecimal() and len(sent) < LONGEST_NUMBER and int(sent) != self.suite.version:
+            old = self.suite.versions.filter(number=int(sent)).first()
+        data = self.data if self.is_bound else None
+        return RunRulesFields(parts, old.content if old else parts, self.asked_rules, data)
+
+    @cached_property
+    def wanted_rules(self) -> RunRules:
+        """Return what the runs do otherwise than the suite, as far as it is right."""
+        samples = self._as_filled.get("samples")
+        return (
+            replace(self.asked_rules, samples=samples)
+            if not self.is_bound
+            else self.rules.rules(samples)
+        )
 
     def clean(self) -> dict[str, Any]:
-        """Refuse an empty choice of cases."""
-        found: dict[str, Any] = super().clean() or self.cleaned_data
-        by_tag = found.get("cases") == BY_TAG
-        if by_tag and not found.get("tag") and "tag" not in self.errors:
-            self.add_error("tag", "Tick at least one tag, or choose all cases.")
-        if not self._cases:
-            self.add_error(None, f"{self.suite.title} has no cases yet. Import some first.")
+        """Refuse rules that no run could be scored by, naming field or evaluator."""
+        found = super().clean()
+        wanted = self.wanted_rules
+        if self.rules.errors:
+            self.add_error(None, "Weights and thresholds: correct what is marked there.")
+        else:
+            try:
+                ruled(self.rules.parts, wanted)
+            except DomainError as refusal:
+                self.add_error(None, f"For this run only: {refusal}")
         return found
 
     def start(self, *, started_by: User) -> list[Run]:
@@ -149,27 +169,30 @@ class StartRunForm(forms.Form):
             concurrency=chosen["concurrency"],
             budget_usd=chosen["budget"],
             note=chosen["note"],
-            tags=self._wanted_tags(),
+            tags=self.wanted_tags(),
+            case_keys=self.wanted_keys,
             judge=chosen["judge"],
+            rules=self.wanted_rules,
+            version=chosen["version"],
         )
 
     def estimate(self) -> Estimate:
         """Return what the form as it stands would start and cost; wrong fields count as their default."""
-        chosen = self.cleaned_data if self.is_bound and hasattr(self, "cleaned_data") else {}
-        wanted = set(self._wanted_tags() or ())
-        chosen_cases = [row for row in self._cases if not wanted or wanted & set(row[0])]
-        judge = chosen.get("judge") if self.is_bound else self.suite.judge
+        chosen = self._as_filled
+        cases, with_outcomes = self.counts
         return estimate(
             Order(
                 suite=self.suite,
+                root=self._root(),
                 targets=self._estimated_targets(),
-                cases=sum(total for _, total, _ in chosen_cases),
-                with_outcomes=sum(outcomes for *_, outcomes in chosen_cases),
+                cases=cases,
+                with_outcomes=with_outcomes,
                 repetitions=chosen.get("repetitions") or 1,
                 concurrency=chosen.get("concurrency") or 8,
-                judge=judge,
+                judge=chosen.get("judge"),
                 budget_usd=chosen.get("budget"),
-                tags=tuple(wanted),
+                tags=tuple(self.wanted_tags() or ()),
+                keys=self.wanted_keys,
             )
         )
 
@@ -180,23 +203,28 @@ class StartRunForm(forms.Form):
         targets = [known[kind] for kind in sorted(kinds) if kind in known]
         return scripts_problem_of_suite(self.suite, targets, user)
 
+    @property
+    def _as_filled(self) -> dict[str, Any]:
+        """Return what the fields hold as far as it is right, also before anything was sent."""
+        if self.is_bound:
+            return self.cleaned_data if hasattr(self, "cleaned_data") else {}
+        found = {}
+        for name in ("repetitions", "concurrency", "samples", "budget", "judge"):
+            field = self.fields[name]
+            with suppress(forms.ValidationError):
+                found[name] = field.clean(self.initial.get(name, field.initial))
+        return found
+
+    def _root(self) -> Node:
+        """Return the tree that the runs are scored by, the suite's while the rules are wrong."""
+        try:
+            return ruled(self.rules.parts, self.wanted_rules).root
+        except DomainError:
+            return tree_of(self.rules.parts)
+
     def _estimated_targets(self) -> list[Target]:
         numbers = [
             int(pk) for pk in self.chosen_targets if pk.isdecimal() and len(pk) < LONGEST_NUMBER
         ]
         targets = Target.objects.filter(archived_at=None, pk__in=numbers)
         return list(targets.select_related("model"))
-
-    def _wanted_tags(self) -> list[str] | None:
-        if self["cases"].value() != BY_TAG:
-            return None
-        return sorted(self.chosen_tags)
-
-    @cached_property
-    def _cases(self) -> list[tuple[list[str], int, int]]:
-        """Return of every list of tags how many current cases have it, and how many of them outcomes."""
-        rows = Case.objects.filter(suite=self.suite, is_current=True).order_by().values("tags")
-        counted = rows.annotate(
-            total=Count("id"), with_outcomes=Count("id", filter=~Q(expected_outcomes=[]))
-        )
-        return list(counted.values_list("tags", "total", "with_outcomes"))

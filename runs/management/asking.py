@@ -85,7 +85,12 @@ def check_tags(suite: Suite, tags: Sequence[str]) -> None:
             raise CannotAskError(f"{suite.slug} has no case with the tag {tag!r}; {there_are}.")
 
 
-def unmatched(suite: Suite, target: Target, tags: Sequence[str] | None) -> list[str]:
+def unmatched(
+    suite: Suite,
+    target: Target,
+    tags: Sequence[str] | None,
+    keys: Sequence[str] | None = None,
+) -> list[str]:
     """Return a sentence for outputs that belong to no case, and one for cases without an output."""
     if target.kind != RECORDED:
         return []
@@ -95,6 +100,8 @@ def unmatched(suite: Suite, target: Target, tags: Sequence[str] | None) -> list[
     own = cases.filter(recorded_output__isnull=False).values_list("key", flat=True)
     outputs = set(uploads) or set(own)
     chosen = {key for key, has in tags_of.items() if tags is None or set(tags) & set(has)}
+    if keys is not None:
+        chosen &= set(keys)
     sentences = []
     if strangers := sorted(outputs - tags_of.keys()):
         verb = "1 output belongs" if len(strangers) == 1 else f"{len(strangers)} outputs belong"

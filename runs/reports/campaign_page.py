@@ -190,6 +190,7 @@ class CampaignPage:
             "repetitions": run.repetitions,
             "concurrency": run.concurrency,
             "note": self.campaign.name,
+            "again": run.number,
         }
         if run.budget_usd is not None:
             asked["budget"] = f"{run.budget_usd.normalize():f}"

@@ -2,61 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.utils import timezone
 
 from evaluators.models import LanguageModel
+from evaluators.scoring.tree import Node
 from evaluators.templatetags.figures import money
-from runs.models import Result, ResultStatus, Run, RunStatus, Suite, Target
+from runs.models import Suite, Target
+from runs.reports.estimated_costs import Cost, cost, duration_of
 from runs.reports.judge_warnings import agent_warning, agents_of, family_warning
-from runs.reports.planned_calls import planned_judge_calls
+from runs.reports.past_usage import PastRuns, calls_of
+from runs.reports.planned_calls import Judges, planned_judge_calls
+from runs.targets import target_kinds
 
-RUNS_LOOKED_AT = 5
-ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
-NO_RUN = "no finished run of this suite with this target yet"
-NO_JUDGE_RUN = "no finished run of this suite with this judge yet"
-NO_PRICE = "the model has no price"
+NO_RUN = "no finished run of this target or its model yet"
+NO_JUDGE_RUN = "no finished run with this judge yet"
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEstimate:
-    """What one run would cost: each purse None with the reason where past runs do not tell."""
+    """What one run would cost: each purse None with the reason where past runs do not tell.
+
+    `basis` says which past runs the target's cost and time rest on, "" for none.
+    """
 
     name: str
     run_usd: Decimal | None
     evaluation_usd: Decimal | None
     total_usd: Decimal | None
+    low_usd: Decimal | None
+    high_usd: Decimal | None
     duration_ms: float | None
+    basis: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What the form as it stands would start; sums are None when a part is unknown."""
+    """What the form as it stands would start; sums are None when a part is unknown.
+
+    `judges` are the names of who judges with the calls they are asked at most; `target_calls` the
+    executions that ask a target, recorded outputs ask none. `low_usd` and `high_usd` are None where
+    all past runs cost the same to a cent.
+    """
 
     runs: int
     cases: int
     repetitions: int
     executions: int
+    target_calls: int
     judge_calls: int
+    judges: tuple[tuple[str, int], ...]
     targets: tuple[TargetEstimate, ...]
     run_usd: Decimal | None
     evaluation_usd: Decimal | None
     total_usd: Decimal | None
+    low_usd: Decimal | None
+    high_usd: Decimal | None
     duration_ms: float | None
+    done_at: datetime | None
     basis: str
+    judge_basis: str
     warnings: tuple[str, ...]
+    over_budget: str
     button: str
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the form asks for, as far as it is filled in."""
+    """What the form asks for, as far as it is filled in; `root` is the tree the run is scored by.
+
+    With `tags` the cases are those that have one of them, with `keys` those that are named.
+    """
 
     suite: Suite
+    root: Node
     targets: Sequence[Target]
     cases: int
     with_outcomes: int
@@ -64,139 +88,145 @@ class Order:
     concurrency: int
     judge: LanguageModel | None
     budget_usd: Decimal | None
-    tags: Sequence[str] = ()
+    tags: Collection[str] = ()
+    keys: Collection[str] | None = None
+
+    @property
+    def executions(self) -> int:
+        """Return the executions of one run."""
+        return self.cases * self.repetitions
+
+    @property
+    def outcomes(self) -> Decimal:
+        """Return the share of the cases that have expected outcomes."""
+        return Decimal(self.with_outcomes) / max(self.cases, 1)
 
 
 def estimate(order: Order) -> Estimate:
     """Return what the order would start, cost and take, with the runs that this rests on."""
-    executions = order.cases * order.repetitions
-    past = list(_past_runs(order.suite))
     agents = agents_of(order.suite)
-    calls = planned_judge_calls(
-        order.suite, cases=order.cases, with_outcomes=order.with_outcomes, tags=order.tags
+    asked = planned_judge_calls(
+        order.suite,
+        order.root,
+        cases=order.cases,
+        with_outcomes=order.with_outcomes,
+        tags=order.tags,
+        keys=order.keys,
     )
-    parts = tuple(
-        _of_target(order, target, past, executions, agents, asks_judge=calls > 0)
-        for target in order.targets
+    past = PastRuns(order.suite, order.targets, _judge_names(order, list(agents)))
+    evaluation = _evaluation(order, past) if asked else Cost(Decimal(0), Decimal(0), Decimal(0))
+    parts = tuple(_of_target(order, target, past, evaluation) for target in order.targets)
+    run_usd, evaluation_usd = (
+        _sum([getattr(part, name) for part in parts]) for name in ("run_usd", "evaluation_usd")
     )
-    totals = [_sum(part.run_usd for part in parts), _sum(part.evaluation_usd for part in parts)]
-    total = _sum(totals) if parts else None
+    total = _sum([run_usd, evaluation_usd])
+    low, high = (_sum([getattr(part, name) for part in parts]) for name in ("low_usd", "high_usd"))
+    is_range = money(low) != money(high)
     # Runs started together share the judge's and the machine's time; they go on side by side.
     spans = [part.duration_ms for part in parts]
+    duration_ms = max(span for span in spans if span) if spans and all(spans) else None
+    judges = _judges(order, asked, order.repetitions * len(parts))
     return Estimate(
         runs=len(parts),
         cases=order.cases,
         repetitions=order.repetitions,
-        executions=executions * len(parts),
-        judge_calls=calls * order.repetitions * len(parts),
+        executions=order.executions * len(parts),
+        target_calls=order.executions * sum(_is_asked(target) for target in order.targets),
+        judge_calls=sum(calls for _, calls in judges),
+        judges=judges,
         targets=parts,
-        run_usd=totals[0] if parts else None,
-        evaluation_usd=totals[1] if parts else None,
+        run_usd=run_usd,
+        evaluation_usd=evaluation_usd,
         total_usd=total,
-        duration_ms=max(span for span in spans if span) if spans and all(spans) else None,
-        basis=_basis(past, order.targets),
+        low_usd=low if is_range else None,
+        high_usd=high if is_range else None,
+        duration_ms=duration_ms,
+        done_at=None
+        if duration_ms is None
+        else timezone.localtime() + timedelta(milliseconds=duration_ms),
+        basis=_basis(parts),
+        judge_basis=past.judged.basis if asked and parts else "",
         warnings=tuple(
             warning
             for warning in (
                 family_warning(order.judge, order.targets),
                 agent_warning(agents, order.targets),
-                _budget_warning(order, parts),
             )
             if warning
         ),
+        over_budget=_over_budget(order, parts),
         button=_button(len(parts), total),
     )
 
 
-def _past_runs(suite: Suite) -> QuerySet[Run]:
-    """Return the suite's last ended runs, with what their first scored result cost."""
-    scored = Result.objects.filter(run=OuterRef("pk"), status=ResultStatus.SCORED)
-    first = scored.order_by("position", "repetition")
-    return (
-        suite.runs.filter(status__in=ENDED, done_count__gt=0, source_run=None)
-        .defer("snapshot", "leaf_scores")
-        .annotate(
-            first_run_cost=Subquery(first.values("run_cost_usd")[:1]),
-            first_evaluation_cost=Subquery(first.values("evaluation_cost_usd")[:1]),
-        )
-        .order_by("-number")[: 10 * RUNS_LOOKED_AT]
-    )
-
-
-def _of_target(
-    order: Order,
-    target: Target,
-    past: Sequence[Run],
-    executions: int,
-    agents: Mapping[str, Sequence[str]],
-    *,
-    asks_judge: bool,
-) -> TargetEstimate:
-    own = [run for run in past if run.target_id == target.pk][:RUNS_LOOKED_AT]
+def _judge_names(order: Order, agents: Sequence[str]) -> set[str]:
     names = {order.judge.name, order.judge.slug} if order.judge else set()
-    if agents:
-        # A run that asks no judge besides is named after them.
-        names.add(", ".join(sorted(agents)))
-    judged = [run for run in past if run.judge_name in names][:RUNS_LOOKED_AT]
-    run_usd, why_run = _mean_cost(own, "run", executions, NO_RUN)
-    evaluation_usd, why_evaluation = _mean_cost(judged, "evaluation", executions, NO_JUDGE_RUN)
-    if not asks_judge:
-        evaluation_usd, why_evaluation = Decimal(0), ""
+    # A run that asks no judge besides is named after them.
+    return names | ({", ".join(sorted(agents))} if agents else set())
+
+
+def _judges(order: Order, asked: Judges, times: int) -> tuple[tuple[str, int], ...]:
+    """Return the names of the judges with all their calls, the one asked most first."""
+    named = [slug for kind, slug in asked if kind == "model" and slug]
+    names = dict(LanguageModel.objects.filter(slug__in=named).values_list("slug", "name"))
+    found: dict[str, int] = {}
+    for (kind, who), calls in asked.items():
+        usual = order.judge.name if order.judge else "no judge chosen yet"
+        name = who if kind == "agent" else names.get(who, who or usual)
+        found[name] = found.get(name, 0) + calls * times
+    return tuple(sorted(found.items(), key=lambda one: -one[1])) if times else ()
+
+
+def _is_asked(target: Target) -> bool:
+    kind = target_kinds().get(target.kind)
+    return kind is None or not kind.replays
+
+
+def _of_target(order: Order, target: Target, past: PastRuns, evaluation: Cost) -> TargetEstimate:
+    own = past.of_target(target)
+    run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, order.executions)
+    if not own.runs:
+        run = Cost(None, reason=NO_RUN)
     return TargetEstimate(
         name=target.name,
-        run_usd=run_usd,
-        evaluation_usd=evaluation_usd,
-        total_usd=_sum((run_usd, evaluation_usd)),
-        duration_ms=_duration(own, executions, order.concurrency),
-        reason="; ".join(dict.fromkeys(filter(None, (why_run, why_evaluation)))),
+        run_usd=run.usd,
+        evaluation_usd=evaluation.usd,
+        total_usd=_sum([run.usd, evaluation.usd]),
+        low_usd=_sum([run.low, evaluation.low]),
+        high_usd=_sum([run.high, evaluation.high]),
+        duration_ms=duration_of(own.runs, order.executions, order.concurrency),
+        basis=own.basis,
+        reason="; ".join(dict.fromkeys(filter(None, (run.reason, evaluation.reason)))),
     )
 
 
-def _mean_cost(
-    runs: Sequence[Run], purse: str, executions: int, no_run: str
-) -> tuple[Decimal | None, str]:
+def _evaluation(order: Order, past: PastRuns) -> Cost:
+    """Return what judging one run would cost: past runs tell what a planned call comes to."""
+    planned = {
+        run.pk: run.done_count * past.calls_an_execution(run, outcomes=order.outcomes)
+        for run in past.judged.runs
+    }
+    runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
-        return None, no_run
-    known = [run for run in runs if _knows_cost(run, purse)]
-    if not known:
-        return None, NO_PRICE
-    spent = sum((getattr(run, f"{purse}_cost_usd") for run in known), Decimal(0))
-    return spent / sum(run.done_count for run in known) * executions, ""
+        return Cost(None, reason=NO_JUDGE_RUN)
+    wanted = calls_of(order.root, order.outcomes) * order.executions
+    return cost(runs, "evaluation", planned, wanted)
 
 
-def _knows_cost(run: Run, purse: str) -> bool:
-    """Tell whether a run's purse had a price; what costs nothing has one of 0."""
-    first = getattr(run, f"first_{purse}_cost")
-    return first is not None or getattr(run, f"{purse}_cost_usd") > 0
+def _basis(parts: Sequence[TargetEstimate]) -> str:
+    """Say what the whole rests on; of several targets each says its own."""
+    if len(parts) == 1:
+        return parts[0].basis
+    return "from past runs, named below" if any(part.basis for part in parts) else ""
 
 
-def _duration(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
-    """Return milliseconds: the hands' time an execution took, shared by as many hands as asked for."""
-    timed = [
-        (worked_ms, run)
-        for run in runs
-        if run.finished_at and (worked_ms := run.worked_ms(now=run.finished_at))
-    ]
-    if not timed:
-        return None
-    busy_ms = sum(worked_ms * min(run.concurrency, run.done_count) for worked_ms, run in timed)
-    each_ms = busy_ms / sum(run.done_count for _, run in timed)
-    hands = max(min(concurrency, executions), 1)
-    return each_ms * executions / hands
-
-
-def _basis(past: Sequence[Run], targets: Sequence[Target]) -> str:
-    chosen = {target.pk for target in targets}
-    runs = [run.number for run in past if run.target_id in chosen][:RUNS_LOOKED_AT]
-    if not runs:
-        return ""
-    if len(runs) == 1:
-        return f"from run #{runs[0]}"
-    return f"from {len(runs)} runs, #{min(runs)} to #{max(runs)}"
-
-
-def _budget_warning(order: Order, parts: Sequence[TargetEstimate]) -> str:
-    known = [part.total_usd for part in parts if part.total_usd is not None]
+def _over_budget(order: Order, parts: Sequence[TargetEstimate]) -> str:
+    # Recorded outputs were paid before the run: its budget holds the other purse alone.
+    counted = (
+        part.total_usd if _is_asked(target) else part.evaluation_usd
+        for target, part in zip(order.targets, parts, strict=True)
+    )
+    known = [usd for usd in counted if usd is not None]
     if order.budget_usd is None or not known or max(known) <= order.budget_usd:
         return ""
     return (
@@ -210,7 +240,8 @@ def _button(runs: int, total: Decimal | None) -> str:
 
 
 def _sum(parts: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum, None when a part is unknown or there is none."""
     known = list(parts)
-    if any(part is None for part in known):
+    if not known or any(part is None for part in known):
         return None
     return sum((part for part in known if part is not None), Decimal(0))

@@ -12,6 +12,7 @@ from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
 from runs.models import Run, Score, ScoreState
 from runs.models.executions import executions_of
+from runs.plan import CHANGED
 from runs.reports.case_groups import policy_of
 from runs.reports.purses import purses
 from runs.reports.run_repetitions import repetitions_of_run
@@ -24,7 +25,8 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
     """Return the run in plain JSON values.
 
     Costs are numbers of US dollars as in files of results, None where no price is known. Of a run
-    that goes on or has no summary the figures are None, and the cases are so far.
+    that goes on or has no summary the figures are None, and the cases are so far. "changed" lists what
+    the run did otherwise than its suite: evaluator (None for the policy), name, old and new.
     """
     spent, finals = purses(run), _final_scores(run)
     return {
@@ -34,6 +36,7 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
         "target": run.target_name,
         "judge": run.judge_name or None,
         "suite_version": run.suite_version,
+        "changed": run.snapshot.get(CHANGED) or [],
         "repetitions": run.repetitions,
         "status": run.status,
         "status_reason": run.status_reason,

@@ -12,6 +12,7 @@ from evaluators.scoring.policy import Policy
 from evaluators.templatetags.figures import money
 from runs.models import OPEN_RESULT_STATUSES, Run, RunOwner
 from runs.reports.case_groups import policy_of
+from runs.reports.run_changes import run_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class RunHead:
 
     `took_ms` is the time worked over all stretches, of which there was more than one with
     `has_stretches`. `own_host` is the machine whose command line carries the run out, "" for the
-    workers'. `source_number` is the run whose stored scores it was made of, None for one carried out.
+    workers'. `changes` are what it did otherwise than its suite. `source_number` is the run whose stored scores it was made of, None for one carried out.
     """
 
     status: str
@@ -49,6 +50,7 @@ class RunHead:
     snapshot_hash: str
     evaluators: tuple[OutlineLine, ...]
     source_number: int | None
+    changes: tuple[str, ...]
     stop_title: str
     stop_text: str
 
@@ -73,6 +75,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         snapshot_hash=run.snapshot_hash,
         evaluators=tuple(_outline(snapshot["evaluators"])),
         source_number=(snapshot.get("rescored") or {}).get("run"),
+        changes=run_changes(snapshot),
         stop_title=f"Cancel run #{run.number}?",
         stop_text=_stop_text(run),
     )

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
+from django_htmx.http import HttpResponseClientRedirect
 
 from evaluators.scoring.types import DomainError
-from runs.forms import StartRunForm
+from runs.forms import RunRetryForm, StartRunForm
+from runs.forms.start_again import chosen_in, filled_from
 from runs.models import Run
 from runs.reports.start_choices import suite_choices
-from runs.views._requests import REFUSED, MemberRequest, may_start, posted, suite_of
+from runs.views._requests import REFUSED, MemberRequest, may_start, posted, run_of, suite_of
 
-SEVERAL = ("target", "tag")
+# Servers take addresses of 64 kB; cookies and other headers stand beside them.
+LONGEST_ADDRESS = 30_000
 
 
 @require_safe
@@ -27,26 +32,54 @@ def run_start_any(request: HttpRequest) -> HttpResponse:
 
 @may_start
 def run_new(request: MemberRequest, slug: str) -> HttpResponse:
-    """Start one run a target, or say what is wrong with the form."""
+    """Start one run a target, show what the form would start, or say what is wrong with it."""
     suite = suite_of(slug=slug)
-    form = StartRunForm(suite, posted(request), initial=_asked_for(request))
-    if form.is_valid():
+    initial, rules = filled_from(suite, request.GET)
+    form = StartRunForm(suite, posted(request), initial=initial, rules=rules)
+    is_preview = "preview" in request.POST
+    if form.is_valid() and not is_preview:
         try:
             return _started(form.start(started_by=request.user))
         except DomainError as refusal:
+            # The suite may be another by now than the one the form was made from.
+            suite.refresh_from_db()
             form.add_error(None, str(refusal))
-    status = REFUSED if form.is_bound else 200
+    status = REFUSED if form.errors and not is_preview else 200
     return render(request, "runs/run_new.html", _context(request, form), status=status)
 
 
-@require_safe
 @never_cache
 @may_start
 def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
-    """Give what the form as it stands would start and cost."""
-    form = StartRunForm(suite_of(slug=slug), request.GET)
+    """Give what the form as it stands would start and cost; named cases can be too many for an address."""
+    form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
     form.is_valid()
     return render(request, "runs/_run_estimate.html", _context(request, form))
+
+
+@never_cache
+@may_start
+def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
+    """Give the cases to pick from that have the text of the search, ticked ones first."""
+    form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
+    return render(request, "runs/_start_cases.html", {"suite": form.suite, "form": form})
+
+
+@require_POST
+@may_start
+def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Lead from the ticked rows of a run to the start form with their cases picked."""
+    form = RunRetryForm(run_of(slug, number), request.POST)
+    place = reverse("runs:run", args=[slug, number])
+    if not form.is_valid():
+        messages.error(request, "Nothing is chosen. Tick at least one row of this run.")
+    elif len(asked := chosen_in(form)) > LONGEST_ADDRESS:
+        messages.error(
+            request, "These rows are too many to be named. Take all of a filter instead."
+        )
+    else:
+        place = f"{reverse('runs:run-new', args=[slug])}?{asked}"
+    return HttpResponseClientRedirect(place) if request.htmx else redirect(place)
 
 
 def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
@@ -56,12 +89,6 @@ def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
         "estimate": form.estimate(),
         "scripts_problem": form.scripts_problem(request.user),
     }
-
-
-def _asked_for(request: HttpRequest) -> dict[str, Any]:
-    """Return what an address fills the form with; targets and tags can be several."""
-    several = {name: request.GET.getlist(name) for name in SEVERAL if name in request.GET}
-    return request.GET.dict() | several
 
 
 def _started(runs: list[Run]) -> HttpResponse:

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError, CommandParser, OutputWrapp
 from django.db import transaction
 
 from runs import services
+from runs.drafting.for_one_run import RunRules
 from runs.execution.processes import process_name
 from runs.execution.sweeping import sweep
 from runs.forms.money import MoneyField
@@ -118,6 +119,15 @@ a running site and without one; the run is on the site's pages like any other.""
             "--tag", action="append", metavar="TAG", help="Only cases with this tag; repeatable."
         )
         parser.add_argument(
+            "--case", action="append", metavar="KEY", help="Only the case of this key; repeatable."
+        )
+        parser.add_argument(
+            "--samples",
+            type=int,
+            metavar="N",
+            help="Judge calls for each score in this run; default: as in the suite.",
+        )
+        parser.add_argument(
             "--repetitions", type=int, default=1, metavar="N", help="Executions of every case (1)."
         )
         parser.add_argument(
@@ -207,13 +217,15 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: Progress) ->
         check_tags(suite, options["tag"] or ())
         targets = [chosen_target(name, options["outputs"], model) for name in names]
         for target in targets:
-            notes += unmatched(suite, target, options["tag"])
+            notes += unmatched(suite, target, options["tag"], options["case"])
         runs = services.start_campaign(
             suite=suite,
             targets=targets,
             started_by=None,
             judge=judge,
             tags=options["tag"],
+            case_keys=options["case"],
+            rules=RunRules(samples=options["samples"]),
             repetitions=options["repetitions"],
             concurrency=options["concurrency"],
             budget_usd=budget_usd,

@@ -233,6 +233,6 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
     assert "same family as target cousin" in page(alike)
     assert "Target stranger would judge its own answers, asked by “quality”." in page(other)
     shown = page(make_target(kind="http", config=HTTP))
-    assert "up to 5</dd>" in shown  # two samples for each of two cases, and one that a case adds
+    assert "up to 5<br>" in shown  # two samples for each of two cases, and one that a case adds
     assert "own answers" not in shown
     assert "same family" not in shown

@@ -201,7 +201,7 @@ def test_the_estimate_rests_on_past_runs_and_names_them(
 ) -> None:
     past_run(suite, target)
     page = estimate(editor_client, suite, **filled(suite, target, repetitions=2, concurrency=2))
-    assert "from run #1" in page
+    assert "from the last run of this target, 2 executions" in page
     assert "$0.60" in page  # 4 executions of $0.10 + $0.05
     assert "Start run, about $0.60" in page
     assert "20\u00a0s" in page  # 4 executions of 10 s by two hands
@@ -212,8 +212,8 @@ def test_without_a_past_run_nothing_is_made_up(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     page = estimate(editor_client, suite, **filled(suite, target))
-    assert "no finished run of this suite with this target yet" in page
-    assert "cost not known" in page
+    assert "no finished run of this target or its model yet" in page
+    assert "cost cannot be known" in page
     assert "Start run <kbd>" in page
     assert "$0" not in page
 
@@ -224,7 +224,7 @@ def test_a_model_without_a_price_is_no_cost_of_zero(
     past_run(suite, target, priced=False)
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "the model has no price" in page
-    assert "cost not known" in page
+    assert "cost cannot be known" in page
 
 
 def test_without_a_target_the_estimate_asks_for_one(
@@ -239,8 +239,9 @@ def test_a_budget_below_the_estimate_is_pointed_out(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     past_run(suite, target)
-    page = estimate(editor_client, suite, **filled(suite, target, budget="0.10"))
-    assert "The budget is below the estimate of $0.30 a run." in page
+    page = estimate(editor_client, suite, **filled(suite, target, budget="0.08"))
+    # What recorded outputs once cost is no part of a budget.
+    assert "The budget is below the estimate of $0.10 a run." in page
 
 
 def test_a_judge_of_the_targets_own_family_is_pointed_out(
