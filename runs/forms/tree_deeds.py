@@ -1,4 +1,4 @@
-"""What the buttons beside an evaluator ask for: `<id> <deed>`, as `n3 up` or `n3 move n1 2`."""
+"""What the buttons beside an evaluator ask for: `<id> <deed>`, as `n3 up` or `n3 move n1 2`; and `save`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from runs.drafting.content import nodes_with_paths
 from runs.drafting.placing import WAYS
 
 GOING = ("edit", "add", "try")
+SAVE = "save"
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing to do with an evaluator; `word` is edit, add or try where another page is meant."""
+    """One thing to do with an evaluator; `word` is edit, add or try where another page is meant, save for the whole draft."""
 
     node: str
     word: str
@@ -60,6 +61,8 @@ def read_deed(text: str) -> Deed | None:
     word, *more = rest.split() or [""]
     if not text.strip():
         return None
+    if node == SAVE:
+        return Deed("", SAVE)
     if word in GOING:
         return Deed(node, word)
     if word in WAYS:

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST
 
 from evaluators.scoring.types import DomainError
 from runs.forms.conflicts import ConflictForm
+from runs.models import SuiteDraft
 from runs.reports.suite import suite_head
 from runs.services.drafts import discard_draft, draft_of
 from runs.services.saving_drafts import DraftConflictError, conflict_of, save_draft
@@ -21,17 +22,7 @@ from runs.views._requests import REFUSED, MemberRequest, may_change_suites, post
 def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
     """Make the draft the next version, or say what is in the way; the draft is kept then."""
     draft = draft_of(suite_of(slug=slug), request.user)
-    try:
-        version = save_draft(
-            draft, request.POST.get("stamp", ""), note=request.POST.get("note", "")
-        )
-    except DraftConflictError:
-        return redirect("runs:draft-conflict", slug)
-    except DomainError as refusal:
-        messages.error(request, str(refusal))
-        return redirect(_back(request, slug, "runs:suite-settings"))
-    messages.success(request, f"Saved as {version}: {version.note}")
-    return redirect(_back(request, slug, "runs:suite"))
+    return redirect(saved(request, draft, request.POST.get("stamp", "")))
 
 
 @require_POST
@@ -64,6 +55,20 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     context = {"suite": suite, "head": suite_head(suite), "form": form, "conflict": conflict}
     status = REFUSED if form.is_bound else 409
     return render(request, "suites/draft_conflict.html", context, status=status)
+
+
+def saved(request: MemberRequest, draft: SuiteDraft, stamp: str) -> str:
+    """Make a draft the next version; return where to go on, with what was done or what is in the way said there."""
+    slug = draft.suite.slug
+    try:
+        version = save_draft(draft, stamp, note=request.POST.get("note", ""))
+    except DraftConflictError:
+        return reverse("runs:draft-conflict", args=[slug])
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return _back(request, slug, "runs:suite-settings")
+    messages.success(request, f"Saved as {version}: {version.note}")
+    return _back(request, slug, "runs:suite")
 
 
 def _back(request: MemberRequest, slug: str, usual: str) -> str:

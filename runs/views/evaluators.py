@@ -16,7 +16,7 @@ from evaluators.scoring.types import DomainError
 from runs.drafting.content import nodes_with_paths
 from runs.forms.evaluator_tree import EvaluatorTreeForm
 from runs.forms.evaluators import AddForm, EvaluatorForm
-from runs.forms.tree_deeds import Deed, read_deed
+from runs.forms.tree_deeds import SAVE, Deed, read_deed
 from runs.models import Suite, SuiteDraft
 from runs.reports.draft import draft_panel
 from runs.reports.suite import suite_head, suite_page
@@ -31,6 +31,7 @@ from runs.views._requests import (
     posted,
     suite_of,
 )
+from runs.views.drafts import saved
 
 STALE = 409
 
@@ -146,6 +147,8 @@ def _done(request: MemberRequest, form: EvaluatorTreeForm) -> str:
     kept = form.keep(*deed.operations) if deed else form.keep()
     if kept is None:
         return ""
+    if deed and deed.word == SAVE:
+        return saved(request, kept, kept.stamp)
     if deed and deed.operation:
         messages.info(request, deed.said(before, kept.content))
     return _goal(form.draft.suite.slug, deed)

@@ -2,11 +2,12 @@
 // buttons of the row menus would send it, with what was entered besides; the server draws the rest.
 const tree = () => document.getElementById("evaluators");
 const ways = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
-let busy = false, isEdited = false, dragged = null;
+let busy = false, isLeaving = false, isEdited = false, dragged = null;
 
 async function send(deed, after) {
   if (busy) return;
   busy = true;
+  hush();
   const body = new FormData(tree());
   body.set("do", deed);
   let answer, text;
@@ -19,7 +20,10 @@ async function send(deed, after) {
   } finally { busy = false; }
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = page.getElementById("evaluators");
-  if (!fresh || fresh.tagName !== "FORM") return void location.assign(answer.url);
+  if (fresh?.tagName !== "FORM") {
+    isLeaving = true;
+    return void location.assign(answer.url);
+  }
   for (const id of ["evaluators", "draft"]) {
     const part = page.getElementById(id);
     document.getElementById(id)?.replaceWith(part);
@@ -31,6 +35,17 @@ async function send(deed, after) {
   tree().dispatchEvent(new Event("input", { bubbles: true }));
   isEdited = !answer.ok;
 }
+// While the form is sent, a question about it as it was comes too late: the draft is another by then.
+function hush() {
+  for (const asking of document.querySelectorAll("#evaluators, #what-if, #what-if [hx-post]")) window.htmx?.trigger(asking, "htmx:abort");
+}
+document.addEventListener("htmx:beforeRequest", (event) => { if (busy || isLeaving) event.preventDefault(); });
+document.addEventListener("submit", (event) => setTimeout(() => {
+  if (event.defaultPrevented) return;
+  isLeaving = true;
+  hush();
+}));
+addEventListener("pageshow", () => { isLeaving = false; });
 function say(words) {
   document.getElementById("tree-said").textContent = words.replace(/\s+/g, " ").trim();
 }
@@ -48,6 +63,13 @@ document.addEventListener("keydown", (event) => {
   else say(`${name} cannot move ${way === "into" ? "into anything beside it" : way} from here.`);
 });
 
+// Enter in the note saves, as its button does.
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !event.target.matches?.('[name="note"][form="evaluators"]')) return;
+  event.preventDefault();
+  tree().requestSubmit(document.querySelector('[form="evaluators"][value="save"]'));
+});
+
 // A link to another page takes along what was entered here.
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("#evaluators a[data-do]");
@@ -58,7 +80,7 @@ document.addEventListener("click", (event) => {
 
 // What a menu asks for is done without leaving the page.
 document.addEventListener("submit", (event) => {
-  if (event.target !== tree() || event.submitter?.name !== "do") return;
+  if (event.target !== tree() || event.submitter?.name !== "do" || event.submitter.value === "save") return;
   event.preventDefault();
   const deed = event.submitter.value;
   send(deed, toRow(deed.split(" ")[0]));

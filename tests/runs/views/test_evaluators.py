@@ -504,3 +504,32 @@ def test_an_evaluator_that_was_edited_in_another_tab_is_kept_on_the_second_try(
     assert client.post(address, sent | {"stamp": stamp[1]}).status_code == 302
     assert nodes(suite, ada)["size"].weight == 2
     assert client.get(f"{PAGE}n999/").status_code == 404
+
+
+def test_saving_keeps_the_form_and_makes_the_version_at_once(
+    client: Client, suite: Suite, ada: User, ids: dict[str, str]
+) -> None:
+    refused = keep(client, **{f"{ids['length']}.weight": "-1"}, do="save")
+    assert refused.status_code == 422
+    sent = {f"{ids['length']}.weight": "3", "next": PAGE, "note": "Length counts"}
+    answer = keep(client, **sent, do="save")
+    assert answer["Location"] == PAGE
+    suite.refresh_from_db()
+    assert (suite.version, suite.versions.get(number=2).note) == (2, "Length counts")
+    assert not SuiteDraft.objects.exists()
+    assert nodes(suite, ada)["length"].weight == 3
+    nothing = client.post(KEEP, sent_form(client) | {"do": "save", "next": PAGE}, follow=True)
+    assert "there is nothing to save" in text_of(nothing)
+
+
+def test_what_two_people_save_meets_on_the_conflict_page(
+    client: Client, suite: Suite, ada: User, ids: dict[str, str]
+) -> None:
+    bob = make_client(make_member("editor", "bob"))
+    assert keep(client, **{f"{ids['length']}.weight": "3"}).status_code == 302
+    keep(bob, **{f"{ids['length']}.weight": "5"}, do="save")
+    answer = keep(client, pass_threshold="0.9", do="save")
+    assert answer["Location"] == "/suites/support/draft/conflict/"
+    suite.refresh_from_db()
+    assert suite.version == 2
+    assert nodes(suite, ada)["length"].weight == 3
