@@ -29,6 +29,7 @@ from runs.views import (
     trying,
     trying_evaluators,
     versions,
+    what_if,
     workers,
 )
 
@@ -91,6 +92,9 @@ urlpatterns = [
         trying_evaluators.evaluator_trial,
         name="evaluator-trial",
     ),
+    path("suites/<slug:slug>/what-if/", what_if.what_if, name="what-if"),
+    path("suites/<slug:slug>/what-if/flips.csv", what_if.what_if_file, name="what-if-file"),
+    path("suites/<slug:slug>/what-if/score/", what_if.what_if_score, name="what-if-score"),
     path("suites/<slug:slug>/draft/save/", drafts.draft_save, name="draft-save"),
     path("suites/<slug:slug>/draft/discard/", drafts.draft_discard, name="draft-discard"),
     path("suites/<slug:slug>/draft/conflict/", drafts.draft_conflict, name="draft-conflict"),

@@ -175,7 +175,8 @@ def _gate(name: str, before: GateResult, after: GateResult) -> GateChange:
     shares = figures.pct(before.so_far), figures.pct(after.so_far)
     limits = figures.threshold(before.threshold), figures.threshold(after.threshold)
     share, limit = (one if one == other else f"{one} → {other}" for one, other in (shares, limits))
-    note = f"{share}, needs {limit}; {after.counted} of {after.total}"
+    counts = f"{figures.thousands(after.counted)} of {figures.thousands(after.total)}"
+    note = f"{share}, needs {limit}; {counts}"
     return GateChange(name, _gate_state(before), _gate_state(after), note)
 
 

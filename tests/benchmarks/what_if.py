@@ -33,6 +33,15 @@ def lines(servers: Servers, rounds: int) -> Iterator[Line]:
                 remark=f"{found['first_s'] * 1000:.0f} ms the first time",
             )
             yield Line(
+                f"the panel of what-if on {count:,} results, {kind}",
+                found["panel_s"] * 1000,
+                "ms",
+                goal=goal,
+                cpu_s=found["panel_cpu_s"],
+                cases=count,
+                remark="the whole answer of the server, with its page",
+            )
+            yield Line(
                 f"a new run of the scores of {count:,} results, {kind}",
                 found["made_s"],
                 cpu_s=found["made_cpu_s"],
