@@ -25,9 +25,10 @@ CHOICE = "choice-"
 
 @dataclass(frozen=True, slots=True)
 class ConflictRow:
-    """One field that somebody changed: theirs and mine against what it was, and who decides."""
+    """One field that somebody changed: what it was, theirs and mine against that, and who decides."""
 
     label: str
+    before: str
     theirs: FieldDiff
     mine: FieldDiff
     who: str
@@ -70,6 +71,7 @@ class CaseConflictForm(forms.Form):
         return [
             ConflictRow(
                 label=CASE_FIELDS[name],
+                before=field_diff(name, self._base, self._base).old,
                 theirs=field_diff(name, self._base, self._theirs),
                 mine=field_diff(name, self._base, self.changed.mine),
                 who=WORDS[who],

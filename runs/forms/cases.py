@@ -149,6 +149,8 @@ class CaseForm(forms.Form):
             try:
                 same = source is not None and self._is_as_shown(name, found)
                 values[name] = getattr(source, name) if same else read(found[name])
+                if name == "input" and not values[name]:
+                    self.add_error(name, "Write what the case asks: one message at least.")
             except UnreadableFileError as error:
                 for problem in error.problems[:SHOWN_PROBLEMS]:
                     self.add_error(name, str(problem))

@@ -139,6 +139,20 @@ def case_page(case: Case) -> CasePage:
     )
 
 
+def saved_by(case: Case) -> str:
+    """Return who made the current revision of a case, as far as the last version tells; "" if it does not."""
+    both = case.suite.versions.select_related("author").order_by("-number")[:2]
+    has = [
+        any(
+            one["key"] == case.key and one["revision"] == case.revision
+            for one in version.content["cases"]
+        )
+        for version in both
+    ]
+    author = both[0].author if has[:1] == [True] and not any(has[1:]) else None
+    return author.get_username() if author else ""
+
+
 def done_to(page: CasePage, asked: Mapping[str, str]) -> Mapping[str, int]:
     """Return what was just done to the case and can be undone: it was `made`, or changed from `before`.
 

@@ -17,14 +17,30 @@ from runs.models import Case, Run, RunStatus, Suite
 from runs.reports.case_groups import case_groups
 
 PAGE = 50
+# What the table can be sorted by besides the suite's own order.
+SORTS: Mapping[str, tuple[str, ...]] = {
+    "key": ("key", "id"),
+    "title": ("title", "position", "id"),
+    "edited": ("-created_at", "-id"),
+}
+ORDERS = (
+    ("", "Suite's order"),
+    ("key", "By key"),
+    ("title", "By title"),
+    ("edited", "Last edited first"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseFilter:
-    """Which cases are asked for; it lives in the address of the page."""
+    """Which cases are asked for, in which order; it lives in the address of the page.
+
+    `after` is the position and id of the case before, sorted otherwise how many go before.
+    """
 
     search: str = ""
     tag: str = ""
+    sort: str = ""
     after: tuple[int, int] | None = None
 
     @classmethod
@@ -34,12 +50,13 @@ class CaseFilter:
         return cls(
             search=parameters.get("q", "").strip(),
             tag=parameters.get("tag", ""),
+            sort=sort if (sort := parameters.get("sort", "")) in SORTS else "",
             after=(int(position), int(pk)) if position.isdecimal() and pk.isdecimal() else None,
         )
 
     def address(self, after: tuple[int, int] | None = None) -> str:
         """Return the query part of the address of another stretch, the first when none is said."""
-        named = {"q": self.search, "tag": self.tag}
+        named = {"q": self.search, "tag": self.tag, "sort": self.sort}
         named["after"] = f"{after[0]}.{after[1]}" if after else ""
         return "?" + urlencode({name: value for name, value in named.items() if value})
 
@@ -113,9 +130,16 @@ def case_table(suite: Suite, asked: CaseFilter) -> CaseTable:
     """Return one stretch of the suite's current cases, in the suite's order."""
     current = suite.cases.filter(is_current=True)
     matching = _matching(current, asked)
-    found = list(beyond(matching, asked.after).defer("recorded_output")[: PAGE + 1])
+    skipped = asked.after[0] if asked.sort and asked.after else 0
+    ordered = (
+        matching.order_by(*SORTS[asked.sort])[skipped:]
+        if asked.sort
+        else beyond(matching, asked.after)
+    )
+    found = list(ordered.defer("recorded_output")[: PAGE + 1])
     rows, more = found[:PAGE], found[PAGE:]
     count = matching.count()
+    before = skipped if asked.sort else count - beyond(matching, asked.after).count()
     run = latest_completed(suite)
     states = _states(run, [case.key for case in rows])
     return CaseTable(
@@ -123,10 +147,14 @@ def case_table(suite: Suite, asked: CaseFilter) -> CaseTable:
         rows=[_row(case, states.get(case.key, "")) for case in rows],
         total=current.count() if asked.is_narrow else count,
         matching=count,
-        shown=count - beyond(matching, asked.after).count() + len(rows),
-        next_address=asked.address((rows[-1].position, rows[-1].pk)) if more else "",
+        shown=before + len(rows),
+        next_address=asked.address(_last(asked, rows, skipped)) if more else "",
         latest_run=run.number if run else None,
     )
+
+
+def _last(asked: CaseFilter, rows: Sequence[Case], skipped: int) -> tuple[int, int]:
+    return (skipped + len(rows), 0) if asked.sort else (rows[-1].position, rows[-1].pk)
 
 
 def matching_keys(suite: Suite, asked: CaseFilter) -> Sequence[str]:

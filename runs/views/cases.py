@@ -15,7 +15,7 @@ from runs.forms.case_deeds import asked_revision, result_asked
 from runs.forms.case_rows import DEED
 from runs.forms.cases import CaseForm
 from runs.models import Case
-from runs.reports.case_page import case_place, case_revisions, runs_with
+from runs.reports.case_page import case_place, case_revisions, runs_with, saved_by
 from runs.reports.suite import suite_head
 from runs.services import CaseChangedError, bring_back, remove_case
 from runs.services.result_cases import expect_answer, make_case
@@ -138,4 +138,5 @@ def _conflict(request: MemberRequest, case: Case, changed: CaseChangedError) -> 
             messages.success(request, f"{saved.key} is at revision {saved.revision}.")
             return redirect("runs:case", case.suite.slug, saved.key)
     context = {"form": form, "suite": case.suite, "case": case, "carried": carried(request.POST)}
+    context["by"] = saved_by(changed.theirs) if changed.theirs else ""
     return render(request, "suites/case_conflict.html", context, status=CONFLICT)

@@ -64,6 +64,7 @@ def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
     table = cases.case_table(found, asked)
     head = suite_report.suite_head(found)
     context = {"suite": found, "head": head, "table": table, "tags": cases.case_tags(found)}
+    context["orders"] = cases.ORDERS
     return render(request, "suites/cases.html", context)
 
 

@@ -236,7 +236,7 @@ def test_the_second_save_gets_both_edits_and_overwrites_nothing(
     answer = editor.post(edit, mine)
     assert answer.status_code == 409
     said = page_of(answer)
-    for part in ("saved revision 2", "His are longer", "Mine are short", "Mine alone"):
+    for part in ("bob saved revision 2", "Short", "His are longer", "Mine are short", "Mine alone"):
         assert part in said
     assert current().criteria == "His are longer"
     conflict = answer.context["form"]
@@ -362,6 +362,27 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
     assert "Delete 3 cases?" in page_of(more), "another one matches by now"
     editor.post(BULK, matching | {"deed": "delete", "sure": "3"})
     assert [case.key for case in suite.cases.filter(is_current=True)] == ["returns"]
+
+
+def test_the_table_is_sorted_as_asked_to_its_end(
+    editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.change_case(
+        suite, "C-1", replace(case_content(current("C-1")), title="Aa"), base_revision=1, by=None
+    )
+    monkeypatch.setattr("runs.reports.cases.PAGE", 3)
+    for sort, keys in (
+        ("", ["returns", "C-0", "C-1", "C-2"]),
+        ("key", ["C-0", "C-1", "C-2", "returns"]),
+        ("title", ["C-0", "C-2", "returns", "C-1"]),
+        ("edited", ["C-1", "C-2", "C-0", "returns"]),
+        ("palmistry", ["returns", "C-0", "C-1", "C-2"]),
+    ):
+        first = editor.get(f"{CASES}?sort={sort}").context["table"]
+        second = editor.get(f"{CASES}{first.next_address}").context["table"]
+        rows = [row.key for row in (*first.rows, *second.rows)]
+        assert (sorted(rows), first.shown, second.first) == (sorted(keys), 3, 4), sort
+        assert rows[:2] == keys[:2]
 
 
 def test_ticked_cases_are_exported_and_read_back(
