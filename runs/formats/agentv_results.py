@@ -147,6 +147,7 @@ def _result(fields: ResultFields, place: Place, key: str) -> ResultLine:
         verdict=verdict,
         decided_by=fields.text("decided_by"),
         evaluators=tuple(one for one in evaluators if one.name != OUTCOMES_PATH),
+        outcomes_judge=next((one for one in evaluators if one.name == OUTCOMES_PATH), None),
         outcomes=_outcomes(fields),
         error=error,
         error_stage=fields.text("error_stage"),

@@ -96,6 +96,7 @@ class ResultLine:
     result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
     the two purses hold the costs, None where no price is known. `score` is written as it is and
     as `overall_score`, 0 to 100 (SCORING §4.4), and as `raw_score` where the suite's `scale` is another.
+    `outcomes_judge` is what a file tells of the judge of the outcomes beside the tree; it is read alone.
     """
 
     suite: str
@@ -119,6 +120,7 @@ class ResultLine:
     evaluation_cost_usd: Decimal | None = None
     finished_at: str | None = None
     scale: int = 1
+    outcomes_judge: EvaluatorLine | None = None
 
     def found(self, *, passed: bool) -> list[str]:
         """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from evaluators.scoring.decision import TraceStep
@@ -24,7 +24,6 @@ from runs.imports._result_details import NEAR, details_of
 from runs.plan import OUTCOMES_PATH
 
 IMPORTED = "imported"
-# How far a mean in a file may be from ours: others round what they write.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def told(line: ResultLine, tree: Node, policy: Policy) -> Told:
         outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
     )
     if line.outcomes and not any(map(_supplies_outcomes, outcomes.values())):
-        outcomes[OUTCOMES_PATH] = _outcomes_score(line.outcomes)
+        outcomes[OUTCOMES_PATH] = _outcomes_score(line)
     if line.status == "error":
         step = TraceStep(f"The file says: {line.error}", passed=False)
         told_error = Decision(status="error", error=line.error, nodes=found.nodes, trace=(step,))
@@ -131,6 +130,16 @@ def _supplies_outcomes(outcome: Outcome) -> bool:
     return isinstance(outcome, Score) and bool(outcome.details.get("supplies_outcomes"))
 
 
-def _outcomes_score(outcomes: Sequence[OutcomeResult]) -> Score:
-    share = sum(one.passed for one in outcomes) / len(outcomes)
-    return Score(share, outcomes=tuple(outcomes))
+def _outcomes_score(line: ResultLine) -> Score:
+    """Return the outcomes as their judge's score, with what the file tells of that judge."""
+    share = sum(one.passed for one in line.outcomes) / len(line.outcomes)
+    told = line.outcomes_judge
+    if told is None:
+        return Score(share, outcomes=line.outcomes)
+    return Score(
+        share,
+        reasoning=told.reasoning,
+        findings=told.findings,
+        usage=told.usage,
+        outcomes=line.outcomes,
+    )

@@ -272,3 +272,24 @@ def test_many_results_take_few_trees(django_assert_max_num_queries):
     with django_assert_max_num_queries(60):
         brought_in(*lines)
     assert Result.objects.count() == 300
+
+
+def test_what_the_judge_of_the_outcomes_found_and_cost_is_kept():
+    outcome = {"text": "Names the days", "passed": True, "justification": "Five."}
+    judge = {
+        "name": "@outcomes",
+        "type": "outcomes",
+        "score": 1,
+        "weight": 0,
+        "hits": ["Names the days"],
+        "reasoning": "All are met.",
+        "usage": {"input_tokens": 7, "output_tokens": 2},
+        "cost_usd": 0.5,
+    }
+    said = [{"name": "tone", "type": "llm_judge", "score": 0.9}, judge]
+    line = {**GOOD, "evaluator_results": said, "expected_outcome_results": [outcome]}
+    [run] = brought_in(line).runs
+
+    kept = run.results.get().scores.get(path="@outcomes")
+    assert [found["text"] for found in kept.findings] == ["Names the days"]
+    assert (kept.reasoning, kept.input_tokens, kept.cost_usd) == ("All are met.", 7, Decimal("0.5"))
