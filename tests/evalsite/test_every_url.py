@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.conf import settings
@@ -106,6 +107,12 @@ PAGES: Mapping[str, Page] = {
     "runs:score-cost-file": Page("viewer", place=SUITE),
     "runs:suite-trend-file": Page("viewer", place=SUITE),
     "runs:suite-new": form("editor"),
+    "runs:suite-new-from-table": form("editor"),
+    "runs:case-import": form("editor", SUITE),
+    # Uploads are their owner's alone.
+    "runs:case-table": Page("editor", get=404, post=404, place={"pk": 0}),
+    "runs:case-table-store": Page("editor", get=NOT_ALLOWED, post=404, place={"pk": 0}),
+    "runs:case-table-rejected": Page("editor", get=404, place={"pk": 0}),
     "runs:suite-settings": form("editor", SUITE),
     "runs:suite-archive": deed("editor", SUITE),
     "runs:suite-delete": deed("editor", SUITE),
@@ -200,7 +207,7 @@ FILES = (
 
 
 @pytest.fixture
-def numbers(db: None) -> Mapping[str, int]:
+def numbers(db: None) -> Mapping[str, Any]:
     """Fill a site and give the numbers of its things by the address that takes them."""
     model = make_model(slug="juno", encrypted_key="", key_variable="")
     suite = make_suite(slug="support")
@@ -216,6 +223,7 @@ def numbers(db: None) -> Mapping[str, int]:
     trial = make_trial(target=target, asked_by=member)
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
     named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
+    named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
     of_campaign = [name for name in PAGES if name.startswith("runs:campaign")]
     named |= dict.fromkeys(of_campaign, campaign.pk)
     deeds = ("status", "link", "scripts")
