@@ -122,7 +122,7 @@ def runs_with(suite: Suite, keys: Sequence[str]) -> int:
 def case_page(case: Case) -> CasePage:
     """Return everything the page of a case shows."""
     suite = case.suite
-    current = suite.cases.filter(is_current=True)
+    current = suite.cases.filter(is_current=True).exclude(key=case.key)
     before = Q(position__lt=case.position) | Q(position=case.position, pk__lt=case.pk)
     earlier = current.filter(before).order_by("-position", "-id")
     revisions = suite.cases.filter(key=case.key).order_by("-revision")

@@ -329,6 +329,8 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     answer = editor.post(f"{place}expected/", follow=True)
     assert "The answer is the expected output now" in page_of(answer)
     assert (current().revision, current().expected_output) == (2, "Take it back.")
+    earlier = editor.get(f"{CASES}returns/?revision=1").context["page"]
+    assert (earlier.previous, earlier.following) == (None, "C-0"), "not its own next revision"
     assert "Take its answer as expected output" in page_of(editor.get(place))
     editor.post(f"{place}expected/")
     assert current().revision == 2
