@@ -123,7 +123,9 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Di
             for one in side.get("changed") or ()
         ]
         if texts:
-            yield Difference("this run only", f"{who}: {_some(texts)}", spoils=False)
+            more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+            named = ", ".join(texts[:MOST_NAMED])
+            yield Difference("this run only", f"{who}: {named}{more}", spoils=False)
 
 
 def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | None:

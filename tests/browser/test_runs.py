@@ -140,9 +140,49 @@ def test_the_estimate_follows_the_form_and_the_button_says_what_happens(
     page.get_by_role("spinbutton", name="Repetitions").fill("3")
     expect(page.locator("#run-estimate")).to_contain_text("2 × 4 × 3 = 24")
     page.get_by_role("button", name="Start 2 runs").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
-    expect(page.locator("#run-rows tbody tr")).to_have_count(2)
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Campaign")
     assert Run.objects.count() == 2
+
+
+def test_a_run_of_chosen_cases_with_rules_of_its_own_is_started_by_keyboard_alone(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    log_in("editor")
+    suite = make_suite(slug="support", judge=make_model(slug="juno-2"))
+    for number in range(60):
+        make_case(suite=suite, key=f"A{number:02}", recorded_output={"output": "hi"})
+    make_target(name="agent 1")
+    page.goto(f"{live_server.url}/suites/support/runs/new/")
+    keys = page.keyboard
+    estimate = page.locator("#run-estimate")
+    page.get_by_label("agent 1").focus()
+    keys.press("Space")
+    page.get_by_label("Cases", exact=True).focus()
+    keys.type("Chosen")
+    page.locator("summary", has_text="Chosen cases").focus()
+    keys.press("Enter")
+    keys.press("Tab")
+    keys.type("a57")
+    expect(page.locator("#start-cases")).to_contain_text("1 case with “a57”")
+    page.get_by_label("A57 Case A57").focus()
+    keys.press("Space")
+    expect(estimate).to_contain_text("1 × 1 × 1 = 1")
+    page.locator("summary", has_text="Weights and thresholds").focus()
+    keys.press("Enter")
+    page.get_by_label("Weight of tone in this run").focus()
+    keys.press("ControlOrMeta+a")
+    keys.type("3")
+    page.get_by_label("Samples").focus()
+    keys.type("5")
+    expect(estimate).to_contain_text("juno-2 5")
+    keys.press("Enter")
+    expect(page.locator("#start-run")).to_contain_text("1 changed for this run only")
+    assert not Run.objects.exists()
+    page.get_by_label("Samples").focus()
+    keys.press("ControlOrMeta+Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Run #1")
+    expect(page.locator("#run-head")).to_contain_text("tone: Weight ×2 → ×3")
+    assert [result.case.key for result in Run.objects.get().results.all()] == ["A57"]
 
 
 def test_a_refused_form_keeps_what_was_entered(
@@ -153,6 +193,7 @@ def test_a_refused_form_keeps_what_was_entered(
     suite = make_suite(slug="support")
     make_case(suite=suite)
     page.goto(f"{live_server.url}/suites/support/runs/new/")
+    page.locator("summary", has_text="Name and notes").click()
     page.get_by_role("textbox", name="Note").fill("kept")
     page.get_by_role("button", name="Start run").click()
     expect(page.get_by_role("alert")).to_contain_text("Tick at least one target.")

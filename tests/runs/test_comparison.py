@@ -247,3 +247,12 @@ def test_runs_that_differ_in_their_target_alone_are_comparable() -> None:
 def test_what_differs_is_told(other: RunFacts, what: str, text: str, spoils: bool) -> None:
     [found] = differences(FACTS, other)
     assert (found.what, found.text, found.spoils) == (what, text, spoils)
+
+
+def test_what_was_changed_for_one_run_alone_is_told_beside_what_it_moves() -> None:
+    gate = {"evaluator": None, "name": "cases_pass_threshold", "old": 1.0, "new": 0.9}
+    weight = {"evaluator": "tone", "name": "weight", "old": 2.0, "new": 3.0}
+    found = differences(FACTS, RunFacts({**SNAPSHOT, "changed": [gate, weight]}, 1, FACTS.cases))
+    assert [(one.what, one.spoils) for one in found] == [("this run only", False)]
+    assert "candidate: cases pass threshold 1.0 → 0.9" in found[0].text
+    assert "tone weight 2.0 → 3.0" in found[0].text

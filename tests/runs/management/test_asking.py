@@ -80,6 +80,13 @@ def test_a_suite_at_a_path_is_imported_and_evaluated_by_what_its_cases_recorded(
     assert "refunds: new, at version 1. Imported with 2 cases." in capsys.readouterr().err
 
 
+def test_a_run_can_be_of_the_cases_that_are_named(suite_file, capsys):
+    assert evaluate(suite_file, "--target", "recorded", "--case", "C-1") == 0
+
+    assert [result.case.key for result in Run.objects.get().results.all()] == ["C-1"]
+    assert "no recorded output" not in capsys.readouterr().err
+
+
 def test_a_file_that_changed_becomes_a_new_version_and_one_that_did_not_stays(suite_file, capsys):
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
     evaluate(suite_file, "--target", "recorded", "--tag", "smoke")
@@ -234,6 +241,8 @@ REFUSED = [
         "--outputs /nowhere.jsonl cannot be read: No such",
     ),
     (("refunds", "--target", "agent", "--tag", "x"), "no case with the tag 'x'; there are smoke."),
+    (("refunds", "--target", "agent", "--case", "x"), "has no case x."),
+    (("refunds", "--target", "agent", "--samples", "3"), "no evaluator of the suite asks a judge"),
 ]
 
 
