@@ -156,7 +156,7 @@ class CaseForm(forms.Form):
                     self.add_error(name, str(problem))
         if not self.errors:
             append = bool(found["evaluators_append"]) and values["evaluators"] is not None
-            self._content = CaseContent(key=found["key"], evaluators_append=append, **values)
+            self._content = CaseContent(key=self._key(found), evaluators_append=append, **values)
         return found
 
     def save(self, by: User) -> Case | None:
@@ -192,6 +192,11 @@ class CaseForm(forms.Form):
                 again.initial[name] = value
         return again
 
+    def _key(self, found: Mapping[str, Any]) -> str:
+        """Return the key as it was entered; one that a field cannot show whole stays as it is."""
+        entered, kept = str(found["key"]), self.case.key if self.case else ""
+        return kept if _one_line(kept) == entered else entered
+
     def _is_as_shown(self, name: str, found: Mapping[str, Any]) -> bool:
         """Tell whether a field says what the source's was shown as; the source's own value stays then."""
         beside = {"evaluators": "evaluators_append", "recorded_output": "recorded_as"}
@@ -205,7 +210,7 @@ class CaseForm(forms.Form):
         if name == "tags":
             shown = ", ".join(shown)
         if name in ("tags", "title"):
-            return bool("".join(shown.splitlines()).strip() == entered.strip())
+            return _one_line(shown) == _one_line(entered)
         return plain_lines(shown) == plain_lines(entered)
 
     def _own(self, text: str) -> Node | None:
@@ -220,6 +225,10 @@ class CaseForm(forms.Form):
         if self.cleaned_data.get("recorded_as") == "json":
             return read_recorded_json(plain_lines(text), files_of(self.suite))
         return {"output": plain_lines(text)}
+
+
+def _one_line(text: str) -> str:
+    return "".join(text.splitlines()).strip()
 
 
 def _initial(

@@ -119,6 +119,8 @@ def result_expected(
     except DomainError as refusal:
         messages.error(request, str(refusal))
         return redirect("runs:result", slug, number, key, repetition)
+    if case.revision == before:
+        messages.info(request, f"{case.key} expects this answer already.")
     return redirect(f"{reverse('runs:case', args=[slug, case.key])}?before={before}")
 
 

@@ -145,6 +145,10 @@ def test_what_the_form_cannot_show_stays_as_it_was(editor: Client, suite: Suite)
     assert case_content(current()) == replace(before, criteria="Long")
     form = editor.get(edit).context["form"]
     rows = sent(form)["input-content"]
+    services.add_case(suite, CaseContent(key=" a/b\n", input=RICH.input), by=None)
+    odd = f"{CASES}%20a%252Fb%0A/edit/"
+    assert editor.post(odd, sent(editor.get(odd).context["form"], title="T")).status_code == 302
+    assert current(" a/b\n").title == "T"
     changed = sent(form, **{"input-content": [rows[0], "Broken.", rows[2]]})
     editor.post(edit, changed)
     assert current().input[1] == {"role": "user", "content": "Broken.", "name": "Eva"}
@@ -332,7 +336,7 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
     earlier = editor.get(f"{CASES}returns/?revision=1").context["page"]
     assert (earlier.previous, earlier.following) == (None, "C-0"), "not its own next revision"
     assert "Take its answer as expected output" in page_of(editor.get(place))
-    editor.post(f"{place}expected/")
+    assert "expects this answer already" in page_of(editor.post(f"{place}expected/", follow=True))
     assert current().revision == 2
     undo = {"base": "2", "revision": "1"}
     for _ in range(2):
