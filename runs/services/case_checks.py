@@ -9,9 +9,10 @@ from typing import Any
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.scoring.tree import Node, validate
 from evaluators.scoring.types import DomainError
-from runs.formats import CaseContent
+from runs.formats import CaseContent, SuiteContent
 from runs.formats._cases import LONGEST_KEY, LONGEST_TITLE
 from runs.formats._turns import ROLES
+from runs.imports._agents import unfit_agents
 from runs.imports.case_columns import columns_of
 from runs.models import Suite
 from runs.plan import tree_of_case
@@ -73,6 +74,9 @@ class CaseChecks:
         for path, slug in models_named(case.evaluators):
             if slug not in self._models:
                 yield "evaluators", f"Evaluator {path}: {missing_model(slug)}"
+        alone = SuiteContent(slug="", title="", root=case.evaluators, cases=())
+        for problem in unfit_agents(alone):
+            yield "evaluators", f"{problem}."
         own = case.evaluators.as_json()
         try:
             validate(tree_of_case(self._root, own, append=case.evaluators_append))

@@ -18,7 +18,7 @@ from runs.exports import case_content, stored_content
 from runs.formats import CaseContent
 from runs.models import Case, Suite
 from runs.services.suites import archive_suite, create_suite
-from tests.factories import make_result, make_run, make_user
+from tests.factories import make_result, make_run, make_target, make_user
 from tests.runs.services.test_races import at_once
 
 ASKED = ({"role": "user", "content": "The tent arrived torn. What now?"},)
@@ -186,6 +186,11 @@ def judged_by(model: str = "", weight: float = 1.0) -> Node:
     return Node(name="suite", kind=COMPOSITE, children=(judge,))
 
 
+def asking(agent: str) -> Node:
+    judge = Node(name="tone", kind="agent_judge", config={"agent": agent})
+    return Node(name="suite", kind=COMPOSITE, children=(judge,))
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "said"),
     [
@@ -200,12 +205,14 @@ def judged_by(model: str = "", weight: float = 1.0) -> Node:
         ({"input": ({"role": "king", "content": ""},)}, "input", "“king” is no role"),
         ({"expected_outcomes": ("Good", " ")}, "expected_outcomes", "empty"),
         ({"evaluators": judged_by("gone")}, "evaluators", "no language model 'gone'"),
+        ({"evaluators": asking("replay")}, "evaluators", "has recorded outputs"),
         ({"evaluators": judged_by(weight=-1.0)}, "evaluators", "weight"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
     suite: Suite, changes: dict[str, object], field: str, said: str
 ) -> None:
+    make_target(name="replay", kind="recorded")
     wrong = replace(RETURNS, **changes)  # type: ignore[arg-type]
     with pytest.raises(services.InvalidCaseError) as refusal:
         services.put_cases(suite, [replace(SIZES, key="fine"), wrong], by=None)
