@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -12,7 +11,6 @@ from typing import Any
 
 from django.utils import timezone
 
-from evaluators.judging.calls import CallKey
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import COMPOSITE, Node
@@ -20,27 +18,15 @@ from runs.models import CallStatus, EvaluatorTrial, EvaluatorTrialState, Score, 
 from runs.models.evaluator_trials import GIVEN_UP
 from runs.models.ledger import ANSWERED
 from runs.reports.result_tree import TreeNode, result_tree, walk
+from runs.reports.tried_calls import (
+    CallShown,
+    RequestShown,
+    call_shown,
+    request_shown,
+    script_shown,
+)
 
 UNTAKEN = timedelta(seconds=10)
-
-
-@dataclass(frozen=True, slots=True)
-class CallShown:
-    """One call of a judge as it is read; `occasion` says which of several it was."""
-
-    path: str
-    occasion: str
-    model: str
-    status: str
-    is_ok: bool
-    http_status: int | None
-    error: str
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: Decimal | None
-    latency_ms: int | None
-    request: str
-    reply: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +115,6 @@ class TrialShown:
         return list(dict.fromkeys(call.model for call in self.calls))
 
 
-@dataclass(frozen=True, slots=True)
-class RequestShown:
-    """One request that a dry run did not send: each message whole, and what goes beside them.
-
-    It is asked so many `times`. `in_all` is how many calls its evaluator makes at most, where more follow
-    that depend on the replies.
-    """
-
-    path: str
-    model: str
-    address: str
-    messages: Sequence[Mapping[str, Any]]
-    settings: str
-    mode: str
-    tokens: int
-    cost_usd: Decimal | None
-    times: int
-    in_all: int | None
-
-
 ANSWERED_WORDS = {CallStatus(one).label for one in ANSWERED}
 
 
@@ -161,10 +127,10 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
         problem=str(found.get("problem", "")),
         duration_ms=found.get("duration_ms"),
         scored=_scored(trial, found) if "decision" in found else None,
-        calls=tuple(_call(call) for call in found.get("calls") or ()),
+        calls=tuple(call_shown(call) for call in found.get("calls") or ()),
         call_count=int(found.get("call_count") or 0),
-        requests=tuple(_request(one) for one in found.get("requests") or ()),
-        scripts=tuple(_script(one) for one in found.get("scripts") or ()),
+        requests=tuple(request_shown(one) for one in found.get("requests") or ()),
+        scripts=tuple(script_shown(one) for one in found.get("scripts") or ()),
         asks_over_children=_asks_over_children(found),
         is_current=tree is None or Node.from_json(tree).as_json() == trial.tree,
     )
@@ -189,8 +155,11 @@ def _scored(trial: EvaluatorTrial, found: Mapping[str, Any]) -> Scored | None:
     tree = _as_top(result_tree(trial.root, decision, rows, policy), trial.path)
     if not (found.get("requests") or found.get("scripts")):
         return Scored((tree,), policy)
-    leaves = (node for node in walk(tree) if not node.children)
-    told = tuple(node for node in leaves if node.state != ScoreState.SKIPPED)
+    told = tuple(
+        replace(node, is_decisive=False)
+        for node in walk(tree)
+        if not node.children and node.row is not None and node.row.state != ScoreState.SKIPPED
+    )
     return Scored(told, policy) if told else None
 
 
@@ -205,67 +174,11 @@ def _row(stored: Mapping[str, Any]) -> Score:
     return Score(**{**stored, "cost_usd": None if cost is None else Decimal(cost)})
 
 
-def _call(call: Mapping[str, Any]) -> CallShown:
-    cost = call["cost_usd"]
-    key = CallKey("", call["path"], call["sample"], call["round"], call["repair"])
-    return CallShown(
-        path=call["path"],
-        occasion=_occasion(key),
-        model=call["model"],
-        status=CallStatus(call["status"]).label,
-        is_ok=call["status"] == CallStatus.OK,
-        http_status=call["http_status"],
-        error=call["error"],
-        input_tokens=call["input_tokens"],
-        output_tokens=call["output_tokens"],
-        cost_usd=None if cost is None else Decimal(cost),
-        latency_ms=call["latency_ms"],
-        request=call["request"],
-        reply=call["reply"],
-    )
-
-
-def _occasion(key: CallKey) -> str:
-    parts = (
-        (f"sample {key.sample + 1}", key.sample),
-        (f"round {key.round + 1}", key.round),
-        (f"repair {key.repair}", key.repair),
-    )
-    return ", ".join(words for words, number in parts if number)
-
-
-def _request(request: Mapping[str, Any]) -> RequestShown:
-    body = json.loads(request["body"])
-    messages = body.pop("messages", ()) if request["is_chat"] else ()
-    asked = body.get("response_format") or {}
-    cost = request["cost_usd"]
-    return RequestShown(
-        path=request["path"],
-        model=request["model"],
-        address=request["address"],
-        messages=messages,
-        settings=_spelled(body),
-        mode=str(asked.get("type", "text")) if request["is_chat"] else "",
-        tokens=request["tokens"],
-        cost_usd=None if cost is None else Decimal(cost),
-        times=request["times"],
-        in_all=request["in_all"],
-    )
-
-
-def _script(script: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**script, "command": _spelled(script["command"])}
-
-
 def _asks_over_children(found: Mapping[str, Any]) -> bool:
     """Tell whether a judge of a dry run is shown scores of others."""
     asked = {request["path"] for request in found.get("requests") or ()}
     kinds = {row["path"]: row["kind"] for row in found.get("scores") or ()}
     return any(kinds.get(path) == COMPOSITE for path in asked)
-
-
-def _spelled(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def _sum(numbers: Any) -> int | None:

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils import timezone
+
 from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import Node, walk
-from evaluators.templatetags.ui import age
+from evaluators.templatetags.figures import age
 from runs.models import (
     ACTIVE_RUN_STATUSES,
     Case,
@@ -89,8 +91,9 @@ def runs_offered(suite: Suite) -> tuple[RunChoice, ...]:
     """Return the runs of a suite that are over, newest first."""
     runs = Run.objects.filter(suite=suite).exclude(status__in=ACTIVE_RUN_STATUSES)
     rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MOST_RUNS]
+    now = timezone.now()
     return tuple(
-        RunChoice(run.number, f"#{run.number}, {run.target_name}, {age(run.created_at)}")
+        RunChoice(run.number, f"#{run.number}, {run.target_name}, {age(run.created_at, now)}")
         for run in rows
     )
 

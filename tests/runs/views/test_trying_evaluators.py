@@ -17,16 +17,18 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from evaluators.judging.keys import encrypt
 from evaluators.judging.sharing import Alone
-from evaluators.models import LanguageModel
+from evaluators.models import LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
 from runs.drafting import Configure
-from runs.execution import trying_evaluators
+from runs.execution import slots, trying_evaluators
 from runs.execution.sweeping import sweep
-from runs.models import Case, EvaluatorTrial, ModelCall, Run, Suite
+from runs.models import Case, EvaluatorTrial, ModelCall, Run, Suite, Target
 from runs.services.drafts import change_draft, draft_of
-from tests.factories import make_case, make_model, make_result, make_run, make_suite
+from tests.agent_server import AgentServer, says
+from tests.factories import make_case, make_model, make_result, make_run, make_suite, make_target
 from tests.members import make_client, make_member
 from tests.model_server import ModelServer, good, hang, malformed, prose, rate_limited
 from tests.runs.trees import CHECK, JUDGED, LEAF, tree
@@ -49,6 +51,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr("runs.services.trying_evaluators.current_app.send_task", send)
     monkeypatch.setattr(trying_evaluators, "SlotKeeper", lambda *own: Alone(time.monotonic))
     return queued
+
+
+@pytest.fixture
+def shares_limits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Let tries agree with others about their models as hands do, and keep what they ask for."""
+    asked: list[Any] = []
+
+    def agree(*told: Any) -> Any:
+        asked.append(told)
+        return slots_agree(*told)
+
+    slots_agree = slots.agree
+    monkeypatch.setattr(trying_evaluators, "SlotKeeper", slots.SlotKeeper)
+    monkeypatch.setattr(slots, "agree", agree)
+    return asked
 
 
 @pytest.fixture
@@ -193,8 +210,10 @@ def test_a_dry_run_costs_nothing_and_needs_no_key(
     page = dry(editor_client, ROOT)
     # The gate would keep the judge from being asked; a dry run shows what it would be asked all the same.
     assert "Where is my money?" in page
-    assert "about $" in page
-    assert "Scored already, because they ask nobody" in page
+    assert "in, $" in page
+    _, _, scored = page.partition("Scored already, because they ask nobody")
+    assert "mentions_refund" in scored
+    assert "right" not in scored
     assert not model_server.requests
     assert EvaluatorTrial.objects.get().cost_usd == 0
 
@@ -206,6 +225,56 @@ def test_what_asks_nobody_is_scored_by_the_dry_run_itself(editor_client: Client)
     assert "1.00" in page
     page = dry(editor_client, source="pasted", output="No money back.")
     assert "0.00" in page
+
+
+def test_a_target_that_judges_is_shown_and_asked_alike(
+    editor_client: Client, agent_server: AgentServer
+) -> None:
+    header = {"name": "Authorization", "secret": True}
+    make_target(
+        name="desk",
+        kind="http",
+        config={"url": agent_server.url, "output_path": "output", "headers": [header]},
+        encrypted_secrets={"authorization": encrypt("Bearer t0p-s3cret-value")},
+    )
+    config = {"agent": "desk", "criteria": "Is it right?", "scale": 1}
+    suite_with({**LEAF, "name": "peer", "kind": "agent_judge", "config": config})
+    shown = dry(editor_client)
+    assert "Is it right?" in shown
+    assert agent_server.url in shown
+    assert "s3cret" not in shown
+    assert not agent_server.asked
+    opinion = json.dumps(OPINION)
+    agent_server.behave(then=says({"output": opinion}))
+    ask(editor_client)
+    found = work()
+    assert "0.70" in found
+    assert "s3cret" not in found
+    assert len(agent_server.asked) == 1
+    make_target(name="gone", kind="http", archived_at=timezone.now())
+    Target.objects.filter(name="desk").update(archived_at=timezone.now())
+    response = ask(editor_client)
+    assert response.status_code == 422
+    assert "is archived" in response.content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_try_holds_to_the_limits_that_runs_hold_to(
+    editor_client: Client,
+    judge: LanguageModel,
+    model_server: ModelServer,
+    shares_limits: list[Any],
+) -> None:
+    model_server.behave(rate_limited(), then=good(OPINION))
+    suite_with({**JUDGED, "config": {"prompt": "Right?", "samples": 2}}, judge=judge)
+    ask(editor_client)
+    found = work()
+    assert "0.70" in found
+    assert "Rate limited 429" in found
+    assert {model_id for model_id, *_ in shares_limits} == {judge.pk}
+    judge.refresh_from_db()
+    assert judge.limit_now is not None
+    assert not SlotLease.objects.exists()
 
 
 def test_settings_of_the_draft_are_tried_before_they_are_saved(
