@@ -165,6 +165,7 @@ class CaseColumnsForm(forms.Form):
             "table": self.table.table,
             "columns": list(zip(self.columns(), names, found, strict=True)),
             "preview": preview(self.table, reading, rejected_page) if reading else None,
+            "is_alone": False,
             "problems": () if self.is_bound else self.table.reading.mapping.problems(),
         }
 

@@ -102,7 +102,7 @@ def _first(found: ReadCases, keys: frozenset[str]) -> tuple[ShownCase, ...]:
             outcomes=tuple(_short(outcome) for outcome in case.expected_outcomes),
             criteria=_short(case.criteria),
             tags=case.tags,
-            metadata=_short(case.metadata) if case.metadata else "",
+            metadata=_short(", ".join(f"{name}: {_short(v)}" for name, v in case.metadata.items())),
             recorded=_recorded(case),
             is_there=case.key in keys,
         )

@@ -53,13 +53,13 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     if upload.stored_at is not None:
         return render(request, "suites/case_table_stored.html", stored_page(upload))
     form = CaseColumnsForm(UploadedTable(upload), posted(request))
-    is_kept = form.is_bound and form.keep()
-    if is_kept and not request.htmx:
+    if form.keep() and not request.htmx:
         return redirect("runs:case-table", pk)
     context = form.page(request.GET.get("page", ""))
-    template = "suites/_case_table_read.html" if request.htmx else "suites/case_table.html"
-    status = REFUSED if form.is_bound and not is_kept else 200
-    return render(request, template, context, status=status)
+    if request.htmx:
+        return render(request, "suites/_case_table_read.html", context | {"is_alone": True})
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/case_table.html", context, status=status)
 
 
 @require_POST
