@@ -116,7 +116,7 @@ def test_more_cases_are_added_below_and_a_tag_narrows_them(
     expect(rows).to_have_count(60)
     expect(home.locator("#case-more")).to_contain_text("60 of 60 cases")
     expect(home).to_have_url(f"{live_server.url}/suites/refunds/cases/")
-    home.get_by_label("Tag").select_option("late")
+    home.get_by_label("Tag", exact=True).select_option("late")
     expect(rows).to_have_count(10)
     expect(home).to_have_url(f"{live_server.url}/suites/refunds/cases/?tag=late")
     home.get_by_role("link", name="C-051").click()
