@@ -53,6 +53,7 @@ PAGES = (
     "/suites/support/evaluators/",
     "/suites/support/evaluators/add/",
     "/suites/support/evaluators/n2/",
+    "/suites/support/evaluators/n2/try/",
     "/suites/support/cases/new/",
     "/suites/support/cases/C-001/edit/",
     "/suites/support/cases/C-001/delete/",

@@ -221,7 +221,7 @@ def test_a_dry_run_costs_nothing_and_needs_no_key(
 def test_what_asks_nobody_is_scored_by_the_dry_run_itself(editor_client: Client) -> None:
     suite_with(CHECK)
     page = dry(editor_client)
-    assert "It asks nobody, so this is its score." in page
+    assert "It would ask nobody about this output" in page
     assert "1.00" in page
     page = dry(editor_client, source="pasted", output="No money back.")
     assert "0.00" in page
