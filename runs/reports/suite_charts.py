@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from evaluators.templatetags.figures import pct
 from runs.charts import Figure, TrendPoint, trend_figure
 from runs.models import Suite
+from runs.reports.baseline import baseline_number
 from runs.reports.charted_runs import ChartedRun, charted_runs, charted_targets, left_out
 from runs.reports.charts_query import COSTS, LAST, POINTS, ChartsQuery
 from runs.reports.cost_chart import CostChart, cost_chart
@@ -17,7 +18,10 @@ NO_RUN = 0
 
 @dataclass(frozen=True, slots=True)
 class ChartsPage:
-    """Both charts with their tables. `runs` are newest first; `left_out` says which are in none."""
+    """Both charts with their tables. `runs` are newest first; `left_out` says which are in none.
+
+    `baseline` is the number of the run that others are held against, None without one.
+    """
 
     query: ChartsQuery
     targets: Sequence[str]
@@ -25,6 +29,7 @@ class ChartsPage:
     cost: CostChart
     trend: Figure | None
     left_out: Sequence[str]
+    baseline: int | None
 
     @property
     def costs(self) -> Sequence[tuple[str, str]]:
@@ -45,17 +50,19 @@ class ChartsPage:
 def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
     """Return everything the page of charts shows, in a fixed number of queries."""
     runs = charted_runs(suite, query)
+    baseline = baseline_number(suite)
     return ChartsPage(
         query=query,
         targets=charted_targets(suite),
         runs=runs[::-1],
         cost=cost_chart(runs, query),
-        trend=_trend(runs),
+        trend=_trend(runs, baseline),
         left_out=left_out(suite, query, runs[0].number if runs else NO_RUN),
+        baseline=baseline,
     )
 
 
-def _trend(runs: Sequence[ChartedRun]) -> Figure | None:
+def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
     by_number = {run.number: run for run in runs}
     points = [
         TrendPoint(
@@ -71,12 +78,13 @@ def _trend(runs: Sequence[ChartedRun]) -> Figure | None:
         for run in runs
     ]
     limits = (runs[-1].metrics.limit, runs[-1].cases.limit) if runs else ()
-    return trend_figure(points, limits=limits, hover=lambda one: _said(by_number[one.number]))
+    return trend_figure(points, limits=limits, hover=lambda one: _said(by_number[one.number], baseline))
 
 
-def _said(run: ChartedRun) -> str:
+def _said(run: ChartedRun, baseline: int | None) -> str:
     """Say a run in the lines that are shown where the pointer is."""
     head = f"#{run.number} {run.target}, suite v{run.suite_version}"
+    head += ", the baseline" if run.number == baseline else ""
     rate = f"passed {pct(run.cases.share)}{_within(run.interval)}"
     score = f"mean score {pct(run.metrics.share)}{_within(run.score_interval)}"
     return "\n".join((head, score, rate))

@@ -16,6 +16,7 @@ from evaluators.scoring.types import DomainError
 from runs.forms import RunRetryForm, StartRunForm
 from runs.forms.start_again import chosen_in, filled_from
 from runs.models import Run
+from runs.reports.baseline import baseline_number
 from runs.reports.start_choices import suite_choices
 from runs.views._requests import REFUSED, MemberRequest, may_start, posted, run_of, suite_of
 
@@ -87,6 +88,7 @@ def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
         "suite": form.suite,
         "form": form,
         "estimate": form.estimate(),
+        "baseline": baseline_number(form.suite),
         "scripts_problem": form.scripts_problem(request.user),
     }
 

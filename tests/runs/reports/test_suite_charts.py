@@ -209,3 +209,17 @@ class TestFiles:
         assert [row["pass_rate"] for row in rows] == ["0.75", "1.0"]
         assert rows[0]["mean_score"] == "0.8"
         assert float(rows[0]["pass_rate_low"]) < 0.75 < float(rows[0]["pass_rate_high"])
+
+
+def test_the_baseline_is_named_in_the_trend() -> None:
+    suite = make_suite()
+    runs = [make_charted_run(suite=suite, name=name) for name in ("mini", "large")]
+    assert page(suite).baseline is None
+    suite.baseline_run = runs[0]
+    suite.save()
+    found = page(suite)
+    assert found.baseline == runs[0].number
+    assert found.trend is not None
+    texts = str(found.trend.as_json())
+    assert f"#{runs[0].number} mini, suite v1, the baseline" in texts
+    assert "large, suite v1, the baseline" not in texts

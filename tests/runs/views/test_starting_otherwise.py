@@ -151,7 +151,10 @@ def test_what_was_not_passed_last_time_can_be_run_again(
         suite.cases.order_by("position"), ("pass", "fail", "borderline"), strict=True
     ):
         make_result(run=past, case=case, verdict=verdict, score=0.5)
-    assert "Not passed in #1 (2)" in editor_client.get(at()).text
+    Suite.objects.update(baseline_run=past)
+    shown = editor_client.get(at()).text
+    assert "Not passed in #1 (2)" in shown
+    assert "baseline #1</a>" in shown
     editor_client.post(at(), filled(target, cases="failed:1"))
     assert [result.case.key for result in last_run().results.all()] == ["B", "C"]
 
