@@ -141,6 +141,13 @@ class RunRulesFields:
         return self._policy_field(GATE)
 
     @property
+    def lost(self) -> list[str]:
+        """Return the paths of evaluators that were asked for otherwise and that the suite has no more."""
+        there = {path for path, _ in nodes_with_paths(self.parts["evaluators"])}
+        asked = dict.fromkeys((*self.asked.weights, *self.asked.required))
+        return [path for path in asked if path not in there]
+
+    @property
     def changed(self) -> int:
         """Return how many fields differ from the suite."""
         policy = [*self.scores, *self.rates, self.gate]

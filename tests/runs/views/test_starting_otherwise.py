@@ -278,3 +278,13 @@ def test_the_estimate_takes_samples_into_account_and_falls_back_on_what_is_neare
     Run.objects.update(target=mine)
     own = editor_client.post(at("run-estimate"), filled(mine)).text
     assert "from the last run of this target in other suites, 1 execution" in own
+
+
+def test_an_evaluator_that_is_gone_since_is_named_when_a_run_is_started_again(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    editor_client.post(at(), filled(target, **OTHERWISE))
+    Evaluator.objects.filter(name="refund", parent=suite.root).delete()
+    page = editor_client.get(at(), {"again": last_run().number}).text
+    assert "The suite no longer has refund" in page
+    assert "2 changed for this run only" in page
