@@ -13,6 +13,8 @@ from runs.formats._document import Document, Path
 CASES = ("tests", "cases", "evalcases", "eval_cases")
 JUDGE = "judge"
 NAMES = ("model", JUDGE)
+# A panel of judges is named in a list.
+LISTS = ("models", "judges", "agents", "participants")
 
 
 def model_places(
@@ -41,8 +43,19 @@ def _named(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
     for name, part in enumerate(value) if isinstance(value, list) else parts:
         if isinstance(part, dict | list):
             yield from _named(part, (*path, name))
+            if isinstance(part, list) and normal_spelling(str(name)) in LISTS:
+                yield from _listed(part, (*path, name))
         elif isinstance(part, str) and part and normal_spelling(str(name)) in NAMES:
             yield (*path, name), part
+
+
+def _listed(panel: list[Any], path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each text of a list where it stands first: it is missing once, however often it votes."""
+    first: dict[str, int] = {}
+    for at, slug in enumerate(panel):
+        if isinstance(slug, str) and slug:
+            first.setdefault(slug, at)
+    yield from (((*path, at), slug) for slug, at in first.items())
 
 
 def _case(path: Path, cases: tuple[CaseContent, ...]) -> str:

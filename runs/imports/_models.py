@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from evaluators.kinds import all_kinds, models_named
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.formats import ModelPlace, Problem, SuiteContent
 
@@ -46,15 +46,14 @@ def missing_models(
     trees = [("", content.root)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
     for case, tree in trees:
-        for path, node in walk(tree):
-            slug = str(node.config.get("model") or "")
-            if slug and slug not in known:
+        for path, setting, slug in models_named(tree, all_kinds()):
+            if slug not in known:
                 places = [one for one in _places(content, case, slug) if not one.is_suite_judge]
                 # The same slug named again stands at the next of its places.
                 at = min(named[case, slug], len(places) - 1)
                 place = places[at] if places else ModelPlace(file, 0)
                 named[case, slug] += 1
-                key = f"evaluator {path}: model"
+                key = f"evaluator {path}: {setting}"
                 yield Problem(_missing(slug), place.file or file, place.line, case, key)
 
 

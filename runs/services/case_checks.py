@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from evaluators.kinds import all_kinds, models_named
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.scoring.tree import Node, validate
 from evaluators.scoring.types import DomainError
@@ -16,7 +17,7 @@ from runs.imports._agents import unfit_agents
 from runs.imports.case_columns import columns_of
 from runs.models import Suite
 from runs.plan import tree_of_case
-from runs.services.draft_problems import missing_model, models_named
+from runs.services.draft_problems import missing_model
 
 LONGEST_TAG = 200
 MOST_SHOWN = 20
@@ -71,7 +72,7 @@ class CaseChecks:
         if self._root is None or self._models is None:
             self._root = Evaluator.objects.tree(self._suite.root)
             self._models = set(LanguageModel.objects.values_list("slug", flat=True))
-        for path, slug in models_named(case.evaluators):
+        for path, _, slug in models_named(case.evaluators, all_kinds()):
             if slug not in self._models:
                 yield "evaluators", f"Evaluator {path}: {missing_model(slug)}"
         alone = SuiteContent(slug="", title="", root=case.evaluators, cases=())

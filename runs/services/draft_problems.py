@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from evaluators.kinds import InvalidConfigError, UnknownKindError, kind_of, read_config
+from evaluators.kinds import (
+    InvalidConfigError,
+    UnknownKindError,
+    all_kinds,
+    kind_of,
+    models_named,
+    read_config,
+)
 from evaluators.kinds._files import text_of
 from evaluators.kinds._script_files import placed
 from evaluators.kinds.composite import prompt_file, runs_script
@@ -79,15 +86,6 @@ def missing_model(slug: str) -> str:
     return f"there is no language model {slug!r}. Choose another, or add it under Language models first."
 
 
-def models_named(root: Node) -> Iterator[tuple[str, str]]:
-    """Yield the path of every evaluator that names a language model, and the slug."""
-    for path, node in walk(root):
-        options = node.config.get("aggregator") or {}
-        for settings in (node.config, options):
-            if isinstance(slug := settings.get("model"), str) and slug:
-                yield path, slug
-
-
 def _judge_problems(judge: str, models: set[str]) -> Iterator[DraftProblem]:
     if judge and judge not in models:
         yield DraftProblem("", "judge", missing_model(judge))
@@ -107,10 +105,9 @@ def _problems(
     else:
         options = config.get("aggregator") or {}
         yield from _file_problems(node.kind, config, options, files)
-        asked = (("model", config.get("model")), ("aggregator.model", options.get("model")))
-        for field, slug in asked:
-            if slug and slug not in models:
-                yield field, missing_model(str(slug))
+        for _, field, slug in models_named(replace(node, children=()), all_kinds()):
+            if slug not in models:
+                yield field, missing_model(slug)
 
 
 def _file_problems(

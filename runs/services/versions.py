@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
+from evaluators.kinds import all_kinds, models_named
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
@@ -18,7 +19,6 @@ from runs.drafting.differences import compare_versions
 from runs.exports import UnknownVersionError
 from runs.models import Case, FileContent, Suite, SuiteFile, SuiteVersion
 from runs.plan import content_hash
-from runs.services.draft_problems import models_named
 from runs.services.version_audit import facts_of_change
 from runs.versions import (
     LONGEST_NOTE,
@@ -146,7 +146,7 @@ def _check_models(version: SuiteVersion, cases: Iterable[Case]) -> None:
     named = [("the suite's judge", content.get("judge") or "")]
     for key, tree in trees:
         where = f"case {key}, evaluator " if key else "evaluator "
-        named += [(f"{where}{path}", slug) for path, slug in models_named(tree)]
+        named += [(f"{where}{path}", slug) for path, _, slug in models_named(tree, all_kinds())]
     known = set(LanguageModel.objects.values_list("slug", flat=True))
     gone = [f"{slug!r} ({where})" for where, slug in named if slug and slug not in known]
     if gone:

@@ -221,6 +221,39 @@ tests:
     assert (chosen.value.problems[0].line, chosen.value.problems[0].key) == (0, "judge")
 
 
+def test_every_model_of_a_panel_that_is_not_set_up_is_told_with_file_and_line() -> None:
+    text = """\
+name: s
+evaluators:
+  - name: panel
+    type: deliberation
+    models:
+      - gone
+      - strict
+      - lost
+      - gone
+  - {name: vote, type: panel, judges: [lost, strict]}
+  - {name: same, type: semantic, model: lost}
+  - name: all
+    type: composite
+    aggregator: {type: llm_judge, prompt: Good?, model: gone}
+    evaluators: [{name: a, type: contains, value: Hi}]
+tests:
+  - {id: C-1, input: Hi}
+"""
+    make_model(slug="strict")
+    content = agentv.read(text.encode(), file="evals/s.yaml")
+    with pytest.raises(UnknownJudgeError) as refused:
+        import_suite(content, imported_by=None)
+    assert [(one.file, one.line, one.key) for one in refused.value.problems] == [
+        ("evals/s.yaml", 6, "evaluator panel: models"),
+        ("evals/s.yaml", 8, "evaluator panel: models"),
+        ("evals/s.yaml", 10, "evaluator vote: models"),
+        ("evals/s.yaml", 11, "evaluator same: model"),
+        ("evals/s.yaml", 14, "evaluator all: aggregator.model"),
+    ]
+
+
 def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
     judged = {"type": "llm_judge", "prompt": "Good?", "model": "gone"}
     cases = [{"id": "C-1", "input": "Hi"}, {"id": "C-2", "input": "Hi", "evaluators": [judged]}]

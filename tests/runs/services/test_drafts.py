@@ -122,6 +122,7 @@ class TestOneDraft:
 
     def test_everything_that_is_wrong_is_said_and_nothing_is_half_saved(self) -> None:
         suite, ada = make_suite(), make_user()
+        make_model(slug="strict")
         draft = change(
             suite,
             ada,
@@ -129,6 +130,7 @@ class TestOneDraft:
             Add("llm_judge", "n1", name="harm", config={"prompt": "./harm.md"}),
             Add("script", "n1", name="sums", config={"command": ["python3", "sums.py"]}),
             Add("hybrid_judge", "n1", name="whole", config={"checks": [SUMS]}),
+            Add("deliberation", "n1", name="panel", config={"models": ["gone", "strict"]}),
             SetJudge("nobody"),
             SetPolicy({"pass_threshold": 0.95}),
         )
@@ -142,7 +144,9 @@ class TestOneDraft:
             ("harm", "prompt"),
             ("sums", "script"),
             ("whole", "checks"),
+            ("panel", "models"),
         }
+        assert "'gone'" in said["panel", "models"]
         assert "nobody" in said["", "judge"]
         assert "Evaluator harm, prompt: " in str(refused.value)
         assert all(one.node for one in refused.value.problems if one.path)
