@@ -180,14 +180,12 @@ def store_upload(
 
 
 def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
-    """Raise what keeps cases from being stored: none there, or rejected rows nobody left out."""
+    """Raise what keeps cases from being stored: no row is one, or rejected rows nobody left out."""
     count = len(found.rejected)
-    if not found.cases:
-        skipped = f", and {found.passed_over} passed over" if found.passed_over else ""
-        rows = "1 row is" if count == 1 else f"{count} rows are"
-        raise NoCasesError(f"There is nothing to store: {rows} rejected{skipped}.")
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    if not found.cases and not found.passed_over:
+        raise NoCasesError(f"There is nothing to store: {rows} rejected.")
     if count and not leaves_out:
-        rows = "1 row is" if count == 1 else f"{count} rows are"
         raise RowsRejectedError(f"{rows} rejected. Mend the file, or say that they are left out.")
 
 

@@ -14,6 +14,7 @@ from runs.formats import Problem
 from runs.formats.bundles import bundles_at
 from runs.formats.suite_files import FoundSuites, read_suites
 from runs.management.answering import COULD_NOT, AnsweringCommand
+from runs.management.case_tables import add_table_arguments, check_table_options, import_table
 from runs.management.names import model_named
 from runs.management.suites import told
 from runs.management.telling import written_for
@@ -31,6 +32,10 @@ verdicts, metrics, tasks or hybrid. --profile does the same for files without su
 of cases alone among them; where both name one, the file's own goes before, and a note says so. What
 is stored, and exported, are the values.
 
+With --suite, PATH is a table whose rows are cases of that suite: CSV as spreadsheets save it, JSON
+Lines or a JSON list of any fields. What its columns hold is told by their names, or by --map. Rows
+that are no case are told with line and column, and nothing is stored unless they are left out.
+
 A suite of the same name gets a new version; runs keep the version they ran with. All of it is
 stored, or nothing.
 
@@ -45,6 +50,7 @@ examples:
   evalsite import cases.jsonl --profile metrics --judge gpt-4.1-mini
   evalsite import support.zip --outputs answers.jsonl --target "agent 1.5.0"
   evalsite import --outputs answers.jsonl --target "agent 1.6.0"
+  evalsite import cases.csv --suite refunds --map input=question --map expected_output=answer
 """
 
 
@@ -91,9 +97,14 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
             metavar="NAME",
             help="Name of the target that gave them; default: the file's own name.",
         )
+        add_table_arguments(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Import all of it and tell what came of each part."""
+        check_table_options(options)
+        if options["suite"] is not None:
+            self._import_table(options)
+            return
         paths, outputs = options["paths"], options["outputs"]
         if not paths and outputs is None:
             raise CommandError("Name a folder, a zip or a suite file, or --outputs.", returncode=2)
@@ -116,6 +127,14 @@ Import suites from a folder, a zip, one file or several, and outputs that a targ
             count = target.recorded_outputs.count()
             recorded = f"{count} recorded {'output' if count == 1 else 'outputs'}"
             self._tell(f"Target {target.name}: {recorded}, from {outputs}")
+
+    def _import_table(self, options: dict[str, Any]) -> None:
+        with transaction.atomic():
+            told, left_out = import_table(options)
+        for problem in left_out:
+            self._warn(problem)
+        for sentence in told:
+            self._tell(sentence)
 
     def _tell(self, sentence: str) -> None:
         self.stdout.write(written_for(sys.stdout, sentence))
