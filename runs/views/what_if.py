@@ -126,7 +126,8 @@ def _panel(request: MemberRequest, question: Question) -> HttpResponse:
     if question.asked.content is not None:
         fields = question.form.fields
         context["tree"] = tree_editor(question.asked.content, question.base, fields=fields)
-    response = render(request, "suites/_what_if_swaps.html", context, status=question.status)
+    # A number half typed is no failed request: the panel says what is missing.
+    response = render(request, "suites/_what_if_swaps.html", context)
     if request.htmx.trigger == PICKER and page.run:
         address = reverse("runs:suite-evaluators", args=[slug])
         response["HX-Replace-Url"] = f"{address}?run={page.run.number}"

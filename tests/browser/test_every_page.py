@@ -53,6 +53,8 @@ PAGES = (
     "/suites/support/evaluators/",
     "/suites/support/evaluators/add/",
     "/suites/support/evaluators/n2/",
+    "/suites/support/what-if/",
+    "/suites/support/what-if/?run=77",
     "/suites/support/evaluators/n2/try/",
     "/suites/support/cases/new/",
     "/suites/support/cases/C-001/edit/",
