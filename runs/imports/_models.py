@@ -53,7 +53,7 @@ def missing_models(
                 at = min(named[case, slug], len(places) - 1)
                 place = places[at] if places else ModelPlace(file, 0)
                 named[case, slug] += 1
-                key = f"evaluator {path}: {setting}"
+                key = f"evaluator {path}: {setting}" if path else setting
                 yield Problem(_missing(slug), place.file or file, place.line, case, key)
 
 

@@ -8,6 +8,7 @@ from io import BytesIO
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from evaluators.kinds import all_kinds, models_named
 from evaluators.models import LanguageModel
 from runs.exports import UnknownVersionError, stored_content
 from runs.formats import SuiteContent, agentv
@@ -57,12 +58,7 @@ def test_a_suite_goes_out_and_comes_in_under_another_name_unchanged(content: Sui
 
 def models_of(content: SuiteContent) -> set[str]:
     trees = [content.root, *(case.evaluators for case in content.cases if case.evaluators)]
-    found: set[str] = set()
-    while trees:
-        node = trees.pop()
-        found.add(str(node.config.get("model") or ""))
-        trees += node.children
-    return found - {""}
+    return {slug for tree in trees for _, _, slug in models_named(tree, all_kinds())}
 
 
 def suite_of(*texts: str) -> SuiteContent:
