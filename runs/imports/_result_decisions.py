@@ -24,6 +24,9 @@ from runs.imports._result_details import NEAR, details_of
 from runs.plan import OUTCOMES_PATH
 
 IMPORTED = "imported"
+# How our own results files begin to say that a rule forced the fail (SCORING §4.5, §8).
+FORCING_WORDS = ("required: ", "gate: ", "all or nothing: ")
+LONGEST_CELL = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +61,28 @@ def is_forced(line: ResultLine, decision: Decision, policy: Policy) -> bool:
     """Tell whether a fail stands whatever the score, by our rules or by the file's word."""
     if decision.verdict is not Verdict.FAIL:
         return False
+    if decision.rule != IMPORTED:
+        return decision.is_forced
     own = None if line.score is None else policy.verdict_of(line.score)
-    return decision.is_forced or (decision.rule == IMPORTED and own is not Verdict.FAIL)
+    return own is not Verdict.FAIL or line.decided_by.startswith(FORCING_WORDS)
 
 
 def _as_told(line: ResultLine, found: Decision, policy: Policy) -> Decision:
-    """Return our decision where it is the file's too, else the file's, with ours beside it."""
+    """Return our decision where it is the file's too, else the file's, with ours beside it.
+
+    A file that names another reason for the same verdict and score is believed: it knows more of its
+    evaluators than it tells.
+    """
     score = None if line.score is None else rounded(line.score)
     verdict = Verdict(line.verdict) if line.verdict else None
     if verdict is None and score is not None:
         verdict = found.verdict or policy.verdict_of(score)
     is_same = found.status == "scored" and found.verdict == verdict
-    if is_same and (found.score == score or (score is None and found.score is not None)):
-        return found
-    if is_same and found.score is not None and score is not None:
-        is_same = abs(found.score - score) <= NEAR
-        if is_same:
-            return replace(found, score=score)
+    if is_same and _is_near(found.score, score):
+        found = found if score is None else replace(found, score=score)
+        if line.decided_by in ("", found.decided_by[:LONGEST_CELL]):
+            return found
+        score = found.score
     said = "" if score is None else f" at {spelt(score)}"
     cell = line.decided_by or f"imported: {verdict or 'no verdict'}{said}"
     step = TraceStep(f"The file says: {cell}", passed=verdict is Verdict.PASS)
@@ -90,6 +98,13 @@ def _as_told(line: ResultLine, found: Decision, policy: Policy) -> Decision:
         flip=None,
         trace=(step, *found.trace),
     )
+
+
+def _is_near(ours: float | None, told: float | None) -> bool:
+    """Tell whether a score of ours is the one told, as far as files keep it; one not told is ours."""
+    if ours is None or told is None:
+        return told is None
+    return abs(ours - told) <= NEAR
 
 
 def outcomes_of(line: ResultLine, tree: Node) -> dict[str, Outcome]:

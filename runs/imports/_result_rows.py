@@ -11,7 +11,7 @@ from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Usage
 from runs.formats.agentv_results import ReadResult
 from runs.formats.results import ResultLine, walk
-from runs.imports._result_decisions import Told, is_forced
+from runs.imports._result_decisions import LONGEST_CELL, Told, is_forced
 from runs.models import Case, Result, ResultOutput, ResultStatus, Run, Score
 from runs.models.rows import insert_rows
 from runs.models.stored import SCORE_COLUMNS, score_rows
@@ -19,7 +19,7 @@ from runs.summary import total_of
 from runs.targets._outputs import usage_as_json
 
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
-LONGEST_CELL, LONGEST_STAGE, MOST_MARKS = 300, 30, 200
+LONGEST_STAGE, MOST_MARKS = 30, 200
 BATCH = 1_000
 ZERO = Decimal(0)
 

@@ -133,6 +133,21 @@ def test_composites_without_a_rule_are_averages_where_that_gives_their_score():
     assert (stored["a"], stored["b"], stored[""]) == (0.8, 0.6, 0.7)
 
 
+def test_the_reason_of_the_file_stands_where_ours_says_less():
+    [run] = brought_in(
+        {**GOOD, "score": 0.57, "decided_by": "required: facts, within_authority missed"},
+        {**GOOD, "eval_id": "C-2", "score": 0.57, "decided_by": "0.57 < 0.60"},
+    ).runs
+    theirs, ours = run.results.order_by("position")
+    assert (theirs.verdict, theirs.score, theirs.is_forced) == ("fail", 0.57, True)
+    assert theirs.decided_by == "required: facts, within_authority missed"
+    decision = theirs.output.decision
+    assert decision["trace"][0]["text"] == f"The file says: {theirs.decided_by}"
+    assert (decision["rule"], decision["flip"]) == ("imported", None)
+    assert (ours.decided_by, ours.output.decision["rule"]) == ("0.57 < 0.60", "score")
+    assert ours.output.decision["flip"]
+
+
 def test_a_verdict_of_the_file_goes_before_the_bands():
     [run] = brought_in({**GOOD, "verdict": "fail", "decided_by": "required: safety = 0"}).runs
     result = run.results.get()
