@@ -7,7 +7,7 @@ from uuid import UUID
 from django.http import Http404, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import content_disposition_header
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
 from runs.forms.case_tables import CaseColumnsForm, CaseFileForm, NewSuiteFromTableForm
 from runs.models import CaseUpload
@@ -62,12 +62,12 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     return render(request, "suites/case_table.html", context, status=status)
 
 
-@require_POST
 @may_change_suites
 def case_table_store(request: MemberRequest, pk: UUID) -> HttpResponse:
     """Store the cases of the table; a second time it only shows what came of them."""
     upload = _own(request, pk)
-    if upload.stored_at is not None:
+    if request.method != "POST" or upload.stored_at is not None:
+        # The address of a refused form, opened again, is the preview's.
         return redirect("runs:case-table", pk)
     form = CaseColumnsForm(UploadedTable(upload), request.POST)
     if form.store(request.user):

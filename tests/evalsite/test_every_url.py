@@ -111,7 +111,7 @@ PAGES: Mapping[str, Page] = {
     "runs:case-import": form("editor", SUITE),
     # Uploads are their owner's alone.
     "runs:case-table": Page("editor", get=404, post=404, place={"pk": 0}),
-    "runs:case-table-store": Page("editor", get=NOT_ALLOWED, post=404, place={"pk": 0}),
+    "runs:case-table-store": Page("editor", get=404, post=404, place={"pk": 0}),
     "runs:case-table-rejected": Page("editor", get=404, place={"pk": 0}),
     "runs:suite-settings": form("editor", SUITE),
     "runs:suite-archive": deed("editor", SUITE),
