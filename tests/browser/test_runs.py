@@ -144,6 +144,21 @@ def test_the_estimate_follows_the_form_and_the_button_says_what_happens(
     assert Run.objects.count() == 2
 
 
+def choose_by_keyboard(page: Page, target: str, case: str) -> None:
+    keys = page.keyboard
+    page.get_by_label(target).focus()
+    keys.press("Space")
+    page.get_by_label("Cases", exact=True).focus()
+    keys.type("Chosen")
+    page.locator("summary", has_text="Chosen cases").focus()
+    keys.press("Enter")
+    keys.press("Tab")
+    keys.type(case.lower())
+    expect(page.locator("#start-cases")).to_contain_text(f"1 case with “{case.lower()}”")
+    page.get_by_label(f"{case} Case {case}").focus()
+    keys.press("Space")
+
+
 def test_a_run_of_chosen_cases_with_rules_of_its_own_is_started_by_keyboard_alone(
     page: Page, live_server: LiveServer, log_in: LogIn
 ) -> None:
@@ -155,17 +170,7 @@ def test_a_run_of_chosen_cases_with_rules_of_its_own_is_started_by_keyboard_alon
     page.goto(f"{live_server.url}/suites/support/runs/new/")
     keys = page.keyboard
     estimate = page.locator("#run-estimate")
-    page.get_by_label("agent 1").focus()
-    keys.press("Space")
-    page.get_by_label("Cases", exact=True).focus()
-    keys.type("Chosen")
-    page.locator("summary", has_text="Chosen cases").focus()
-    keys.press("Enter")
-    keys.press("Tab")
-    keys.type("a57")
-    expect(page.locator("#start-cases")).to_contain_text("1 case with “a57”")
-    page.get_by_label("A57 Case A57").focus()
-    keys.press("Space")
+    choose_by_keyboard(page, "agent 1", "A57")
     expect(estimate).to_contain_text("1 × 1 × 1 = 1")
     page.locator("summary", has_text="Weights and thresholds").focus()
     keys.press("Enter")
