@@ -160,10 +160,7 @@ def _parts(one: Bin, bands: Sequence[Band]) -> list[tuple[str, float, float]]:
     left, right = _inside(one)
     cuts = sorted({band.limit for band in bands if left < band.limit < right})
     ends = [left, *cuts, right]
-    return [
-        (_verdict((start + end) / 2, bands), start, end)
-        for start, end in pairwise(ends)
-    ]
+    return [(_verdict((start + end) / 2, bands), start, end) for start, end in pairwise(ends)]
 
 
 def _verdict(score: float, bands: Sequence[Band]) -> str:

@@ -78,7 +78,9 @@ def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
         for run in runs
     ]
     limits = (runs[-1].metrics.limit, runs[-1].cases.limit) if runs else ()
-    return trend_figure(points, limits=limits, hover=lambda one: _said(by_number[one.number], baseline))
+    return trend_figure(
+        points, limits=limits, hover=lambda one: _said(by_number[one.number], baseline)
+    )
 
 
 def _said(run: ChartedRun, baseline: int | None) -> str:

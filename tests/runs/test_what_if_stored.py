@@ -54,7 +54,9 @@ def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
     gate = {"type": "safety_gate", "required": ["mentions_refund"], "gate_threshold": 0.0}
     root = Node.from_json({**TREE, "config": {"aggregator": gate}})
     found = what_if_of(run, rules_of(run, root=root))
-    assert {one.path: (one.instead, one.results, one.total) for one in found.stale} == dict.fromkeys(("exact", "style/short", "style/no_card"), ("open", 1, 4))
+    assert {
+        one.path: (one.instead, one.results, one.total) for one in found.stale
+    } == dict.fromkeys(("exact", "style/short", "style/no_card"), ("open", 1, 4))
     assert states(found) == {"C-3": ("fail", "waiting")}
 
 

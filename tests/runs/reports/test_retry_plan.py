@@ -49,7 +49,9 @@ def test_calls_are_counted_by_the_tree_of_each_case() -> None:
     plan = retry_plan(run, run.results.all())
     assert (plan.count, plan.with_output, plan.without_output) == (4, 3, 1)
     assert (plan.whole.target_calls, plan.scoring.target_calls) == (4, 1)
-    assert plan.whole.judge_calls == 4 + 4 + 7 + 0  # one judge, three samples, the outcomes as often
+    assert (
+        plan.whole.judge_calls == 4 + 4 + 7 + 0
+    )  # one judge, three samples, the outcomes as often
     assert plan.whole.cost_usd == 4 * (Decimal("0.012") + Decimal("0.004"))
     assert plan.scoring.cost_usd == Decimal("0.012") + 4 * Decimal("0.004")
 
