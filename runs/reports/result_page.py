@@ -18,15 +18,16 @@ from runs.models import (
     Score,
     ScoreState,
 )
-from runs.plan import METRICS_KIND, read_plan, tree_of_case
+from runs.plan import read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
 from runs.reports.case_repetitions import CaseRepetitions, case_repetitions
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
 from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
 from runs.reports.result_files import LeftFile, result_files
+from runs.reports.result_metrics import ResultMetrics, result_metrics
 from runs.reports.result_neighbours import Neighbour, Repetition, mark_of, neighbour, repetitions_of
 from runs.reports.result_purses import ResultPurses, result_purses
-from runs.reports.result_tree import Remark, TreeNode, outcomes_row, remarks, result_tree, walk
+from runs.reports.result_tree import Remark, TreeNode, outcomes_row, remarks, result_tree
 from runs.reports.text_diff import DiffLine, text_diff
 
 MOST_STEPS = 300
@@ -116,10 +117,9 @@ class ResultPage:
         return f"{self.outcomes_met} of {len(self.outcomes)} met"
 
     @property
-    def judged(self) -> tuple[TreeNode, ...]:
-        """Return the evaluators that scored metrics of 0 to 5."""
-        scored = (node for node in walk(self.tree) if node.state == ScoreState.SCORED)
-        return tuple(node for node in scored if node.kind == METRICS_KIND)
+    def judged(self) -> tuple[ResultMetrics, ...]:
+        """Return the metrics of each evaluator that scored metrics of 0 to 5."""
+        return result_metrics(self.tree)
 
     @property
     def history_words(self) -> str:

@@ -88,6 +88,10 @@ def test_one_call_judges_metrics_and_outcomes_and_the_outcomes_decide(
     panel = shown.partition('aria-label="Metrics of metrics"')[2].partition("</section>")[0]
     assert "5.7% weighted" in panel
     assert ">critical fail</small>" in panel
+    in_order = ["<h3>Execution", "Tool Routing", "<h3>Delivery", "Response Delivery"]
+    assert sorted(in_order, key=panel.index) == in_order
+    for weight in ("28.5%", "42.8%"):
+        assert f'<small class="quiet">{weight}</small></dt>' in panel
 
 
 def test_the_run_page_shows_the_mean_of_every_metric(
