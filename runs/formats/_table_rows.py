@@ -28,7 +28,7 @@ csv.field_size_limit(50_000_000)
 class Row:
     """One row: the line it begins on, from 1, and its cells; texts in CSV, any values in JSON.
 
-    `unread` is why the row cannot be read at all, "" when it can.
+    `unread` is why the row cannot be read at all, "" when it can; its one cell may be all its text.
     """
 
     line: int
@@ -66,6 +66,8 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
     if len(table.columns) > MOST_COLUMNS:
         said = f"the table has {len(table.columns)} columns, and {MOST_COLUMNS} is the most"
         raise UnreadableFileError([Problem(said, file)])
+    if table.rows and not table.columns:
+        raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
     if not table.rows:
         raise UnreadableFileError([Problem("the table has a header and no rows", file)])
     return table
@@ -81,7 +83,7 @@ def _of_csv(text: str, encoding: str) -> Table:
     names = list(header.cells)
     while names and not names[-1].strip():
         names.pop()
-    every = [row if row.unread else _fitted(row, len(names)) for row in found]
+    every = [row if row.unread else _fitted(row, len(names), delimiter) for row in found]
     rows = [row for row in every if row.unread or _is_filled(row)]
     blank = len(every) - len(rows)
     if tuple(names[-2:]) == REASON_COLUMNS:
@@ -105,17 +107,28 @@ def _is_filled(row: Row) -> bool:
 
 
 def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[Row]:
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    taken: list[str] = []
+    reader = csv.reader(_noted(text, taken), delimiter=delimiter, strict=True)
     while True:
+        taken.clear()
         line = reader.line_num + first
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            yield Row(line, (), _broken(str(error), reader.line_num + first - line))
+            yield Row(
+                line, ("".join(taken).strip(),), _broken(str(error), reader.line_num + first - line)
+            )
         else:
             yield Row(line, tuple(cells))
+
+
+def _noted(text: str, taken: list[str]) -> Iterator[str]:
+    """Yield the lines of a text, each noted as taken."""
+    for line in io.StringIO(text, newline=""):
+        taken.append(line)
+        yield line
 
 
 def _broken(error: str, lines: int) -> str:
@@ -127,7 +140,7 @@ def _broken(error: str, lines: int) -> str:
     return f"not readable as CSV: {error}"
 
 
-def _fitted(row: Row, width: int) -> Row:
+def _fitted(row: Row, width: int, delimiter: str) -> Row:
     """Return a row of as many cells as there are columns; more of them than empty ones are refused."""
     cells = row.cells
     if len(cells) == width:
@@ -137,7 +150,7 @@ def _fitted(row: Row, width: int) -> Row:
             f"the row has {len(cells)} cells and the header {width}; a text that holds the delimiter "
             "stands in quotes"
         )
-        return Row(row.line, cells[:width], said)
+        return Row(row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), said)
     return Row(row.line, (*cells[:width], *("",) * (width - len(cells))))
 
 
@@ -160,7 +173,7 @@ def _lined(text: str) -> Iterator[tuple[int, Any, str]]:
         try:
             yield line, _plain(read_object(raw)), ""
         except UnreadableLineError as error:
-            yield line, {}, str(error)
+            yield line, raw.decode("utf-8", "replace").strip(), str(error)
 
 
 def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
@@ -182,16 +195,18 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
             raw = text[at:end].encode("utf-8", "surrogatepass")
             yield line, _plain(read_object(raw)), ""
         except UnreadableLineError as error:
-            yield line, {}, str(error)
+            yield line, text[at:end], str(error)
         at = end
 
 
 def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) -> Table:
     rows = list(found)
-    names = tuple(dict.fromkeys(name for _, values, _ in rows for name in values))
+    names = tuple(
+        dict.fromkeys(name for _, values, unread in rows if not unread for name in values)
+    )
     blank = sum(not values and not unread for _, values, unread in rows)
     made = (
-        Row(line, tuple(values.get(name, "") for name in names) if values else (), unread)
+        Row(line, (values,) if unread else tuple(values.get(name, "") for name in names), unread)
         for line, values, unread in rows
         if values or unread
     )
