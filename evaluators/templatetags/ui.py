@@ -15,6 +15,7 @@ from django.utils.text import slugify
 
 from evaluators.templatetags import figures, marks, measures
 from evaluators.templatetags.figures import MISSING, Number
+from evaluators.templatetags.long_texts import whole
 from evaluators.templatetags.markdown import markdown
 from evaluators.templatetags.steps import StepRow, lay_out, one_line, spelled
 
@@ -33,7 +34,7 @@ for figure in (
     ),
     *(figures.metric_label, figures.metric_tone, figures.raw, figures.delta, figures.money),
     *(figures.execution_money, figures.duration, figures.rough, figures.thousands, figures.counted),
-    *(figures.sentence, markdown, one_line, spelled),
+    *(figures.sentence, markdown, one_line, spelled, whole),
 ):
     register.filter(figure.__name__, figure)
 

@@ -463,3 +463,12 @@ def test_the_includes_show_what_they_are_given() -> None:
         '<section class="panel" id="title" aria-labelledby="title-title">',
     ):
         assert part in html, part
+
+
+def test_a_long_text_scrolls_within_its_place_and_a_short_one_stands_open() -> None:
+    assert render("{{ text|whole:'Reasoning' }}", text="a < b") == "a &lt; b"
+    assert render("{{ text|whole:'Reasoning' }}", text="<b>" + "x" * 1_000) == (
+        '<span class="long-text" tabindex="0" role="region" aria-label="Reasoning">&lt;b&gt;'
+        + "x" * 1_000
+        + "</span>"
+    )

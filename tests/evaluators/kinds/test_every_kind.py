@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -295,6 +297,7 @@ SHOWS = {
 }
 
 
+@cache  # a double of a sandbox answers once
 def row_of(name: str) -> tuple[SimpleNamespace, dict[str, Any]]:
     config, reply, facts = ROWS[name]
     judge = doubles.ListedJudge(reply) if reply else None
@@ -331,6 +334,39 @@ def test_every_template_explains_a_stored_score(name: str) -> None:
     assert [said for said in SHOWS[name] if said not in html] == []
     assert 'class="why"' in html
     assert "style=" not in html
+
+
+WORDS_OF_JUDGES = ("reasoning", "text", "evidence", "justification", "reasons", "problem", "said")
+LENGTHY = "Lengthy & wordy. " * 3_000
+
+
+def spun_out(value: Any, name: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {key: spun_out(part, key) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [spun_out(part, name) for part in value]
+    return f"{value}{LENGTHY}" if value and name in WORDS_OF_JUDGES else value
+
+
+@pytest.mark.parametrize("name", [*NAMES, "_default"])
+def test_no_word_of_a_judge_makes_a_page_long_and_nothing_of_it_is_lost(name: str) -> None:
+    found, config = row_of("llm_judge" if name == "_default" else name)
+    told = {"reasoning": spun_out(found.reasoning, "reasoning")}
+    told |= {"findings": spun_out(found.findings), "details": spun_out(found.details)}
+    row = SimpleNamespace(**{**vars(found), **told})
+
+    html = render_to_string(f"evaluators/kinds/{name}.html", {"score": row, "config": config})
+
+    bounded = re.compile(
+        r'<span class="long-text" tabindex="0" role="region" aria-label="[^"]+">[^<]*</span>'
+        r"|<pre>[^<]*</pre>|<div class=\"diff\".*?</div>",
+        re.DOTALL,
+    )
+    lengthy = "Lengthy &amp; wordy. " * 3_000
+    assert (lengthy in html) == (
+        name not in ("execution_metrics", "field_accuracy", "tool_trajectory")
+    )
+    assert "Lengthy" not in bounded.sub("", html)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "_default"])
