@@ -12,12 +12,19 @@ from django.contrib.auth.models import User
 from evaluators.models import AuditEntry, Evaluator
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError
 from runs.models import Suite, SuiteVersion
 from runs.plan import content_hash
 
 LONGEST_NOTE = 300
 # How long the edits of cases by one person gather in one version.
 GATHERS_FOR = timedelta(hours=1)
+
+
+class SuiteArchivedError(DomainError):
+    """An archived suite stays as it is: its cases, and what drafts and old versions would make of it."""
+
+    code = "suite_archived"
 
 
 def kept_of(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -52,6 +59,16 @@ def locked(suite: Suite) -> Suite:
     """Return the suite as it is stored now, its row locked until the transaction ends."""
     rows = Suite.objects.select_for_update(of=("self",)).select_related("root", "judge")
     return rows.get(pk=suite.pk)
+
+
+def editable(suite: Suite) -> Suite:
+    """Return the suite with its row locked until the transaction ends; raises SuiteArchivedError."""
+    held = locked(suite)
+    if held.archived_at is not None:
+        raise SuiteArchivedError(
+            f"{held.title} is archived, and stays as it is. Take it out of the archive first."
+        )
+    return held
 
 
 def _kept_cases(suite: Suite) -> list[dict[str, Any]]:

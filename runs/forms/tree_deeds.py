@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from runs.drafting import (
@@ -19,6 +20,8 @@ from runs.drafting.placing import WAYS
 
 GOING = ("edit", "add", "try")
 SAVE = "save"
+# What stands in addresses.
+NODE = re.compile(r"n\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def read_deed(text: str) -> Deed | None:
         return None
     if node == SAVE:
         return Deed("", SAVE)
-    if word in GOING:
+    if word in GOING and NODE.fullmatch(node):
         return Deed(node, word)
     if word in WAYS:
         return Deed(node, word, Shift(node, word))

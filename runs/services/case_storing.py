@@ -8,32 +8,27 @@ from typing import Any, TypeVar
 from django.contrib.auth.models import User
 from django.db.models import Max
 
-from evaluators.scoring.types import DomainError
 from runs.exports import case_content
 from runs.formats import CaseContent
 from runs.imports.case_columns import columns_of
 from runs.models import Case, Suite
 from runs.services.versions import record_version
-from runs.versions import locked
+from runs.versions import SuiteArchivedError, editable
+
+__all__ = [
+    "SuiteArchivedError",
+    "current_case",
+    "editable",
+    "in_parts",
+    "next_place",
+    "recorded",
+    "revision_row",
+    "says",
+    "store_revisions",
+]
 
 BATCH = 500
 T = TypeVar("T")
-
-
-class SuiteArchivedError(DomainError):
-    """The cases of an archived suite stay as they are."""
-
-    code = "suite_archived"
-
-
-def editable(suite: Suite) -> Suite:
-    """Return the suite with its row locked until the transaction ends; raises SuiteArchivedError."""
-    held = locked(suite)
-    if held.archived_at is not None:
-        raise SuiteArchivedError(
-            f"{held.title} is archived, and its cases stay as they are. Take it out of the archive first."
-        )
-    return held
 
 
 def recorded(suite: Suite, held: Suite, by: User | None, note: str = "") -> int:

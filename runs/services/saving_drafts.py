@@ -18,7 +18,7 @@ from runs.models import Suite, SuiteDraft, SuiteVersion
 from runs.services.draft_problems import InvalidDraftError, problems_of
 from runs.services.drafts import DraftChangedError, held_draft, is_stored
 from runs.services.version_audit import facts_of_change
-from runs.versions import kept_of, locked, next_version, parts_of, put_parts, write_down
+from runs.versions import editable, kept_of, locked, next_version, parts_of, put_parts, write_down
 
 
 class NothingToSaveError(DomainError):
@@ -62,11 +62,11 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
     """Make the draft the next version of its suite and return that; the draft is gone then.
 
     Without a note the version says what changed. Raises DraftConflictError when the suite was changed
-    since, cases apart, InvalidDraftError with everything that is wrong, NothingToSaveError and
-    DraftChangedError. Whatever is raised, suite and draft stay as they were.
+    since, cases apart, InvalidDraftError with everything that is wrong, NothingToSaveError,
+    SuiteArchivedError and DraftChangedError. Whatever is raised, suite and draft stay as they were.
     """
     with transaction.atomic():
-        suite = locked(draft.suite)
+        suite = editable(draft.suite)
         held = held_draft(draft, stamp)
         held.suite = suite
         if conflict := conflict_of(held):

@@ -23,6 +23,7 @@ from runs.services.version_audit import facts_of_change
 from runs.versions import (
     LONGEST_NOTE,
     current_version,
+    editable,
     kept_of,
     locked,
     next_version,
@@ -68,10 +69,10 @@ def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "
     """Make a new version that says what an old one said, and return it.
 
     Cases come back in the revisions they had, which then are current again, so results keep pointing at
-    what they ran. Raises UnknownVersionError, or CannotRestoreError naming what is gone.
+    what they ran. Raises UnknownVersionError, SuiteArchivedError, or CannotRestoreError naming what is gone.
     """
     with transaction.atomic():
-        held = locked(suite)
+        held = editable(suite)
         old = held.versions.filter(number=number).first()
         if old is None:
             raise UnknownVersionError(f"{held.slug} has no version {number}.")

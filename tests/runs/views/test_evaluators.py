@@ -294,6 +294,9 @@ def test_a_button_of_a_row_changes_the_draft_and_keeps_what_was_entered(
         "length fly",
         "length move",
         "nobody up",
+        "../x edit",
+        "é add",
+        "\x00 try",
         "quality move nobody 0",
     ],
 )

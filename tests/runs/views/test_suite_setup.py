@@ -224,6 +224,27 @@ def test_an_archived_suite_leaves_the_lists_and_comes_back(suite: Suite, client:
     assert list(deeds) == [{"archived": False}, {"archived": True}]
 
 
+def test_an_archived_suite_is_not_saved_nor_restored_and_keeps_drafts(
+    suite: Suite, client: Client
+) -> None:
+    keep(client, title="Second")
+    save(client)
+    keep(client, title="Kept for later")
+    client.post("/suites/support/archive/")
+    assert "Nothing of it is saved meanwhile." in text_of(client.get(PAGE))
+    assert "Second is archived, and stays as it is. Take it out" in text_of(save(client))
+    restore = "/suites/support/versions/1/restore/"
+    refused = client.post(restore, {"seen": "2", "note": ""})
+    assert (refused.status_code, "Second is archived" in text_of(refused)) == (422, True)
+    suite.refresh_from_db()
+    assert (suite.version, suite.title) == (2, "Second")
+
+    client.post("/suites/support/archive/", {"restore": "1"})
+    assert "Saved as v3" in text_of(save(client))
+    suite.refresh_from_db()
+    assert suite.title == "Kept for later"
+
+
 def test_only_a_suite_without_runs_is_deleted(suite: Suite, client: Client) -> None:
     run = make_run(suite=suite)
     refused = client.post("/suites/support/delete/", follow=True)
