@@ -32,6 +32,7 @@ from runs.reports.counted_purses import with_origins
 from runs.reports.run_list import listed
 
 NUMBERS = ("rate", "score", "latency", "target_cost", "evaluation_cost", "cost", "passed_case")
+MOST_NAMED = 5
 ENDINGS: Mapping[str, str] = {
     RunStatus.STOPPED: "was cancelled,were cancelled",
     RunStatus.BUDGET_REACHED: "reached its budget,reached their budgets",
@@ -177,10 +178,27 @@ class CampaignPage:
             "are on their way may still be billed."
         )
 
+    @cached_property
+    def _gone(self) -> frozenset[int]:
+        """Return the runs whose target no run can be started against any more."""
+        ready = self.campaign.runs.filter(target__archived_at=None, target__isnull=False)
+        return frozenset(run.pk for run in self.runs) - set(ready.values_list("pk", flat=True))
+
+    @property
+    def gone_text(self) -> str:
+        """Say which targets would not run again, "" where all would."""
+        names = [run.target_name for run in self.runs if run.pk in self._gone]
+        if not names:
+            return ""
+        more = len(names) - MOST_NAMED
+        named = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        are = "is" if len(names) == 1 else "are"
+        return f"{named} {are} archived or deleted and would not run again"
+
     @property
     def again_url(self) -> str:
         """Return the start form filled in as this campaign was, "" without a target that is left."""
-        targets = [str(run.target_id) for run in self.runs if run.target_id]
+        targets = [str(run.target_id) for run in self.runs if run.pk not in self._gone]
         if not targets:
             return ""
         run = self.runs[0]

@@ -13,6 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from runs.execution.finishing import summarise_ended
 from runs.models import Campaign, Run, Suite
@@ -290,6 +291,13 @@ def test_who_may_start_stops_all_starts_again_and_names(
     assert first.status == "stopped"
     assert "nothing is left to stop" in editor_client.post(at(campaign, "stop"), follow=True).text
     assert f"?target={first.target_id}&amp;target={other.target_id}&amp;repetitions=2" in page
+
+    assert "would not run again" not in page
+    first.target.archived_at = timezone.now()
+    first.target.save()
+    page = text(editor_client, at(campaign))
+    assert f"?target={other.target_id}&amp;repetitions=2" in page
+    assert "one is archived or deleted and would not run again" in page
 
     editor_client.post(at(campaign, "name"), {"name": "Models of June"})
     assert "<h1>Models of June</h1>" in text(viewer_client, at(campaign))
