@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from runs import services
 from runs.execution.running import work_on_run
-from runs.models import Run, RunStatus
+from runs.models import Run, RunStatus, Suite
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer, good, prose
 from tests.runs.trees import LEAF, tree
@@ -92,6 +92,27 @@ def test_one_call_judges_metrics_and_outcomes_and_the_outcomes_decide(
     assert sorted(in_order, key=panel.index) == in_order
     for weight in ("28.5%", "42.8%"):
         assert f'<small class="quiet">{weight}</small></dt>' in panel
+
+
+def test_a_suite_and_a_run_choose_who_judges_the_metrics(
+    model_server: ModelServer, viewer_client: Client
+) -> None:
+    model_server.behave(then=good(reply(5, 5, done=True, met=(True, True))))
+    worked(start(model_server, 1))
+    suite = Suite.objects.get()
+    large = make_model(slug="large", model_id="large-9", base_url=model_server.base_url)
+    asked = [services.start_run(suite=suite, target=make_target(), started_by=None, judge=large)]
+    node = suite.root.children.get()
+    node.config = {**node.config, "model": "large"}
+    node.save()
+    asked.append(services.start_run(suite=suite, target=make_target(), started_by=None))
+
+    for run in map(worked, asked):
+        result = run.results.get()
+        assert [call.model_name for call in result.model_calls.all()] == [large.name]
+        shown = page(viewer_client, run, "result", key="C-0", repetition=1)
+        assert "Judged by large-9." in shown
+    assert [chat.body["model"] for chat in model_server.chats] == ["judge", "large-9", "large-9"]
 
 
 def test_the_run_page_shows_the_mean_of_every_metric(
