@@ -13,7 +13,8 @@ suite: `prompt: ./prompts/tone.md`.
 **Prompt without variables.** The text becomes the criteria of the built-in prompt, which shows the
 judge task, answer, tool calls and reference.
 
-**No prompt.** The case's own criteria are judged.
+**No prompt.** The case's own criteria are judged; a case without criteria is judged by its expected
+outcomes, and one without those by whether the answer says what the expected output says.
 
 **Samples.** The judge is asked several times; the score is their median, mean or the most frequent, and
 the page shows how far they lie apart.
@@ -62,7 +63,7 @@ from evaluators.kinds._variables import (
 )
 from evaluators.scoring.types import Outcome, Unscored
 
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 
 OWN = """\
 You judge one answer of an AI agent for the team that owns it. These are the team's instructions:
@@ -84,6 +85,12 @@ The criteria. They alone decide the score:
 
 """
 
+OUTCOMES = "How much of this the answer does, each point alike:\n"
+AS_REFERENCE = (
+    "The answer says what the reference answer says, in whatever words. A fact that is missing, wrong or "
+    "contradicted is a miss; more than the reference says is none unless it is wrong."
+)
+
 REPLY = """\
 What to reply, in this order:
 - reasoning: two to five sentences that weigh the evidence, with the words of the answer that matter.
@@ -102,7 +109,8 @@ class Config(KindConfig):
     prompt: str = Field(
         "",
         description="The judge's instructions, or a file of the suite that holds them. Without "
-        "variables it becomes the criteria of the built-in prompt; empty, the case's criteria are judged.",
+        "variables it becomes the criteria of the built-in prompt; empty, the case's criteria are judged, "
+        "else its expected outcomes, else its expected output.",
         json_schema_extra={"widget": "textarea"},
     )
     model: str = judge_model()
@@ -139,7 +147,8 @@ async def score(config: Config, context: Context) -> Outcome:
     written = written_for(prompt, context)
     if written is None:
         reason = (
-            "there is nothing to judge by: the evaluator has no prompt and the case no criteria"
+            "there is nothing to judge by: give the evaluator a prompt, or the case criteria, expected "
+            "outcomes or an expected output"
         )
         return Unscored(reason, stage="config")
     found = await opinion(
@@ -160,12 +169,22 @@ async def score(config: Config, context: Context) -> Outcome:
 
 
 def written_for(prompt: str, context: Context) -> Written | None:
-    """Return what the judge is told and shown; None when there are no criteria to judge by."""
+    """Return what the judge is told and shown; None when there is nothing to judge by."""
     if variables_in(prompt):
         shows = SHOWS_OUTPUT.intersection(variables_in(prompt))
         return fill(OWN.replace("{prompt}", prompt), context, always=() if shows else (ANSWER,))
-    criteria = prompt.strip() or context.case.criteria.strip()
+    criteria = prompt.strip() or _criteria_of(context)
     if not criteria:
         return None
     built_in = fill(BUILT_IN, context)
     return Written(built_in.instructions + criteria, built_in.quoted)
+
+
+def _criteria_of(context: Context) -> str:
+    """Return what the case asks of an answer: its criteria, else its outcomes, else its expected output."""
+    case = context.case
+    if case.criteria.strip():
+        return case.criteria.strip()
+    if case.expected_outcomes:
+        return OUTCOMES + "\n".join(f"- {outcome}" for outcome in case.expected_outcomes)
+    return AS_REFERENCE if case.expected_output.strip() else ""

@@ -41,7 +41,7 @@ class Done:
 
 
 def _profiles() -> list[tuple[str, str]]:
-    own = "As the file says: without evaluators, one judge scores by the criteria of each case."
+    own = "As the file says: without evaluators, one judge scores by what each case expects."
     presets = ((one.name, f"{one.label}: {one.says}") for one in all_profiles())
     return [("", own), *presets]
 

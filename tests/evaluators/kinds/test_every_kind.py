@@ -43,7 +43,7 @@ PROMPTS = {
     "expected_output": ("1", "f58e800c"),
     "deliberation": ("1", "ddeabf93"),
     "hybrid_judge": ("1", "fb9cc76a"),
-    "llm_judge": ("1", "6f8c2894"),
+    "llm_judge": ("2", "43e3c0cc"),
     "metrics_judge": ("1", "baa58b85"),
     "outcomes": ("1", "18affd22"),
     "rubric": ("1", "55511a50"),

@@ -139,10 +139,22 @@ def test_no_prompt_judges_by_the_criteria_of_the_case() -> None:
     assert "Names the window" in question_for("", criteria="Names the window").instructions
 
 
-def test_no_prompt_and_no_criteria_is_unscored() -> None:
+def test_a_case_without_criteria_is_judged_by_its_outcomes_else_by_its_expected_output() -> None:
+    outcomes = question_for("", expected_outcomes=("Is polite",), expected_output="Paris")
+    assert "each point alike:\n- Is polite" in outcomes.instructions
+    reference = question_for("", expected_output="Paris")
+    assert "says what the reference answer says" in reference.instructions
+    assert dict(reference.quoted)["reference_answer"] == "Paris"
+
+
+def test_without_prompt_criteria_outcomes_and_expected_output_it_is_unscored_and_says_the_remedy() -> (
+    None
+):
     judge = ListedJudge(GOOD)
 
-    assert unscored_of("llm_judge", {}, context_of(judge=judge)).stage == "config"
+    found = unscored_of("llm_judge", {}, context_of(judge=judge))
+    assert found.stage == "config"
+    assert "give the evaluator a prompt" in found.reason
     assert judge.questions == []
 
 
