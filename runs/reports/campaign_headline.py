@@ -21,7 +21,7 @@ def headline(rows: Sequence[BoardRow]) -> str:
     if active:
         return f"{_still_on(active, rows)}; {said}."
     doubts = [row for row in rows if row.against is not None and not row.against.is_clear]
-    return f"{said}{_for_its_cost(first)}.{_doubt(doubts, first)}"
+    return f"{said}{_for_its_cost(first)}.{_gates(first)}{_doubt(doubts, first)}"
 
 
 def _lead(first: Sequence[BoardRow], when: str) -> str:
@@ -44,6 +44,22 @@ def _for_its_cost(first: Sequence[BoardRow]) -> str:
     if row.beaten_by:
         return f"; {row.beaten_by.name} scores no less for no more"
     return "; nothing dominates it"
+
+
+def _gates(first: Sequence[BoardRow]) -> str:
+    """Say whether the leader passed its gates: the first of several may still be no good."""
+    if len(first) > 1:
+        passed = sum(not _missed(row) for row in first)
+        return f" {passed} of these {len(first)} passed both gates."
+    missed = _missed(first[0])
+    if not missed:
+        return " It passed both gates."
+    return f" It did not pass its {' and '.join(missed)} gate{'s' if len(missed) > 1 else ''}."
+
+
+def _missed(row: BoardRow) -> list[str]:
+    gates = (row.run.metrics, row.run.cases)
+    return [gate.name for gate in gates if gate.state != "passed"]
 
 
 def _doubt(doubts: Sequence[BoardRow], first: Sequence[BoardRow]) -> str:

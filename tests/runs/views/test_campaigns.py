@@ -80,7 +80,7 @@ def test_the_leaderboard_says_who_leads_and_how_sure_that_is(
     assert order(page) == ["best", "close", "slow"]
     assert (
         "best leads with 100.0% (12 of 12 executions) at $0.016 a passed case; nothing dominates "
-        "it. close cannot be told apart from it: the difference is within the noise."
+        "it. It passed both gates. close cannot be told apart from it: the difference is within the noise."
     ) in said
     assert "cannot be told apart from #1, p = 1.000 over 12 shared cases" in said
     assert "behind #1, p = 0.004 over 12 shared cases" in said
