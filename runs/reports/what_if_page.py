@@ -77,8 +77,10 @@ class WhatIfPage:
     def can_score(self) -> bool:
         """Tell whether a run can be made of the stored scores."""
         found = self.answer.found if self.answer else None
-        has_scores = found is not None and found.before.scored > found.told
-        return has_scores and found is not None and found.is_exact and not self.suite.archived_at
+        if found is None or not found.is_exact or self.suite.archived_at:
+            return False
+        # Errors of one evaluator may have left every result without a score, and others with theirs.
+        return max(found.before.scored, found.after.scored) > found.told
 
 
 def what_if_page(

@@ -21,7 +21,7 @@ from runs.services.drafts import change_draft, draft_of
 from runs.services.saving_drafts import save_draft
 from tests.factories import make_run
 from tests.members import make_client, make_member
-from tests.runs.scored import CHECK, EXACT, STYLE, finished_run, rules_of
+from tests.runs.scored import CHECK, EXACT, SHORT, STYLE, finished_run, rules_of
 from tests.runs.trees import tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -226,6 +226,18 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     text = text_of(ask(client, run.suite, ada))
     assert "The verdicts of run #1 were told by its file." in text
     assert "has no scores of evaluators" in text
+
+
+def test_a_run_of_errors_alone_is_scored_again_where_other_evaluators_have_scores(
+    client: Client, ada: User
+) -> None:
+    blind = {**SHORT, "name": "tokens", "config": {"max_tokens": 100}}
+    errored = finished_run(evaluators=tree(CHECK, blind))
+    draft = draft_of(errored.suite, ada)
+    change_draft(draft, draft.stamp, SetPolicy({"on_unscored": "exclude"}))
+    page = client.get(address(errored.suite), {"run": "1"})
+    assert page.context["what_if"].answer.found.before.scored == 0
+    assert "Score run #1 with this" in text_of(page)
 
 
 def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
