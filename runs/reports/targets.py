@@ -65,7 +65,7 @@ def target_list() -> tuple[TargetRow, ...]:
             target.run_total,
             target.updated_at,
         )
-        for target in targets.annotate(run_total=Count("runs"))
+        for target in targets.annotate(run_total=Count("runs")).order_by("name", "pk")
     )
 
 

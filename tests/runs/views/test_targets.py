@@ -121,7 +121,9 @@ def test_a_change_keeps_what_runs_froze(editor_client: Client) -> None:
 
 def test_the_list_and_the_page_show_its_runs(viewer_client: Client) -> None:
     run = make_scored_run(verdicts=["pass"], target=make_target(name="agent 1"))
-    assert "agent 1" in viewer_client.get(reverse("runs:target-list")).content.decode()
+    make_target(name="agent 0")
+    listed = viewer_client.get(reverse("runs:target-list")).content.decode()
+    assert 0 < listed.index("agent 0") < listed.index("agent 1")
     page = viewer_client.get(reverse("runs:target", args=[run.target_id])).content.decode()
     assert f"#{run.number}" in page
     assert "Change</a>" not in page
