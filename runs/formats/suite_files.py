@@ -14,7 +14,7 @@ __all__ = ["SUFFIXES", "FoundSuite", "FoundSuites", "read_suites"]
 
 NONE_FOUND = (
     "there is no suite among these files: one ends in .yaml or .yml and lists cases under tests, or "
-    "ends in .jsonl and holds a case a line"
+    "ends in .jsonl and holds a case a line; a spreadsheet comes in under New suite, From a spreadsheet"
 )
 
 
