@@ -97,7 +97,7 @@ def make_suite(
         "judge": suite.judge.slug if suite.judge else "",
         "metadata": {},
         "policy": suite.policy().as_json(),
-        "evaluators": dict(tree),
+        "evaluators": Evaluator.objects.tree(root).as_json(),
         "files": {},
         "cases": [],
     }

@@ -6,9 +6,16 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from evaluators.scoring.types import DomainError
-from runs.drafting import Operation, change, content_of
+from runs.drafting import Content, Operation, change, content_of, edited_parts
 from runs.models import Suite, SuiteDraft
 from runs.versions import locked, parts_of
+
+# How many versions may be saved while a page of the suite stays open, for what is entered there to be kept.
+MOST_VERSIONS_BACK = 20
+CHANGED = (
+    "Your draft was changed in another tab, or the suite was, since this page was opened. "
+    "Nothing of this form was applied. Open the page again and make the change there."
+)
 
 
 class DraftChangedError(DomainError):
@@ -21,6 +28,28 @@ def draft_of(suite: Suite, author: User) -> SuiteDraft:
     """Return the person's draft of the suite, or one as the suite is now, which is not stored yet."""
     found = SuiteDraft.objects.filter(suite=suite, author=author).first()
     return found or _begun(suite, author)
+
+
+def draft_for(suite: Suite, author: User, stamp: str) -> SuiteDraft:
+    """Return the draft that a form was made for.
+
+    That is the person's draft. Where none is stored and others saved since the page was opened, it is one
+    of the version that the page showed, so that what was entered is kept and meets theirs as a conflict.
+    """
+    found = draft_of(suite, author)
+    if not stamp or is_stored(found) or found.stamp == stamp:
+        return found
+    earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
+    for version in earlier.only("suite", "number", "content")[:MOST_VERSIONS_BACK]:
+        begun = SuiteDraft(
+            suite=suite,
+            author=author,
+            base_version=version.number,
+            content=content_of(version.content),
+        )
+        if begun.stamp == stamp:
+            return begun
+    return found
 
 
 def is_stored(draft: SuiteDraft) -> bool:
@@ -38,6 +67,7 @@ def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> Suite
         held = held_draft(draft, stamp)
         content = change(held.content, *operations)
         if content != held.content:
+            _refuse_what_is_so(held, content)
             held.content = content
             held.revision += 1
             held.save()
@@ -64,13 +94,18 @@ def held_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
                 "This draft was saved or discarded meanwhile, in another tab. Open the page again to go on."
             )
     else:
-        held = draft_of(locked(draft.suite), draft.author)
+        held = draft_for(locked(draft.suite), draft.author, draft.stamp)
     if held.stamp != stamp:
-        raise DraftChangedError(
-            "Your draft was changed in another tab, or the suite was, since this page was opened. "
-            "Nothing of this form was applied. Open the page again and make the change there."
-        )
+        raise DraftChangedError(CHANGED)
     return held
+
+
+def _refuse_what_is_so(draft: SuiteDraft, content: Content) -> None:
+    """Refuse to begin a draft of an earlier version that says what the suite says: a form sent twice."""
+    if is_stored(draft) or draft.base_version == draft.suite.version:
+        return
+    if edited_parts(content) == edited_parts(parts_of(draft.suite)):
+        raise DraftChangedError(CHANGED)
 
 
 def _begun(suite: Suite, author: User) -> SuiteDraft:

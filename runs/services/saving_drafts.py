@@ -69,10 +69,10 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
         suite = editable(draft.suite)
         held = held_draft(draft, stamp)
         held.suite = suite
-        if conflict := conflict_of(held):
+        if is_stored(held) and (conflict := conflict_of(held)):
             raise DraftConflictError(conflict)
         before, mine = parts_of(suite), edited_parts(held.content)
-        if mine == edited_parts(before):
+        if not is_stored(held) or mine == edited_parts(before):
             raise NothingToSaveError(
                 f"Your draft says what version {suite.version} says; there is nothing to save."
             )

@@ -22,7 +22,7 @@ from runs.reports.draft import draft_panel
 from runs.reports.suite import suite_head, suite_page
 from runs.reports.tree_editor import base_of, rules_offered, tree_editor
 from runs.services.draft_problems import problems_of
-from runs.services.drafts import draft_of
+from runs.services.drafts import draft_for, draft_of
 from runs.views._requests import (
     REFUSED,
     MemberRequest,
@@ -55,7 +55,7 @@ def evaluators_keep(request: MemberRequest, slug: str) -> HttpResponse:
     """Keep the form of the tree in one's draft, with what the pressed button asks for besides."""
     if request.method != "POST":
         return redirect("runs:suite-evaluators", slug)
-    draft = draft_of(suite_of(slug=slug), request.user)
+    draft = draft_for(suite_of(slug=slug), request.user, request.POST.get("stamp", ""))
     base = base_of(draft)
     form = EvaluatorTreeForm(draft, base["policy"], request.POST)
     goal = _done(request, form)
@@ -86,7 +86,7 @@ def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
         raise Http404(str(error)) from error
     if not found.in_gallery:
         raise Http404(f"The kind {kind} is used by Evalsite itself.")
-    draft = draft_of(suite, request.user)
+    draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = AddForm(draft, found, request.GET.get("into", ""), posted(request))
     if form.is_bound and form.is_valid() and (kept := form.add()):
         messages.info(request, f"{form.marks.cleaned_data['name']} is in the draft.")
@@ -98,7 +98,7 @@ def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
 def evaluator(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     """Edit one evaluator of one's draft: name, marks and the settings of its kind."""
     suite = suite_of(slug=slug)
-    draft = draft_of(suite, request.user)
+    draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     found, parent, path = _node(draft, node)
     kind = all_kinds().get(found["kind"])
     form = EvaluatorForm(draft, found, parent, kind, posted(request))

@@ -11,7 +11,7 @@ from evaluators.scoring.types import DomainError
 from runs.forms.suites import NewSuiteForm, SuiteSettingsForm
 from runs.reports.draft import draft_panel
 from runs.reports.suite import suite_head
-from runs.services.drafts import draft_of
+from runs.services.drafts import draft_for
 from runs.services.suites import archive_suite, delete_suite, unarchive_suite
 from runs.views._requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
 
@@ -31,7 +31,7 @@ def suite_new(request: MemberRequest) -> HttpResponse:
 def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     """Edit in one's draft what is said of a suite and its policy."""
     suite = suite_of(slug=slug)
-    draft = draft_of(suite, request.user)
+    draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = SuiteSettingsForm(draft, posted(request))
     if form.is_valid() and form.keep():
         return redirect("runs:suite-settings", slug)

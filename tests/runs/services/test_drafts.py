@@ -13,7 +13,7 @@ from runs import services
 from runs.drafting import Add, Describe, Remove, Rename, SetJudge, SetPolicy, SetWeight
 from runs.drafting.merging import UndecidedError
 from runs.models import Suite, SuiteDraft, SuiteVersion
-from runs.services.drafts import DraftChangedError
+from runs.services.drafts import DraftChangedError, draft_for
 from runs.services.saving_drafts import DraftConflictError, NothingToSaveError
 from runs.versions import GATHERS_FOR
 from tests.factories import make_case, make_model, make_run, make_suite, make_user
@@ -111,14 +111,28 @@ class TestOneDraft:
                 deed(draft, draft.stamp)
         assert again(suite).version == 2
 
-    def test_a_page_of_an_untouched_draft_is_stale_once_the_suite_changed(self) -> None:
+    def test_a_page_of_an_untouched_draft_becomes_one_of_the_version_it_was_opened_at(self) -> None:
         suite, ada, bob = make_suite(), make_user(), make_user()
         page = services.draft_of(suite, ada)
         save(weight(suite, bob, "tone", 3))
+        save(weight(again(suite), bob, "tone", 4))
 
+        now = again(suite)
+        assert draft_for(now, ada, "new-0123456789ab").base_version == 3
         with pytest.raises(DraftChangedError, match="or the suite was"):
-            services.change_draft(page, page.stamp, SetWeight("n2", 9))
+            services.change_draft(services.draft_of(now, ada), page.stamp, SetWeight("n2", 9))
+        with pytest.raises(DraftChangedError, match="or the suite was"):
+            services.change_draft(
+                draft_for(now, ada, page.stamp), page.stamp, SetWeight(node_id(page, "tone"), 4)
+            )
         assert not SuiteDraft.objects.exists()
+        draft = services.change_draft(
+            draft_for(now, ada, page.stamp), page.stamp, SetPolicy({"pass_threshold": 0.9})
+        )
+        assert (draft.base_version, SuiteDraft.objects.get().base_version) == (1, 1)
+        with pytest.raises(DraftConflictError, match="saved version 3"):
+            save(draft)
+        assert weights(suite)["tone"] == 4
 
     def test_everything_that_is_wrong_is_said_and_nothing_is_half_saved(self) -> None:
         suite, ada = make_suite(), make_user()

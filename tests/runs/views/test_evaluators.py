@@ -525,6 +525,21 @@ def test_saving_keeps_the_form_and_makes_the_version_at_once(
     assert "there is nothing to save" in text_of(nothing)
 
 
+def test_of_two_who_save_from_open_pages_the_second_decides_and_overwrites_nothing(
+    client: Client, suite: Suite, ada: User, ids: dict[str, str]
+) -> None:
+    bob = make_client(make_member("editor", "bob"))
+    mine = sent_form(client) | {"pass_threshold": "0.9", "do": "save"}
+    keep(bob, **{f"{ids['length']}.weight": "5"}, do="save")
+    answer = client.post(KEEP, mine)
+    assert answer["Location"] == "/suites/support/draft/conflict/"
+    told = text_of(client.get(answer["Location"]))
+    for words in ("weight", "only theirs", "pass threshold", "only yours"):
+        assert words in told
+    suite.refresh_from_db()
+    assert (suite.version, suite.pass_threshold) == (2, 0.8)
+
+
 def test_what_two_people_save_meets_on_the_conflict_page(
     client: Client, suite: Suite, ada: User, ids: dict[str, str]
 ) -> None:

@@ -178,6 +178,20 @@ def test_a_draft_that_says_nothing_new_or_is_thrown_away(suite: Suite, client: C
     assert (suite.title, suite.version) == ("Support", 1)
 
 
+def test_a_page_opened_before_others_saved_keeps_what_was_entered(
+    suite: Suite, client: Client
+) -> None:
+    old = values_of(client)
+    theirs = draft_of(suite, make_member("editor", "bob"))
+    stored = change_draft(theirs, theirs.stamp, Describe(description="Theirs"))
+    save_draft(stored, stored.stamp)
+    assert client.post(PAGE, old | {"title": "Mine"}).status_code == 302
+    assert "bob saved a version meanwhile" in text_of(client.get(PAGE))
+    assert save(client, follow=False).url == CONFLICT
+    suite.refresh_from_db()
+    assert (suite.title, suite.description) == ("Support", "Theirs")
+
+
 def test_two_people_editing_decide_value_by_value(suite: Suite, client: Client) -> None:
     keep(client, title="Mine", fallback_threshold="50")
     bob = make_member("editor", "bob")
