@@ -35,11 +35,16 @@ async function send(deed, after) {
   tree().dispatchEvent(new Event("input", { bubbles: true }));
   isEdited = !answer.ok;
 }
-// While the form is sent, a question about it as it was comes too late: the draft is another by then.
+// While the form is sent, a question about it as it was comes too late: its answer is left aside. Cutting the
+// question off instead would be told as an error.
+const asked = new Set(), late = new WeakSet();
 function hush() {
-  for (const asking of document.querySelectorAll("#evaluators, #what-if, #what-if [hx-post]")) window.htmx?.trigger(asking, "htmx:abort");
+  for (const question of asked) late.add(question);
 }
 document.addEventListener("htmx:beforeRequest", (event) => { if (busy || isLeaving) event.preventDefault(); });
+document.addEventListener("htmx:beforeSend", (event) => asked.add(event.detail.xhr));
+document.addEventListener("htmx:afterRequest", (event) => asked.delete(event.detail.xhr));
+document.addEventListener("htmx:beforeSwap", (event) => { if (late.has(event.detail.xhr)) event.detail.shouldSwap = false; });
 document.addEventListener("submit", (event) => setTimeout(() => {
   if (event.defaultPrevented) return;
   isLeaving = true;
