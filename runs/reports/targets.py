@@ -114,6 +114,10 @@ def _setting(target: Target, name: str, value: Any) -> Setting:
     if name == "headers":
         text = "\n".join(_header(header) for header in value)
         return Setting(_label(target, name), text, is_long=bool(text))
+    if isinstance(value, bool):
+        return Setting(_label(target, name), "yes" if value else "no", is_long=False)
+    if value is None or value == {} or value == []:
+        return Setting(_label(target, name), "", is_long=False)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return Setting(_label(target, name), text, len(text) > 60 or "\n" in text)
 

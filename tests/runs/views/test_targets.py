@@ -103,6 +103,14 @@ def test_a_time_out_of_its_own_is_stored_shown_and_taken_away_again(editor_clien
     assert "timeout_s" not in target.config
 
 
+def test_settings_are_told_in_words_not_in_json(viewer_client: Client) -> None:
+    config = {"command": "python3 agent.py", "files": {}, "needs_network": False}
+    target = make_target(kind="command", config=config)
+    page = viewer_client.get(reverse("runs:target", args=[target.pk])).content.decode()
+    assert "<dt>Files</dt><dd>–</dd>" in page
+    assert "<dt>Needs the network</dt><dd>no</dd>" in page
+
+
 def test_an_unknown_kind_is_not_found(editor_client: Client) -> None:
     assert editor_client.get(f"{NEW}?kind=telepathy").status_code == 404
 
