@@ -88,9 +88,9 @@ def test_every_judge_is_asked_counted_and_shown(started: Run, viewer_client: Cli
 
 
 def test_a_judge_of_the_panel_that_does_not_exist_keeps_the_run_from_starting() -> None:
-    judge = make_model(slug="usual")
-    make_model(slug="big")
+    judge, *_, odd = (make_model(slug=slug) for slug in ("usual", "big", "small", "odd"))
     suite = services.import_suite(agentv.read(SUITE.encode()), imported_by=None)
+    odd.delete()
 
     with pytest.raises(DomainError, match="asks the language model 'odd', which does not exist"):
         services.start_run(suite=suite, target=make_target(), judge=judge, started_by=None)
