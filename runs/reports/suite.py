@@ -131,6 +131,6 @@ def _earlier(suite: Suite) -> Sequence[VersionRow]:
 
 def _trend(suite: Suite) -> Sequence[float]:
     """Return the metrics scores of the last completed runs, oldest first."""
-    runs: Any = suite.runs.filter(status=RunStatus.COMPLETED, score_count__gt=0)
+    runs: Any = suite.runs.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
     newest = runs.order_by("-number").values_list("score_sum", "score_count")[:RUNS_SHOWN]
     return [total / count for total, count in reversed(newest)]

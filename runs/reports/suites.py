@@ -196,12 +196,16 @@ def _chips(asked: SuiteFilter, named: Sequence[SuiteRow]) -> Sequence[Chip]:
 
 
 def suite_rows() -> Sequence[SuiteRow]:
-    """Return every suite that is not archived, by title."""
+    """Return every suite that is not archived, by title.
+
+    Runs that only scored stored answers again are no newer word on the target: they stand in the list
+    of runs alone.
+    """
     current = Count("cases", filter=Q(cases__is_current=True))
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
     leaves = _leaf_counts()
-    latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED))
-    newest = _newest(Run.objects.all())
+    latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
+    newest = _newest(Run.objects.filter(source_run=None))
     trends = _trends()
     return [
         SuiteRow(
@@ -222,7 +226,9 @@ def suite_rows() -> Sequence[SuiteRow]:
 
 def latest_rows() -> Sequence[RunRow]:
     """Return the newest completed run of every suite that is not archived."""
-    completed = Run.objects.filter(status=RunStatus.COMPLETED, suite__archived_at=None)
+    completed = Run.objects.filter(
+        status=RunStatus.COMPLETED, suite__archived_at=None, source_run=None
+    )
     return [run_row(run) for run in _newest(completed).values()]
 
 
@@ -252,7 +258,7 @@ def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
 def _trends() -> Mapping[int, Sequence[float]]:
     """Return by suite the metrics scores of its last completed runs, oldest first."""
     place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
-    runs = Run.objects.filter(status=RunStatus.COMPLETED, score_count__gt=0)
+    runs = Run.objects.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
     ranked = runs.annotate(place=place).filter(place__lte=TREND).order_by("number")
     found: dict[int, list[float]] = defaultdict(list)
     for suite, total, count in ranked.values_list("suite_id", "score_sum", "score_count"):

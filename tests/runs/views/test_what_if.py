@@ -259,6 +259,9 @@ def test_a_run_is_made_of_the_stored_scores_once_and_named_so(
     assert Run.objects.count() == 2
     new = Run.objects.get(number=2)
     assert (new.status, new.fail_count) == (RunStatus.COMPLETED, 3)
+    home = client.get("/").content.decode()
+    assert f'href="/suites/{run.suite.slug}/runs/1/"' in home
+    assert f"/suites/{run.suite.slug}/runs/2/" not in home
     assert not SuiteDraft.objects.exists()
     plain = {"stamp": sent["stamp"], "run": "1", "form_key": "other"}
     client.post(address(run.suite, "score/"), plain)
