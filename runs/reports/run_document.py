@@ -16,6 +16,7 @@ from runs.plan import CHANGED
 from runs.reports.case_groups import policy_of
 from runs.reports.purses import purses
 from runs.reports.run_repetitions import repetitions_of_run
+from runs.rescoring.writing import RESCORED
 from runs.summary import CaseSummary, summarise_case
 
 CHUNK = 2000
@@ -27,6 +28,7 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
     Costs are numbers of US dollars as in files of results, None where no price is known. Of a run
     that goes on or has no summary the figures are None, and the cases are so far. "changed" lists what
     the run did otherwise than its suite: evaluator (None for the policy), name, old and new.
+    "scored_again_from" is the number of the run whose stored scores these are, None for one that ran.
     """
     spent, finals = purses(run), _final_scores(run)
     return {
@@ -37,6 +39,7 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
         "judge": run.judge_name or None,
         "suite_version": run.suite_version,
         "changed": run.snapshot.get(CHANGED) or [],
+        "scored_again_from": (run.snapshot.get(RESCORED) or {}).get("run"),
         "repetitions": run.repetitions,
         "status": run.status,
         "status_reason": run.status_reason,

@@ -101,6 +101,11 @@ def test_its_page_and_the_list_of_runs_name_its_source(client):
     address = reverse("runs:run", args=(run.suite.slug, source.number))
     page = client.get(reverse("runs:run", args=(run.suite.slug, run.number)))
     assert f'scored again from <a href="{address}">run #1</a>' in page.content.decode()
+    files = [
+        client.get(reverse("runs:run-summary-file", args=(run.suite.slug, number))).json()
+        for number in (run.number, source.number)
+    ]
+    assert [file["scored_again_from"] for file in files] == [1, None]
     rows = client.get(reverse("runs:run-list")).content.decode()
     assert f'scored again from <a href="{address}">#1</a>' in rows
     assert left_out(run.suite, ChartsQuery(), 1) == ["1 run only scored stored answers again"]

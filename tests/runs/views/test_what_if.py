@@ -19,6 +19,7 @@ from runs.reports.what_if import what_if_of
 from runs.rescoring import reading
 from runs.services.drafts import change_draft, draft_of
 from runs.services.saving_drafts import save_draft
+from runs.services.suites import create_suite
 from tests.factories import make_run
 from tests.members import make_client, make_member
 from tests.runs.scored import CHECK, EXACT, SHORT, STYLE, finished_run, rules_of
@@ -97,6 +98,15 @@ def test_bands_stand_in_the_histogram_where_they_were_and_where_they_would_be(
         (one.before, one.after) for one in scores if one.before
     ]
     assert f'id="{draft_of(run.suite, ada).content["evaluators"]["id"]}-share" hx-swap-oob' in page
+
+
+def test_a_suite_without_evaluators_is_sent_no_rows_its_page_does_not_have(
+    client: Client, ada: User
+) -> None:
+    suite = create_suite(slug="empty", title="Empty", by=ada)
+    panel = ask(client, suite, ada)
+    assert 'id="what-if"' in panel.text
+    assert "-share" not in panel.text
 
 
 def test_a_preview_shows_the_page_without_scripts_and_keeps_nothing(
