@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from runs.drafting.content import Content, nodes_with_paths, policy_of, tree_of
 LONGEST_NAME = 100
 MOST_EVALUATORS = 500
 DEEPEST = 40
+# A NUL in JSON: an escape whose backslash is not itself escaped.
+NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class ChangeRefusedError(DomainError):
@@ -136,7 +139,7 @@ def _check_storable(content: Content) -> None:
         text.encode()
     except (ValueError, TypeError) as error:
         raise ChangeRefusedError(f"This cannot be stored: {error}.") from error
-    if "\\u0000" in text:
+    if NUL.search(text):
         raise ChangeRefusedError("This cannot be stored: it holds a NUL character. Remove it.")
 
 

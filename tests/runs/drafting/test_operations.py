@@ -302,6 +302,13 @@ def test_what_cannot_be_is_refused_naming_the_evaluator(operation: Any, said: st
     assert said in str(refused.value)
 
 
+def test_the_letters_of_an_escape_are_no_nul() -> None:
+    said = "Matches \\u0000 and \\\\u0000"
+    assert change(draft(), Describe(description=said))["description"] == said
+    with pytest.raises(DomainError, match="NUL"):
+        change(draft(), Describe(description="a\\\x00b"))
+
+
 def _values(operation: Any) -> dict[str, Any]:
     return {name: getattr(operation, name) for name in operation.__slots__}
 
