@@ -17,20 +17,33 @@ from runs.comparison._cases import (
 )
 from runs.comparison._comparability import Difference, RunFacts, differences
 from runs.comparison._evidence import Evidence, evidence, holm
+from runs.comparison._paired import (
+    IMPROVED,
+    NO_CLEAR_CHANGE,
+    REGRESSED,
+    TOO_FEW_CASES,
+    Paired,
+    paired,
+)
 from runs.comparison._ranking import Standing, ranks
 from runs.comparison._runs import Reason, RunComparison, RunSide, Tolerances, compare_runs
 
 __all__ = [
     "ADDED",
     "ERROR",
+    "IMPROVED",
     "IMPROVEMENT",
+    "NO_CLEAR_CHANGE",
+    "REGRESSED",
     "REGRESSION",
     "REMOVED",
+    "TOO_FEW_CASES",
     "UNCHANGED",
     "CaseChange",
     "CaseSide",
     "Difference",
     "Evidence",
+    "Paired",
     "Reason",
     "RunComparison",
     "RunFacts",
@@ -44,5 +57,6 @@ __all__ = [
     "differences",
     "evidence",
     "holm",
+    "paired",
     "ranks",
 ]
