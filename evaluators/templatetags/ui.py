@@ -48,6 +48,7 @@ for tag in (
 
 # Which entry of the rail a page belongs to, by the start of its view's name; the first that fits.
 SECTIONS = (
+    ("compare", ("runs:compare",)),
     ("runs", ("runs:run", "runs:result", "runs:campaign")),
     ("targets", ("runs:target",)),
     ("workers", ("runs:workers",)),

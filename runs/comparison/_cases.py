@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from evaluators.scoring.types import Verdict
 from runs.comparison._changes import difference
@@ -17,10 +18,25 @@ DEPTH = {Verdict.FAIL: 0, Verdict.BORDERLINE: 1, Verdict.PASS: 2}
 
 @dataclass(frozen=True, slots=True)
 class CaseSide:
-    """A case as one run left it; without a verdict it is errored."""
+    """A case as one run left it; without a verdict it is errored.
+
+    Of its `executions` so many are `scored`, of which so many `passed`; costs and latency are None
+    where none was reported. `state` is its verdict, or how it came to have none.
+    """
 
     verdict: Verdict | None
     mean_score: float | None = None
+    passed: int = 0
+    scored: int = 0
+    executions: int = 0
+    latency_ms: float | None = None
+    cost_usd: Decimal | None = None
+    state: str = ""
+
+    @property
+    def pass_share(self) -> float | None:
+        """Return the share of its scored executions that passed; None of none."""
+        return self.passed / self.scored if self.scored else None
 
 
 @dataclass(frozen=True, slots=True)

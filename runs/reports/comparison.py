@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -24,7 +24,7 @@ from runs.comparison import (
     compare_runs,
     differences,
 )
-from runs.models import Run
+from runs.models import Result, Run
 from runs.plan import read_plan
 from runs.summary import Execution, means_of, summarise_case, total_of, verdict_of
 
@@ -42,6 +42,8 @@ class Side:
     figures: RunSide
     errors: int
     cost_usd: Decimal | None
+    run_cost_usd: Decimal | None
+    evaluation_cost_usd: Decimal | None
     cases: Mapping[str, CaseSide]
     facts: RunFacts
 
@@ -67,12 +69,19 @@ class Compared:
         return not any(one.spoils for one in self.differences)
 
 
-def compared(baseline: Run, candidate: Run, tolerances: Tolerances) -> Compared:
+def compared(
+    baseline: Run, candidate: Run, tolerances: Tolerances, *, only_shared: bool = False
+) -> Compared:
     """Return the comparison; each run's own frozen policy makes its cases' verdicts. Two queries.
 
-    Raises UnreadableSnapshotError for a run of another version.
+    With `only_shared` the figures of both are those of the cases whose keys both have. Raises
+    UnreadableSnapshotError for a run of another version.
     """
-    before, after = _side(baseline), _side(candidate)
+    recorded = _executions(baseline), _executions(candidate)
+    if only_shared:
+        keys = {*recorded[0][1]} & {*recorded[1][1]}
+        recorded = _only(keys, *recorded[0]), _only(keys, *recorded[1])
+    before, after = _side(baseline, *recorded[0]), _side(candidate, *recorded[1])
     return Compared(
         baseline=before,
         candidate=after,
@@ -82,9 +91,17 @@ def compared(baseline: Run, candidate: Run, tolerances: Tolerances) -> Compared:
     )
 
 
-def _side(run: Run) -> Side:
+def _only(
+    keys: Container[str], rows: Sequence[Execution], hashes: Mapping[str, str]
+) -> tuple[list[Execution], dict[str, str]]:
+    return (
+        [row for row in rows if row.case in keys],
+        {key: digest for key, digest in hashes.items() if key in keys},
+    )
+
+
+def _side(run: Run, rows: Sequence[Execution], hashes: Mapping[str, str]) -> Side:
     policy = read_plan(run.snapshot).policy
-    rows, hashes = _executions(run)
     by_case: dict[str, list[Execution]] = {}
     for row in rows:
         by_case.setdefault(row.case, []).append(row)
@@ -99,6 +116,8 @@ def _side(run: Run) -> Side:
         ),
         errors=sum(row.is_ended and verdict_of(row, policy) is None for row in rows),
         cost_usd=total_of((means.run_cost_usd, means.evaluation_cost_usd)),
+        run_cost_usd=means.run_cost_usd,
+        evaluation_cost_usd=means.evaluation_cost_usd,
         cases={key: _case(key, group, policy) for key, group in by_case.items()},
         facts=RunFacts(run.snapshot, run.repetitions, hashes),
     )
@@ -133,7 +152,35 @@ def _verdict(word: str) -> Verdict | None:
 
 def _case(key: str, group: Sequence[Execution], policy: Policy) -> CaseSide:
     found = summarise_case(key, group, policy)
-    return CaseSide(found.verdict, found.means.score)
+    return CaseSide(
+        verdict=found.verdict,
+        mean_score=found.means.score,
+        state=found.state,
+        passed=found.passed,
+        scored=found.scored,
+        executions=found.executions,
+        latency_ms=found.means.latency_ms,
+        cost_usd=total_of((found.means.run_cost_usd, found.means.evaluation_cost_usd)),
+    )
+
+
+def side_of_case(results: Sequence[Result], policy: Policy) -> CaseSide:
+    """Return one case of a run by its results, as a comparison of the whole runs has it."""
+    group = [
+        Execution(
+            case="",
+            status=row.status,
+            verdict=_verdict(row.verdict),
+            score=row.score,
+            is_forced=row.is_forced,
+            reviewed_verdict=_verdict(row.reviewed_verdict),
+            latency_ms=row.latency_ms,
+            run_cost_usd=row.run_cost_usd,
+            evaluation_cost_usd=row.evaluation_cost_usd,
+        )
+        for row in results
+    ]
+    return _case("", group, policy)
 
 
 def comparison_document(found: Compared) -> dict[str, Any]:

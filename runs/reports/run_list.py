@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from evaluators.scoring.policy import Policy
 from runs.models import ACTIVE_RUN_STATUSES, Run, RunStatus, Suite
+from runs.reports.comparison_query import run_word
 from runs.reports.gates import RunGate, cases_gate, metrics_gate
 from runs.reports.purses import Purses, listed_purses, with_purses
 
@@ -89,6 +90,7 @@ class RunRow:
     source_number: int | None = None
     source_url: str = ""
     campaign: tuple[str, str] | None = None
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ def run_row(run: Run) -> RunRow:
         started_by=run.created_by.get_username() if run.created_by else "",
         **_source(run),
         campaign=_campaign(run),
+        word=run_word(run),
     )
 
 

@@ -142,6 +142,9 @@ PAGES: Mapping[str, Page] = {
     "runs:run-new": form("editor", SUITE),
     "runs:run-estimate": Page("editor", post=200, place=SUITE),
     "runs:run-cases": Page("editor", post=200, place=SUITE),
+    "runs:compare": Page("viewer"),
+    # Without two runs in the address there is no case to show.
+    "runs:compare-case": Page("viewer", get=404),
     "runs:run-list": Page("viewer"),
     "runs:run-rows": Page("viewer", get=STOP_POLLING),
     "runs:run": Page("viewer", place=RUN),

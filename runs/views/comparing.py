@@ -1,0 +1,108 @@
+"""Two runs side by side, and the choice of them."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from evaluators.scoring.types import DomainError
+from runs.comparison import Tolerances
+from runs.forms.tolerances import TolerancesForm
+from runs.models import Run
+from runs.plan import read_plan
+from runs.reports.case_side_by_side import case_side_by_side
+from runs.reports.comparison import compared
+from runs.reports.comparison_choice import in_order, named, runs_offered, usual_baseline
+from runs.reports.comparison_page import comparison_page
+from runs.reports.comparison_query import EVERY, SHARED, ComparisonQuery
+from runs.views._requests import may_view, run_of
+
+TWO = "Tick two runs to compare them."
+LONGEST_REPETITION = 6
+ITSELF = "That is one run twice. Choose another to hold it against."
+
+
+@require_safe
+@may_view
+def compare(request: HttpRequest) -> HttpResponse:
+    """Compare the two runs an address names; without two, let them be chosen."""
+    query = ComparisonQuery.read(request.GET)
+    if ticked := request.GET.getlist("run"):
+        return _ticked(request, ticked)
+    if query.candidate and not query.baseline:
+        usual = usual_baseline(_run(query.candidate))
+        return _to(query, baseline=usual) if usual else _choice(request, query)
+    if not (query.baseline and query.candidate):
+        return _choice(request, query)
+    baseline, candidate = _run(query.baseline), _run(query.candidate)
+    if baseline.pk == candidate.pk:
+        return _choice(request, query, ITSELF)
+    try:
+        return _page(request, query, baseline, candidate)
+    except DomainError as refusal:
+        return _choice(request, query, str(refusal))
+
+
+def _page(
+    request: HttpRequest, query: ComparisonQuery, baseline: Run, candidate: Run
+) -> HttpResponse:
+    form = TolerancesForm(Tolerances.of(read_plan(candidate.snapshot).policy), dict(query.limits))
+    limits = form.tolerances
+    found = compared(baseline, candidate, limits, only_shared=query.cases == SHARED)
+    context = {
+        "page": comparison_page(found, limits, query),
+        "form": form,
+        "query": query,
+        "scale": candidate.scale,
+        "swap_url": query.address(baseline=query.candidate, candidate=query.baseline),
+        "query_whole": query.address(cases=""),
+        "query_shared": query.address(cases=SHARED),
+        "query_usual": query.address(limits=()),
+        "query_all": query.address(show=EVERY, cell="", text=""),
+    }
+    return render(request, "runs/compare.html", context)
+
+
+def _choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:
+    context = {
+        "query": query,
+        "offered": runs_offered(query.baseline, query.candidate),
+        "problem": problem,
+    }
+    return render(request, "runs/compare_choice.html", context)
+
+
+def _ticked(request: HttpRequest, words: list[str]) -> HttpResponse:
+    if len(set(words)) != 2:
+        messages.error(request, TWO)
+        return HttpResponseRedirect(reverse("runs:run-list"))
+    baseline, candidate = in_order([_run(word) for word in set(words)])
+    return _to(ComparisonQuery(), baseline=baseline, candidate=candidate)
+
+
+def _to(query: ComparisonQuery, **changes: str) -> HttpResponse:
+    return HttpResponseRedirect(reverse("runs:compare") + query.address(**changes))
+
+
+def _run(word: str) -> Run:
+    place = named(word)
+    if place is None:
+        raise Http404(f"{word!r} names no run")
+    return run_of(*place)
+
+
+@require_safe
+@may_view
+def compare_case(request: HttpRequest) -> HttpResponse:
+    """Show one case of both runs side by side."""
+    query, key = ComparisonQuery.read(request.GET), request.GET.get("case", "")
+    asked = request.GET.get("repetition", "")
+    repetition = int(asked) if asked.isdecimal() and len(asked) < LONGEST_REPETITION else 0
+    page = case_side_by_side(_run(query.baseline), _run(query.candidate), key, repetition)
+    if page is None:
+        raise Http404(f"neither run has the case {key!r}")
+    context = {"page": page, "back": query.address(page=query.page), "scale": page.candidate.scale}
+    return render(request, "runs/compare_case.html", context)

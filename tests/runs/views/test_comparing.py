@@ -1,0 +1,194 @@
+"""The comparison page: its figures are the command line's, its state is in its address."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from evaluators.templatetags.figures import NO_BREAK, delta, pct
+from runs.models import Run, RunStatus
+from tests.factories import make_case, make_result, make_run, make_scored_run, make_suite
+from tests.members import make_client, make_member
+
+pytestmark = pytest.mark.django_db
+BEFORE = ("pass", "pass", "borderline", "fail", "pass", "error")
+AFTER = ("pass", "fail", "pass", "fail", "error", "error")
+
+
+def text_of(response) -> str:
+    bare = re.sub(r"<[^>]+>", " ", response.content.decode())
+    return " ".join(html.unescape(bare).split())
+
+
+@pytest.fixture
+def client() -> Client:
+    return make_client(make_member("viewer"))
+
+
+@pytest.fixture
+def runs(db) -> tuple[Run, Run]:
+    suite = make_suite(slug="support")
+    done = {"status": RunStatus.COMPLETED}
+    return (
+        make_scored_run(verdicts=BEFORE, suite=suite, **done),
+        make_scored_run(verdicts=AFTER, suite=suite, **done),
+    )
+
+
+def address(runs, **more) -> str:
+    query = {"baseline": f"support:{runs[0].number}", "candidate": f"support:{runs[1].number}"}
+    return "/compare/?" + "&".join(f"{name}={value}" for name, value in (query | more).items())
+
+
+def keys(response) -> list[str]:
+    return re.findall(r"<code>(C-\d+)</code>", response.content.decode())
+
+
+def test_the_page_gives_the_figures_of_the_command_line(client, runs, tmp_path, capsys):
+    file = tmp_path / "told.json"
+    names = [f"support#{run.number}" for run in runs]
+    with pytest.raises(SystemExit) as end:
+        call_command("compare", *names, "--json", str(file), "--force")
+    told, page = json.loads(file.read_text()), text_of(client.get(address(runs)))
+    assert end.value.code == 1
+    assert "Regression" in page
+    assert delta(told["pass_rate_change"], "pts").replace(NO_BREAK, " ") in page
+    assert f"{pct(told['baseline']['pass_rate'])} → {pct(told['candidate']['pass_rate'])}" in page
+    assert told["reasons"][0]["text"][1:] in page
+    counts = {}
+    for case in told["cases"]:
+        counts[case["status"]] = counts.get(case["status"], 0) + 1
+    for status, word in (
+        ("regression", "Regressed"),
+        ("improvement", "Improved"),
+        ("error", "Errored"),
+    ):
+        assert f"{word} {counts[status]}" in page
+
+
+def test_rows_stand_by_harm_and_filters_and_cells_narrow_them(client, runs):
+    assert keys(client.get(address(runs))) == ["C-002", "C-005", "C-006", "C-003"]
+    assert keys(client.get(address(runs, show="improved"))) == ["C-003"]
+    assert keys(client.get(address(runs, show="all", cell="pass-fail"))) == ["C-002"]
+    assert keys(client.get(address(runs, show="all", q="c-004"))) == ["C-004"]
+    nothing = client.get(address(runs, show="added"))
+    assert "No case is of this kind" in text_of(nothing)
+
+
+def test_tolerances_are_entered_in_the_units_of_the_command_line(client, runs):
+    kept = text_of(client.get(address(runs, max_pass_rate_drop="0.5", max_avg_score_drop="20")))
+    assert "No regression" in kept
+    assert "Limit: drop of 50 pts" in kept
+    refused = text_of(client.get(address(runs, max_pass_rate_drop="7")))
+    assert "less than or equal to 1" in refused
+    assert "Limit: no drop" in refused
+
+
+def test_few_cases_are_said_to_be_too_few(client, runs):
+    page = text_of(client.get(address(runs)))
+    assert "4 shared cases have a verdict on both sides; ten are needed" in page
+    assert "does not show" not in page
+
+
+def test_runs_of_two_suites_are_compared_by_the_keys_they_share(client, runs):
+    other = make_suite(slug="other", title="Other suite")
+    run = make_scored_run(verdicts=AFTER[:3], suite=other, status=RunStatus.COMPLETED)
+    make_result(run=run, case=make_case(suite=other, key="X-1"), verdict="pass", score=0.9)
+    whole = address((runs[0], runs[1]), candidate=f"other:{run.number}")
+    page = text_of(client.get(whole))
+    assert "runs of two suites" in page
+    assert "3 cases have the same key in both" in page
+    assert "Compare the shared cases" in page
+    assert "Added 1" in page
+    shared = text_of(client.get(f"{whole}&cases=shared"))
+    assert "Added 0" in shared
+    assert "2 of 3 → 2 of 3 executions" in shared
+
+
+def test_runs_without_a_shared_case_are_said_to_have_none(client, runs):
+    other = make_suite(slug="other")
+    run = make_run(suite=other, status=RunStatus.COMPLETED)
+    make_result(run=run, case=make_case(suite=other, key="X-1"), verdict="pass", score=0.9)
+    page = text_of(client.get(address(runs, candidate=f"other:{run.number}")))
+    assert "No case has the same key in both" in page
+    assert "No shared case has a verdict on both sides" in page
+
+
+def test_an_unfinished_run_is_told(client, runs):
+    Run.objects.filter(pk=runs[1].pk).update(status=RunStatus.STOPPED)
+    assert f"Run #{runs[1].number} of" in text_of(client.get(address(runs)))
+    assert "is not completed" in text_of(client.get(address(runs)))
+
+
+def test_a_run_is_held_against_the_baseline_or_the_completed_run_before_it(client, runs):
+    third = make_scored_run(verdicts=AFTER, suite=runs[0].suite, status=RunStatus.COMPLETED)
+    page = client.get(f"/suites/support/runs/{third.number}/").content.decode()
+    link = f"/compare/?candidate=support:{third.number}"
+    assert link in page
+    assert client.get(link)["Location"] == address((runs[1], third))
+    runs[0].suite.baseline_run = runs[0]
+    runs[0].suite.save()
+    assert client.get(link)["Location"] == address((runs[0], third))
+    alone = client.get(f"/compare/?candidate=support:{runs[0].number}")
+    assert "Which runs" in text_of(alone)
+
+
+def test_two_runs_are_ticked_in_the_list(client, runs):
+    page = client.get("/runs/").content.decode()
+    assert f'name="run" value="support:{runs[0].number}" form="compare-runs"' in page
+    words = [f"support:{run.number}" for run in runs]
+    assert client.get(f"/compare/?run={words[1]}&run={words[0]}")["Location"] == address(runs)
+    one = client.get(f"/compare/?run={words[1]}", follow=True)
+    assert "Tick two runs to compare them" in text_of(one)
+
+
+def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
+    assert "That is one run twice" in text_of(client.get(address((runs[0], runs[0]))))
+    assert client.get(address(runs, candidate="support:999")).status_code == 404
+    assert client.get(address(runs, candidate="support")).status_code == 404
+    assert client.get(address(runs).replace("/compare/", "/compare/case/")).status_code == 404
+    assert "Which runs" in text_of(client.get("/compare/"))
+
+
+def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_queries):
+    client.get(address(runs))
+    with django_assert_max_num_queries(14) as few:
+        client.get(address(runs))
+    many = [make_scored_run(verdicts=BEFORE * 8, suite=runs[0].suite) for _ in range(2)]
+    with django_assert_max_num_queries(len(few.captured_queries)):
+        client.get(address(many, show="all"))
+
+
+def test_a_case_is_shown_side_by_side_with_what_was_lost(client, runs):
+    suite = make_suite(slug="words")
+    case = make_case(suite=suite, key="W/1", title="A tent")
+    sides = (
+        ("pass", 0.9, "Ship it by air today", True),
+        ("fail", 0.2, "Ship it by sea today", False),
+    )
+    pair = []
+    for verdict, score, text, met in sides:
+        run = make_run(suite=suite, status=RunStatus.COMPLETED)
+        result = make_result(run=run, case=case, verdict=verdict, score=score)
+        outcomes = [{"text": "Names the way", "passed": met, "justification": "It says so."}]
+
+        type(result).output.related.related_model.objects.create(
+            result=result, text=text, outcomes=outcomes
+        )
+        pair.append(run)
+    table = client.get(
+        f"/compare/?baseline=words:{pair[0].number}&candidate=words:{pair[1].number}"
+    )
+    link = html.unescape(re.search(r'href="(/compare/case/[^"]+)"', table.content.decode())[1])
+    found = client.get(link)
+    page = text_of(found)
+    assert "A tent" in page
+    assert "Names the way Lost" in page
+    assert "<del>air</del>" in found.content.decode()
+    assert "<ins>sea</ins>" in found.content.decode()
+    assert "1 of 1 passed before, 0 of 1 now" in page
