@@ -14,6 +14,7 @@ from runs.drafting.combining import weight_in_force
 from runs.drafting.content import Content, nodes_with_paths
 from runs.drafting.for_one_run import RunRules
 from runs.forms.tree_numbers import (
+    BANDS_CROSSED,
     PERCENT,
     WrongNumberError,
     read_share,
@@ -103,6 +104,9 @@ class RunRulesFields:
         policy: dict[str, Any] = {}
         for name in (*SCORES, *RATES):
             self._read(policy, name, self._policy_field(name), self._most(name))
+        bands = {name: policy.get(name, self.parts["policy"][name]) for name in SCORES[:2]}
+        if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
+            self.errors["borderline_threshold"] = BANDS_CROSSED
         gate = self._policy_field(GATE)
         if gate.is_changed:
             policy[GATE] = gate.text

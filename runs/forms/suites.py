@@ -202,8 +202,8 @@ def shown_percent(share: float) -> Decimal:
 
 
 def as_share(percent: Decimal) -> float:
-    """Return percent as a share from 0 to 1."""
-    return float(percent / 100)
+    """Return percent as a share from 0 to 1; −0 is 0."""
+    return float(percent / 100) + 0.0
 
 
 def plain(number: float | Decimal) -> Decimal:

@@ -8,6 +8,7 @@ from runs.drafting.settings import LARGEST_WEIGHT
 
 LONGEST_NUMBER = 40
 PERCENT = 100
+BANDS_CROSSED = "Borderline begins above pass. Lower it."
 
 
 class WrongNumberError(ValueError):

@@ -10,6 +10,7 @@ from django.http import QueryDict
 
 from runs.drafting.describing import MOST_PERCENT
 from runs.forms.tree_numbers import (
+    BANDS_CROSSED,
     PERCENT,
     WrongNumberError,
     read_percent,
@@ -38,6 +39,11 @@ class Threshold:
     most: int
     step: str
     error: str = ""
+
+    @property
+    def largest(self) -> float:
+        """Return the most its field takes; its slider ends at what is usual."""
+        return MOST_PERCENT if self.name == GROWTH else self.most
 
     @property
     def is_changed(self) -> bool:
@@ -72,7 +78,7 @@ class PolicyFields:
                 self.errors[name] = str(refusal)
         bands = {name: found.get(name, self.policy[name]) for name in BANDS}
         if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
-            self.errors["borderline_threshold"] = "Borderline begins above pass. Lower it."
+            self.errors["borderline_threshold"] = BANDS_CROSSED
         return found
 
     def shown(self) -> dict[str, Threshold]:

@@ -16,6 +16,9 @@ from runs.services.drafts import discard_draft, draft_of
 from runs.services.saving_drafts import DraftConflictError, conflict_of, save_draft
 from runs.views._requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
 
+# Where a draft is edited, to go on there after a deed.
+OWN_PAGES = ("runs:suite", "runs:suite-settings", "runs:suite-evaluators", "runs:what-if")
+
 
 @require_POST
 @may_change_suites
@@ -78,5 +81,5 @@ def _back(request: MemberRequest, slug: str, usual: str) -> str:
         match = resolve(given)
     except Resolver404:
         return reverse(usual, args=[slug])
-    is_own = match.namespace == "runs" and match.kwargs == {"slug": slug}
+    is_own = match.view_name in OWN_PAGES and match.kwargs == {"slug": slug}
     return given if is_own else reverse(usual, args=[slug])

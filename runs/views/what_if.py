@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Any
 
@@ -116,7 +117,7 @@ def _scored(request: MemberRequest, question: Question, run: Run) -> Run:
         content or draft.content,
         version=draft.base_version,
         by=request.user,
-        form_key=request.POST.get("form_key", "")[:64],
+        form_key=re.sub(r"[^\w-]", "", request.POST.get("form_key", ""))[:64],
     )
 
 

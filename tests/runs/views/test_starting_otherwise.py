@@ -179,7 +179,7 @@ def test_what_was_not_passed_last_time_can_be_run_again(
         ({"weight:tone": "9" * 100_000}, "Write a number of 0 or more."),
         ({"weight:tone": "0", "weight:refund": "0"}, "For this run only:"),
         ({"required:tone": "on", "below:tone": "2"}, "Write a number from 0 to 1."),
-        ({"pass_threshold": "0.5"}, "borderline_threshold 0.6 is above"),
+        ({"pass_threshold": "0.5"}, "Borderline begins above pass. Lower it."),
         ({"pass_threshold": "inf"}, "Write a number from 0 to 1."),
         ({"cases_pass_threshold": "101"}, "Write a number from 0 to 100."),
         ({"case_gate": "luck"}, "correct what is marked"),

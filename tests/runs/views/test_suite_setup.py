@@ -283,3 +283,28 @@ def test_html_in_a_title_stays_text(client: Client) -> None:
     page = text_of(client.get(PAGE))
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize(
+    ("given", "leads"),
+    [
+        ("/suites/support/settings/", "/suites/support/settings/"),
+        ("/suites/support/evaluators/", "/suites/support/evaluators/"),
+        ("/suites/support/delete/", "/suites/support/"),
+        ("/suites/other/settings/", "/suites/support/"),
+        ("https://elsewhere.example/", "/suites/support/"),
+        ("//elsewhere.example/suites/support/", "/suites/support/"),
+    ],
+)
+def test_after_saving_one_goes_on_where_the_draft_is_edited(
+    client: Client, given: str, leads: str
+) -> None:
+    keep(client, title="Other")
+    stamp = client.get(PAGE).context["draft"].stamp
+    sent = {"stamp": stamp, "next": given}
+    assert client.post("/suites/support/draft/save/", sent).url == leads  # type: ignore[attr-defined]  # it redirects
+
+
+def test_less_than_nothing_is_nothing(suite: Suite, client: Client) -> None:
+    keep(client, max_pass_rate_drop="-0", max_avg_score_drop="1")
+    assert str(SuiteDraft.objects.get().content["policy"]["max_pass_rate_drop"]) == "0.0"
