@@ -35,7 +35,7 @@ def headline(found: Compared, said: ComparisonEvidence) -> Headline:
         tone="bad" if is_breach else "" if REGRESSED in classes else "good",
         tolerance=_tolerance(found),
         evidence=_evidence(said),
-        sentence=_sentence(is_breach, classes),
+        sentence=_sentence(is_breach, classes) + _caution(found),
     )
 
 
@@ -69,7 +69,7 @@ def _evidence(said: ComparisonEvidence) -> str:
     ]
     if score.p is not None:
         told.append(f"Their mean score {_moved(score)} ({p_words(score.p)}).")
-    return " ".join(told)
+    return " ".join([*told, "Each p is raised by Holm's rule for two figures."])
 
 
 def _moved(one: Paired) -> str:
@@ -78,6 +78,14 @@ def _moved(one: Paired) -> str:
     if one.change == IMPROVED:
         return f"rose by more than chance explains, {delta(one.mean, 'pts')}"
     return f"changed by {delta(one.mean, 'pts')}, which cannot be told from chance"
+
+
+def _caution(found: Compared) -> str:
+    """Return what keeps the change from being the target's doing, "" when nothing does."""
+    spoilt = [one.what for one in found.differences if one.spoils]
+    if not spoilt:
+        return ""
+    return f" This may not be the target's doing: the runs differ in {', '.join(spoilt)} too."
 
 
 def _sentence(is_breach: bool, classes: set[str]) -> str:
@@ -95,6 +103,12 @@ def _sentence(is_breach: bool, classes: set[str]) -> str:
             "The shared cases got better, and still a tolerance is exceeded."
             if is_breach
             else "The candidate is better, and not by chance."
+        )
+    if classes == {TOO_FEW_CASES}:
+        return (
+            "A tolerance is exceeded, and there are too few shared cases to tell that from chance."
+            if is_breach
+            else "There are too few shared cases to tell a change from chance."
         )
     return (
         "A tolerance is exceeded, and the shared cases do not show that the candidate is worse."

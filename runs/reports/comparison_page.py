@@ -15,6 +15,10 @@ from runs.reports.comparison_evidence import ComparisonEvidence, evidence_of
 from runs.reports.comparison_headline import Headline, headline, p_words
 from runs.reports.comparison_query import SHARED, ComparisonQuery
 from runs.reports.comparison_rows import STATES, Cell, ChangeTable, change_table, matrix
+from runs.reports.configuration_comparison import (
+    ConfigurationComparison,
+    configuration_comparison,
+)
 
 TONES = {"regressed": "bad", "improved": "good"}
 
@@ -50,6 +54,7 @@ class ComparisonPage:
     in_both: int
     flips: int
     unfinished: Sequence[str]
+    configuration: ConfigurationComparison
 
     @property
     def is_of_one_suite(self) -> bool:
@@ -91,6 +96,7 @@ def comparison_page(
         in_both=sum(one.status not in (ADDED, REMOVED) for one in found.cases),
         flips=sum(cell.count for _, row in cells for cell in row if not cell.is_same),
         unfinished=[_unfinished(one) for one in sides if one.run.status != RunStatus.COMPLETED],
+        configuration=configuration_comparison(found.baseline.run, found.candidate.run),
     )
 
 

@@ -102,13 +102,13 @@ def version_comparison(
     difference = compare_versions(older.content, newer.content)
     shown = difference.cases[first_case : first_case + CASES_SHOWN]
     after = first_case + len(shown)
-    scales = _scale(older), _scale(newer)
+    values, evaluators = setting_rows(difference, (_scale(older), _scale(newer)))
     return VersionComparison(
         older=older,
         newer=newer,
         counts=difference.words,
-        values=list(_values((*difference.said, *difference.policy), scales)),
-        evaluators=list(_evaluators(difference, scales)),
+        values=values,
+        evaluators=evaluators,
         files=difference.files,
         cases=_cases(suite, shown),
         case_count=len(difference.cases),
@@ -117,6 +117,14 @@ def version_comparison(
         is_reordered=difference.is_reordered,
         is_empty=difference.is_empty,
     )
+
+
+def setting_rows(
+    difference: VersionDifference, scales: tuple[int, int]
+) -> tuple[list[ValueRow], list[EvaluatorRow]]:
+    """Return what differs in description and policy, and in each evaluator."""
+    values = list(_values((*difference.said, *difference.policy), scales))
+    return values, list(_evaluators(difference, scales))
 
 
 def versions_offered(suite: Suite) -> Sequence[tuple[int, str]]:

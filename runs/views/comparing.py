@@ -32,6 +32,8 @@ def compare(request: HttpRequest) -> HttpResponse:
     query = ComparisonQuery.read(request.GET)
     if ticked := request.GET.getlist("run"):
         return _ticked(request, ticked)
+    if "choose" in request.GET:
+        return _choice(request, query)
     if query.candidate and not query.baseline:
         usual = usual_baseline(_run(query.candidate))
         return _to(query, baseline=usual) if usual else _choice(request, query)
