@@ -26,6 +26,7 @@ from runs.formats._content import CaseContent
 from runs.formats._table_rows import Row
 
 LONGEST_TAG = 200
+LONGEST_BEGINNING = 80
 HASH_LENGTH = 12
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class RowReader:
         return CaseContent(
             key=key or self._made_key(asked),
             input=asked,
-            title=title,
+            title=title if Part.TITLE in self.places else _beginning(asked),
             tags=tuple(dict.fromkeys(self._several(row, Part.TAGS, _checked_tags))),
             expected_output=expected or answer,
             expected_outcomes=(*self._several(row, Part.OUTCOMES, self._outcomes), *claims),
@@ -170,6 +171,16 @@ def _short(most: int) -> Callable[[Any], str]:
         return text
 
     return read
+
+
+def _beginning(asked: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first words of what a case asks, on one line, as a table without titles names it."""
+    texts = [str(turn["content"]) for turn in asked if turn["role"] == "user"]
+    line = " ".join(next(filter(str.strip, texts), str(asked[0]["content"])).split())
+    if len(line) <= LONGEST_BEGINNING:
+        return line
+    most = line[:LONGEST_BEGINNING]
+    return f"{(most.rpartition(' ')[0] or most[:-1]).rstrip(' ,;:.')}…"
 
 
 _key = _short(LONGEST_KEY)

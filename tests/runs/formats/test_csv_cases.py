@@ -252,6 +252,31 @@ class TestCells:
         assert "the recorded output is not readable" in found.rejected[0].reason
 
 
+class TestTitles:
+    @pytest.mark.parametrize(
+        ("asked", "title"),
+        [
+            ("When?", "When?"),
+            ('"When\n  does\tit open?"', "When does it open?"),
+            ("word " * 16, "word " * 15 + "word"),
+            ("word " * 17, "word " * 15 + "word…"),
+            ("y" * 81, "y" * 79 + "…"),
+        ],
+    )
+    def test_without_a_column_of_titles_a_case_has_the_beginning_of_its_input(
+        self, asked: str, title: str
+    ) -> None:
+        [case] = read(f"question,answer\n{asked},1\n").cases
+        assert case.title == title
+        assert len(case.title) <= 80
+        [instructed] = read(f"system,question\nBe kind,{asked}\n").cases
+        assert instructed.title == title
+
+    def test_titles_of_a_column_stay_as_they_are(self) -> None:
+        one, two = read("title,question\nOpening,When?\n,How?\n").cases
+        assert (one.title, two.title) == ("Opening", "")
+
+
 class TestKeys:
     def test_without_a_column_a_case_is_named_after_its_input(self) -> None:
         one, two = read("question,answer\na,1\nb,2\n").cases
