@@ -17,9 +17,11 @@ from runs.reports.estimated_costs import Cost, cost, duration_of
 from runs.reports.judge_warnings import agent_warning, agents_of, family_warning
 from runs.reports.past_usage import PastRuns, calls_of
 from runs.reports.planned_calls import Judges, planned_judge_calls
+from runs.reports.recorded_cases import recorded_counts, recorded_warning
 from runs.targets import target_kinds
 
 NO_RUN = "no finished run of this target or its model yet"
+NO_OUTPUT = "no output recorded"
 NO_JUDGE_RUN = "no finished run with this judge yet"
 
 
@@ -114,8 +116,11 @@ def estimate(order: Order) -> Estimate:
         keys=order.keys,
     )
     past = PastRuns(order.suite, order.targets, _judge_names(order, list(agents)))
-    evaluation = _evaluation(order, past) if asked else Cost(Decimal(0), Decimal(0), Decimal(0))
-    parts = tuple(_of_target(order, target, past, evaluation) for target in order.targets)
+    recorded = recorded_counts(order.suite, order.targets, tags=order.tags, keys=order.keys)
+    parts = tuple(
+        _of_target(order, target, past, recorded.get(target.pk), is_judged=bool(asked))
+        for target in order.targets
+    )
     run_usd, evaluation_usd = (
         _sum([getattr(part, name) for part in parts]) for name in ("run_usd", "evaluation_usd")
     )
@@ -149,6 +154,11 @@ def estimate(order: Order) -> Estimate:
         warnings=tuple(
             warning
             for warning in (
+                *(
+                    recorded_warning(one.name, recorded[one.pk], order.cases)
+                    for one in order.targets
+                    if one.pk in recorded
+                ),
                 family_warning(order.judge, order.targets),
                 agent_warning(agents, order.targets),
             )
@@ -182,10 +192,19 @@ def _is_asked(target: Target) -> bool:
     return kind is None or not kind.replays
 
 
-def _of_target(order: Order, target: Target, past: PastRuns, evaluation: Cost) -> TargetEstimate:
+def _of_target(
+    order: Order, target: Target, past: PastRuns, recorded: int | None, *, is_judged: bool
+) -> TargetEstimate:
+    """Return what one run would cost; cases that a recorded target has no output for cost nothing."""
     own = past.of_target(target)
-    run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, order.executions)
-    if not own.runs:
+    executions = order.executions if recorded is None else recorded * order.repetitions
+    run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, executions)
+    evaluation = Cost(Decimal(0), Decimal(0), Decimal(0))
+    if order.executions and not executions:
+        run = evaluation = Cost(None, reason=NO_OUTPUT)
+    elif is_judged:
+        evaluation = _evaluation(order, past, executions)
+    if not own.runs and executions:
         run = Cost(None, reason=NO_RUN)
     return TargetEstimate(
         name=target.name,
@@ -194,14 +213,14 @@ def _of_target(order: Order, target: Target, past: PastRuns, evaluation: Cost) -
         total_usd=_sum([run.usd, evaluation.usd]),
         low_usd=_sum([run.low, evaluation.low]),
         high_usd=_sum([run.high, evaluation.high]),
-        duration_ms=duration_of(own.runs, order.executions, order.concurrency),
+        duration_ms=duration_of(own.runs, executions, order.concurrency) if executions else None,
         basis=own.basis,
         reason="; ".join(dict.fromkeys(filter(None, (run.reason, evaluation.reason)))),
     )
 
 
-def _evaluation(order: Order, past: PastRuns) -> Cost:
-    """Return what judging one run would cost: past runs tell what a planned call comes to."""
+def _evaluation(order: Order, past: PastRuns, executions: int) -> Cost:
+    """Return what judging so many executions would cost: past runs tell what a planned call comes to."""
     planned = {
         run.pk: run.done_count * past.calls_an_execution(run, outcomes=order.outcomes)
         for run in past.judged.runs
@@ -209,7 +228,7 @@ def _evaluation(order: Order, past: PastRuns) -> Cost:
     runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
         return Cost(None, reason=NO_JUDGE_RUN)
-    wanted = calls_of(order.root, order.outcomes) * order.executions
+    wanted = calls_of(order.root, order.outcomes) * executions
     return cost(runs, "evaluation", planned, wanted)
 
 

@@ -12,12 +12,16 @@ from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 
 from evaluators.templatetags.figures import duration, pct
 from runs.models import Result, Run, Suite, Target
+from runs.reports.recorded_cases import recorded_counts
 from runs.targets import target_kinds
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOption:
-    """A target to choose, with what is known of it from this suite's runs."""
+    """A target to choose, with what is known of it from this suite's runs.
+
+    `recorded` counts the suite's `cases` that it has an output for, None where it is asked.
+    """
 
     pk: int
     name: str
@@ -29,6 +33,8 @@ class TargetOption:
     is_live: bool
     mean_cost_usd: Decimal | None
     mean_latency_ms: float | None
+    recorded: int | None
+    cases: int
 
     @property
     def chosen_as(self) -> str:
@@ -37,9 +43,10 @@ class TargetOption:
 
     @property
     def past(self) -> str:
-        """Say how it did in its last run of this suite."""
+        """Say what is recorded, and how it did in its last run of this suite."""
+        stored = "" if self.recorded is None else f"{self.recorded} of {self.cases} cases recorded"
         if self.last_number is None:
-            return "never run on this suite"
+            return "; ".join(filter(None, (stored, "never run on this suite")))
         parts = [f"last run #{self.last_number}"]
         if self.is_live:
             parts.append("live")
@@ -47,7 +54,7 @@ class TargetOption:
             parts.append(f"{pct(self.last_share)} passed")
         if self.mean_latency_ms is not None:
             parts.append(f"{duration(self.mean_latency_ms)} mean")
-        return ", ".join(parts)
+        return "; ".join(filter(None, (stored, ", ".join(parts))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,16 @@ def suite_choices() -> tuple[SuiteChoice, ...]:
 
 
 def target_options(suite: Suite) -> tuple[TargetOption, ...]:
-    """Return every target with its last run of this suite; constant in queries."""
-    targets = Target.objects.filter(archived_at=None).select_related("model")
+    """Return every target with its last run of this suite; constant in queries.
+
+    First stand those that ran on it, the latest first, then those that never ran, then the others.
+    """
+    runs = Run.objects.filter(target=OuterRef("pk"), source_run=None)
+    targets = list(
+        Target.objects.filter(archived_at=None)
+        .annotate(ran_somewhere=Exists(runs))
+        .select_related("model")
+    )
     last = {run.target_id: run for run in _last_runs(suite.runs.filter(source_run=None), "target")}
     means = {
         row["run"]: row
@@ -91,7 +106,16 @@ def target_options(suite: Suite) -> tuple[TargetOption, ...]:
         .values("run")
         .annotate(latency=Avg("latency_ms"), cost=Avg("run_cost_usd"))
     }
-    return tuple(_option(target, last.get(target.pk), means) for target in targets)
+    recorded = recorded_counts(suite, targets)
+    cases = suite.cases.filter(is_current=True).count()
+    # Sorting keeps what is alike in the order of names.
+    targets.sort(
+        key=lambda one: (0, -last[one.pk].pk) if one.pk in last else (1, one.ran_somewhere)
+    )
+    return tuple(
+        _option(target, last.get(target.pk), means, recorded.get(target.pk), cases)
+        for target in targets
+    )
 
 
 def _last_runs(runs: QuerySet[Run], of: str) -> QuerySet[Run]:
@@ -100,7 +124,11 @@ def _last_runs(runs: QuerySet[Run], of: str) -> QuerySet[Run]:
 
 
 def _option(
-    target: Target, run: Run | None, means: Mapping[int, Mapping[str, Any]]
+    target: Target,
+    run: Run | None,
+    means: Mapping[int, Mapping[str, Any]],
+    recorded: int | None,
+    cases: int,
 ) -> TargetOption:
     mean = means.get(run.pk, {}) if run else {}
     kind = target_kinds().get(target.kind)
@@ -115,4 +143,6 @@ def _option(
         is_live=bool(run and run.is_active),
         mean_cost_usd=mean.get("cost"),
         mean_latency_ms=mean.get("latency"),
+        recorded=recorded,
+        cases=cases,
     )

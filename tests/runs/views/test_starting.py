@@ -159,6 +159,34 @@ def test_a_target_without_outputs_starts_nothing_at_all(
     assert not Run.objects.exists()
 
 
+def test_a_recorded_target_says_how_many_cases_it_has_and_only_those_are_estimated(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    past_run(suite, target)
+    suite.cases.filter(key="B").update(recorded_output=None)
+    some = estimate(editor_client, suite, **filled(suite, target))
+    assert "has recorded outputs for 1 of 2 cases. The other 1 will be errors" in some
+    assert "Start run, about $0.15" in some
+    assert "1 of 2 cases recorded; last run #1" in editor_client.get(at(suite)).content.decode()
+    suite.cases.update(recorded_output=None)
+    none = estimate(editor_client, suite, **filled(suite, target))
+    assert "no recorded output for any of the 2 cases, so it cannot be started. Upload" in none
+    assert "$0" not in none
+    assert "0 of 2 cases recorded" in editor_client.get(at(suite)).content.decode()
+
+
+def test_targets_of_this_suite_stand_first_and_those_of_others_last(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    late, fresh, other = (make_target(name=name) for name in ("zoe", "new one", "abe"))
+    past_run(suite, target)
+    past_run(suite, late)
+    make_run(suite=make_suite(), target=other)
+    page = editor_client.get(at(suite)).content.decode()
+    places = [page.index(f"<b>{one.name}</b>") for one in (late, target, fresh, other)]
+    assert places == sorted(places)
+
+
 def test_of_two_targets_one_that_cannot_run_stops_both(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
