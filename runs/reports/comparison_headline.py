@@ -94,15 +94,15 @@ def _sentence(is_breach: bool, classes: set[str]) -> str:
         return "One figure got worse and the other better; read the cases before you decide."
     if is_worse:
         return (
-            "The candidate is worse, and not by chance."
+            "The candidate is worse, by more than chance explains."
             if is_breach
-            else "Every tolerance is kept, and still the candidate is worse, not by chance."
+            else "Every tolerance is kept, and still the candidate is worse by more than chance explains."
         )
     if is_better:
         return (
             "The shared cases got better, and still a tolerance is exceeded."
             if is_breach
-            else "The candidate is better, and not by chance."
+            else "The candidate is better, by more than chance explains."
         )
     if classes == {TOO_FEW_CASES}:
         return (
