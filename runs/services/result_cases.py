@@ -35,10 +35,11 @@ def free_key(suite: Suite, like: str) -> str:
 
 
 def content_of_result(result: Result, *, with_answer: bool) -> CaseContent:
-    """Return a new case that asks what the result was asked; with its answer as expected output.
+    """Return a new case that asks what the result was asked, and expects what its case expects.
 
-    Its key names the run, the same each time, so that pressing twice makes one case. What the old
-    case expected besides stays there. Raises NoAnswerError.
+    With its answer as expected output the case's own expectations stay behind: they may not be what the
+    answer meets. Its key names the run, the same each time, so that pressing twice makes one case.
+    Raises NoAnswerError.
     """
     case, number = result.case, result.run.number
     nth = f"-{result.repetition}" if result.repetition > 1 else ""
@@ -48,7 +49,9 @@ def content_of_result(result: Result, *, with_answer: bool) -> CaseContent:
         title=case.title,
         tags=tuple(case.tags),
         input=tuple(case.input),
-        expected_output=answer_of(result) if with_answer else "",
+        expected_output=answer_of(result) if with_answer else case.expected_output,
+        expected_outcomes=() if with_answer else tuple(case.expected_outcomes),
+        criteria="" if with_answer else case.criteria,
         metadata={**case.metadata, FROM: origin},
     )
 

@@ -99,6 +99,9 @@ def result_case(
 ) -> HttpResponse:
     """Make a case of a result."""
     result = result_asked(slug, number, key, repetition)
+    if "edit" in request.POST:
+        answer = "&answer=1" if "answer" in request.POST else ""
+        return redirect(f"{reverse('runs:case-new', args=[slug])}?result={result.pk}{answer}")
     try:
         case = make_case(result, with_answer="answer" in request.POST, by=request.user)
     except DomainError as refusal:

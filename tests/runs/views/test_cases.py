@@ -325,6 +325,25 @@ def test_a_result_becomes_a_case_in_one_press_and_the_press_is_undone(
     assert editor.get(f"{NEW}?result={10**17}").status_code == 404
 
 
+def test_a_case_made_without_the_answer_expects_what_its_case_expects(
+    editor: Client, suite: Suite, result: Result
+) -> None:
+    place, old = "/suites/support/runs/1/returns/1/", current()
+    assert old.expected_output
+    assert old.expected_outcomes
+    assert old.criteria
+    assert "and its expected output, outcomes and criteria" in page_of(editor.get(place))
+    for ticked, expected in (({}, old.expected_output), ({"answer": "1"}, "Take it back.")):
+        begun = editor.post(f"{place}case/", {"edit": "1", **ticked}, follow=True).context["form"]
+        assert begun["expected_output"].value() == expected
+    assert not Case.objects.filter(key="returns-run1").exists()
+    editor.post(f"{place}case/")
+    made = current("returns-run1")
+    assert made.expected_output == old.expected_output
+    assert made.expected_outcomes == old.expected_outcomes
+    assert made.criteria == old.criteria
+
+
 def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_undone(
     editor: Client, suite: Suite, result: Result
 ) -> None:
