@@ -158,7 +158,7 @@ def keep_upload(
 def store_upload(
     upload: CaseUpload, reading: TableReading, *, leaves_out: bool, by: User
 ) -> CaseUpload:
-    """Store the cases of an upload in one version, with the suite they begin; stored once only.
+    """Store the cases of an upload in one version, the first one of a suite they begin; once only.
 
     `leaves_out` says that rejected rows are to be left out. Raises RowsRejectedError, NoCasesError,
     SuiteArchivedError, SlugTakenError, and ValueError for a mapping with problems.
@@ -216,4 +216,5 @@ def _begun(begins: Mapping[str, Any], by: User) -> Suite:
         tags=begins["tags"],
         judge=judge,
         profile=profile_named(begins["profile"]) if begins["profile"] else None,
+        is_kept=False,
     )

@@ -36,15 +36,17 @@ def create_suite(  # noqa: PLR0913 - every choice of the form
     *,
     slug: str,
     title: str,
-    by: User,
+    by: User | None,
     description: str = "",
     tags: Sequence[str] = (),
     judge: LanguageModel | None = None,
     profile: Profile | None = None,
+    is_kept: bool = True,
 ) -> Suite:
     """Return a new suite without cases, at version 1; without a profile it has no evaluators either.
 
-    Raises SlugTakenError.
+    With `is_kept` false its first version is left to the caller, who puts cases into it in the same
+    transaction. Raises SlugTakenError.
     """
     policy = profile.policy if profile else Policy()
     columns = {column.name: getattr(policy, column.name) for column in fields(Policy)}
@@ -66,7 +68,8 @@ def create_suite(  # noqa: PLR0913 - every choice of the form
                 f"There is a suite “{slug}” already. Choose another short name."
             ) from error
         note = f"Began from the profile {profile.label}" if profile else "Began empty"
-        next_version(suite, kept_of(suite), author=by, note=note)
+        if is_kept:
+            next_version(suite, kept_of(suite), author=by, note=note)
         write_down(suite, "create", actor=by, before=None, after={"version": 1, "note": note})
     return suite
 

@@ -277,7 +277,9 @@ class TestNewSuite:
         suite = Suite.objects.get(slug="refunds-2")
         assert suite.cases.get().expected_output == "Soon"
         assert suite.root.children.exists()
-        assert "Refunds 2 is at version 2" in editor.get(answer.url).content.decode()
+        assert [version.number for version in suite.versions.all()] == [1]
+        assert suite.versions.get().note == "1 case from refunds.csv"
+        assert "Refunds 2 is at version 1" in editor.get(answer.url).content.decode()
 
     def test_a_short_name_taken_meanwhile_is_told_and_nothing_is_stored(
         self, editor: Client
