@@ -238,6 +238,7 @@ ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
 AskedModels = Callable[[Mapping[str, Any]], tuple[str, ...]]
 AskedTargets = Callable[[Mapping[str, Any]], tuple[str, ...]]
+Lacks = Callable[[Mapping[str, Any], CaseFacts], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,8 @@ class Kind:
     they are. `asked_models` returns for a config the slug of the model of each judge call that it makes at most, "" for the suite's judge; without it a kind that
     `uses_judge` asks the model of its config as often as its samples say. `asked_targets` returns for a
     config the name of the target that each call asks for a judgement; only a kind that has it asks targets.
-    `needs` says in words what it cannot score without, besides an answer.
+    `needs` says in words what it cannot score without, besides an answer. `lacks` returns for a config
+    and a case what the case would have to have to be scored at all, in words after "no", else "".
     """
 
     name: str
@@ -277,6 +279,7 @@ class Kind:
     programs_in: str = ""
     asked_targets: AskedTargets | None = None
     needs: tuple[str, ...] = ()
+    lacks: Lacks | None = None
 
     def targets_asked(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the name of the target of each call that a config makes of a target that judges."""
@@ -332,6 +335,7 @@ class KindOptions(TypedDict, total=False):
     asked_models: AskedModels
     asked_targets: AskedTargets
     needs: tuple[str, ...]
+    lacks: Lacks
 
 
 def models_of_samples(config: Mapping[str, Any]) -> tuple[str, ...]:

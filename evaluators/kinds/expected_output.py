@@ -161,6 +161,7 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     config=Config,
     rescore=rescore,
     needs=("an expected output",),
+    lacks=lambda _, case: "" if case.expected_output.strip() else "expected output",
     spellings={
         "expected": {},
         "semantic": {"match": "semantic"},

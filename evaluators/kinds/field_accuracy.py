@@ -48,7 +48,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._base import Context, KindConfig, PartsMissingError, kind
+from evaluators.kinds._base import CaseFacts, Context, KindConfig, PartsMissingError, kind
 from evaluators.kinds._field_rows import ABSENT, UNEXPECTED, compared, finding_of, row_of
 from evaluators.kinds._field_spellings import read
 from evaluators.kinds._fields import FieldRule, UncomparableError
@@ -125,6 +125,12 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     )
 
 
+def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
+    """Return what is missing where neither the case nor a field says what is expected."""
+    has_own = any(one.get("expected") is not None for one in config.get("fields") or ())
+    return "" if has_own or case.expected_output.strip() else "expected output"
+
+
 @kind(
     label="Field accuracy",
     icon="e-expected",
@@ -132,6 +138,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     rescore=rescore,
     read=read,
     needs=("an expected output that is JSON",),
+    lacks=lacks,
 )
 async def score(config: Config, context: Context) -> Outcome:
     """Return the weighted share of the fields of a JSON answer that are as expected."""

@@ -42,12 +42,13 @@ prompt: |
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
 from evaluators.kinds._asking import JUDGE_RULES, judge_model, judge_timeout
-from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, kind
+from evaluators.kinds._base import CaseFacts, Context, JudgeQuestion, KindConfig, kind
 from evaluators.kinds._files import is_reference, text_or_file
 from evaluators.kinds._opinions import OPINION_SCHEMA, opinion, scale_problem, without_single_sample
 from evaluators.kinds._prompts import lists_criteria, read_prompt
@@ -129,11 +130,18 @@ class Config(KindConfig):
         return prompt
 
 
+def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
+    """Return what a judge without a prompt of its own would go by, where the case has none of it."""
+    has_own = str(config.get("prompt") or "").strip()
+    return "" if has_own or _criteria_of(case) else "criteria, expected outcomes or expected output"
+
+
 @kind(
     label="LLM judge",
     icon="e-judge",
     config=Config,
     uses_judge=True,
+    lacks=lacks,
     spellings={"llm_grader": {}, "llm_eval": {}, "llm_rubric": {}},
     read=read_prompt,
     meant=lambda mapping: "rubric" if lists_criteria(mapping) else "",
@@ -173,16 +181,15 @@ def written_for(prompt: str, context: Context) -> Written | None:
     if variables_in(prompt):
         shows = SHOWS_OUTPUT.intersection(variables_in(prompt))
         return fill(OWN.replace("{prompt}", prompt), context, always=() if shows else (ANSWER,))
-    criteria = prompt.strip() or _criteria_of(context)
+    criteria = prompt.strip() or _criteria_of(context.case)
     if not criteria:
         return None
     built_in = fill(BUILT_IN, context)
     return Written(built_in.instructions + criteria, built_in.quoted)
 
 
-def _criteria_of(context: Context) -> str:
+def _criteria_of(case: CaseFacts) -> str:
     """Return what the case asks of an answer: its criteria, else its outcomes, else its expected output."""
-    case = context.case
     if case.criteria.strip():
         return case.criteria.strip()
     if case.expected_outcomes:

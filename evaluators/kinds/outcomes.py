@@ -64,6 +64,7 @@ class Config(KindConfig):
     label="Expected outcomes",
     icon="i-check",
     config=Config,
+    lacks=lambda _, case: "" if case.expected_outcomes else "expected outcomes",
     uses_judge=True,
     in_gallery=False,
     supplies_outcomes=True,

@@ -18,6 +18,7 @@ from runs.reports.judge_warnings import agent_warning, agents_of, family_warning
 from runs.reports.past_usage import PastRuns, calls_of
 from runs.reports.planned_calls import Judges, planned_judge_calls
 from runs.reports.recorded_cases import recorded_counts, recorded_warning
+from runs.reports.unscorable_cases import unscorable_warnings
 from runs.targets import target_kinds
 
 NO_RUN = "no finished run of this target or its model yet"
@@ -159,6 +160,7 @@ def estimate(order: Order) -> Estimate:
                     for one in order.targets
                     if one.pk in recorded
                 ),
+                *unscorable_warnings(order.suite, order.root, tags=order.tags, keys=order.keys),
                 family_warning(order.judge, order.targets),
                 agent_warning(agents, order.targets),
             )

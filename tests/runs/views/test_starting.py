@@ -10,6 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import LanguageModel
+from evaluators.scoring.tree import Node
 from runs.models import Campaign, Run, Suite, Target
 from tests.factories import (
     STARTED,
@@ -173,6 +174,21 @@ def test_a_recorded_target_says_how_many_cases_it_has_and_only_those_are_estimat
     assert "no recorded output for any of the 2 cases, so it cannot be started. Upload" in none
     assert "$0" not in none
     assert "0 of 2 cases recorded" in editor_client.get(at(suite)).content.decode()
+
+
+def test_evaluators_with_nothing_to_score_by_are_named_before_the_start(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    assert "has nothing to score by" not in estimate(editor_client, suite)
+    for key, kind in (("A", "expected_output"), ("B", "llm_judge")):
+        own = Node("", "composite", children=(Node("wanted", kind),)).as_json()
+        suite.cases.filter(key=key).update(evaluators=own, evaluators_append=True)
+    page = estimate(editor_client, suite, **filled(suite, target))
+    assert "wanted has nothing to score by in 1 of 2 cases: it has no expected output." in page
+    assert "it has no criteria, expected outcomes or expected output. There it will" in page
+    suite.cases.update(expected_output="yes")
+    page = estimate(editor_client, suite, **filled(suite, target))
+    assert "has nothing to score by" not in page
 
 
 def test_targets_of_this_suite_stand_first_and_those_of_others_last(
