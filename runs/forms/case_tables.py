@@ -14,7 +14,7 @@ from runs.formats import UnreadableFileError
 from runs.formats.csv_cases import LABELS, CaseMapping, Part, Split
 from runs.forms.suites import EMPTY, NewSuiteForm
 from runs.models import CaseUpload, Suite
-from runs.reports.case_table_page import preview, samples
+from runs.reports.case_table_page import begun_with, preview, samples
 from runs.services.case_tables import (
     Existing,
     TableReading,
@@ -162,6 +162,7 @@ class CaseColumnsForm(forms.Form):
         return {
             "form": self,
             "upload": self.table.upload,
+            "begun_with": begun_with(self.table.upload),
             "table": self.table.table,
             "columns": list(zip(self.columns(), names, found, strict=True)),
             "preview": preview(self.table, reading, rejected_page) if reading else None,

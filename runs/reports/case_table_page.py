@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from evaluators.models import LanguageModel
 from runs.formats import CaseContent
 from runs.formats.csv_cases import Part, ReadCases, Rejected, Table, rejected_csv
 from runs.models import CaseUpload
+from runs.profiles import profile_named
 from runs.services.case_tables import TableReading, UploadedTable
 
 FIRST_CASES = 10
@@ -71,6 +73,17 @@ def preview(table: UploadedTable, reading: TableReading, page: str = "") -> Tabl
         pages=pages,
         makes_keys=Part.KEY not in reading.mapping.parts,
     )
+
+
+def begun_with(upload: CaseUpload) -> str:
+    """Return which profile and judge the suite gets that an upload begins, "" where it begins none."""
+    begins = upload.begins
+    if not begins:
+        return ""
+    profile = profile_named(begins["profile"]).label if begins["profile"] else ""
+    judge = LanguageModel.objects.filter(slug=begins["judge"]).first() if begins["judge"] else None
+    start = f"It starts from the profile {profile}" if profile else "It starts without evaluators"
+    return f"{start}, {f'judged by {judge.name}' if judge else 'without a judge'}."
 
 
 def samples(table: Table) -> list[str]:

@@ -271,6 +271,10 @@ class TestNewSuite:
         assert not Suite.objects.exists()
         html = editor.get(answer.url).content.decode()
         assert "Refunds 2, new" in html
+        assert (
+            "Refunds 2 begins with 1 case. It starts from the profile Verdicts, without a judge."
+            in html
+        )
         assert "No column holds the key." in html
         kept = CaseUpload.objects.get()
         editor.post(place(kept, "case-table-store"), columns("input", "expected_output"))
