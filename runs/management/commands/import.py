@@ -34,7 +34,8 @@ is stored, and exported, are the values.
 
 With --suite, PATH is a table whose rows are cases of that suite: CSV as spreadsheets save it, JSON
 Lines or a JSON list of any fields. What its columns hold is told by their names, or by --map. Rows
-that are no case are told with line and column, and nothing is stored unless they are left out.
+that are no case are told with line and column, and nothing is stored unless they are left out. With --profile a suite
+that is not there begins with them; without --suite it is named after the file (.csv or .tsv).
 
 A suite of the same name gets a new version; runs keep the version they ran with. All of it is
 stored, or nothing.
@@ -50,6 +51,7 @@ examples:
   evalsite import cases.jsonl --profile metrics --judge gpt-4.1-mini
   evalsite import support.zip --outputs answers.jsonl --target "agent 1.5.0"
   evalsite import --outputs answers.jsonl --target "agent 1.6.0"
+  evalsite import questions.csv --profile verdicts --judge gpt-4.1-mini
   evalsite import cases.csv --suite refunds --map input=question --map expected_output=answer
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.models import SuiteVersion
+from runs.models import Suite, SuiteVersion
 from tests.factories import make_suite
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +60,15 @@ def test_the_others_are_stored_when_they_are_left_out(
         (2, ("cases.csv",), "cases.csv is a table of cases; name the suite that gets them"),
         (2, ("cases.csv", "--map", "input=wording"), "--map is of a table"),
         (2, ("--suite", "refunds"), "--suite gets the cases of one table"),
-        (2, (*MAPPED, "--profile", "metrics"), "--profile does not go with --suite"),
+        (2, (*MAPPED, "--profile", "metrics"), "Leave --profile out and write --suite refunds"),
+        (2, ("cases.csv",), "or begin one with --profile NAME"),
+        (3, ("cases.csv", "--suite", "none"), "Give --profile NAME to begin it"),
+        (3, ("cases.csv", "--profile", "none"), "verdicts, metrics"),
+        (
+            2,
+            ("cases.csv", "--suite", "No Slug", "--profile", "tasks"),
+            "'No Slug' is no short name",
+        ),
         (2, (*MAPPED, "--map", "soul=nr"), "'soul' is none of ignored, key, title, input"),
         (3, (*MAPPED, "--map", "key=id"), "there is no column 'id'; there are nr, wording, Soll"),
         (3, (*MAPPED, "--map", "input=nr"), "2 columns are the input; choose one with --map"),
@@ -72,3 +80,22 @@ def test_what_is_not_understood_or_not_there_is_told(
     cases: Path, code: int, arguments: tuple[str, ...], said: str
 ) -> None:
     assert said in refused(code, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "slug", "title"),
+    [((), "first-questions", "First questions"), (("--suite", "desk"), "desk", "Desk")],
+)
+def test_a_suite_begins_with_the_cases_of_a_table(
+    cases: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    slug: str,
+    title: str,
+) -> None:
+    (cases / "First questions.csv").write_text("question,answer\nWhen?,Soon\nHow?,So\n")
+    call_command("import", "First questions.csv", "--profile", "verdicts", *arguments)
+    assert capsys.readouterr().out.startswith(f"{slug}: version 1. 2 added, 0 changed")
+    suite = Suite.objects.get(slug=slug)
+    assert (suite.title, suite.versions.count(), suite.cases.count()) == (title, 1, 2)
+    assert suite.root.children.exists()
