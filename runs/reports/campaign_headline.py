@@ -17,11 +17,20 @@ def headline(rows: Sequence[BoardRow]) -> str:
         if active:
             return f"{_still_on(active, rows)}; no run has a final figure yet."
         return "No run was completed, so none has a final figure and nobody leads."
+    ranked = [row for row in rows if row.rank is not None]
+    if all(_has_only_errors(row) for row in ranked):
+        of_which = "" if len(ranked) == len(rows) else " of the completed runs"
+        nobody = f"obody leads: all executions{of_which} errored."
+        return f"{_still_on(active, rows)}; n{nobody}" if active else f"N{nobody}"
     said = _lead(first, "so far " if active else "")
     if active:
         return f"{_still_on(active, rows)}; {said}."
     doubts = [row for row in rows if row.against is not None and not row.against.is_clear]
     return f"{said}{_for_its_cost(first)}.{_gates(first)}{_doubt(doubts, first)}"
+
+
+def _has_only_errors(row: BoardRow) -> bool:
+    return not row.scored and {state for state, count in row.counts.items() if count} == {"error"}
 
 
 def _lead(first: Sequence[BoardRow], when: str) -> str:

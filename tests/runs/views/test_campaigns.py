@@ -97,6 +97,11 @@ def test_a_run_of_errors_alone_has_no_score_to_stand_by(
     started(campaign, "broken", ["error", "error"])
     said = words(text(viewer_client, at(campaign)))
     assert "0 of 2 scored" in said
+    assert "Nobody leads: all executions errored." in said
+    started(campaign, "broken too", ["error"])
+    assert "share the lead" not in words(text(viewer_client, at(campaign)))
+    started(campaign, "poor", FAILED)
+    assert "Nobody leads" not in words(text(viewer_client, at(campaign)))
     assert "no score" in said.partition("0 of 2 scored")[2].partition("Ranked by")[0]
     assert (
         "cost not known in full" not in said.partition("Leaderboard")[2].partition("Ranked by")[0]
