@@ -99,9 +99,15 @@ def _figures(found: Compared) -> Iterator[Sequence[str]]:
     (before, after), runs = (found.baseline, found.candidate), found.runs
     was, now = before.figures, after.figures
     yield "Pass rate", _rate(before), _rate(after), delta(runs.pass_rate_change, "pts")
-    means = pct(was.mean_score), pct(now.mean_score)
+    means = (
+        _over(pct(was.mean_score), before.scored, before),
+        _over(pct(now.mean_score), after.scored, after),
+    )
     yield "Mean score", *means, delta(runs.score_change, "pts")
-    took = duration(was.mean_latency_ms), duration(now.mean_latency_ms)
+    took = (
+        _over(duration(was.mean_latency_ms), before.timed, before),
+        _over(duration(now.mean_latency_ms), after.timed, after),
+    )
     change = runs.latency_change_pct
     yield "Mean latency", *took, delta(None if change is None else change / 100, "pct")
     yield (
@@ -114,7 +120,11 @@ def _figures(found: Compared) -> Iterator[Sequence[str]]:
 
 
 def _rate(side: Side) -> str:
-    return f"{pct(side.figures.pass_rate)} ({side.figures.passed} of {side.figures.total})"
+    return _over(pct(side.figures.pass_rate), side.figures.passed, side)
+
+
+def _over(figure: str, count: int, side: Side) -> str:
+    return f"{figure} ({count} of {side.figures.total})"
 
 
 def _case_row(change: CaseChange) -> Sequence[str]:

@@ -36,10 +36,15 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two runs: its own figures over all its executions, and its cases by key."""
+    """One of the two runs: its own figures over all its executions, and its cases by key.
+
+    Of the executions that the figures count, `scored` have a score and `timed` a latency.
+    """
 
     run: Run
     figures: RunSide
+    scored: int
+    timed: int
     errors: int
     cost_usd: Decimal | None
     run_cost_usd: Decimal | None
@@ -114,6 +119,8 @@ def _side(run: Run, rows: Sequence[Execution], hashes: Mapping[str, str]) -> Sid
             mean_score=means.score,
             mean_latency_ms=means.latency_ms,
         ),
+        scored=means.scored,
+        timed=sum(row.latency_ms is not None for row in rows),
         errors=sum(row.is_ended and verdict_of(row, policy) is None for row in rows),
         cost_usd=total_of((means.run_cost_usd, means.evaluation_cost_usd)),
         run_cost_usd=means.run_cost_usd,

@@ -82,6 +82,8 @@ def test_the_same_again_is_no_regression(suite, capsys):
     assert compare("support#1", "support#2") == 0
     said = capsys.readouterr().out
     assert "Pass rate     66.6% (2 of 3)  66.6% (2 of 3)  ±0.0 pts" in said
+    assert "Mean score    66.6% (3 of 3)  66.6% (3 of 3)  ±0.0 pts" in said
+    assert "Mean latency  1.0 s (3 of 3)  1.0 s (3 of 3)  ±0.0%" in said
     assert "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in said
     assert said.rstrip().endswith("No regression: every tolerance is kept.")
 
