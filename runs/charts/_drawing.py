@@ -80,9 +80,9 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
     return {"range": reach, "tickprefix": "$", "nticks": 4 if is_narrow else 8}
 
 
-def limit_line(share: float, *, layer: str = "below") -> Drawing:
+def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> Drawing:
     """Return the dashed line of a gate's threshold across the drawing, below or above the traces."""
-    line = {"color": INK_3, "width": 1, "dash": "dot"}
+    line = {"color": color, "width": 1, "dash": "dot"}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share} | {
         "line": line,
         "layer": layer,

@@ -59,7 +59,7 @@ def trend_figure(
 ) -> Figure | None:
     """Return the trend, oldest run first; None when no run has a figure.
 
-    `limits` are the thresholds of the gates, `hover` says a run in lines.
+    `limits` are the thresholds of the Metrics and the Cases gate, `hover` says a run in lines.
     """
     shares = [share for one in points for share in (one.score, one.rate) if share is not None]
     if not shares:
@@ -104,10 +104,19 @@ def _drawing(
         score |= _aside(ASIDE, scores, score_ends, ACCENT)
         traces = [rate, score]
     marks = _versions(points)
-    shapes = [*(limit_line(limit) for limit in sorted(set(limits))), *(mark[0] for mark in marks)]
+    shapes = [*_gates(limits), *(mark[0] for mark in marks)]
     notes = [] if is_narrow else [mark[1] for mark in marks]
     x = _runs_axis(points, is_narrow=is_narrow)
     return drawing(traces, x=x, y=y, is_narrow=is_narrow, shapes=shapes, annotations=notes)
+
+
+def _gates(limits: Sequence[float]) -> list[Drawing]:
+    """Return the line of each gate in the colour of its figure, of two at one height a plain one."""
+    if len(set(limits)) < len(limits):
+        return [limit_line(limits[0])]
+    return [
+        limit_line(limit, color=color) for limit, color in zip(limits, (ACCENT, TEAL), strict=False)
+    ]
 
 
 def _line(

@@ -167,6 +167,17 @@ class TestTrend:
         assert len(names) <= 14
         assert len(figure.narrow["layout"]["xaxis"]["ticktext"]) <= 5
 
+    def test_each_gate_has_a_line_of_its_figures_colour_and_both_share_one_at_the_same_height(
+        self,
+    ) -> None:
+        def colors(*limits: float) -> list[str]:
+            found = trend_figure([point(1)], limits=limits, hover=lambda _: "")
+            assert found
+            return [line["line"]["color"] for line in found.wide["layout"]["shapes"]]
+
+        assert colors(0.8, 1.0) == ["var(--accent)", "var(--teal)"]
+        assert colors(0.8, 0.8) == ["var(--ink-3)"]
+
     def test_a_new_version_of_the_suite_is_marked(self) -> None:
         notes = trend(point(1), point(2, suite_version=2)).wide["layout"]["annotations"]
         assert [note["text"] for note in notes] == ["suite v2"]

@@ -51,6 +51,8 @@ def test_both_charts_stand_beside_their_tables(viewer: Client) -> None:
     assert '<script id="score-cost-figure" type="application/json">' in html
     assert '<script id="trend-figure" type="application/json">' in html
     assert "dominated by mini #1" in html
+    assert "Metrics gate, 80%" in html
+    assert "Cases gate, 100%" in html
     assert "2 of 3 runs drawn" in html
     assert "target 1 of 3 outputs priced" in html
     assert "1 run was cancelled" in html
