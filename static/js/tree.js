@@ -2,7 +2,7 @@
 // buttons of the row menus would send it, with what was entered besides; the server draws the rest.
 const tree = () => document.getElementById("evaluators");
 const ways = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
-let busy = false, isLeaving = false, isEdited = false, dragged = null;
+let busy = false, isLeaving = false, isSent = false, isEdited = false, dragged = null;
 
 async function send(deed, after) {
   if (busy) return;
@@ -21,7 +21,7 @@ async function send(deed, after) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const fresh = page.getElementById("evaluators");
   if (fresh?.tagName !== "FORM") {
-    isLeaving = true;
+    isLeaving = isSent = true;
     return void location.assign(answer.url);
   }
   for (const id of ["evaluators", "draft"]) {
@@ -45,19 +45,52 @@ document.addEventListener("htmx:beforeRequest", (event) => { if (busy || isLeavi
 document.addEventListener("htmx:beforeSend", (event) => asked.add(event.detail.xhr));
 document.addEventListener("htmx:afterRequest", (event) => asked.delete(event.detail.xhr));
 document.addEventListener("htmx:beforeSwap", (event) => { if (late.has(event.detail.xhr)) event.detail.shouldSwap = false; });
+document.addEventListener("submit", (event) => {
+  if (event.target === tree() || event.target.id === "discard-form") isSent = true;
+});
 document.addEventListener("submit", (event) => setTimeout(() => {
-  if (event.defaultPrevented) return;
+  if (event.defaultPrevented) {
+    isSent = false;
+    return;
+  }
   isLeaving = true;
   hush();
 }));
-addEventListener("pageshow", () => { isLeaving = false; });
+addEventListener("pageshow", () => { isLeaving = isSent = false; tell(); });
 function say(words) {
   document.getElementById("tree-said").textContent = words.replace(/\s+/g, " ").trim();
 }
 const row = (id) => document.querySelector(`#${id} > .node`);
 const toRow = (id) => () => row(id)?.querySelector("a")?.focus();
 
-document.addEventListener("input", ({ target }) => { if (target.closest("#evaluators")) isEdited = true; });
+document.addEventListener("input", ({ target }) => {
+  if (!target.closest("#evaluators")) return;
+  isEdited = true;
+  tell();
+});
+
+// What stands in the form otherwise than the server drew it, or as it refused it, is in no draft yet.
+function differs(field) {
+  if (!field.name || field.name === "note" || field.type === "hidden") return false;
+  if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
+  if (field.matches("select")) {
+    const first = field.multiple || field.querySelector("option[selected]") ? null : field.options[0];
+    return [...field.options].some((one) => one.selected !== (one.defaultSelected || one === first));
+  }
+  return "defaultValue" in field && field.value !== field.defaultValue;
+}
+const isUnkept = () => Boolean(tree()?.querySelector('[role="alert"]')) || [...(tree()?.elements ?? [])].some(differs);
+function tell() {
+  const told = document.getElementById("not-kept"), unchanged = document.querySelector("#draft [data-unchanged]");
+  const unkept = isUnkept();
+  if (told && told.hidden === unkept) told.hidden = !unkept;
+  if (unchanged) unchanged.hidden = unkept;
+}
+addEventListener("beforeunload", (event) => {
+  if (isSent || !isUnkept()) return;
+  isLeaving = false;
+  event.preventDefault();
+});
 
 document.addEventListener("keydown", (event) => {
   const node = event.altKey && event.target.closest?.("#evaluators .node[data-node]");

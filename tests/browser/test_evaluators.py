@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import SuiteDraft
+from runs.models import Suite, SuiteDraft
 from tests.factories import make_suite
 from tests.runs.views.test_evaluators import TREE
 
@@ -50,9 +50,15 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     deed.focus()
     editor.keyboard.press("Enter")
     expect(said).to_have_text("length has a copy after it.")
+    editor.get_by_label("Borderline from", exact=True).fill("0.5")
+    expect(editor.locator("#not-kept")).to_be_visible()
+    questions: list[str] = []
+    editor.on("dialog", lambda dialog: (questions.append(dialog.type), dialog.accept()))
     editor.get_by_role("button", name="Save as v2").focus()
     editor.keyboard.press("Enter")
     expect(editor.locator("#draft")).to_contain_text("Nothing is changed")
+    assert questions == [], "what is saved with the form is not lost"
+    assert Suite.objects.get().policy().borderline_threshold == 0.5
     expect_order(
         editor, "safety", "no_pii", "no_harm", "quality", "facts", "length", "length_2", "tone"
     )
@@ -68,8 +74,14 @@ def weigh_by_keyboard(editor: Page) -> None:
     editor.keyboard.press("Tab")
     editor.keyboard.type("4")
     expect(editor.get_by_label("Weight of length, slider")).to_have_value("4")
+    expect(editor.locator("#draft")).to_contain_text("Entered, not kept yet.")
+    with editor.expect_event("dialog") as asked:
+        editor.close(run_before_unload=True)
+    assert asked.value.type == "beforeunload"
+    asked.value.dismiss()
     editor.keyboard.press("Enter")
     expect(editor.locator("#draft")).to_contain_text("required")
+    expect(editor.locator("#not-kept")).to_be_hidden()
     expect(editor.get_by_label("Minimum of length")).to_have_value("0.5")
 
 
