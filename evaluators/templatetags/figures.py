@@ -27,6 +27,9 @@ WIDE = Context(prec=400)
 # From here on a setting is spelt with an exponent.
 HUGE = Decimal(10) ** 15
 
+# Means of the same numbers may differ by what floats cannot hold.
+NO_WIDTH = 1e-9
+
 Number = float | int | Decimal
 
 
@@ -62,6 +65,19 @@ def strip(value: Number | None, scale: int = 1) -> str:
 def pct(share: Number | None) -> str:
     """Spell a share of 0 to 1 as a rate: `82.5%`."""
     return MISSING if share is None else f"{down(exact(share) * 100, 1)}%"
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """Spell an interval of shares: `71.2% to 88.9%`.
+
+    Drawn over cases that are all alike, the bootstrap (SCORING §8) has no width; that is no certainty.
+    """
+    if ends is None:
+        return MISSING
+    low, high = ends
+    if high - low < NO_WIDTH:
+        return "every case alike: no interval"
+    return f"{pct(low)} to {pct(high)}"
 
 
 def threshold(share: Number | None) -> str:

@@ -26,6 +26,7 @@ for figure in (
         figures.score,
         figures.strip,
         figures.pct,
+        figures.interval,
         figures.threshold,
         figures.plain,
         figures.bound,

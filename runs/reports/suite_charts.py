@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evaluators.templatetags.figures import pct
+from evaluators.templatetags.figures import interval, pct
 from runs.charts import Figure, TrendPoint, trend_figure
 from runs.models import Suite
 from runs.reports.baseline import baseline_number
@@ -92,5 +92,5 @@ def _said(run: ChartedRun, baseline: int | None) -> str:
     return "\n".join((head, score, rate))
 
 
-def _within(interval: tuple[float, float] | None) -> str:
-    return f", 95% CI {pct(interval[0])} to {pct(interval[1])}" if interval else ""
+def _within(ends: tuple[float, float] | None) -> str:
+    return f"; 95% CI: {interval(ends)}" if ends else ""
