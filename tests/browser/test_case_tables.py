@@ -52,7 +52,7 @@ def test_a_spreadsheet_becomes_a_suite(
     expect(page.get_by_role("heading", name="refunds.csv")).to_be_visible()
     expect(page.get_by_role("heading", name="1 row rejected")).to_be_visible()
     first = page.get_by_role("table", name="The first cases")
-    expect(first.get_by_text("<b>How much?</b>")).to_be_visible()
+    expect(first.get_by_role("cell", name="<b>How much?</b>", exact=True)).to_be_visible()
     no_barrier(page)
     page.get_by_label("Soll", exact=True).select_option("expected_output")
     expect(first.get_by_role("cell", name="Soon", exact=True)).to_be_visible()
@@ -70,9 +70,9 @@ def test_a_spreadsheet_becomes_a_suite(
     expect(page.get_by_text("1 row is rejected. Mend the file")).to_be_visible()
     page.get_by_label("Rejected rows are left out").check()
     page.get_by_role("button", name="Store 2 cases").press("Enter")
-    expect(page.get_by_role("heading", name="Refunds is at version 2")).to_be_visible()
+    expect(page.get_by_role("heading", name="Refunds is at version 1")).to_be_visible()
     no_barrier(page)
     page.goto(f"{page.url}store/")
     page.get_by_role("link", name="Look at the cases").click()
     expect(page.locator("#case-rows tbody tr")).to_have_count(2)
-    assert Suite.objects.get().version == 2
+    assert Suite.objects.get().version == 1
