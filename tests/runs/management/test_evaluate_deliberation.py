@@ -122,7 +122,9 @@ def test_judges_that_cannot_be_read_are_left_out_and_half_of_them_must_vote(
 def test_a_judge_that_is_not_set_up_is_named_before_anything_is_asked(
     model_server: ModelServer, tmp_path: Path
 ) -> None:
-    with pytest.raises(CommandError, match="panel: models: no language model has the slug 'superb'"):
+    with pytest.raises(
+        CommandError, match="panel: models: no language model has the slug 'superb'"
+    ):
         evaluated(tmp_path, {"A": ["good", "superb"]})
 
     assert model_server.chats == []
