@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import count
@@ -146,7 +147,7 @@ def make_snapshot(
         "version": 1,
         "suite": {"slug": suite.slug, "title": suite.title, "version": suite.version},
         "policy": suite.policy().as_json(),
-        "evaluators": dict(tree),
+        "evaluators": deepcopy(dict(tree)),
         "target": {
             "name": target.name,
             "kind": target.kind,
