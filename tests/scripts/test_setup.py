@@ -167,7 +167,7 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
         ("--database-only", "postgresql"),
         ("tests/browser", "browser"),
         ("'-m processes'", "processes"),
-        ("pytest", "sqlite, postgresql, browser, processes"),
+        ("pytest", "browser, postgresql, sqlite, processes"),
     ],
 )
 def test_every_lane_of_the_tests_is_run_and_a_failure_named(
