@@ -54,7 +54,7 @@ def versions(suite: Suite) -> list[tuple[int, str]]:
 
 
 def change(suite: Suite, base: int = 1, by: User | None = None, **changes: object) -> Case:
-    content = replace(RETURNS, **changes)  # type: ignore[arg-type]
+    content = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
     return services.change_case(suite, "returns", content, base_revision=base, by=by)
 
 
@@ -213,7 +213,7 @@ def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
     suite: Suite, changes: dict[str, object], field: str, said: str
 ) -> None:
     make_target(name="replay", kind="recorded")
-    wrong = replace(RETURNS, **changes)  # type: ignore[arg-type]
+    wrong = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
     with pytest.raises(services.InvalidCaseError) as refusal:
         services.put_cases(suite, [replace(SIZES, key="fine"), wrong], by=None)
     assert said in refusal.value.problems[wrong.key][field][0]
