@@ -138,7 +138,8 @@ async def _score(trial: EvaluatorTrial, work: RunWork, output: Output, world: _W
         rules=rules,
         files=work.files,
         output=output,
-        judges_outcomes=False,
+        # Runs judge them beside the whole tree. A try does not, and shows without a cost what they ask.
+        judges_outcomes=trial.is_dry and not trial.path and bool(trial.judge),
     )
     outcomes = dict((await execute(execution, ports)).outcomes)
     if trial.is_dry:

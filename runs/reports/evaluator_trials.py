@@ -13,10 +13,11 @@ from django.utils import timezone
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.tree import Node
 from runs.models import CallStatus, EvaluatorTrial, EvaluatorTrialState, Score, ScoreState
 from runs.models.evaluator_trials import GIVEN_UP
 from runs.models.ledger import ANSWERED
+from runs.reports.dry_run_words import dry_run_words
 from runs.reports.result_tree import TreeNode, result_tree, walk
 from runs.reports.tried_calls import (
     CallShown,
@@ -65,7 +66,10 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class TrialShown:
-    """How far a try is, and what it found; `is_current` tells that the draft is still as it was tried."""
+    """How far a try is, and what it found; `is_current` tells that the draft is still as it was tried.
+
+    `foreword` stands before what a dry run would send and start, "" where that is nothing.
+    """
 
     trial: EvaluatorTrial
     state: str
@@ -76,7 +80,7 @@ class TrialShown:
     call_count: int
     requests: tuple[RequestShown, ...]
     scripts: tuple[Mapping[str, Any], ...]
-    asks_over_children: bool
+    foreword: str
     is_current: bool
 
     @property
@@ -131,7 +135,7 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
         call_count=int(found.get("call_count") or 0),
         requests=tuple(request_shown(one) for one in found.get("requests") or ()),
         scripts=tuple(script_shown(one) for one in found.get("scripts") or ()),
-        asks_over_children=_asks_over_children(found),
+        foreword=dry_run_words(found, trial.root),
         is_current=tree is None or Node.from_json(tree).as_json() == trial.tree,
     )
 
@@ -172,13 +176,6 @@ def _as_top(tree: TreeNode, path: str) -> TreeNode:
 def _row(stored: Mapping[str, Any]) -> Score:
     cost = stored["cost_usd"]
     return Score(**{**stored, "cost_usd": None if cost is None else Decimal(cost)})
-
-
-def _asks_over_children(found: Mapping[str, Any]) -> bool:
-    """Tell whether a judge of a dry run is shown scores of others."""
-    asked = {request["path"] for request in found.get("requests") or ()}
-    kinds = {row["path"]: row["kind"] for row in found.get("scores") or ()}
-    return any(kinds.get(path) == COMPOSITE for path in asked)
 
 
 def _sum(numbers: Any) -> int | None:

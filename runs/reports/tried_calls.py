@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from runs.models import CallStatus
+from runs.plan import OUTCOMES_PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class RequestShown:
     """One request that a dry run did not send: each message whole, and what goes beside them.
 
     It is asked so many `times`. `in_all` is how many calls its evaluator makes at most, where more follow
-    that depend on the replies.
+    that depend on the replies. One that `is_beside` the tree asks for the expected outcomes.
     """
 
     path: str
@@ -48,6 +49,7 @@ class RequestShown:
     cost_usd: Decimal | None
     times: int
     in_all: int | None
+    is_beside: bool
 
 
 def call_shown(call: Mapping[str, Any]) -> CallShown:
@@ -97,6 +99,7 @@ def request_shown(request: Mapping[str, Any]) -> RequestShown:
         cost_usd=None if cost is None else Decimal(cost),
         times=request["times"],
         in_all=request["in_all"],
+        is_beside=request["path"] == OUTCOMES_PATH,
     )
 
 
