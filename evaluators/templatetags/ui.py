@@ -55,6 +55,8 @@ SECTIONS = (
     ("workers", ("runs:workers",)),
     ("search", ("runs:search",)),
     ("audit", ("runs:audit",)),
+    ("api", ("runs:api",)),
+    ("tokens", ("access:token",)),
     ("suites", ("home", "runs:")),
     ("models", ("evaluators:language-model",)),
     ("evaluators", ("evaluators:",)),

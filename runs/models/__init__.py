@@ -29,7 +29,7 @@ from runs.models.runs import (
     RunOwner,
     RunStatus,
 )
-from runs.models.shares import ApiToken, ShareDepth, ShareLink
+from runs.models.shares import ShareDepth, ShareLink
 from runs.models.suites import (
     Case,
     CaseGate,
@@ -42,6 +42,7 @@ from runs.models.suites import (
     SuiteVersion,
     Target,
 )
+from runs.models.tokens import ApiToken
 from runs.models.trials import TargetTrial, TrialState
 from runs.models.workers import Hand, WorkerProcess
 

@@ -1,4 +1,4 @@
-"""Links that open a frozen snapshot without an account, and tokens for programs."""
+"""Links that open a frozen snapshot without an account."""
 
 from __future__ import annotations
 
@@ -41,27 +41,3 @@ class ShareLink(models.Model):
     def __str__(self) -> str:
         """Return the title."""
         return self.title
-
-
-class ApiToken(models.Model):
-    """A program's key to the API, scoped by role; only its hash is kept."""
-
-    owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
-    )
-    name = models.CharField(max_length=100)
-    token_hash = models.CharField(max_length=64, unique=True)
-    role = models.CharField(max_length=20)
-    created_at = models.DateTimeField(auto_now_add=True)
-    expires_at = models.DateTimeField(null=True, blank=True)
-    revoked_at = models.DateTimeField(null=True, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        """Newest first."""
-
-        ordering = ("-created_at", "-id")
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name

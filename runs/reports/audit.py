@@ -21,14 +21,16 @@ LONGEST_NUMBER = 18
 LONGEST_TEXT = 200
 # What stands in a row before it is unfolded.
 SHOWN_CHANGES, SHOWN_SIGNS = 2, 40
-# Entries about members hold their addresses and roles: they are for who may change members.
-ABOUT_MEMBERS = "user"
+# Entries about members hold their addresses and roles, those about tokens who has which: they are
+# for who may change members.
+ABOUT_MEMBERS, ABOUT_TOKENS = "user", "api_token"
 NAMES = {
     "suite": "Suite",
     "run": "Run",
     "target": "Target",
     "language_model": "Language model",
     ABOUT_MEMBERS: "Member",
+    ABOUT_TOKENS: "API token",
 }
 DEEDS = {
     "add": "added",
@@ -209,7 +211,9 @@ def _cut(value: str | None) -> str:
 
 def _seen(*, with_members: bool) -> QuerySet[AuditEntry]:
     entries = AuditEntry.objects.all()
-    return entries if with_members else entries.exclude(object_type=ABOUT_MEMBERS)
+    return (
+        entries if with_members else entries.exclude(object_type__in=(ABOUT_MEMBERS, ABOUT_TOKENS))
+    )
 
 
 def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:

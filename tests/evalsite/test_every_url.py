@@ -72,6 +72,9 @@ PAGES: Mapping[str, Page] = {
     "access:logout": deed(LOGGED_IN, {}),
     "access:account": Page(LOGGED_IN),
     "access:password": form(LOGGED_IN),
+    "access:tokens": form(LOGGED_IN),
+    # Members revoke their own tokens, and there is none yet.
+    "access:token-revoke": Page(LOGGED_IN, get=404, post=404, place={"pk": 1}),
     "access:members": Page("admin"),
     "access:member-add": form("admin"),
     "access:member": form("admin", {"pk": 0}),

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from evalsite.access.roles import Role
+from evalsite.access.tokens import (
+    RoleTooHighError,
+    grant_of,
+    make_token,
+    revoke_token,
+    token_rows,
+)
+from evaluators.models import AuditEntry
+from runs.models import ApiToken
+from tests.members import make_client, make_member
+
+NOW = datetime(2026, 5, 12, 9, 0, tzinfo=UTC)
+SENT = {"name": "nightly", "role": "viewer", "expires": "30"}
+TOKEN = re.compile(r"evs_[\w-]{43}")
+
+
+def token_of(owner: User, *, role: Role = Role.VIEWER, days: int | None = None) -> str:
+    expires_at = None if days is None else NOW + timedelta(days=days)
+    return make_token(owner=owner, name="nightly", role=role, expires_at=expires_at)[1]
+
+
+def test_a_new_token_is_shown_once_and_stored_nowhere(viewer: User, viewer_client: Client) -> None:
+    shown = viewer_client.post("/account/tokens/", SENT, follow=True)
+    (secret,) = TOKEN.findall(shown.text)
+    assert "shown this once" in shown.text
+    assert 'data-copy="#new-token"' in shown.text
+    again = viewer_client.get("/account/tokens/").text
+    assert secret not in again
+    assert f"{secret[:8]}…" in again
+    token = viewer.api_tokens.get()
+    assert secret not in str(vars(token))
+    assert token.expires_at is not None
+    assert (token.expires_at - token.created_at).days in (29, 30)
+    assert grant_of(secret, now=token.created_at) is not None
+    entry = AuditEntry.objects.get(action="api_token.made")
+    assert (entry.actor, entry.after["role"]) == (viewer, "viewer")
+    assert secret not in f"{entry.object_name}{entry.after}"
+
+
+def test_a_token_that_waits_to_be_shown_cannot_be_read_in_the_database(
+    viewer_client: Client,
+) -> None:
+    viewer_client.post("/account/tokens/", SENT)
+    kept = Session.objects.get().get_decoded()["access.new_api_token"]
+    assert "evs_" not in kept
+    viewer_client.head("/account/tokens/")
+    assert TOKEN.search(viewer_client.get("/account/tokens/").text)
+
+
+@pytest.mark.parametrize(
+    ("role", "sent", "words"),
+    [
+        ("viewer", {"role": "editor"}, "not one of the available choices"),
+        ("viewer", {"expires": "never"}, "not one of the available choices"),
+        ("editor", {"role": "admin"}, "not one of the available choices"),
+        ("editor", {"expires": "31"}, "not one of the available choices"),
+        ("admin", {"name": ""}, "This field is required"),
+        ("admin", {"name": "n" * 101}, "at most 100"),
+        ("", {}, "once an admin has given you a role"),
+    ],
+)
+def test_what_the_form_refuses(role: str, sent: dict[str, str], words: str, db: None) -> None:
+    response = make_client(make_member(role)).post("/account/tokens/", SENT | sent)
+    assert response.status_code == 422
+    assert words in response.text
+    assert not ApiToken.objects.exists()
+
+
+def test_an_admins_token_may_last(admin: User, admin_client: Client) -> None:
+    admin_client.post("/account/tokens/", SENT | {"role": "admin", "expires": "never"})
+    token = admin.api_tokens.get()
+    assert (token.role, token.expires_at) == ("admin", None)
+
+
+def test_nobody_gives_a_token_more_than_the_own_role(viewer: User) -> None:
+    with pytest.raises(RoleTooHighError, match="Editor is above your own role"):
+        token_of(viewer, role=Role.EDITOR)
+
+
+def test_a_token_opens_until_it_expires_is_revoked_or_its_member_is_deactivated(
+    editor: User, admin: User
+) -> None:
+    secret = token_of(editor, days=30)
+    last = NOW + timedelta(days=30)
+    assert grant_of(secret, now=last - timedelta(seconds=1)) is not None
+    assert grant_of(secret, now=last) is None
+    User.objects.filter(pk=editor.pk).update(is_active=False)
+    assert grant_of(secret, now=NOW) is None
+    User.objects.filter(pk=editor.pk).update(is_active=True)
+    assert grant_of(secret, now=NOW) is not None
+    assert revoke_token(editor.api_tokens.get(), actor=admin, now=NOW)
+    assert grant_of(secret, now=NOW) is None
+    assert not revoke_token(editor.api_tokens.get(), actor=admin, now=NOW)
+    assert AuditEntry.objects.filter(action="api_token.revoked", actor=admin).count() == 1
+
+
+@pytest.mark.parametrize("secret", ["", "evs_", "evs_x", "nightly", "é" * 50])
+def test_what_is_no_token_opens_nothing(secret: str, editor: User) -> None:
+    token_of(editor)
+    assert grant_of(secret, now=NOW) is None
+
+
+def test_a_token_allows_what_its_role_does(editor: User) -> None:
+    as_viewer = grant_of(token_of(editor), now=NOW)
+    as_editor = grant_of(token_of(editor, role=Role.EDITOR), now=NOW)
+    assert as_viewer
+    assert as_editor
+    assert as_viewer.allows("runs.view_run")
+    assert not as_viewer.allows("runs.start_run")
+    assert as_editor.allows("runs.start_run")
+    assert not as_editor.allows("auth.change_user")
+
+
+def test_the_list_tells_when_a_lesser_role_of_its_member_holds_a_token_back(editor: User) -> None:
+    token_of(editor, role=Role.EDITOR)
+    assert [row.is_lessened for row in token_rows(now=NOW)] == [False]
+    editor.groups.set([Group.objects.get(name="viewer")])
+    (row,) = token_rows(now=NOW)
+    assert (row.role, row.acts_as, row.is_active) == (Role.EDITOR, Role.VIEWER, True)
+    assert "acts as Viewer" in make_client(editor).get("/account/tokens/").text
+    editor.groups.clear()
+    (row,) = token_rows(now=NOW)
+    assert (row.acts_as, row.is_active) == (None, False)
+    assert "its member has no role" in make_client(editor).get("/account/tokens/").text
+
+
+def test_a_use_is_noted_once_a_minute(editor: User) -> None:
+    secret = token_of(editor)
+    noted = []
+    for seconds in (0, 59, 60, 61, 121):
+        grant_of(secret, now=NOW + timedelta(seconds=seconds))
+        used = editor.api_tokens.get().last_used_at
+        assert used
+        noted.append((used - NOW).seconds)
+    assert noted == [0, 0, 60, 60, 121]
+
+
+def test_members_see_and_revoke_their_own_and_admins_all(
+    viewer_client: Client, editor_client: Client, editor: User, admin_client: Client
+) -> None:
+    token_of(editor, days=3)
+    token = editor.api_tokens.get()
+    revoke = f"/account/tokens/{token.pk}/revoke/"
+    assert "nightly" not in viewer_client.get("/account/tokens/").text
+    assert viewer_client.get(revoke).status_code == 404
+    assert viewer_client.post(revoke).status_code == 404
+    assert "Tokens of other members" in admin_client.get("/account/tokens/").text
+    asked = editor_client.get(revoke)
+    assert "Whatever uses it is refused from then on" in asked.text
+    token.refresh_from_db()
+    assert token.revoked_at is None
+    done = admin_client.post(revoke, follow=True)
+    assert "Token nightly is revoked." in done.text
+    assert "Revoked" in editor_client.get("/account/tokens/").text
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+
+
+def test_the_list_asks_the_database_as_often_however_many_tokens_there_are(
+    admin: User, django_assert_num_queries: object
+) -> None:
+    for number in range(12):
+        token_of(make_member("viewer", f"m{number}"))
+    with django_assert_num_queries(2):  # type: ignore[operator]
+        assert len(token_rows(now=NOW)) == 12
+
+
+def test_the_audit_tells_of_tokens_to_those_who_change_members_alone(
+    editor_client: Client, admin_client: Client, viewer: User
+) -> None:
+    token_of(viewer)
+    assert "nightly" not in editor_client.get("/audit/").text
+    told = admin_client.get("/audit/").text
+    assert "made" in told
+    assert "nightly" in told
