@@ -23,8 +23,9 @@ RUN_SCRIPTS = "runs.run_scripts"
 MEANINGS = {
     Role.VIEWER: "sees suites, runs and results",
     Role.REVIEWER: "also decides borderline results",
-    Role.EDITOR: "also changes suites and targets, starts runs and reads the audit",
-    Role.ADMIN: "also changes language models with their keys, and members, and runs scripts",
+    Role.EDITOR: "also changes suites and targets, starts runs, shares and reads the audit",
+    Role.ADMIN: "also changes language models with their keys, members and everybody's share links, "
+    "and runs scripts",
 }
 ADDED_PERMISSIONS = {
     Role.VIEWER: ("runs.view_run",),
@@ -33,11 +34,13 @@ ADDED_PERMISSIONS = {
         "runs.start_run",
         "runs.change_suite",
         "runs.change_target",
+        "runs.share",
         "evaluators.view_auditentry",
     ),
     Role.ADMIN: (
         "evaluators.change_languagemodel",
         "auth.change_user",
+        "runs.change_sharelink",
         RUN_SCRIPTS,
     ),
 }

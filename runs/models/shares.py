@@ -16,7 +16,11 @@ class ShareDepth(models.TextChoices):
 
 
 class ShareLink(models.Model):
-    """A frozen comparison, run or result behind a random token, of which only the hash is kept."""
+    """A frozen comparison, run or result behind a random token, of which only the hash is kept.
+
+    `frozen` is all that the public page is drawn from. `sources` tells which live rows it was made
+    of and how they stood: {"runs": […], "results": […] of a single result, "address", "digest"}.
+    """
 
     token_hash = models.CharField(max_length=64, unique=True)
     kind = models.CharField(max_length=20)
@@ -34,9 +38,10 @@ class ShareLink(models.Model):
     frozen = models.JSONField()
 
     class Meta:
-        """Newest first."""
+        """Newest first. Who may change share links sees and revokes those of others too."""
 
         ordering = ("-created_at", "-id")
+        permissions = (("share", "Can share snapshots by links that need no account"),)
 
     def __str__(self) -> str:
         """Return the title."""

@@ -18,6 +18,7 @@ may_view = permission_required("runs.view_run", raise_exception=True)
 may_start = permission_required("runs.start_run", raise_exception=True)
 may_change_suites = permission_required("runs.change_suite", raise_exception=True)
 may_see_audit = permission_required("evaluators.view_auditentry", raise_exception=True)
+may_share = permission_required("runs.share", raise_exception=True)
 may_change_targets = permission_required("runs.change_target", raise_exception=True)
 STOP_POLLING = 286
 REFUSED = 422
