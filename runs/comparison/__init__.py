@@ -17,6 +17,16 @@ from runs.comparison._cases import (
 )
 from runs.comparison._comparability import Difference, RunFacts, differences
 from runs.comparison._evidence import Evidence, evidence, holm
+from runs.comparison._measured import (
+    DIMENSION,
+    EVALUATOR,
+    METRIC,
+    Figure,
+    Measured,
+    MeasuredChange,
+    MeasuredPair,
+    measured_pairs,
+)
 from runs.comparison._paired import (
     IMPROVED,
     NO_CLEAR_CHANGE,
@@ -24,15 +34,20 @@ from runs.comparison._paired import (
     TOO_FEW_CASES,
     Paired,
     paired,
+    paired_figures,
 )
 from runs.comparison._ranking import Standing, ranks
 from runs.comparison._runs import Reason, RunComparison, RunSide, Tolerances, compare_runs
+from runs.comparison._significance import Significance, shared_changes, significance
 
 __all__ = [
     "ADDED",
+    "DIMENSION",
     "ERROR",
+    "EVALUATOR",
     "IMPROVED",
     "IMPROVEMENT",
+    "METRIC",
     "NO_CLEAR_CHANGE",
     "REGRESSED",
     "REGRESSION",
@@ -43,11 +58,16 @@ __all__ = [
     "CaseSide",
     "Difference",
     "Evidence",
+    "Figure",
+    "Measured",
+    "MeasuredChange",
+    "MeasuredPair",
     "Paired",
     "Reason",
     "RunComparison",
     "RunFacts",
     "RunSide",
+    "Significance",
     "Standing",
     "Tolerances",
     "by_harm",
@@ -57,6 +77,10 @@ __all__ = [
     "differences",
     "evidence",
     "holm",
+    "measured_pairs",
     "paired",
+    "paired_figures",
     "ranks",
+    "shared_changes",
+    "significance",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from evaluators.scoring.types import Verdict
 from runs.comparison._changes import difference
@@ -21,7 +22,8 @@ class CaseSide:
     """A case as one run left it; without a verdict it is errored.
 
     Of its `executions` so many are `scored`, of which so many `passed`; costs and latency are None
-    where none was reported. `state` is its verdict, or how it came to have none.
+    where none was reported. `state` is its verdict, or how it came to have none. Of its `outcomes`
+    so many were `outcomes_met` in every repetition that judged them.
     """
 
     verdict: Verdict | None
@@ -32,11 +34,37 @@ class CaseSide:
     latency_ms: float | None = None
     cost_usd: Decimal | None = None
     state: str = ""
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    outcomes: int = 0
+    outcomes_met: int = 0
 
     @property
     def pass_share(self) -> float | None:
         """Return the share of its scored executions that passed; None of none."""
         return self.passed / self.scored if self.scored else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values, costs as US dollars spelt out."""
+        costs = (
+            ("run_cost_usd", self.run_cost_usd),
+            ("evaluation_cost_usd", self.evaluation_cost_usd),
+        )
+        return {
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "state": self.state,
+            "mean_score": self.mean_score,
+            "passed": self.passed,
+            "scored": self.scored,
+            "executions": self.executions,
+            "outcomes": self.outcomes,
+            "outcomes_met": self.outcomes_met,
+            "latency_ms": self.latency_ms,
+            **{
+                name: None if cost is None else f"{cost:f}"
+                for name, cost in (*costs, ("total_cost_usd", self.cost_usd))
+            },
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +81,17 @@ class CaseChange:
     score_change: float | None = None
     baseline: CaseSide | None = None
     candidate: CaseSide | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a side that does not have the case is None."""
+        return {
+            "case": self.case,
+            "status": self.status,
+            "has_flipped": self.has_flipped,
+            "score_change": self.score_change,
+            "baseline": None if self.baseline is None else self.baseline.as_json(),
+            "candidate": None if self.candidate is None else self.candidate.as_json(),
+        }
 
 
 def compare_case(case: str, baseline: CaseSide | None, candidate: CaseSide | None) -> CaseChange:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluators.scoring.numbers import rounded
+from runs.comparison._resampling import RESAMPLES
 
 LEVEL = 0.05
 FEWEST_CASES = 10
-RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True)

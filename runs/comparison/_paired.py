@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluators.scoring.numbers import rounded
-from runs.comparison._evidence import FEWEST_CASES, LEVEL, RESAMPLES, Evidence
+from runs.comparison._evidence import FEWEST_CASES, LEVEL, Evidence, holm
+from runs.comparison._resampling import bootstrap, sign_flip
 
 POWER = 0.8
-# How many resamples are drawn at once: enough to be fast, few enough for ten thousand cases.
-AT_ONCE = 100
 REGRESSED, IMPROVED = "regressed", "improved"
 NO_CLEAR_CHANGE, TOO_FEW_CASES = "no clear change", "too few cases"
 
@@ -24,9 +24,9 @@ NO_CLEAR_CHANGE, TOO_FEW_CASES = "no clear change", "too few cases"
 class Paired:
     """A figure of the shared cases, candidate minus baseline, a case's share of it being one number.
 
-    `mean`, `low` and `high` are −1 to 1; without a case all are None. `p` is two-sided, None where
-    there are fewer than ten cases. `smallest` is the least change that so many cases as spread as
-    these show with 80 % power, None where there are too few or all changed alike.
+    `mean`, `low` and `high` are in the unit of the figure; without a case all are None. `p` is
+    two-sided, None where there are fewer than ten cases. `smallest` is the least change that so many
+    cases as spread as these show with 80 % power, None where there are too few or all changed alike.
     """
 
     cases: int
@@ -45,38 +45,63 @@ class Paired:
             return NO_CLEAR_CHANGE
         return REGRESSED if self.mean < 0 else IMPROVED
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Tell whether ten cases or more have an interval that lies on one side of 0."""
+        if self.low is None or self.high is None or self.cases < FEWEST_CASES:
+            return False
+        return self.low > 0 or self.high < 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values, the class among them."""
+        return asdict(self) | {"class": self.change}
+
+
+NOTHING = Paired(0, None, None, None, None, None)
+
 
 def paired(differences: Sequence[float], *, seed: int, tested: Evidence | None = None) -> Paired:
     """Return what the cases' differences say; `tested` brings a p of another test than sign flips."""
-    values = np.asarray(differences, dtype=float)
+    (found,) = paired_figures([differences], seed=seed)
+    return replace(found, p=tested.p) if tested else found
+
+
+def paired_figures(figures: Sequence[Sequence[float | None]], *, seed: int) -> tuple[Paired, ...]:
+    """Return what the differences of several figures say, each given case by case in the same order.
+
+    A case is None where it lacks the figure. The cases are resampled 2,000 times by `seed`, once for
+    all figures.
+    """
+    if not figures or not len(figures[0]):
+        return tuple(NOTHING for _ in figures)
+    columns = np.array(figures, dtype=float).T
+    low, high = bootstrap(columns, level=LEVEL, seed=seed)
+    p = sign_flip(columns, seed=seed)
+    return tuple(
+        _figure(columns[:, place], float(low[place]), float(high[place]), float(p[place]))
+        for place in range(len(figures))
+    )
+
+
+def raised(found: Sequence[Paired]) -> tuple[Paired, ...]:
+    """Return the figures with each p raised by Holm's rule for how many of them were tested."""
+    told = holm([Evidence(one.cases, one.p) for one in found])
+    return tuple(replace(one, p=other.p) for one, other in zip(found, told, strict=True))
+
+
+def _figure(column: NDArray[np.float64], low: float, high: float, p: float) -> Paired:
+    values = column[~np.isnan(column)]
     if not values.size:
-        return Paired(0, None, None, None, None, None)
-    low, high = bootstrap(values, seed=seed)
+        return NOTHING
     is_enough = values.size >= FEWEST_CASES
-    p = tested.p if tested else sign_flip(values, seed=seed) if is_enough else None
-    smallest = smallest_detectable(values) if is_enough else None
-    return Paired(int(values.size), rounded(float(values.mean())), low, high, p, smallest)
-
-
-def bootstrap(values: NDArray[np.float64], *, seed: int) -> tuple[float, float]:
-    """Return the 95 % percentile interval of the mean over 2,000 resamples of the cases."""
-    generator = np.random.default_rng(seed)
-    means = [
-        values[generator.integers(0, values.size, (AT_ONCE, values.size), dtype=np.int32)].mean(1)
-        for _ in range(RESAMPLES // AT_ONCE)
-    ]
-    low, high = np.quantile(np.concatenate(means), (LEVEL / 2, 1 - LEVEL / 2))
-    return rounded(float(low)), rounded(float(high))
-
-
-def sign_flip(values: NDArray[np.float64], *, seed: int) -> float:
-    """Return the two-sided p of the mean when each difference keeps or changes its sign at random."""
-    generator = np.random.default_rng(seed)
-    seen, as_far = abs(float(values.sum())), 0
-    for _ in range(RESAMPLES // AT_ONCE):
-        signs = generator.integers(0, 2, (AT_ONCE, values.size), dtype=np.int8) * 2 - 1
-        as_far += int((np.abs(signs @ values) >= seen - 1e-9).sum())
-    return (as_far + 1) / (RESAMPLES + 1)
+    return Paired(
+        cases=int(values.size),
+        mean=rounded(math.fsum(values) / values.size),
+        low=rounded(low),
+        high=rounded(high),
+        p=p if is_enough else None,
+        smallest=smallest_detectable(values) if is_enough else None,
+    )
 
 
 def smallest_detectable(values: NDArray[np.float64]) -> float | None:

@@ -42,6 +42,20 @@ class Tolerances:
             policy.max_pass_rate_drop, policy.max_avg_score_drop, policy.max_latency_increase_pct
         )
 
+    def as_json(self) -> dict[str, Any]:
+        """Return each tolerance in the unit it is asked for in, and that unit."""
+        return {
+            "max_pass_rate_drop": {"value": self.max_pass_rate_drop, "unit": "share, 0 to 1"},
+            "max_avg_score_drop": {
+                "value": percent(self.max_avg_score_drop),
+                "unit": "points of 100",
+            },
+            "max_latency_increase_pct": {
+                "value": self.max_latency_increase_pct,
+                "unit": "percent",
+            },
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RunSide:

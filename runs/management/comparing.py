@@ -4,50 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluators.templatetags.figures import counted, delta, duration, money, pct, score
+from evaluators.templatetags.figures import delta, duration, money, pct, score
 from runs.comparison import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.management.concluding import Conclusion
 from runs.management.telling import GAPS
 from runs.models import RunStatus
+from runs.reports import comparison_conclusion
 from runs.reports.comparison import Compared, Side
+from runs.reports.comparison_conclusion import p_words
+from runs.reports.comparison_metrics import change_words, spelt
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
+CODES = {
+    comparison_conclusion.NO_REGRESSION: NO_REGRESSION,
+    comparison_conclusion.REGRESSION: REGRESSED,
+    comparison_conclusion.INCONCLUSIVE: INCONCLUSIVE,
+}
+HINTS = {
+    comparison_conclusion.STILL_ON: "Compare it when it is over.",
+    comparison_conclusion.NOT_COMPLETED: "Resume it, or add --force.",
+    comparison_conclusion.NOT_COMPARABLE: "Add --force to compare, or --shared where cases alone differ.",
+    comparison_conclusion.TOO_FEW_SHARED: "--min-cases says how many.",
+}
 MOST_ROWS = 20
 LONGEST_CASE = 48
 # Figures are rounded down (SCORING §1): the difference of two may be a tenth off the change.
 EXACT = "Figures are rounded down, changes are those of the exact values."
 
 
-def conclude_comparison(found: Compared, *, is_forced: bool, least_cases: int) -> Conclusion:
-    """Return what came out: a regression counts only where the runs can be compared at all.
-
-    Exceeded tolerances of the whole runs make a regression (SCORING §9); cases alone do not.
-    """
-    reason = _in_the_way(found, is_forced=is_forced, least_cases=least_cases)
-    if reason:
-        return Conclusion(INCONCLUSIVE, f"Inconclusive: {reason}")
-    if found.runs.regression_detected:
-        reasons = "; ".join(one.text for one in found.runs.reasons)
-        return Conclusion(REGRESSED, f"Regression: {reasons}.")
-    return Conclusion(NO_REGRESSION, "No regression: every tolerance is kept.")
-
-
-def _in_the_way(found: Compared, *, is_forced: bool, least_cases: int) -> str:
-    """Return what keeps the comparison from meaning anything, "" when nothing does."""
-    for side in (found.baseline, found.candidate):
-        run = side.run
-        if run.is_active:
-            return f"{_name(side)} is still on. Compare it when it is over."
-        if run.status != RunStatus.COMPLETED and not is_forced:
-            ended = RunStatus(run.status).label.lower()
-            return f"{_name(side)} was not completed ({ended}). Resume it, or add --force."
-    if not is_forced and not found.is_comparable:
-        spoilt = ", ".join(one.what for one in found.differences if one.spoils)
-        return f"the runs differ in {spoilt}, not in their targets alone. Add --force to compare."
-    if found.shared < least_cases:
-        cases = counted(found.shared, "shared case")
-        return f"{cases} with a verdict on both sides, {least_cases} are needed (--min-cases)."
-    return ""
+def conclude_comparison(conclusion: comparison_conclusion.Conclusion) -> Conclusion:
+    """Return the exit code of what came out, and its sentence with a way on where it is inconclusive."""
+    hint = HINTS.get(conclusion.kind, "")
+    sentence = f"{conclusion.title}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
+    return Conclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
 
 
 def comparison_table(found: Compared) -> str:
@@ -63,6 +52,7 @@ def _lines(found: Compared) -> Iterator[str]:
     yield ""
     yield from _table(("", "Baseline", "Candidate", "Change"), list(_figures(found)))
     yield EXACT
+    yield from _measured(found)
     cases = by_harm(found.cases)
     yield from _case_table("Got worse", [one for one in cases if one.status == REGRESSION])
     yield from _case_table("Verdict lost", [one for one in cases if _lost_its_verdict(one)])
@@ -116,7 +106,35 @@ def _figures(found: Compared) -> Iterator[Sequence[str]]:
         str(after.errors),
         delta(after.errors - before.errors, "count"),
     )
-    yield "Cost", money(before.cost_usd), money(after.cost_usd), ""
+    slow = duration(before.p95_ms), duration(after.p95_ms)
+    yield "p95 latency", *slow, ""
+    yield "Run cost", money(before.run_cost_usd), money(after.run_cost_usd), ""
+    yield "Evaluation cost", money(before.evaluation_cost_usd), money(after.evaluation_cost_usd), ""
+    yield "Total cost", money(before.cost_usd), money(after.cost_usd), _dearer(before, after)
+
+
+def _dearer(before: Side, after: Side) -> str:
+    was, now = before.cost_usd, after.cost_usd
+    return delta(now / was - 1, "pct") if was and now is not None else ""
+
+
+def _measured(found: Compared) -> Iterator[str]:
+    """Yield what evaluators measured over the shared cases, on each figure's own scale."""
+    rows = []
+    for one in found.evidence.measured:
+        said = one.said
+        if said.mean is None or said.low is None or said.high is None:
+            continue
+        interval = f"{change_words(said.low)} to {change_words(said.high)}"
+        means = spelt(one.before), spelt(one.after)
+        name = f"{one.name} ({one.figure.kind}, of {one.scale})"
+        rows.append(
+            (name, *means, change_words(said.mean), interval, p_words(said.p), f"{said.cases}")
+        )
+    if rows:
+        yield ""
+        head = ("Measured", "Baseline", "Candidate", "Change", "95% interval", "p", "Cases")
+        yield from _table(head, rows)
 
 
 def _rate(side: Side) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from runs.comparison import UNCHANGED, CaseChange, CaseSide, compare_case
 from runs.models import Result, Run, Score
 from runs.plan import read_plan
-from runs.reports.comparison import side_of_case
-from runs.reports.comparison_rows import KINDS
+from runs.reports.comparison_filters import KINDS
+from runs.reports.comparison_sides import side_of_case
 from runs.reports.text_diff import DiffLine, text_diff
 
 # A page of two answers; longer ones are read on the pages of their results.

@@ -15,6 +15,8 @@ REGRESSED, IMPROVED, UNCHANGED, ERRORED = "regressed", "improved", "unchanged", 
 ADDED, REMOVED = "added", "removed"
 SHOWS = (CHANGED, REGRESSED, IMPROVED, UNCHANGED, ERRORED, ADDED, REMOVED, FLIPPED, EVERY)
 LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
+BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
+SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
 LONGEST_TEXT, LONGEST_LIMIT, LONGEST_PAGE = 200, 24, 6
 
 
@@ -27,7 +29,7 @@ def run_word(run: Run) -> str:
 class ComparisonQuery:
     """Two runs, whether their shared cases alone count, which rows are shown, and other tolerances.
 
-    `cell` is one of the matrix, as `pass-fail`. Tolerances stand as they were written, in the units
+    `sort` is case, score, cost or latency, "" by harm. `cell` is one of the matrix, as `pass-fail`. Tolerances stand as they were written, in the units
     of the command line: a share, points of 100, and percent.
     """
 
@@ -37,6 +39,7 @@ class ComparisonQuery:
     show: str = CHANGED
     cell: str = ""
     text: str = ""
+    sort: str = ""
     page: int = 1
     limits: tuple[tuple[str, str], ...] = ()
 
@@ -51,6 +54,7 @@ class ComparisonQuery:
             show=show if show in SHOWS else CHANGED,
             cell=values.get("cell", "")[:40],
             text=values.get("q", "").strip()[:LONGEST_TEXT],
+            sort=values.get("sort", "") if values.get("sort") in SORTS else "",
             page=max(int(page), 1) if page.isdecimal() and len(page) < LONGEST_PAGE else 1,
             limits=tuple(
                 (name, values[name][:LONGEST_LIMIT]) for name in LIMITS if values.get(name)
@@ -68,6 +72,7 @@ class ComparisonQuery:
             "show": "" if asked.show == CHANGED else asked.show,
             "cell": asked.cell,
             "q": asked.text,
+            "sort": asked.sort,
             "page": str(asked.page) if asked.page > 1 else "",
         }
         kept = {name: value for name, value in named.items() if value}

@@ -1,45 +1,27 @@
-"""The cases of a comparison as its page lists them: filtered, counted, the most harmful first, a page at a time."""
+"""The cases of a comparison as its page lists them: the most harmful first or in another order, a page at a time."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
-from django.db.models import Q
-
-from evaluators.scoring.types import Verdict
 from runs.comparison import CaseChange, CaseSide, by_harm
 from runs.models import Result
-from runs.reports.comparison import Compared
+from runs.reports.compared import Compared
+from runs.reports.comparison_filters import KINDS, ChangeChip, chips, is_shown
 from runs.reports.comparison_query import (
-    ADDED,
-    CHANGED,
-    ERRORED,
-    EVERY,
-    FLIPPED,
-    IMPROVED,
-    REGRESSED,
-    REMOVED,
-    UNCHANGED,
+    BY_CASE,
+    BY_COST,
+    BY_LATENCY,
+    BY_SCORE,
     ComparisonQuery,
 )
+from runs.reports.diverging import AXIS_OF_POINTS, Bar, axis_of, bar_of
 
 ON_A_PAGE = 100
-KINDS = {
-    "regression": (REGRESSED, "Regressed", "i-drop", "bad"),
-    "improvement": (IMPROVED, "Improved", "i-rise", "good"),
-    "unchanged": (UNCHANGED, "Unchanged", "i-same", "same"),
-    "error": (ERRORED, "Errored", "v-error", "error"),
-    "added": (ADDED, "Added", "i-plus", "same"),
-    "removed": (REMOVED, "Removed", "i-minus", "same"),
-}
 STATES = {"not_run": "cancelled"}
-VERDICTS = (Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL)
-DEPTHS = {verdict: place for place, verdict in enumerate(VERDICTS)}
-# A fall or rise of half the scale fills its side of the bar.
-FULL_BAR = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +38,7 @@ class ChangeRow:
     latency: float | None
     cost: Decimal | None
     error: str
+    bar: Bar | None
 
     @property
     def is_bare(self) -> bool:
@@ -67,49 +50,10 @@ class ChangeRow:
         """Return the side that there is of a case of one run alone."""
         return self.change.candidate or self.change.baseline
 
-    @property
-    def bar(self) -> tuple[str, str] | None:
-        """Return where the bar of the score's change begins and how wide it is, in percent."""
-        moved = self.change.score_change
-        if moved is None:
-            return None
-        width = min(abs(moved) / FULL_BAR, 1.0) * 50
-        return f"{50 - width if moved < 0 else 50:.1f}%", f"{width:.1f}%"
-
-    @property
-    def bar_tone(self) -> str:
-        """Return the tone of the bar."""
-        moved = self.change.score_change or 0
-        return "bad" if moved < 0 else "good" if moved > 0 else "same"
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeChip:
-    """A filter, how many cases it leaves and where it leads."""
-
-    label: str
-    count: int
-    url: str
-    is_on: bool
-    icon: str = ""
-    tone: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of the matrix: how many cases, the tone of the change, and its filter."""
-
-    count: int
-    tone: str
-    is_same: bool
-    url: str
-    is_on: bool
-    words: str
-
 
 @dataclass(frozen=True, slots=True)
 class ChangeTable:
-    """A page of the cases, the filters, and the matrix of verdicts."""
+    """A page of the cases with the filters; a bar reaches as far as `axis`, a share of the scale."""
 
     query: ComparisonQuery
     rows: Sequence[ChangeRow]
@@ -119,129 +63,67 @@ class ChangeTable:
     last: int
     earlier_url: str
     later_url: str
+    axis: float
 
 
 def change_table(found: Compared, query: ComparisonQuery) -> ChangeTable:
-    """Return the page of cases an address asks for, in two queries at most."""
-    asked = [one for one in by_harm(found.cases) if _is_shown(one, query)]
-    if query.text:
-        known = _matching(found, query.text)
-        asked = [one for one in asked if one.case in known]
+    """Return the page of cases an address asks for; one query."""
+    text = query.text.casefold()
+    asked = [
+        one
+        for one in _in_order(found.cases, query.sort)
+        if is_shown(one, query)
+        and (text in one.case.casefold() or text in found.title(one.case).casefold())
+    ]
     last = max(-(-len(asked) // ON_A_PAGE), 1)
     page = min(query.page, last)
     start = (page - 1) * ON_A_PAGE
     shown = asked[start : start + ON_A_PAGE]
+    # Every page of one comparison has the same axis, so that its bars can be held against each other.
+    axis = axis_of((one.score_change or 0.0 for one in found.cases), AXIS_OF_POINTS)
+    errors = _errors(found, shown)
     return ChangeTable(
         query=query,
-        rows=_rows(found, shown),
-        chips=_chips(found, query),
+        rows=[_row(one, found.title(one.case), errors.get(one.case, ""), axis) for one in shown],
+        chips=chips(found, query),
         total=len(asked),
         first=start + 1 if shown else 0,
         last=start + len(shown),
         earlier_url=query.address(page=page - 1) if page > 1 else "",
         later_url=query.address(page=page + 1) if page < last else "",
+        axis=axis,
     )
 
 
-def matrix(found: Compared, query: ComparisonQuery) -> Sequence[tuple[str, Sequence[Cell]]]:
-    """Return a row a verdict of the baseline with a cell a verdict of the candidate."""
-    counts = Counter(_cell(one) for one in found.cases)
-    return [
-        (before.value, [_matrix_cell(before, after, counts, query) for after in VERDICTS])
-        for before in VERDICTS
-    ]
+def _in_order(cases: Sequence[CaseChange], sort: str) -> Sequence[CaseChange]:
+    """Return the cases as asked; those without the figure stand last, equal ones by harm."""
+    figures: Mapping[str, Callable[[CaseChange], Any]] = {
+        BY_SCORE: lambda one: one.score_change,
+        BY_COST: lambda one: _negative(_dearer(one.baseline, one.candidate)),
+        BY_LATENCY: lambda one: _negative(_slower(one.baseline, one.candidate)),
+    }
+    if sort == BY_CASE:
+        return sorted(cases, key=lambda one: one.case)
+    harmful = by_harm(cases)
+    if sort not in figures:
+        return harmful
+    figure = figures[sort]
+    known = sorted((one for one in harmful if figure(one) is not None), key=figure)
+    return [*known, *(one for one in harmful if figure(one) is None)]
 
 
-def _matrix_cell(
-    before: Verdict, after: Verdict, counts: Mapping[str, int], query: ComparisonQuery
-) -> Cell:
-    name, moved = f"{before.value}-{after.value}", DEPTHS[after] - DEPTHS[before]
-    is_on, count = query.cell == name, counts.get(name, 0)
-    return Cell(
-        count=count,
-        tone="" if not count or not moved else "bad" if moved > 0 else "good",
-        is_same=not moved,
-        url=query.address(cell="" if is_on else name, show=CHANGED if is_on else EVERY),
-        is_on=is_on,
-        words=f"{before.value} before, {after.value} now",
-    )
+def _negative(figure: Any) -> Any:
+    return None if figure is None else -figure
 
 
-def _cell(one: CaseChange) -> str:
-    before, after = one.baseline, one.candidate
-    if before is None or after is None or before.verdict is None or after.verdict is None:
-        return ""
-    return f"{before.verdict.value}-{after.verdict.value}"
+def _errors(found: Compared, shown: Sequence[CaseChange]) -> Mapping[str, str]:
+    runs = found.baseline.run.pk, found.candidate.run.pk
+    broken = [one.case for one in shown if one.score_change is None]
+    results = Result.objects.filter(run__in=runs, case__key__in=broken).exclude(error="")
+    return dict(results.order_by("run_id", "repetition").values_list("case__key", "error"))
 
 
-def _is_shown(one: CaseChange, query: ComparisonQuery) -> bool:
-    if query.cell and _cell(one) != query.cell:
-        return False
-    kind = KINDS[one.status][0]
-    if query.show == CHANGED:
-        return kind != UNCHANGED
-    return query.show == EVERY or kind == query.show or (query.show == FLIPPED and _is_flip(one))
-
-
-def _is_flip(one: CaseChange) -> bool:
-    before, _, after = _cell(one).partition("-")
-    return before != after
-
-
-def _chips(found: Compared, query: ComparisonQuery) -> list[ChangeChip]:
-    counts = Counter(KINDS[one.status][0] for one in found.cases)
-    total = len(found.cases)
-
-    def chip(label: str, show: str, count: int, icon: str = "", tone: str = "") -> ChangeChip:
-        is_on = query.show == show and not query.cell
-        return ChangeChip(label, count, query.address(show=show, cell=""), is_on, icon, tone)
-
-    return [
-        chip("Changed", CHANGED, total - counts[UNCHANGED]),
-        *(
-            chip(label, show, counts[show], icon, "" if tone == "same" else tone)
-            for show, label, icon, tone in KINDS.values()
-        ),
-        chip("Verdict flips", FLIPPED, sum(map(_is_flip, found.cases))),
-        chip("All", EVERY, total),
-    ]
-
-
-def _matching(found: Compared, text: str) -> set[str]:
-    runs = found.baseline.run, found.candidate.run
-    named = Q(case__key__icontains=text) | Q(case__title__icontains=text)
-    results = Result.objects.filter(named, run__in=runs).order_by()
-    return set(results.values_list("case__key", flat=True).distinct())
-
-
-def _rows(found: Compared, shown: Sequence[CaseChange]) -> list[ChangeRow]:
-    before, after = found.baseline.run.pk, found.candidate.run.pk
-    columns = ("run_id", "case__key", "case__title", "outcome_marks", "error")
-    results = Result.objects.filter(
-        run__in=(before, after), case__key__in=[one.case for one in shown]
-    ).order_by("repetition")
-    titles: dict[str, str] = {}
-    marks: dict[tuple[int, str], list[str]] = defaultdict(list)
-    errors: dict[str, str] = {}
-    for run, key, title, outcomes, error in results.values_list(*columns):
-        if run == after or key not in titles:
-            titles[key] = title
-        if outcomes:
-            marks[run, key].append(outcomes)
-        if error:
-            errors[key] = error
-    return [
-        _row(
-            one,
-            titles.get(one.case, ""),
-            _met(marks.get((before, one.case)), marks.get((after, one.case))),
-            errors.get(one.case, ""),
-        )
-        for one in shown
-    ]
-
-
-def _row(one: CaseChange, title: str, met: str, error: str) -> ChangeRow:
+def _row(one: CaseChange, title: str, error: str, axis: float) -> ChangeRow:
     _, label, icon, tone = KINDS[one.status]
     before, after = one.baseline, one.candidate
     return ChangeRow(
@@ -251,10 +133,11 @@ def _row(one: CaseChange, title: str, met: str, error: str) -> ChangeRow:
         icon=icon,
         tone=tone,
         states=(_state(before), _state(after)),
-        met=met,
+        met=_met(before, after),
         latency=_slower(before, after),
         cost=_dearer(before, after),
         error=error,
+        bar=None if one.score_change is None else bar_of(one.score_change, axis),
     )
 
 
@@ -276,14 +159,10 @@ def _dearer(before: CaseSide | None, after: CaseSide | None) -> Decimal | None:
     return after.cost_usd / before.cost_usd - 1
 
 
-def _met(before: Sequence[str] | None, after: Sequence[str] | None) -> str:
+def _met(before: CaseSide | None, after: CaseSide | None) -> str:
     """Return how many outcomes every repetition met, before and now: `4/4 → 3/4`."""
-    sides = [_met_always(marks) for marks in (before, after)]
+    sides = [
+        f"{side.outcomes_met}/{side.outcomes}" if side and side.outcomes else ""
+        for side in (before, after)
+    ]
     return " → ".join(side or "–" for side in sides) if any(sides) else ""
-
-
-def _met_always(marks: Sequence[str] | None) -> str:
-    if not marks:
-        return ""
-    met = sum(set(column) == {"1"} for column in zip(*marks, strict=False))
-    return f"{met}/{len(marks[0])}"

@@ -52,10 +52,9 @@ def _page(
     request: HttpRequest, query: ComparisonQuery, baseline: Run, candidate: Run
 ) -> HttpResponse:
     form = TolerancesForm(Tolerances.of(read_plan(candidate.snapshot).policy), dict(query.limits))
-    limits = form.tolerances
-    found = compared(baseline, candidate, limits, only_shared=query.cases == SHARED)
+    found = compared(baseline, candidate, form.tolerances, only_shared=query.cases == SHARED)
     context = {
-        "page": comparison_page(found, limits, query),
+        "page": comparison_page(found, query),
         "form": form,
         "query": query,
         "scale": candidate.scale,

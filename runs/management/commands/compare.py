@@ -18,6 +18,7 @@ from runs.management.names import run_named
 from runs.management.telling import tell
 from runs.plan import read_plan
 from runs.reports.comparison import compared, comparison_document
+from runs.reports.comparison_conclusion import conclude
 
 JSON = "--json"
 # What one of the option's unit is divided by to be stored, how much it takes at most, and its words.
@@ -93,6 +94,11 @@ by exit code whether the candidate is worse than the baseline."""
             "--force", action="store_true", help="Compare what differs in more than its target."
         )
         parser.add_argument(
+            "--shared",
+            action="store_true",
+            help="Compare by the cases alone that both runs have.",
+        )
+        parser.add_argument(
             JSON,
             type=Path,
             metavar="FILE",
@@ -104,16 +110,16 @@ by exit code whether the candidate is worse than the baseline."""
         check_writable([(JSON, options["json"])])
         baseline, candidate = run_named(options["baseline"]), run_named(options["candidate"])
         tolerances = _tolerances(Tolerances.of(read_plan(candidate.snapshot).policy), options)
-        found = compared(baseline, candidate, tolerances)
-        conclusion = conclude_comparison(
-            found, is_forced=options["force"], least_cases=options["min_cases"]
-        )
+        found = compared(baseline, candidate, tolerances, only_shared=options["shared"])
+        came_to = conclude(found, is_forced=options["force"], least_cases=options["min_cases"])
+        conclusion = conclude_comparison(came_to)
         stream = sys.stderr if options["json"] == STANDARD_OUTPUT else self.stdout
         tell(stream, comparison_table(found))
+        tell(stream, f"Evidence: {came_to.evidence}")
         tell(stream, conclusion.sentence)
         if options["json"]:
             told = {"exit_code": conclusion.code, "conclusion": conclusion.sentence}
-            document = json.dumps({**told, **comparison_document(found)}, indent=2)
+            document = json.dumps({**comparison_document(found, came_to), **told}, indent=2)
             write_file(JSON, options["json"], [document, "\n"])
         if conclusion.code != NO_REGRESSION:
             sys.exit(conclusion.code)

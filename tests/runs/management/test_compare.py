@@ -7,10 +7,12 @@ from django.core.management import CommandError, call_command
 
 from runs.management.commands.compare import Command
 from tests.factories import (
+    TREE,
     digest,
     make_case,
     make_result,
     make_run,
+    make_score,
     make_snapshot,
     make_suite,
     make_target,
@@ -81,11 +83,14 @@ def test_the_same_again_is_no_regression(suite, capsys):
         run_of(suite, GOOD, GOOD, BAD)
     assert compare("support#1", "support#2") == 0
     said = capsys.readouterr().out
-    assert "Pass rate     66.6% (2 of 3)  66.6% (2 of 3)  ±0.0 pts" in said
-    assert "Mean score    66.6% (3 of 3)  66.6% (3 of 3)  ±0.0 pts" in said
-    assert "Mean latency  1.0 s (3 of 3)  1.0 s (3 of 3)  ±0.0%" in said
+    rows = [" ".join(line.split()) for line in said.splitlines()]
+    assert "Pass rate 66.6% (2 of 3) 66.6% (2 of 3) ±0.0 pts" in rows
+    assert "Mean score 66.6% (3 of 3) 66.6% (3 of 3) ±0.0 pts" in rows
+    assert "Mean latency 1.0 s (3 of 3) 1.0 s (3 of 3) ±0.0%" in rows
+    assert "Total cost $0.05 $0.05 ±0.0%" in rows
     assert "Cases: 0 worse, 0 better, 3 unchanged, 0 without a verdict, 0 added, 0 removed" in said
-    assert said.rstrip().endswith("No regression: every tolerance is kept.")
+    assert "Evidence: 3 shared cases have a verdict on both sides; ten are needed" in said
+    assert "No regression: every tolerance is kept. There are too few shared cases" in said
 
 
 def test_a_tolerance_that_is_exceeded_is_a_regression_and_the_worst_cases_come_first(suite, capsys):
@@ -169,7 +174,11 @@ def test_runs_of_other_cases_are_not_compared_unless_forced(suite, capsys):
     assert compare("support#1", "support#2") == 2
     said = capsys.readouterr().out
     assert "Differs    cases: 1 changed (“C-001”)" in said
-    assert "Inconclusive: the runs differ in cases, not in their targets alone." in said
+    assert (
+        "Inconclusive: the runs differ in cases, not in their targets alone, so no change" in said
+    )
+    assert "can be put down to the target. Pass rate fell by 33.3 points" in said
+    assert "Add --force to compare" in said
     assert compare("support#1", "support#2", "--force") == 1
 
 
@@ -199,10 +208,10 @@ def test_another_judge_policy_or_evaluator_is_told(suite, capsys):
             "stopped",
             False,
             2,
-            "support#2 was not completed (cancelled). Resume it, or add --force.",
+            ("support#2 was not completed (cancelled).", "Resume it, or add --force."),
         ),
-        ("stopped", True, 0, "No regression"),
-        ("running", True, 2, "support#2 is still on. Compare it when it is over."),
+        ("stopped", True, 0, ("No regression",)),
+        ("running", True, 2, ("support#2 is still on,", "Compare it when it is over.")),
     ],
 )
 def test_a_run_that_is_not_completed_is_inconclusive(
@@ -212,14 +221,15 @@ def test_a_run_that_is_not_completed_is_inconclusive(
     run_of(suite, GOOD, GOOD, GOOD, status=status)
     forced = ["--force"] * is_forced
     assert compare("support#1", "support#2", *forced) == code
-    assert reason in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert all(part in said for part in reason)
 
 
 def test_too_few_shared_cases_are_inconclusive(suite, capsys):
     run_of(suite, WRONG, WRONG, WRONG)
     run_of(suite, GOOD, GOOD, GOOD)
     assert compare("support#1", "support#2") == 2
-    assert "0 shared cases with a verdict on both sides, 1 are needed" in capsys.readouterr().out
+    assert "0 shared cases have a verdict on both sides, 1 are needed" in capsys.readouterr().out
     run_of(suite, GOOD, GOOD, GOOD)
     assert compare("support#2", "support#3", "--min-cases", 4) == 2
 
@@ -274,5 +284,42 @@ def test_the_document_holds_every_case_and_every_reason(suite, tmp_path):
         "C-002": ("regression", True),
         "C-003": ("error", False),
     }
-    assert told["cases"][2]["candidate"] == {"verdict": None, "mean_score": None}
+    errored = told["cases"][2]["candidate"]
+    assert (errored["verdict"], errored["mean_score"], errored["state"]) == (None, None, "error")
     assert told["candidate"]["errors"] == 1
+    assert told["verdict"]["state"] == "regression"
+    assert told["conclusion"].startswith("Regression: pass rate fell by")
+    assert told["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
+
+
+def test_metrics_are_compared_on_their_own_scales_and_both_purses_are_spelt(
+    suite, tmp_path, capsys
+):
+    for number in range(4, 13):
+        make_case(suite=suite, key=f"C-{number:03}", position=number)
+    tree = {**TREE, "children": [{**TREE["children"][0], "kind": "metrics_judge"}]}
+    snapshot = make_snapshot(suite=suite, target=make_target(), tree=tree)
+    for metric in (4.5, 3.0):
+        run = run_of(suite, *[GOOD] * 12, snapshot=snapshot)
+        for place, result in enumerate(run.results.order_by("position")):
+            part = {"key": "tone", "name": "Tone", "score": metric + place % 2 * 0.5}
+            made = make_score(result=result, path="tone", score=0.9 if place else None)
+            made.kind, made.details = "metrics_judge", {"metrics": [part]}
+            made.save()
+            result.outcome_marks = "110" if metric > 4 else "100"
+            result.save()
+    file = tmp_path / "c.json"
+    compare("support#1", "support#2", "--json", file)
+    told, said = json.loads(file.read_text()), capsys.readouterr().out
+    tone, whole = told["metrics"]
+    assert (tone["kind"], tone["name"], tone["scale"], tone["cases"]) == ("metric", "Tone", 5, 11)
+    assert (tone["mean"], tone["class"], tone["low"]) == (-1.5, "regressed", -1.5)
+    assert tone["candidate_run"]["executions"] == 11
+    assert (whole["kind"], whole["evaluator"], whole["mean"]) == ("evaluator", "tone", 0.0)
+    assert told["evidence"]["figures_tested"] == 4
+    assert "Tone (metric, of 5)" in said
+    case = told["cases"][0]
+    assert (case["baseline"]["outcomes_met"], case["candidate"]["outcomes_met"]) == (2, 1)
+    assert float(case["candidate"]["run_cost_usd"]) == 0.012
+    assert float(told["candidate"]["evaluation_cost_usd"]) == pytest.approx(0.048)
+    assert told["candidate"]["p95_latency_ms"] == 1000

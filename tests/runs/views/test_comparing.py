@@ -92,7 +92,7 @@ def test_tolerances_are_entered_in_the_units_of_the_command_line(client, runs):
 def test_few_cases_are_said_to_be_too_few(client, runs):
     page = text_of(client.get(address(runs)))
     assert "4 shared cases have a verdict on both sides; ten are needed" in page
-    assert "there are too few shared cases to tell that from chance" in page
+    assert "There are too few shared cases to tell a change from chance" in page
 
 
 def test_runs_of_two_suites_are_compared_by_the_keys_they_share(client, runs):
@@ -153,7 +153,8 @@ def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
     after["target"]["config"] = {"temperature": 0.7}
     runs[1].save()
     page = text_of(client.get(address(runs)))
-    assert "This may not be the target's doing: the runs differ in policy too" in page
+    assert "Inconclusive. The runs differ in policy, not in their targets alone, so no change" in page
+    assert "can be put down to the target. Pass rate fell by" in page
     assert "Not the same test" in page
     assert "Target" in page
     assert "config, temperature after: 0.7" in page

@@ -1,0 +1,146 @@
+"""What a comparison came to, in the words that the page, the command line and the API share (SCORING §9).
+
+A breach of a tolerance and the evidence of the shared cases are two facts, and both are told. Where
+the runs differ in more than their targets, or one is not complete, neither can be put down to the
+target: the comparison is inconclusive, and still says which tolerances are exceeded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evaluators.templatetags.figures import counted, delta
+from runs.comparison import IMPROVED, REGRESSED, TOO_FEW_CASES, Paired
+from runs.models import RunStatus
+from runs.reports.compared import Compared
+
+REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
+STILL_ON, NOT_COMPLETED = "still on", "not completed"
+NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
+LEAST_P = 0.001
+FINE_P = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """`state` is regression, no regression or inconclusive, `sentence` says it in full.
+
+    `limits` tells which tolerances are exceeded and `evidence` what the shared cases show. What
+    keeps it from a conclusion is `obstacle`, of one `kind`; both are "" where nothing does.
+    """
+
+    state: str
+    sentence: str
+    limits: str
+    evidence: str
+    kind: str = ""
+    obstacle: str = ""
+
+    @property
+    def title(self) -> str:
+        """Return the state as a heading."""
+        return self.state.capitalize()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return asdict(self)
+
+
+def conclude(found: Compared, *, is_forced: bool = False, least_cases: int = 1) -> Conclusion:
+    """Return what came out; tolerances of the whole runs make a regression, cases alone do not.
+
+    With `is_forced` the runs are taken as they are, though they differ in more or were not completed.
+    """
+    limits, (kind, obstacle) = _limits(found), _obstacle(found, is_forced, least_cases)
+    evidence = _evidence(found)
+    if obstacle:
+        return Conclusion(
+            INCONCLUSIVE, f"{obstacle} {limits}", limits, evidence, kind=kind, obstacle=obstacle
+        )
+    is_breach = found.runs.regression_detected
+    state = REGRESSION if is_breach else NO_REGRESSION
+    return Conclusion(state, f"{limits} {_meaning(found, is_breach)}", limits, evidence)
+
+
+def p_words(p: float | None) -> str:
+    """Spell a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; nothing for none."""
+    if p is None:
+        return ""
+    if p < LEAST_P:
+        return "p < 0.001"
+    return f"p = {p:.3f}" if p < FINE_P else f"p = {p:.2f}"
+
+
+def _obstacle(found: Compared, is_forced: bool, least_cases: int) -> tuple[str, str]:
+    """Return what keeps the comparison from meaning anything and of which kind it is, "" when nothing does."""
+    for side in (found.baseline, found.candidate):
+        run, name = side.run, f"{side.run.suite.slug}{side.run}"
+        if run.is_active:
+            return STILL_ON, f"{name} is still on, so its figures are not those of all its cases."
+        if run.status != RunStatus.COMPLETED and not is_forced:
+            ended = RunStatus(run.status).label.lower()
+            return NOT_COMPLETED, f"{name} was not completed ({ended})."
+    if not is_forced and not found.is_comparable:
+        *others, last = (one.what for one in found.differences if one.spoils)
+        spoilt = f"{', '.join(others)} and {last}" if others else last
+        return NOT_COMPARABLE, (
+            f"The runs differ in {spoilt}, not in their targets alone, "
+            "so no change can be put down to the target."
+        )
+    if found.shared < least_cases:
+        cases = counted(found.shared, "shared case")
+        has = "has" if found.shared == 1 else "have"
+        return TOO_FEW_SHARED, f"{cases} {has} a verdict on both sides, {least_cases} are needed."
+    return "", ""
+
+
+def _limits(found: Compared) -> str:
+    if not found.runs.regression_detected:
+        return "Every tolerance is kept."
+    text = "; ".join(one.text for one in found.runs.reasons)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _evidence(found: Compared) -> str:
+    said = found.evidence
+    rate, score = said.pass_rate, said.mean_score
+    if rate.change == TOO_FEW_CASES:
+        cases = counted(rate.cases, "shared case")
+        has = "has" if rate.cases == 1 else "have"
+        return (
+            f"{cases} {has} a verdict on both sides; ten are needed to tell a change from chance."
+        )
+    told = [
+        f"The pass rate of {counted(rate.cases, 'shared case')} {_moved(rate)} "
+        f"({p_words(rate.p)}, {said.test})."
+    ]
+    if score.p is not None:
+        told.append(f"Their mean score {_moved(score)} ({p_words(score.p)}).")
+    return " ".join([*told, f"Each p is raised by Holm's rule for {said.tested} figures."])
+
+
+def _moved(one: Paired) -> str:
+    if one.change == REGRESSED:
+        return f"fell by more than chance explains, {delta(one.mean, 'pts')}"
+    if one.change == IMPROVED:
+        return f"rose by more than chance explains, {delta(one.mean, 'pts')}"
+    return f"changed by {delta(one.mean, 'pts')}, which cannot be told from chance"
+
+
+def _meaning(found: Compared, is_breach: bool) -> str:
+    """Return what the evidence makes of the breach, or of the lack of one."""
+    classes = {found.evidence.pass_rate.change, found.evidence.mean_score.change}
+    if {REGRESSED, IMPROVED} <= classes:
+        return "The shared cases got worse in one figure and better in the other; read them before you decide."
+    if REGRESSED in classes:
+        still = "The" if is_breach else "Still the"
+        return f"{still} shared cases got worse, by more than chance explains."
+    if IMPROVED in classes:
+        still = "Still the" if is_breach else "The"
+        return f"{still} shared cases got better, by more than chance explains."
+    if classes == {TOO_FEW_CASES}:
+        return "There are too few shared cases to tell a change from chance."
+    if is_breach:
+        return "The shared cases do not show that the candidate is worse: it may be chance."
+    return "Nothing shows that the shared cases got worse or better."
