@@ -16,6 +16,7 @@ from runs.plan import ASKED, CHANGED
 from runs.reports.matching import matching_groups, narrowed
 from runs.reports.results_query import ResultsQuery
 from runs.reports.start_cases import keys_of_run
+from runs.rescoring.writing import RESCORED
 
 # An address can name several of these.
 SEVERAL = ("target", "tag", "case")
@@ -91,6 +92,22 @@ def rules_of(run: Run) -> RunRules:
         elif one["name"] in found:
             found[one["name"]][one["evaluator"]] = one["new"]
     return RunRules(policy, found["weight"], found["required"])
+
+
+def left_behind(suite: Suite, asked: QueryDict) -> str:
+    """Return which rules of the run to be started again are not taken over, in a sentence; "" for none.
+
+    A run that was scored again went by rules that may never have been the suite's: those of somebody's draft.
+    """
+    run = _run(suite, asked.get("again", ""))
+    source = None if run is None else run.snapshot.get(RESCORED)
+    if run is None or source is None:
+        return ""
+    return (
+        f"Run #{run.number} was scored again from run #{source['run']} by other rules"
+        f"{f', {run.note}' if run.note else ''}. They are not taken over: the new run goes by the suite "
+        f"as it is, v{suite.version}, and by what is changed here."
+    )
 
 
 def _changed(run: Run) -> Iterator[Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -13,6 +13,7 @@ from evaluators.scoring.types import DomainError
 from runs.drafting import tree_of
 from runs.drafting.matching import matched
 from runs.models import ACTIVE_RUN_STATUSES, Run, RunStatus, Suite, SuiteDraft
+from runs.reports.run_changes import run_changes
 from runs.reports.score_histogram import ScoreHistogram, score_histogram
 from runs.reports.what_if import askable_runs, edited_rules, what_if_of
 from runs.reports.what_if_figures import (
@@ -25,6 +26,7 @@ from runs.reports.what_if_figures import (
     unanswered,
 )
 from runs.reports.what_if_flips import SHOWN_BESIDE, FlipRow, by_harm, rows_of
+from runs.rescoring.own_samples import with_own_samples, without_samples
 from runs.what_if import Origins, RuleSet, WhatIf
 
 
@@ -72,6 +74,11 @@ class WhatIfPage:
     def rules_name(self) -> str:
         """Return what the new side is called."""
         return f"draft of v{self.base_version}" if self.is_changed else f"v{self.base_version}"
+
+    @property
+    def own_changes(self) -> Sequence[str]:
+        """Return what the run did otherwise than its suite and the new side does not, samples of judges apart."""
+        return () if self.run is None else run_changes(without_samples(self.run.snapshot))
 
     @property
     def can_score(self) -> bool:
@@ -139,15 +146,16 @@ def rules_for(
 ) -> tuple[RuleSet, Origins]:
     """Return edited rules as a run can be asked by them, its evaluators found where they stood in it.
 
-    Raises DomainError for a policy or tree that cannot be.
+    Judges that were asked more often for this run alone stay so. Raises DomainError for a policy or tree
+    that cannot be.
     """
     files = dict(run.suite.files.values_list("path", "content_id"))
     rules, origins = edited_rules(run, content, base={**base, "files": files})
     before, ran = tree_of(base), Node.from_json(run.snapshot["evaluators"])
-    if origins is None or before == ran:
-        return rules, origins
-    pairs = matched(before, ran)
-    return rules, {path: pairs.get(origin or "") for path, origin in origins.items()}
+    if origins is not None and before != ran:
+        pairs = matched(before, ran)
+        origins = {path: pairs.get(origin or "") for path, origin in origins.items()}
+    return replace(rules, root=with_own_samples(rules.root, origins, run.snapshot)), origins
 
 
 def changes_rules(base: Mapping[str, Any], content: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from evaluators.scoring.types import DomainError
 from runs.models import Case, Run, RunStatus, Suite
 from runs.models.clock import database_now
 from runs.plan import CHANGED, content_hash
+from runs.rescoring.own_samples import samples_kept
 from runs.rescoring.reading import Question, question
 from runs.rescoring.writing import RESCORED, carry_out
 from runs.services.checking import check_trees
@@ -102,13 +103,15 @@ def _check_scores(run: Run, asked: Question) -> None:
 def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text: str) -> Run:
     last = Run.objects.filter(suite=run.suite_id).aggregate(last=Max("number"))["last"] or 0
     snapshot: dict[str, Any] = {
-        # What the source changed of its suite says nothing of these rules.
+        # What the source changed of its suite says nothing of these rules, but for what its scores are made of.
         **{name: value for name, value in run.snapshot.items() if name != CHANGED},
         "policy": rules.policy.as_json(),
         "evaluators": rules.root.as_json(),
         "files": dict(rules.files),
         RESCORED: {"run": run.number, "origins": None if origins is None else dict(origins)},
     }
+    if kept := samples_kept(rules.root, origins, run.snapshot):
+        snapshot[CHANGED] = kept
     return Run.objects.create(
         suite_id=run.suite_id,
         number=last + 1,

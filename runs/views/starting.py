@@ -14,7 +14,7 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from evaluators.scoring.types import DomainError
 from runs.forms import RunRetryForm, StartRunForm
-from runs.forms.start_again import chosen_in, filled_from
+from runs.forms.start_again import chosen_in, filled_from, left_behind
 from runs.models import Run
 from runs.reports.baseline import baseline_number
 from runs.reports.start_choices import suite_choices
@@ -46,7 +46,8 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
             suite.refresh_from_db()
             form.add_error(None, str(refusal))
     status = REFUSED if form.errors and not is_preview else 200
-    return render(request, "runs/run_new.html", _context(request, form), status=status)
+    context = {**_context(request, form), "left_behind": left_behind(suite, request.GET)}
+    return render(request, "runs/run_new.html", context, status=status)
 
 
 @never_cache
