@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs.sharing import SHAPES, Allowance, Depth, Shape, digest_of, let_through, texts_of
+
+DEPTHS = list(Depth)
+
+
+def filled(shape: Shape, place: str = "") -> Any:
+    """Return a value of a shape, in which each text names the depth it may leave at."""
+    if isinstance(shape, Depth):
+        return f"<{shape.value}> {place}"
+    if isinstance(shape, Mapping):
+        return {name: filled(one, f"{place}/{name}") for name, one in shape.items()}
+    return [filled(shape[0], place), filled(shape[0], place)]
+
+
+def strangers(value: Any) -> Any:
+    """Add to every object of a document what nobody has named yet."""
+    if isinstance(value, Mapping):
+        grown = {name: strangers(one) for name, one in value.items()}
+        return grown | {"brand_new": "LEAK", "nested": {"text": "LEAK"}, "new_rows": ["LEAK"]}
+    return [strangers(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_depth_lets_through_all_that_is_named_for_it_and_nothing_deeper(
+    kind: str, depth: Depth
+) -> None:
+    whole = filled(SHAPES[kind])
+    texts = [text for _, text in texts_of(let_through(whole, SHAPES[kind], depth))]
+    told = {text.split(">")[0].strip("<") for text in texts}
+    assert told == {one.value for one in DEPTHS if depth.reaches(one)}
+    wanted = [text for _, text in texts_of(whole)]
+    assert texts == [one for one in wanted if depth.reaches(Depth(one.split(">")[0][1:]))]
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_what_is_new_in_a_document_is_not_shared_until_it_is_named(kind: str) -> None:
+    let = let_through(strangers(filled(SHAPES[kind])), SHAPES[kind], Depth.TRACES)
+    assert "LEAK" not in repr(let)
+    assert let == let_through(filled(SHAPES[kind]), SHAPES[kind], Depth.TRACES)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=12,
+)
+NAMED = st.sampled_from(["title", "cases", "output"])
+SHAPED = st.recursive(
+    st.sampled_from(DEPTHS),
+    lambda inner: (
+        st.dictionaries(NAMED, inner, max_size=3) | st.lists(inner, min_size=1, max_size=1)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    document=st.dictionaries(NAMED | st.text(max_size=3), JSON),
+    shape=st.dictionaries(NAMED, SHAPED),
+    depth=st.sampled_from(DEPTHS),
+)
+def test_every_value_that_leaves_stands_where_a_value_is_named(
+    document: dict[str, Any], shape: dict[str, Shape], depth: Depth
+) -> None:
+    def check(value: Any, shape: Shape) -> None:
+        if isinstance(shape, Depth):
+            assert depth.reaches(shape)
+            assert not isinstance(value, list | dict)
+        elif isinstance(shape, Mapping):
+            assert set(value) <= set(shape)
+            for name in value:
+                check(value[name], shape[name])
+        else:
+            assert isinstance(shape, Sequence)
+            for one in value:
+                check(one, shape[0])
+
+    check(let_through(document, shape, depth), shape)
+
+
+@pytest.mark.parametrize("value", [{"secret": 1}, ["secret"], b"secret", object()])
+def test_where_a_text_is_named_nothing_else_is_let_through(value: object) -> None:
+    assert let_through({"title": value}, {"title": Depth.FIGURES}, Depth.TRACES) == {}
+
+
+def test_how_much_is_kept_back_is_not_told_either() -> None:
+    shape: Mapping[str, Shape] = {"cases": [{"key": Depth.CASE_NAMES}], "note": Depth.FIGURES}
+    document = {"cases": [{"key": "C-1"}, {"key": "C-2"}], "note": "two"}
+    assert let_through(document, shape, Depth.FIGURES) == {"note": "two"}
+
+
+def test_a_long_text_is_cut_and_says_how_much_of_it_there_is() -> None:
+    allowance = Allowance(30_000)
+    whole, cut, last = (
+        allowance.cut("short"),
+        allowance.cut("x" * 50_000),
+        allowance.cut("y" * 15_000),
+    )
+    assert whole == {"text": "short", "size": 5, "shown": 5, "is_cut": False}
+    assert (cut["shown"], cut["size"], cut["is_cut"]) == (20_000, 50_000, True)
+    assert (last["shown"], len(last["text"]), last["size"]) == (9_995, 9_995, 15_000)
+    assert allowance.cut("z") == {"text": "", "size": 1, "shown": 0, "is_cut": True}
+
+
+def test_a_text_of_which_the_beginning_was_read_keeps_its_size() -> None:
+    assert Allowance().cut("begin", 5_000_000) == {
+        "text": "begin",
+        "size": 5_000_000,
+        "shown": 5,
+        "is_cut": True,
+    }
+
+
+def test_equal_documents_have_one_digest_and_others_another() -> None:
+    assert digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1})
+    assert digest_of({"a": 1}) != digest_of({"a": 2})
+
+
+def test_each_text_is_found_with_the_words_for_its_place() -> None:
+    document = {
+        "cases": [
+            {"key": "C-1", "answers": [{"output": {"text": "hello"}}]},
+            {"question": [{"content": {"text": "asked"}}]},
+        ]
+    }
+    assert list(texts_of(document)) == [
+        ("case C-1, key", "C-1"),
+        ("case C-1, answer 1, output", "hello"),
+        ("case 2, message 1", "asked"),
+    ]
