@@ -17,8 +17,11 @@ ALIKE = 4
 Counts = npt.NDArray[np.float64]
 
 
-def wilson_interval(passed: int, total: int) -> tuple[float, float] | None:
-    """Return the Wilson score interval of a share at 95%, 0 to 1; None of nothing."""
+def wilson_interval(passed: float, total: float) -> tuple[float, float] | None:
+    """Return the Wilson score interval of a share at 95%, 0 to 1; None of nothing.
+
+    Of weighted counts `total` is their effective number, which is no whole one.
+    """
     if total == 0:
         return None
     share, spread = passed / total, Z * Z / total

@@ -24,7 +24,24 @@ SHARES = (
     "cases_pass_threshold",
     "max_pass_rate_drop",
     "max_avg_score_drop",
+    "review_distance",
+    "review_pass_sample",
+    "review_fail_sample",
 )
+# Why an execution enters the review queue, each of them on or off.
+REVIEW_RULES = (
+    "review_borderline",
+    "review_disagreement",
+    "review_one_missed",
+    "review_split_panel",
+    "review_samples",
+    "review_repetitions",
+    "review_near_threshold",
+    "review_required",
+    "review_verdict_like",
+)
+FLAGS = ("count_reviews", *REVIEW_RULES, "review_blind")
+MOST_REVIEWERS = 9
 
 
 class UnknownPolicyError(DomainError):
@@ -38,6 +55,13 @@ class Policy:
     """What turns scores into verdicts and runs into passed or failed gates (SCORING §4, §8, §9).
 
     Thresholds and drops are shares from 0 to 1; `max_latency_increase_pct` is in percent.
+
+    What begins with `review_` says what people look at: by which rules an execution enters the review
+    queue (SCORING §4.6), `review_distance` (0 to 1) what is near a threshold, `review_pass_sample` and
+    `review_fail_sample` (0 to 1) how many of the other passes and fails are drawn at random,
+    `review_reviewers` how many decide each, and `review_blind` whether the machine's verdict is hidden
+    from them until they have. None of it changes a verdict of the machine.
+
     Raises ScoreOutOfRangeError or UnknownPolicyError naming the field and the value.
     """
 
@@ -54,6 +78,20 @@ class Policy:
     max_latency_increase_pct: float = 20.0
     count_reviews: bool = False
     scale: int = 1
+    review_borderline: bool = True
+    review_disagreement: bool = True
+    review_one_missed: bool = True
+    review_split_panel: bool = True
+    review_samples: bool = True
+    review_repetitions: bool = True
+    review_near_threshold: bool = True
+    review_required: bool = True
+    review_verdict_like: bool = True
+    review_distance: float = 0.02
+    review_pass_sample: float = 0.05
+    review_fail_sample: float = 0.05
+    review_reviewers: int = 1
+    review_blind: bool = False
 
     def __post_init__(self) -> None:
         """Refuse bands and thresholds outside 0 ≤ borderline ≤ pass ≤ 1, and unknown words (SCORING §1)."""
@@ -73,6 +111,10 @@ class Policy:
             if getattr(self, name) not in words:
                 choices = ", ".join(str(word) for word in words)
                 raise UnknownPolicyError(f"{name} {getattr(self, name)!r} is none of {choices}")
+        if not 1 <= self.review_reviewers <= MOST_REVIEWERS:
+            raise ScoreOutOfRangeError(
+                f"review_reviewers {self.review_reviewers!r} is not 1 to {MOST_REVIEWERS}"
+            )
 
     def verdict_of(self, score: float) -> Verdict:
         """Return the band a score from 0 to 1 falls into (SCORING §4.3)."""
