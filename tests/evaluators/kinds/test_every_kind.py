@@ -251,7 +251,7 @@ ROWS: dict[str, tuple[dict[str, Any], Mapping[str, Any], dict[str, Any]]] = {
 }
 SHOWS = {
     "text_check": ["Does not contain “window”", "contains"],
-    "expected_output": ["raw 0", "<del>", "<ins>tomorrow</ins>"],
+    "expected_output": ["raw 0", "<del>tomorrow</del>", "<ins>"],
     "llm_judge": ["Kind", "Dry", "Dry &lt;b&gt;but&lt;/b&gt; kind.", "Is it kind?", "listed"],
     "rubric": ["Names the window", "no time", "fails the result", "Missed", "One is missing."],
     "metrics_judge": [
