@@ -191,6 +191,15 @@ def execution_money(value: Decimal | None) -> str:
     return money(value, 3)
 
 
+def at_least(value: Decimal | None, digits: int = 2) -> str:
+    """Spell a sum of which only a part is known: rounded down, `≥ $8.63`, and `≥ $0.002` under a cent."""
+    if value is None:
+        return MISSING
+    while value and value < Decimal(1).scaleb(-digits) and digits < SCORE_DIGITS:
+        digits += 1
+    return f"≥ {money(value.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN), digits)}"
+
+
 def duration(ms: Number | None) -> str:
     """Spell milliseconds: `600 ms`, `14.2 s`, `8 min 47 s`, `2 h 05 min`."""
     if ms is None:

@@ -34,8 +34,8 @@ for figure in (
         figures.tenth,
     ),
     *(figures.metric_label, figures.metric_tone, figures.raw, figures.delta, figures.money),
-    *(figures.execution_money, figures.duration, figures.rough, figures.thousands, figures.counted),
-    *(figures.sentence, markdown, one_line, spelled, whole),
+    *(figures.execution_money, figures.at_least, figures.duration, figures.rough),
+    *(figures.thousands, figures.counted, figures.sentence, markdown, one_line, spelled, whole),
 ):
     register.filter(figure.__name__, figure)
 

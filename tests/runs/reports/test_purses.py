@@ -137,7 +137,7 @@ def test_a_model_without_prices_shows_its_tokens(viewer_client: Client) -> None:
         book(result, "evaluation", "0.004")
     cell = run_page(viewer_client, run)
     assert "≥ $0.01" in cell
-    assert "Run – + evaluation $0.01" in cell
+    assert "Run not known + evaluation $0.01" in cell
     assert "Run: no price known, 3 000 tokens in, 300 out" in cell
     rows = viewer_client.get(reverse("runs:run-list")).content.decode()
     assert "≥ $0.01" in rows
