@@ -155,6 +155,17 @@ def write_down(
     )
 
 
+def is_version(version: SuiteVersion, kept: Mapping[str, Any]) -> bool:
+    """Tell whether the version keeps just that; what its policy did not have yet takes its default."""
+    digest = content_hash(kept)
+    return digest in (version.content_hash, content_hash(_with_whole_policy(version.content)))
+
+
+def _with_whole_policy(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    policy = content.get("policy")
+    return content if policy is None else {**content, "policy": Policy.from_json(policy).as_json()}
+
+
 def note_of(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """Say in one line what a new version changes."""
     if before is None:
@@ -168,7 +179,8 @@ def note_of(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     }
     said = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
     parts = ("evaluators", "policy", "files")
-    said += [f"{name} changed" for name in parts if before.get(name) != after[name]]
+    known = _with_whole_policy(before)
+    said += [f"{name} changed" for name in parts if known.get(name) != after[name]]
     judges = [kept.get("judge") or "none" for kept in (before, after)]
     said += [f"judge: {' → '.join(judges)}"] if judges[0] != judges[1] else []
     return ", ".join(said) or "Description, tags or order of the cases changed"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from evaluators.scoring.policy import WORDS, Policy
+from evaluators.scoring.policy import FLAGS, WORDS, Policy
 from evaluators.scoring.types import ScoreOutOfRangeError
 from runs.drafting.editing import ChangeRefusedError, Editing
 from runs.drafting.settings import is_number
@@ -16,6 +16,7 @@ LONGEST_DESCRIPTION = 20_000
 LONGEST_TAG = 60
 MOST_TAGS = 30
 MOST_PERCENT = 1_000_000
+REVIEWERS = "review_reviewers"
 POLICY = tuple(column.name for column in fields(Policy))
 
 
@@ -64,11 +65,13 @@ class SetPolicy:
         if unknown := sorted(self.fields.keys() - set(POLICY)):
             raise ChangeRefusedError(f"The policy has no {', '.join(unknown)}.")
         for name, value in self.fields.items():
-            if name == "count_reviews":
+            if name in FLAGS:
                 if not isinstance(value, bool):
-                    raise ChangeRefusedError(f"count_reviews {value!r} is neither yes nor no.")
+                    raise ChangeRefusedError(f"{name} {value!r} is neither yes nor no.")
             elif name not in WORDS and not is_number(value):
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a number")
+            elif name == REVIEWERS and not isinstance(value, int):
+                raise ScoreOutOfRangeError(f"{name} {value!r} is not a whole number")
             elif name == "max_latency_increase_pct" and value > MOST_PERCENT:
                 raise ScoreOutOfRangeError(f"{name} {value:g} is above {MOST_PERCENT:g}")
         policy = {**editing.content["policy"], **self.fields}

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import REVIEW_RULES, Policy
 from evaluators.scoring.types import DomainError
 from runs.formats._fields import Fields
 from runs.formats._reading import Reading
@@ -26,6 +26,16 @@ WORDS = {
 }
 SCALES = (1, 5, 10, 100)
 BANDS = {"pass": "pass_threshold", "borderline": "borderline_threshold"}
+# The block `review` inside `policy`: file name -> column.
+REVIEW = "review"
+REVIEW_FLAGS = {name.removeprefix("review_"): name for name in (*REVIEW_RULES, "review_blind")}
+REVIEW_NUMBERS = {
+    "distance": "review_distance",
+    "pass_sample": "review_pass_sample",
+    "fail_sample": "review_fail_sample",
+    "reviewers": "review_reviewers",
+}
+KNOWN = (*PERCENTS, *NUMBERS, *WORDS, "count_reviews", "scale", REVIEW)
 ALIASES = {"pass_threshold": ("fallback_threshold",)}
 HUNDRED = Decimal(100)
 
@@ -46,10 +56,11 @@ def read_policy(reading: Reading, suite: Fields, usual: Policy) -> Policy:
         **{column: bands.number(name) for name, column in BANDS.items()},
         "count_reviews": policy.flag("count_reviews"),
         "scale": _scale(policy),
+        **_review(policy),
     }
     if bands.number("fail"):
         bands.refuse("fail", "fail begins at 0; set pass and borderline")
-    policy.refuse_rest(", ".join([*PERCENTS, *NUMBERS, *WORDS, "count_reviews", "scale"]))
+    policy.refuse_rest(", ".join(KNOWN))
     bands.refuse_rest("pass and borderline")
     given = {name: value for name, value in values.items() if value is not None}
     try:
@@ -68,13 +79,34 @@ def written_policy(policy: Policy) -> tuple[dict[str, Any], dict[str, Any]]:
         for column in fields(Policy)
         if getattr(policy, column.name) != getattr(usual, column.name)
     }
-    block = {
+    block: dict[str, Any] = {
         name: _percent(changed[column]) for name, column in PERCENTS.items() if column in changed
     }
     named = (*NUMBERS, *WORDS, "count_reviews", "scale")
     block |= {name: changed[name] for name in named if name in changed}
+    review = {
+        name: changed[column]
+        for name, column in (REVIEW_FLAGS | REVIEW_NUMBERS).items()
+        if column in changed
+    }
+    block |= {REVIEW: review} if review else {}
     bands = {name: getattr(policy, column) for name, column in BANDS.items()}
     return block, bands if any(column in changed for column in BANDS.values()) else {}
+
+
+def _review(policy: Fields) -> dict[str, Any]:
+    """Return what the block says of the review queue: shares of 0 to 1, and how many review each."""
+    key, block = policy.mapping(REVIEW)
+    review = Fields(policy.reading, policy.place(key), value=block)
+    flags = {column: review.flag(name) for name, column in REVIEW_FLAGS.items()}
+    numbers = {column: review.number(name) for name, column in REVIEW_NUMBERS.items()}
+    reviewers = numbers["review_reviewers"]
+    if reviewers is not None and reviewers != int(reviewers):
+        review.refuse("reviewers", f"{reviewers:g} is not a whole number")
+        reviewers = None
+    review.refuse_rest(", ".join([*REVIEW_FLAGS, *REVIEW_NUMBERS]))
+    whole = {"review_reviewers": None if reviewers is None else int(reviewers)}
+    return {**flags, **numbers, **whole}
 
 
 def _share(policy: Fields, name: str) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from django import forms
@@ -12,7 +11,10 @@ from django.utils.text import slugify
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.drafting import Describe, SetJudge, SetPolicy
+from runs.drafting.content import policy_of
 from runs.drafting.describing import LONGEST_DESCRIPTION, LONGEST_TITLE
+from runs.forms.percents import as_share, percent_field, plain, shown_percent
+from runs.forms.review_rules import REVIEW_CHOICES, REVIEW_SHARES, ReviewRulesForm
 from runs.models import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft
 from runs.profiles import all_profiles, profile_named
 from runs.services.drafts import change_draft
@@ -26,25 +28,19 @@ SCALES = (
     (100, "0 to 100"),
 )
 # Shares from 0 to 1 that the form takes in percent or points of 100.
-IN_PERCENT = ("fallback_threshold", "max_pass_rate_drop", "max_avg_score_drop")
-AS_THEY_ARE = ("case_gate", "final_score", "on_unscored", "count_reviews")
+IN_PERCENT = (
+    *("fallback_threshold", "max_pass_rate_drop", "max_avg_score_drop"),
+    *REVIEW_SHARES,
+)
+AS_THEY_ARE = (
+    *("case_gate", "final_score", "on_unscored", "count_reviews"),
+    *REVIEW_CHOICES,
+)
 
 
 def _starts() -> list[tuple[str, str]]:
     presets = [(one.name, f"{one.label}: {one.says}") for one in all_profiles()]
     return [*presets, (EMPTY, "Empty: no evaluators yet, the thresholds of Verdicts.")]
-
-
-def _percent(label: str, help_text: str, most: int = 100) -> forms.DecimalField:
-    return forms.DecimalField(
-        label=label,
-        min_value=0,
-        max_value=most,
-        max_digits=9,
-        decimal_places=4,
-        help_text=help_text,
-        widget=forms.NumberInput(attrs={"step": "any"}),
-    )
 
 
 class TagsField(forms.CharField):
@@ -132,7 +128,7 @@ class NewSuiteForm(forms.Form):
             return None
 
 
-class SuiteSettingsForm(forms.Form):
+class SuiteSettingsForm(ReviewRulesForm):
     """What is said of a suite, and those parts of its policy that stand by themselves, in a draft."""
 
     stamp = forms.CharField(widget=forms.HiddenInput)
@@ -147,7 +143,7 @@ class SuiteSettingsForm(forms.Form):
         help_text="What decides whether an execution passes: its final score by the bands, or its "
         "expected outcomes, all of them",
     )
-    fallback_threshold = _percent(
+    fallback_threshold = percent_field(
         "Without outcomes, pass from",
         "Overall score, 0 to 100: for cases without expected outcomes under that gate",
     )
@@ -164,16 +160,16 @@ class SuiteSettingsForm(forms.Form):
     count_reviews = forms.BooleanField(
         required=False, label="Reviewed verdicts count in gates, pass rates and comparisons"
     )
-    max_pass_rate_drop = _percent(
+    max_pass_rate_drop = percent_field(
         "Pass rate may drop by", "Points of 100, before a comparison calls it a regression"
     )
-    max_avg_score_drop = _percent("Mean score may drop by", "Points of 100")
-    max_latency_increase_pct = _percent("Mean latency may grow by", "Percent", most=100_000)
+    max_avg_score_drop = percent_field("Mean score may drop by", "Points of 100")
+    max_latency_increase_pct = percent_field("Mean latency may grow by", "Percent", most=100_000)
 
     def __init__(self, draft: SuiteDraft, *args: Any, **options: Any) -> None:
         """Fill the form with the draft."""
         content = draft.content
-        policy = content["policy"]
+        policy = policy_of(content).as_json()
         initial = {name: content[name] for name in ("title", "description", "tags", "judge")}
         initial |= {name: policy[name] for name in (*AS_THEY_ARE, "scale")}
         initial |= {name: shown_percent(policy[name]) for name in IN_PERCENT}
@@ -194,19 +190,3 @@ class SuiteSettingsForm(forms.Form):
         except DomainError as refusal:
             self.add_error(None, str(refusal))
             return None
-
-
-def shown_percent(share: float) -> Decimal:
-    """Return a share from 0 to 1 in percent, as a form shows it."""
-    return plain(Decimal(str(share)) * 100)
-
-
-def as_share(percent: Decimal) -> float:
-    """Return percent as a share from 0 to 1; −0 is 0."""
-    return float(percent / 100) + 0.0
-
-
-def plain(number: float | Decimal) -> Decimal:
-    """Return a number without needless noughts or an exponent."""
-    found = Decimal(str(number)).normalize()
-    return found.quantize(Decimal(1)) if found == found.to_integral_value() else found

@@ -16,7 +16,7 @@ from runs.imports._models import UnknownJudgeError, judge_of, missing_models
 from runs.imports.case_columns import columns_of
 from runs.models import Case, FileContent, Suite, SuiteFile
 from runs.plan import content_hash
-from runs.versions import current_version, next_version, put_parts, write_down
+from runs.versions import current_version, is_version, next_version, put_parts, write_down
 
 BATCH = 1_000
 
@@ -78,7 +78,7 @@ def import_content(
         _store_files(suite, content.files)
         kept = _kept(suite, content, _store_cases(suite, content.cases))
         said = ""
-        if before is None or before.content_hash != content_hash(kept):
+        if before is None or not is_version(before, kept):
             version = next_version(suite, kept, author=imported_by, note=note)
             said, old = version.note, {"version": before.number} if before else None
             new = {"version": version.number, "note": said}

@@ -18,7 +18,7 @@ from runs.models.results import (
     ScoreState,
     VerdictChoice,
 )
-from runs.models.reviews import Review, ReviewItem, ReviewReason
+from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
     ALL_ALIKE,
@@ -75,7 +75,7 @@ __all__ = [
     "Retry",
     "Review",
     "ReviewItem",
-    "ReviewReason",
+    "ReviewSkip",
     "Run",
     "RunEvent",
     "RunOwner",

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from typing import Self
+
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 
+from runs.models.clock import database_now
 from runs.models.results import Result, VerdictChoice
+from runs.reviewing import Reason, named
+
+# How long an item is kept for who has it open; every sign of life begins it anew.
+RESERVED_FOR = timedelta(minutes=15)
+MOST_MARKS = 200
+LONGEST_REASONS = 200
+
+
+class ReviewQuerySet(models.QuerySet["Review"]):
+    """Questions to many reviews."""
+
+    def standing(self) -> Self:
+        """Return those that count: not withdrawn, and of the output that the result has now."""
+        return self.filter(withdrawn_at=None, stale_at=None)
 
 
 class Review(models.Model):
-    """One person's verdict on one result; it never changes the machine's (SCORING §4.6)."""
+    """One person's decision on one output; it never changes the machine's verdict (SCORING §4.6).
+
+    A decision that is changed or undone is withdrawn and kept. `stale_at` is when a retry replaced the
+    output that was judged. `machine_verdict` and `machine_score` are what the machine had said then.
+    `outcome_marks` is one character per expected outcome in order: 1 met, 0 missed, - not marked.
+    `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` causes of failure.
+    """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="reviews")
     reviewer = models.ForeignKey(
@@ -17,48 +42,120 @@ class Review(models.Model):
     )
     verdict = models.CharField(max_length=10, choices=VerdictChoice.choices)
     note = models.TextField(blank=True, default="")
+    tags = models.JSONField(default=list, blank=True)
+    outcome_marks = models.CharField(max_length=MOST_MARKS, blank=True, default="")
+    metric_labels = models.JSONField(default=dict, blank=True)
+    seconds = models.PositiveIntegerField(null=True, blank=True)
     machine_verdict = models.CharField(max_length=10, blank=True, default="")
-    created_at = models.DateTimeField(auto_now_add=True)
+    machine_score = models.FloatField(null=True, blank=True)
+    generation = models.PositiveIntegerField(default=1)
+    created_at = models.DateTimeField(default=database_now)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
+    stale_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ReviewQuerySet.as_manager()
 
     class Meta:
-        """Newest first."""
+        """Newest first; a person has one decision on a result that stands."""
 
         ordering = ("-created_at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("result", "reviewer"),
+                condition=Q(withdrawn_at__isnull=True, stale_at__isnull=True),
+                name="review_one_that_stands",
+            ),
+        )
 
     def __str__(self) -> str:
         """Return the verdict."""
         return self.verdict
 
 
-class ReviewReason(models.TextChoices):
-    """Why a result waits for a person."""
+class ReviewItemQuerySet(models.QuerySet["ReviewItem"]):
+    """The review queue, and what of it can be had."""
 
-    BORDERLINE = "borderline", "Borderline"
-    GATE_AND_SCORE_DISAGREE = "disagree", "Gate and score disagree"
-    ONE_OUTCOME_MISSED = "one_missed", "All but one outcome met"
-    SAMPLE = "sample", "Random sample"
-    ASKED_FOR = "asked_for", "Asked for by a person"
+    def waiting(self) -> Self:
+        """Return those that still want a decision."""
+        return self.filter(closed_at=None)
+
+    def for_reason(self, reason: str) -> Self:
+        """Return those that entered by a reason, whatever else brought them in."""
+        return self.filter(reasons__contains=f" {reason} ")
+
+    def reserved(self, *, now: datetime) -> Self:
+        """Return those that somebody has open."""
+        return self.waiting().filter(reserved_until__gt=now)
 
 
 class ReviewItem(models.Model):
-    """A result in the review queue, reserved by at most one reviewer at a time."""
+    """A result in the review queue, reserved by at most one reviewer at a time.
+
+    `reasons` stand in the order of `Reason` with spaces around each; `rank` is the place of the first
+    and `distance` how far the score is from the nearest threshold (0 to 1, 1 where none decides), so that the
+    queue begins with the most doubtful. `sampling_rate` is the probability with which the rules bring such a
+    result in, None where a person did. `wanted` is how many decisions settle it.
+    """
 
     result = models.OneToOneField(Result, on_delete=models.CASCADE, related_name="review_item")
-    reason = models.CharField(max_length=20, choices=ReviewReason.choices)
+    reasons = models.CharField(max_length=LONGEST_REASONS)
+    rank = models.PositiveSmallIntegerField(default=0)
+    distance = models.FloatField(default=1.0)
     sampling_rate = models.FloatField(null=True, blank=True)
+    wanted = models.PositiveSmallIntegerField(default=1)
+    added_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
+    assigned_to = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
+    )
     reserved_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
     reserved_until = models.DateTimeField(null=True, blank=True)
-    created_at = models.DateTimeField(auto_now_add=True)
-    closed_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    created_at = models.DateTimeField(default=database_now)
+    closed_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ReviewItemQuerySet.as_manager()
 
     class Meta:
-        """Oldest first."""
+        """The most doubtful first."""
 
-        ordering = ("created_at", "id")
+        ordering = ("rank", "distance", "id")
+        indexes = (
+            models.Index(
+                fields=("rank", "distance", "id"),
+                condition=Q(closed_at__isnull=True),
+                name="review_item_waiting",
+            ),
+        )
 
     def __str__(self) -> str:
-        """Return the reason."""
-        return self.reason
+        """Return the reasons."""
+        return ", ".join(reason.label for reason in self.why)
+
+    @property
+    def why(self) -> tuple[Reason, ...]:
+        """Return the reasons it entered by, the weightiest first."""
+        return named(self.reasons)
+
+
+class ReviewSkip(models.Model):
+    """A person left an item for later; the others of the queue come first for them."""
+
+    item = models.ForeignKey(ReviewItem, on_delete=models.CASCADE, related_name="skips")
+    reviewer = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    skipped_at = models.DateTimeField(default=database_now)
+
+    class Meta:
+        """One a person and item."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("item", "reviewer"), name="review_skip_one"),
+        )
+
+    def __str__(self) -> str:
+        """Say what was left."""
+        return f"item {self.item_id} for later"

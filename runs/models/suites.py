@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import fields
 
 from django.conf import settings
 from django.db import models
@@ -56,6 +57,20 @@ class PolicyColumns(models.Model):
     max_latency_increase_pct = models.FloatField(default=20.0)
     count_reviews = models.BooleanField(default=False)
     scale = models.PositiveSmallIntegerField(default=1)
+    review_borderline = models.BooleanField(default=True)
+    review_disagreement = models.BooleanField(default=True)
+    review_one_missed = models.BooleanField(default=True)
+    review_split_panel = models.BooleanField(default=True)
+    review_samples = models.BooleanField(default=True)
+    review_repetitions = models.BooleanField(default=True)
+    review_near_threshold = models.BooleanField(default=True)
+    review_required = models.BooleanField(default=True)
+    review_verdict_like = models.BooleanField(default=True)
+    review_distance = models.FloatField(default=0.02)
+    review_pass_sample = models.FloatField(default=0.05)
+    review_fail_sample = models.FloatField(default=0.05)
+    review_reviewers = models.PositiveSmallIntegerField(default=1)
+    review_blind = models.BooleanField(default=False)
 
     class Meta:
         """Columns only."""
@@ -64,21 +79,7 @@ class PolicyColumns(models.Model):
 
     def policy(self) -> Policy:
         """Return the policy as the scoring core takes it; raises ScoreOutOfRangeError for bad bands."""
-        return Policy(
-            pass_threshold=self.pass_threshold,
-            borderline_threshold=self.borderline_threshold,
-            case_gate=self.case_gate,
-            fallback_threshold=self.fallback_threshold,
-            final_score=self.final_score,
-            on_unscored=self.on_unscored,
-            metrics_pass_threshold=self.metrics_pass_threshold,
-            cases_pass_threshold=self.cases_pass_threshold,
-            max_pass_rate_drop=self.max_pass_rate_drop,
-            max_avg_score_drop=self.max_avg_score_drop,
-            max_latency_increase_pct=self.max_latency_increase_pct,
-            count_reviews=self.count_reviews,
-            scale=self.scale,
-        )
+        return Policy(**{column.name: getattr(self, column.name) for column in fields(Policy)})
 
 
 class Suite(PolicyColumns):

@@ -30,6 +30,20 @@ NAMES: Mapping[str, str] = {
     "max_latency_increase_pct": "Latency may grow by",
     "count_reviews": "Reviews count in the gates",
     "scale": "Scores from 0 to",
+    "review_borderline": "Review what is borderline",
+    "review_disagreement": "Review where gate and score disagree",
+    "review_one_missed": "Review where one outcome is missed",
+    "review_split_panel": "Review split panels",
+    "review_samples": "Review where a judge's samples differ",
+    "review_repetitions": "Review where repetitions differ",
+    "review_near_threshold": "Review what is near a threshold",
+    "review_required": "Review requirements missed narrowly",
+    "review_verdict_like": "Review answers that read like a verdict",
+    "review_distance": "Near means within",
+    "review_pass_sample": "Passes drawn for review",
+    "review_fail_sample": "Fails drawn for review",
+    "review_reviewers": "Reviewers of each",
+    "review_blind": "The judge is hidden until decided",
     "weight": "Weight",
     "required": "Required",
     "negate": "Negated",
@@ -43,9 +57,12 @@ NAMES: Mapping[str, str] = {
 }
 BANDS = {
     *("pass_threshold", "borderline_threshold", "fallback_threshold"),
-    *(f"{AGGREGATOR}gate_threshold", f"{AGGREGATOR}threshold"),
+    *(f"{AGGREGATOR}gate_threshold", f"{AGGREGATOR}threshold", "review_distance"),
 }
-RATES = {"metrics_pass_threshold", "cases_pass_threshold", f"{AGGREGATOR}share"}
+RATES = {
+    *("metrics_pass_threshold", "cases_pass_threshold", f"{AGGREGATOR}share"),
+    *("review_pass_sample", "review_fail_sample"),
+}
 DROPS = {"max_pass_rate_drop", "max_avg_score_drop"}
 CHOICES: Mapping[str, Any] = {
     "case_gate": CaseGate,

@@ -38,7 +38,8 @@ RESCORED = "rescored"
 CARRIED_OUT = (ResultStatus.SCORED, ResultStatus.ERROR)
 OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes", "decision")
 REVIEW_COLUMNS = (
-    *("reviewer_id", "verdict", "note", "machine_verdict", "created_at", "withdrawn_at"),
+    *("reviewer_id", "verdict", "note", "tags", "outcome_marks", "metric_labels", "seconds"),
+    *("machine_verdict", "machine_score", "created_at", "withdrawn_at", "stale_at", "generation"),
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evaluators.kinds import InvalidConfigError, all_kinds, read_config
 from evaluators.kinds._yaml import yaml_of
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import REVIEW_RULES, Policy
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, walk
 from runs.formats import CaseContent, SuiteContent, agentv
 from runs.formats._trees import root_of
@@ -304,6 +304,11 @@ def policies(draw: st.DrawFn) -> Policy:
         max_latency_increase_pct=draw(st.floats(0, 1e6)),
         count_reviews=draw(st.booleans()),
         scale=draw(st.sampled_from([1, 5, 10, 100])),
+        **{name: draw(st.booleans()) for name in (*REVIEW_RULES, "review_blind")},
+        review_distance=draw(SHARES),
+        review_pass_sample=draw(SHARES),
+        review_fail_sample=draw(SHARES),
+        review_reviewers=draw(st.integers(1, 9)),
     )
 
 

@@ -133,9 +133,31 @@ def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: C
     assert (entry.before["fallback_threshold"], entry.after["fallback_threshold"]) == (0.75, 0.725)
 
 
+def test_what_people_review_is_set_beside_the_rest_of_the_policy(
+    suite: Suite, client: Client
+) -> None:
+    values = values_of(client)
+    assert (values["review_distance"], values["review_pass_sample"]) == ("2", "5")
+    assert (values["review_reviewers"], values["review_borderline"]) == ("1", "True")
+    sent = {"review_distance": "0.5", "review_pass_sample": "12.5", "review_reviewers": "2"}
+    off = {name: value for name, value in values.items() if name != "review_split_panel"}
+    client.post(PAGE, off | sent | {"review_blind": "on"}, follow=True)
+    page = text_of(client.get(PAGE))
+    assert "of v1, 5 changes" in page
+    assert "Saved as v2: people look" in text_of(save(client, note="people look"))
+    policy = Suite.objects.get(pk=suite.pk).policy()
+    assert (policy.review_distance, policy.review_pass_sample) == (0.005, 0.125)
+    assert (policy.review_reviewers, policy.review_blind) == (2, True)
+    assert (policy.review_split_panel, policy.review_borderline) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
+        ("review_distance", "101", "less than or equal to 100"),
+        ("review_fail_sample", "", "This field is required"),
+        ("review_reviewers", "0", "greater than or equal to 1"),
+        ("review_reviewers", "1.5", "Enter a whole number"),
         ("fallback_threshold", "101", "less than or equal to 100"),
         ("fallback_threshold", "NaN", "Enter a number"),
         ("max_avg_score_drop", "-1", "greater than or equal to 0"),
