@@ -8,28 +8,18 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, all_kinds, kind_of, read_config
-from evaluators.kinds._base import Context, PartsMissingError, ScriptResult, Step
+from evaluators.kinds import InvalidConfigError, kind_of, read_config
+from evaluators.kinds._base import PartsMissingError
 from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Score
 from evaluators.scoring.verdict import decide
-from runs.formats import UnreadableFileError, agentv
-from runs.formats._content import SuiteContent
-from runs.plan import script_paths
-from tests.evaluators.kinds.doubles import (
-    ListedJudge,
-    ListedSandbox,
-    context_of,
-    score_of,
-    unscored_of,
-)
+from runs.formats import agentv
+from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
+from tests.evaluators.kinds.hybrid import KIND, LEFT, PRESENT, SIX, TRACE, hybrid, reply
 
-KIND = "hybrid_judge"
-SIX = {"task": 8.5, "process": 9, "autonomy": 8, "closeness": 8.5, "efficiency": 7.5, "spark": 6}
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/scoring.json").read_text())["vectors"]
-PRESENT = {"type": "final_response_present"}
 # Passes, fails and cannot be made, for an answer that came without a trace.
 MADE: dict[str, dict[str, Any]] = {
     "passed": PRESENT,
@@ -41,35 +31,6 @@ MADE: dict[str, dict[str, Any]] = {
 def worked(op: str) -> Any:
     vectors = [vector for vector in VECTORS if vector["op"] == op]
     return pytest.mark.parametrize("vector", vectors, ids=lambda vector: vector["id"])
-
-
-def reply(
-    overall: Any = 8.5,
-    scores: dict[str, Any] | None = None,
-    met: tuple[bool, ...] | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    scores = SIX if scores is None else scores
-    found: dict[str, Any] = {"reasoning": f"Looked at all of it for {overall}."}
-    if met is not None:
-        found["expectations"] = [
-            {"number": n, "evidence": f"on {n}", "met": one} for n, one in enumerate(met, 1)
-        ]
-    found["dimensions"] = {key: {"evidence": f"{key} {v}", "score": v} for key, v in scores.items()}
-    found["overall"] = {"evidence": [f"It is {overall}."], "score": overall}
-    return found | more
-
-
-def hybrid(*replies: Any, text: str = "It comes today.", **config: Any) -> Score:
-    facts = {name: config.pop(name) for name in ("trace", "left", "sandbox") if name in config}
-    return score_of(KIND, config, context_of(text, judge=ListedJudge(*replies), **facts))
-
-
-def checked(check: dict[str, Any], context: Context | None = None, **facts: Any) -> tuple[str, str]:
-    judge = ListedJudge(reply())
-    score = score_of(KIND, {"checks": [check]}, context or context_of(judge=judge, **facts))
-    (found,) = score.details["checks"]
-    return found["outcome"], found["said"]
 
 
 @worked("final_evaluation")
@@ -134,158 +95,6 @@ def test_the_document_of_the_final_evaluation_is_the_published_one() -> None:
         },
         "warnings": [],
     }
-
-
-TRACE = (Step("tool", "find"), Step("model", "big-model-9"), Step("tool", "find"))
-LEFT = {"out/report.md": b"Total: 12 EUR", "raw.bin": b"\xff\x00"}
-
-
-@pytest.mark.parametrize(
-    ("check", "outcome", "said"),
-    [
-        ({"type": "contains", "value": "14:00"}, "passed", "Contains “14:00”"),
-        ({"type": "contains", "value": "refund"}, "failed", "Does not contain"),
-        ({"type": "contains", "value": "refund", "negate": True}, "passed", "Does not contain"),
-        ({"type": "contains", "value": "OUT FOR", "ignore_case": True}, "passed", "Contains"),
-        ({"type": "equals", "value": "x"}, "failed", "Is not “x”"),
-        ({"type": "regex", "value": r"\d\d:\d\d"}, "passed", "14:00"),
-        ({"type": "contains_all", "values": ["today", "17:00"]}, "passed", "today"),
-        ({"type": "max_length", "max_length": 3}, "failed", "over the limit"),
-        ({"type": "is_json"}, "failed", "Is not JSON"),
-        (PRESENT, "passed", "A final response"),
-        ({"type": "tool_call_count", "min": 2, "max": 2}, "passed", "2 tool calls"),
-        ({"type": "tool_call_count", "tool": "find", "max": 1}, "failed", "2 calls of find"),
-        ({"type": "tool_call_count", "tool": "pay", "max": 0}, "passed", "0 calls of pay"),
-        ({"type": "file_exists", "path": "./out/report.md"}, "passed", "out/report.md"),
-        ({"type": "file_exists", "path": "*.md"}, "passed", "out/report.md"),
-        ({"type": "file_exists", "path": "out.md"}, "failed", "left no file out.md"),
-        ({"type": "file_contains", "path": "out/*", "value": "12 EUR"}, "passed", "out/report.md"),
-        ({"type": "file_contains", "path": "raw.bin", "value": "12"}, "failed", "Does not contain"),
-        ({"type": "file_contains", "path": "no", "value": "12"}, "failed", "left no file no"),
-        ({"type": "status_is", "status": "success"}, "passed", "success"),
-        ({"type": "status_is", "status": "timed_out"}, "failed", "success"),
-    ],
-)  # fmt: skip
-def test_every_check_passes_or_fails(check: dict[str, Any], outcome: str, said: str) -> None:
-    found, words = checked(check, trace=TRACE, left=LEFT)
-
-    assert found == outcome
-    assert said in words or found == "passed"
-
-
-def test_an_empty_answer_has_no_final_response() -> None:
-    context = context_of("  \n", judge=ListedJudge(reply()))
-
-    assert checked(PRESENT, context)[0] == "failed"
-
-
-@pytest.mark.parametrize(
-    ("check", "said"),
-    [
-        ({"type": "tool_call_count", "min": 1}, "does not report its tool calls"),
-        ({"type": "script", "script": "exit 1"}, "scripts are switched off"),
-    ],
-)
-def test_a_check_that_cannot_be_made_is_left_out(check: dict[str, Any], said: str) -> None:
-    tagged = {**check, "name": "calls", "dimensions": ["task"]}
-
-    score = hybrid(reply(), checks=[tagged, {**PRESENT, "dimensions": ["task"]}])
-
-    assert said in score.details["checks"][0]["said"]
-    assert score.details["dimensions"][0]["deterministic"] == 10
-    assert score.warnings == ("check calls errored and is left out",)
-    assert len(score.findings) == 1
-    assert score.score == 0.85
-
-
-@pytest.mark.parametrize(
-    ("result", "outcome"),
-    [
-        ('{"score": 100, "reasoning": "fine"}', "passed"),
-        ('{"score": 99}', "failed"),
-        ("garbage", "error"),
-        (ScriptResult("", "boom", 1), "error"),
-    ],
-)
-def test_a_script_passes_with_the_full_score_only(result: Any, outcome: str) -> None:
-    check = {"type": "script", "script": "#!/bin/sh\necho"}
-
-    assert checked(check, sandbox=ListedSandbox(result))[0] == outcome
-
-
-def test_a_script_check_starts_a_file_of_the_suite_with_its_own_settings() -> None:
-    sandbox = ListedSandbox('{"score": 1, "reasoning": "fine"}')
-    check = {
-        "type": "script",
-        "command": ["python", "./judges/marker.py"],
-        "protocol": "stdin",
-        "config": {"marker": "OK"},
-        "timeout_s": 5,
-    }
-    files = {"judges/marker.py": b"print()", "judges/words.py": b""}
-
-    found = checked(
-        check, context_of("OK", judge=ListedJudge(reply()), files=files, sandbox=sandbox)
-    )
-
-    assert found[0] == "passed"
-    [call] = sandbox.calls
-    assert call.command[-2:] == ("python", "./judges/marker.py")
-    assert files.items() <= call.files.items()
-    assert json.loads(call.stdin)["config"] == {"marker": "OK"}
-    assert call.seconds == 5
-
-
-@pytest.mark.parametrize(
-    ("written", "stored"),
-    [
-        ("script: ./judges/marker.py", {"command": ["./judges/marker.py"]}),
-        ("script: [python, ./judges/marker.py]", {"command": ["python", "./judges/marker.py"]}),
-        ("type: script, path: ./judges/marker.py x", {"command": ["./judges/marker.py", "x"]}),
-        (
-            "type: code_judge, command: [./judges/marker.py], dimensions: [task], timeout: 5",
-            {"command": ["./judges/marker.py"], "protocol": "stdin", "timeout_s": 5.0},
-        ),
-        ("type: script, cwd: judges, run: ./marker.py", {"cwd": "judges"}),
-    ],
-)
-def test_a_suite_file_names_the_file_of_a_script_check(
-    written: str, stored: dict[str, Any]
-) -> None:
-    files = {"judges/marker.py": b"import words", "judges/words.py": b"", "other.py": b""}
-
-    content = suite_with(f"    checks: [{{{written}}}]\n", files)
-
-    [check] = content.root.children[0].config["checks"]
-    assert check["type"] == "script"
-    assert stored.items() <= check.items()
-    assert set(content.files) == {"judges/marker.py", "judges/words.py"}
-    assert agentv.read(agentv.write(content), files=content.files) == content
-
-
-@pytest.mark.parametrize(
-    ("check", "said"),
-    [
-        ("script: ./judges/gone.py", "'./judges/gone.py' is not among"),
-        ("type: script, command: [../up.py]", "'../up.py' lies outside"),
-        ("type: script", "needs a command or a script"),
-        ("type: script, script: a; b, command: [c]", "keep one"),
-        ("type: contains, value: x, command: [c]", "contains takes no command"),
-    ],
-)
-def test_a_script_check_that_cannot_run_is_refused(check: str, said: str) -> None:
-    with pytest.raises(UnreadableFileError) as refused:
-        suite_with(f"    checks: [{{{check}}}]\n", {"judges/marker.py": b""})
-
-    assert said in str(refused.value.problems[0])
-
-
-def test_only_a_hybrid_judge_with_a_script_runs_programs() -> None:
-    scripted = Node("a", KIND, config={"checks": [{"type": "script", "script": "x"}]})
-    plain = Node("b", KIND, config={"checks": [PRESENT]})
-    root = Node("", "composite", children=(scripted, plain, Node("c", KIND)))
-
-    assert script_paths(root, all_kinds()) == ["a"]
 
 
 def test_the_packet_is_kept_exactly_as_it_was_sent() -> None:
@@ -528,77 +337,3 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], refus
         read_config(KIND, config, evaluator="overall")
 
     assert refused in str(error.value)
-
-
-def suite_with(lines: str, files: dict[str, bytes] | None = None) -> SuiteContent:
-    text = f"name: s\nevaluators:\n  - name: h\n    type: hybrid\n{lines}"
-    return agentv.read(f"{text}tests:\n  - {{id: a, input: hi}}\n".encode(), files=files or {})
-
-
-def config_of(lines: str) -> Any:
-    content = suite_with(lines)
-    (node,) = content.root.children
-    assert node.kind == KIND
-    return read_config(KIND, node.config)
-
-
-@pytest.mark.parametrize(
-    ("line", "check"),
-    [
-        ("{check_id: c, dimensions: [Task], declarative: {kind: final_response_present}}", PRESENT),
-        ("final_response_present", PRESENT),
-        ("{contains: refund, dimensions: task}", {"type": "contains", "value": "refund"}),
-        ("{kind: icontains, value: a}", {"type": "contains", "value": "a", "ignore_case": True}),
-        ("{type: contains_any, value: [a, b]}", {"type": "contains_any", "values": ["a", "b"]}),
-        ("{type: tool_calls, tool_name: t, count: 2}", {"type": "tool_call_count", "tool": "t", "min": 2, "max": 2}),
-        ("{type: tool_call_count, minCalls: 1}", {"type": "tool_call_count", "min": 1}),
-        ("{file_exists: out.md}", {"type": "file_exists", "path": "out.md"}),
-        ("{file_contains: {path: out.md, text: a}}", {"type": "file_contains", "path": "out.md", "value": "a"}),
-        ("{tool_call_count: {minCalls: 1}}", {"type": "tool_call_count", "min": 1}),
-        ("{json_schema: {type: object}, id: 3}", {"type": "json_schema", "json_schema": {"type": "object"}}),
-        ("{status_is: success}", {"type": "status_is", "status": "success"}),
-        ("{kind: path_exists, artifact: a}", {"type": "file_exists", "path": "a"}),
-    ],
-)  # fmt: skip
-def test_files_write_checks_in_several_ways(line: str, check: dict[str, Any]) -> None:
-    (found,) = config_of(f"    deterministic_checks:\n      - {line}\n").checks
-
-    assert found.comparison == read_config(KIND, {"checks": [check]}).checks[0].comparison
-
-
-def test_files_write_dimensions_and_expectations_in_several_ways() -> None:
-    found = config_of(
-        "    iterations: 3\n"
-        "    expectations: {hard: [Is 4.], soft_expectations: [Is brief.]}\n"
-        "    dimension_policies: {task: weighted, spark: {policy: weighted, judge_weight: 0.2}}\n"
-        "    dimension_weights: {task: 2}\n"
-    )
-
-    by_key = {one.key: one for one in found.dimensions}
-    assert tuple(by_key) == DIMENSIONS
-    assert (by_key["task"].policy, by_key["task"].weight) == ("weighted", 2)
-    assert by_key["spark"].judge_weight == 0.2
-    assert (found.samples, found.score_from) == (3, "dimension_weights")
-    assert (found.hard_expectations, found.soft_expectations) == (("Is 4.",), ("Is brief.",))
-    own = config_of("    dimensions: {Tone of voice: weighted, safety: {description: No harm.}}\n")
-    assert [(one.key, one.policy) for one in own.dimensions] == [
-        ("tone_of_voice", "weighted"),
-        ("safety", "judge_only"),
-    ]
-
-
-def test_a_hybrid_judge_is_the_same_after_export_and_import() -> None:
-    content = suite_with(
-        "    checks:\n"
-        "      - {contains: a, dimensions: [task], negate: true, name: no a}\n"
-        "      - {type: tool_call_count, max: 0}\n"
-        "      - {type: max_length, max_length: 9, dimensions: [brevity]}\n"
-        "    dimensions: [task, {key: brevity, policy: weighted, description: Short.}]\n"
-        "    hard_expectations: [Is 4.]\n"
-        "    samples: 2\n"
-    )
-
-    written = agentv.write(content)
-
-    assert agentv.read(written).root == content.root
-    assert b"dimensions:" not in agentv.write(suite_with("    samples: 3\n"))
