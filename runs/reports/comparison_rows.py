@@ -68,13 +68,7 @@ class ChangeTable:
 
 def change_table(found: Compared, query: ComparisonQuery) -> ChangeTable:
     """Return the page of cases an address asks for; one query."""
-    text = query.text.casefold()
-    asked = [
-        one
-        for one in _in_order(found.cases, query.sort)
-        if is_shown(one, query)
-        and (text in one.case.casefold() or text in found.title(one.case).casefold())
-    ]
+    asked = cases_asked(found, query)
     last = max(-(-len(asked) // ON_A_PAGE), 1)
     page = min(query.page, last)
     start = (page - 1) * ON_A_PAGE
@@ -93,6 +87,17 @@ def change_table(found: Compared, query: ComparisonQuery) -> ChangeTable:
         later_url=query.address(page=page + 1) if page < last else "",
         axis=axis,
     )
+
+
+def cases_asked(found: Compared, query: ComparisonQuery) -> Sequence[CaseChange]:
+    """Return the cases an address asks for, those of all its pages, in its order."""
+    text = query.text.casefold()
+    return [
+        one
+        for one in _in_order(found.cases, query.sort)
+        if is_shown(one, query)
+        and (text in one.case.casefold() or text in found.title(one.case).casefold())
+    ]
 
 
 def _in_order(cases: Sequence[CaseChange], sort: str) -> Sequence[CaseChange]:
