@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from runs.comparison import (
     CaseChange,
@@ -25,9 +26,12 @@ from runs.reports.comparison_sides import Side, recorded, side_of
 SEED_STEP = 1_000_003
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Compared:
-    """The two runs compared; `in_both` is how many cases both have, `shared` how many of them have a verdict on both sides."""
+    """The two runs compared; `in_both` is how many cases both have, `shared` how many of them have a verdict on both sides.
+
+    The evidence is read and resampled when it is first asked for: filtering the cases takes none.
+    """
 
     baseline: Side
     candidate: Side
@@ -35,7 +39,6 @@ class Compared:
     differences: tuple[Difference, ...]
     runs: RunComparison
     cases: tuple[CaseChange, ...]
-    evidence: Significance
     shared: int
     in_both: int
     is_of_shared_cases: bool = False
@@ -45,6 +48,15 @@ class Compared:
         """Tell whether verdicts that differ can only differ for the target."""
         return not any(one.spoils for one in self.differences)
 
+    @cached_property
+    def evidence(self) -> Significance:
+        """Return what the shared cases say, seeded from both runs; six queries at most."""
+        shared = shared_changes(self.cases)
+        sides = measured_of(self.baseline), measured_of(self.candidate)
+        pairs = measured_pairs(*sides, [one.case for one in shared])
+        seed = self.baseline.run.pk * SEED_STEP + self.candidate.run.pk
+        return significance(shared, pairs, seed=seed)
+
     def title(self, case: str) -> str:
         """Return a case's title, the candidate's where it has the case."""
         return self.candidate.titles.get(case) or self.baseline.titles.get(case, "")
@@ -53,7 +65,7 @@ class Compared:
 def compared(
     baseline: Run, candidate: Run, tolerances: Tolerances, *, only_shared: bool = False
 ) -> Compared:
-    """Return the comparison; each run's own frozen policy makes its cases' verdicts. Eight queries at most.
+    """Return the comparison; each run's own frozen policy makes its cases' verdicts. Two queries.
 
     With `only_shared` the figures of both are those of the cases whose keys both have. Raises
     UnreadableSnapshotError for a run of another version.
@@ -64,8 +76,6 @@ def compared(
         stored = stored[0].of(in_both), stored[1].of(in_both)
     before, after = side_of(baseline, stored[0]), side_of(candidate, stored[1])
     cases = compare_cases(before.cases, after.cases)
-    shared = shared_changes(cases)
-    pairs = measured_pairs(measured_of(before), measured_of(after), [one.case for one in shared])
     return Compared(
         baseline=before,
         candidate=after,
@@ -73,8 +83,7 @@ def compared(
         differences=differences(before.facts, after.facts),
         runs=compare_runs(before.figures, after.figures, tolerances),
         cases=cases,
-        evidence=significance(shared, pairs, seed=baseline.pk * SEED_STEP + candidate.pk),
-        shared=len(shared),
+        shared=len(shared_changes(cases)),
         in_both=len(in_both),
         is_of_shared_cases=only_shared,
     )

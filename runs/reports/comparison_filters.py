@@ -39,6 +39,7 @@ class ChangeChip:
     """A filter, how many cases it leaves and where it leads."""
 
     label: str
+    show: str
     count: int
     url: str
     is_on: bool
@@ -75,7 +76,8 @@ def chips(found: Compared, query: ComparisonQuery) -> list[ChangeChip]:
 
     def chip(label: str, show: str, count: int, icon: str = "", tone: str = "") -> ChangeChip:
         is_on = query.show == show and not query.cell
-        return ChangeChip(label, count, query.address(show=show, cell=""), is_on, icon, tone)
+        url = query.address(show=show, cell="")
+        return ChangeChip(label, show, count, url, is_on, icon, tone)
 
     return [
         chip("Changed", CHANGED, total - counts[UNCHANGED]),

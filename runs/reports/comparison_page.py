@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from runs.comparison import REGRESSED
 from runs.models import RunStatus
 from runs.reports.compared import Compared
+from runs.reports.comparison_changes import Changes, changes_of
 from runs.reports.comparison_conclusion import (
     INCONCLUSIVE,
     NO_REGRESSION,
@@ -16,11 +17,11 @@ from runs.reports.comparison_conclusion import (
     Conclusion,
     conclude,
 )
-from runs.reports.comparison_filters import Cell, matrix
+from runs.reports.comparison_filters import Cell
 from runs.reports.comparison_measures import Measure, headline_measures
 from runs.reports.comparison_metrics import MetricGroup, metric_groups
 from runs.reports.comparison_query import ComparisonQuery
-from runs.reports.comparison_rows import STATES, ChangeTable, change_table
+from runs.reports.comparison_rows import STATES, ChangeTable
 from runs.reports.comparison_sides import Side
 from runs.reports.configuration_comparison import (
     ConfigurationComparison,
@@ -41,9 +42,7 @@ class ComparisonPage:
     measures: Sequence[Measure]
     metrics: Sequence[MetricGroup]
     counts: tuple[Mapping[str, int], Mapping[str, int]]
-    matrix: Sequence[tuple[str, Sequence[Cell]]]
-    table: ChangeTable
-    flips: int
+    changes: Changes
     unfinished: Sequence[str]
     configuration: ConfigurationComparison
 
@@ -61,6 +60,26 @@ class ComparisonPage:
         return "" if REGRESSED in (said.pass_rate.change, said.mean_score.change) else "good"
 
     @property
+    def matrix(self) -> Sequence[tuple[str, Sequence[Cell]]]:
+        """Return the cases by verdict before and now."""
+        return self.changes.matrix
+
+    @property
+    def table(self) -> ChangeTable:
+        """Return the cases as the address asks for them."""
+        return self.changes.table
+
+    @property
+    def flips(self) -> int:
+        """Return how many shared cases have another verdict than before."""
+        return self.changes.flips
+
+    @property
+    def out_of_grid(self) -> int:
+        """Return how many cases of both have no verdict on a side."""
+        return self.changes.out_of_grid
+
+    @property
     def is_of_one_suite(self) -> bool:
         """Tell whether both runs are of the same suite."""
         return self.found.baseline.run.suite_id == self.found.candidate.run.suite_id
@@ -75,15 +94,9 @@ class ComparisonPage:
         """Tell whether a case is in one run alone."""
         return self.found.in_both < len(self.found.cases)
 
-    @property
-    def out_of_grid(self) -> int:
-        """Return how many cases of both have no verdict on a side."""
-        return self.found.in_both - self.found.shared
-
 
 def comparison_page(found: Compared, query: ComparisonQuery) -> ComparisonPage:
     """Return the page; beside what was compared it takes one query."""
-    cells = matrix(found, query)
     sides = found.baseline, found.candidate
     return ComparisonPage(
         found=found,
@@ -92,9 +105,7 @@ def comparison_page(found: Compared, query: ComparisonQuery) -> ComparisonPage:
         measures=headline_measures(found),
         metrics=metric_groups(found),
         counts=(_counts(found.baseline), _counts(found.candidate)),
-        matrix=cells,
-        table=change_table(found, query),
-        flips=sum(cell.count for _, row in cells for cell in row if not cell.is_same),
+        changes=changes_of(found, query),
         unfinished=[_unfinished(one) for one in sides if one.run.status != RunStatus.COMPLETED],
         configuration=configuration_comparison(found.baseline.run, found.candidate.run),
     )

@@ -15,19 +15,21 @@ from runs.models import Run
 from runs.plan import read_plan
 from runs.reports.case_side_by_side import case_side_by_side
 from runs.reports.comparison import compared
+from runs.reports.comparison_changes import changes_of
 from runs.reports.comparison_choice import in_order, named, runs_offered, usual_baseline
 from runs.reports.comparison_page import comparison_page
 from runs.reports.comparison_query import EVERY, SHARED, ComparisonQuery
-from runs.views._requests import may_view, run_of
+from runs.views._requests import MemberRequest, may_view, run_of
 
 TWO = "Tick two runs to compare them."
 LONGEST_REPETITION = 6
+CHANGES = "changes"
 ITSELF = "That is one run twice. Choose another to hold it against."
 
 
 @require_safe
 @may_view
-def compare(request: HttpRequest) -> HttpResponse:
+def compare(request: MemberRequest) -> HttpResponse:
     """Compare the two runs an address names; without two, let them be chosen."""
     query = ComparisonQuery.read(request.GET)
     if ticked := request.GET.getlist("run"):
@@ -49,20 +51,25 @@ def compare(request: HttpRequest) -> HttpResponse:
 
 
 def _page(
-    request: HttpRequest, query: ComparisonQuery, baseline: Run, candidate: Run
+    request: MemberRequest, query: ComparisonQuery, baseline: Run, candidate: Run
 ) -> HttpResponse:
     form = TolerancesForm(Tolerances.of(read_plan(candidate.snapshot).policy), dict(query.limits))
     found = compared(baseline, candidate, form.tolerances, only_shared=query.cases == SHARED)
     context = {
-        "page": comparison_page(found, query),
-        "form": form,
         "query": query,
         "scale": candidate.scale,
+        "query_all": query.address(show=EVERY, cell="", text=""),
+    }
+    if request.htmx.target == CHANGES:
+        context["changes"] = changes_of(found, query)
+        return render(request, "runs/_compare_swaps.html", context)
+    context |= {
+        "page": comparison_page(found, query),
+        "form": form,
         "swap_url": query.address(baseline=query.candidate, candidate=query.baseline),
         "query_whole": query.address(cases=""),
         "query_shared": query.address(cases=SHARED),
         "query_usual": query.address(limits=()),
-        "query_all": query.address(show=EVERY, cell="", text=""),
     }
     return render(request, "runs/compare.html", context)
 

@@ -80,6 +80,40 @@ def test_rows_stand_by_harm_and_filters_and_cells_narrow_them(client, runs):
     assert "No case is of this kind" in text_of(nothing)
 
 
+def test_filters_swap_the_cases_and_the_matrix_alone_and_stand_in_the_address(client, runs):
+    part = client.get(
+        address(runs, show="improved"), headers={"HX-Request": "true", "HX-Target": "changes"}
+    )
+    body = part.content.decode()
+    assert body.lstrip().startswith('<section class="panel" id="changes"')
+    assert 'id="flips" aria-labelledby="flip-title" hx-swap-oob="true"' in body
+    assert "<html" not in body
+    assert keys(part) == ["C-003"]
+    whole = client.get(address(runs)).content.decode()
+    cell = re.search(
+        r'<a id="flip-pass-3" href="([^"]+)" hx-get="([^"]+)"[^>]+push-url="true"', whole
+    )
+    assert cell[1] == f"{cell[2]}#changes"
+    assert keys(client.get("/compare/" + html.unescape(cell[2]))) == ["C-002"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "head", "order"),
+    [
+        ("", "Change", ["C-002", "C-005", "C-006", "C-004", "C-001", "C-003"]),
+        ("case", "Case", ["C-001", "C-002", "C-003", "C-004", "C-005", "C-006"]),
+        ("score", "Difference", ["C-002", "C-004", "C-001", "C-003", "C-005", "C-006"]),
+        ("cost", "Cost", ["C-004", "C-002", "C-005", "C-006", "C-001", "C-003"]),
+    ],
+)
+def test_rows_stand_in_the_order_of_a_column(client, runs, sort, head, order):
+    runs[1].results.filter(case__key="C-004").update(run_cost_usd="0.5")
+    page = client.get(address(runs, show="all", sort=sort))
+    assert keys(page) == order
+    sorted_by = re.search(r'<th[^>]*aria-sort="(\w+)"><a[^>]*>(\w+)</a>', page.content.decode())
+    assert sorted_by[2] == head
+
+
 def test_tolerances_are_entered_in_the_units_of_the_command_line(client, runs):
     kept = text_of(client.get(address(runs, max_pass_rate_drop="0.5", max_avg_score_drop="20")))
     assert "No regression" in kept
@@ -153,7 +187,9 @@ def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
     after["target"]["config"] = {"temperature": 0.7}
     runs[1].save()
     page = text_of(client.get(address(runs)))
-    assert "Inconclusive. The runs differ in policy, not in their targets alone, so no change" in page
+    assert (
+        "Inconclusive. The runs differ in policy, not in their targets alone, so no change" in page
+    )
     assert "can be put down to the target. Pass rate fell by" in page
     assert "Not the same test" in page
     assert "Target" in page
