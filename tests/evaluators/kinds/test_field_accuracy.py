@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.kinds import InvalidConfigError, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._json_values import json_in, same
-from evaluators.kinds.field_accuracy import Config, rescore
+from evaluators.kinds.field_accuracy import rescore
 from evaluators.scoring.types import Score
-from runs.formats import UnreadableFileError, agentv
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
+from tests.evaluators.kinds.fields import KIND, read
 
-KIND = "field_accuracy"
 INVOICE = {
     "number": "INV-7",
     "date": "2025-01-15",
@@ -317,129 +315,6 @@ def test_stored_comparisons_can_be_weighed_anew_but_not_compared_anew() -> None:
     assert rescore(read(fields[:1]), details).score == 1
     with pytest.raises(PartsMissingError, match="'paid' was not compared so"):
         rescore(read([{"path": "paid", "match": "contains"}]), details)
-
-
-def read(fields: list[Any]) -> Config:
-    found = read_config(KIND, {"fields": fields})
-    assert isinstance(found, Config)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ([], "fields: holds nothing"),
-        (["a", "a"], "'a' is compared twice"),
-        ([{"match": "exact"}], "fields[0].path: is missing"),
-        (["a..b"], "'a..b' is no path"),
-        ([".a"], "'.a' is no path"),
-        (["a[x]"], "'a[x]' is no path"),
-        (["a[-1]"], "'a[-1]' is no path"),
-        (["a["], "'a[' is no path"),
-        ([""], "a path has 1 to 300 characters"),
-        ([{"path": "a", "match": "fuzzy"}], "fields[0].match: 'fuzzy' is not one of"),
-        ([{"path": "a", "tolerance": 1}], "exact takes no tolerance"),
-        ([{"path": "a", "match": "numeric_tolerance", "tolerance": -1}], "fields[0].tolerance"),
-        ([{"path": "a", "formats": ["YYYY-MM-DD"]}], "exact takes no formats"),
-        ([{"path": "a", "match": "date", "formats": ["DD.MM"]}], "no format of a date"),
-        ([{"path": "a", "match": "date", "formats": ["%Q"]}], "no format of a date"),
-        ([{"path": "a", "match": "date", "expected": "soon"}], "is no date"),
-        ([{"path": "a", "match": "regex", "expected": "("}], "not a regular expression"),
-        ([{"path": "a", "match": "numeric_tolerance", "expected": "x"}], "is no number"),
-        ([{"path": "a", "expected": float("inf")}], "expected is no JSON value"),
-        ([{"path": "a", "weight": 0}], "each is optional or of weight 0"),
-        ([{"path": "a", "optional": True}], "each is optional or of weight 0"),
-        ([{"path": "a", "optional": True, "required": True}], "exclude each other"),
-        ([{"path": "a", "min_score": 2}], "fields[0].min_score: 2 is refused"),
-        ([{"path": "a", "wieght": 2}], "fields[0].wieght: is not known here"),
-        (["a"] * 201, "fields"),
-    ],
-)
-def test_fields_that_cannot_be_meant_are_refused_by_name(fields: list[Any], said: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"^Evaluator invoice: ") as refused:
-        read_config(KIND, {"fields": fields}, evaluator="invoice")
-
-    assert said in str(refused.value)
-
-
-SPELT = [
-    (
-        "{type: field-accuracy, aggregation: weighted_average, fields: [{path: a, match: exact, weight: 2.0}]}",
-        {"fields": [{"path": "a", "weight": 2.0}]},
-    ),
-    (
-        "{type: field_accuracy, aggregation: all_or_nothing, fields: "
-        "[{path: a, match: date, formats: [DD-MMM-YYYY, YYYY-MM-DD], required: true}]}",
-        {
-            "aggregation": "all_or_nothing",
-            "fields": [
-                {
-                    "path": "a",
-                    "match": "date",
-                    "formats": ["DD-MMM-YYYY", "YYYY-MM-DD"],
-                    "required": True,
-                }
-            ],
-        },
-    ),
-    (
-        "{type: fieldAccuracy, fields: [{path: a, match: numeric_tolerance, tolerance: 1.0, relative: true, required: 0.7}]}",
-        {
-            "fields": [
-                {
-                    "path": "a",
-                    "match": "numeric_tolerance",
-                    "tolerance": 1.0,
-                    "relative": True,
-                    "min_score": 0.7,
-                }
-            ]
-        },
-    ),
-    (
-        "{type: field-accuracy, fields: ['a[*].b', {path: c, match: regex, pattern: '^x$', minScore: 0.5}]}",
-        {
-            "fields": [
-                {"path": "a[*].b"},
-                {"path": "c", "match": "regex", "expected": "^x$", "min_score": 0.5},
-            ]
-        },
-    ),
-    (
-        "{type: field-accuracy, fields: [{path: a, match: date, expected: 2025-01-15}]}",
-        {"fields": [{"path": "a", "match": "date", "expected": "2025-01-15"}]},
-    ),
-]
-
-
-@pytest.mark.parametrize(("written", "meant"), SPELT)
-def test_fields_are_read_in_every_spelling_and_written_back_the_same(
-    written: str, meant: dict[str, Any]
-) -> None:
-    content = agentv.read(suite(written))
-
-    config = read_config(KIND, content.root.children[0].config)
-    assert config.model_dump(mode="json", exclude_defaults=True) == meant
-    assert content.warnings == ()
-    assert agentv.read(agentv.write(content)) == content
-
-
-def test_what_a_file_expects_is_what_fields_are_held_to() -> None:
-    content = agentv.read(suite("{type: field-accuracy, fields: [total, day]}"))
-
-    answer = '{"total": 1889.00, "day": "2025-01-15"}'
-    context = context_of(answer, expected_output=content.cases[0].expected_output)
-    assert score_of(KIND, content.root.children[0].config, context).score == 1
-
-
-def test_a_bad_path_of_a_file_is_refused_with_its_line() -> None:
-    with pytest.raises(UnreadableFileError, match=r"line 3.*'a\.\.b' is no path"):
-        agentv.read(suite("{type: field-accuracy, fields: [a..b]}"))
-
-
-def suite(evaluator: str) -> bytes:
-    case = "{id: a, input: hi, expected_output: {total: 1889, day: 2025-01-15}}"
-    return f"name: s\nevaluators:\n  - {evaluator}\ntests:\n  - {case}\n".encode()
 
 
 JSON = st.recursive(

@@ -1,0 +1,16 @@
+"""The settings of an evaluator of fields, read as they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluators.kinds import read_config
+from evaluators.kinds.field_accuracy import Config
+
+KIND = "field_accuracy"
+
+
+def read(fields: list[Any]) -> Config:
+    found = read_config(KIND, {"fields": fields})
+    assert isinstance(found, Config)
+    return found
