@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gzip
 import json
 import socket
@@ -12,70 +11,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 
-from evaluators.judging.calls import CallRecord, CallStatus, Ledger
-from evaluators.kinds._base import CaseFacts, Message, Output
+from evaluators.judging.calls import Ledger
+from evaluators.kinds._base import Output
 from runs.execution.agent_bodies import LARGEST_REPLY
-from runs.execution.agents import AgentClient
-from runs.execution.target_secrets import TargetSecrets
 from runs.plan import Cause, TargetFailure
-from runs.targets._base import TargetContext
-from runs.targets.http import Config, answer
 from tests.agent_server import (
     AgentServer,
     Behaviour,
     drops,
-    echoes,
     hangs,
     never_ends,
     refuses,
     says,
     sends,
 )
-
-CASE = CaseFacts(key="C-1", input=(Message("user", "Where is it?"),), expected_output="HIDDEN")
-SECRET = "Bearer s3cr3t/with-slash"
-QUICK: dict[str, Any] = {"output_path": "output", "timeout_s": 5, "tries": 3}
-
-
-class Asking:
-    """One target, asked with a ledger that remembers."""
-
-    def __init__(self, url: str, resolver: AbstractResolver | None = None, **settings: Any) -> None:
-        self.config = Config(url=url, **(QUICK | settings))
-        self.secrets = TargetSecrets({"authorization": SECRET}, {})
-        self.resolver = resolver
-        self.records: list[CallRecord] = []
-        self.begun = 0
-        self.earlier: CallRecord | None = None
-
-    def ask(self, times: int = 1) -> list[Output | TargetFailure]:
-        return asyncio.run(self._ask(times))
-
-    def once(self) -> Any:
-        return self.ask()[0]
-
-    async def _ask(self, times: int) -> list[Output | TargetFailure]:
-        client = AgentClient(self.resolver)
-        ledger = Ledger(
-            recall=lambda key, digest: self.earlier, record=self.records.append, begin=self._begin
-        )
-
-        async def port(request: Any) -> Output:
-            return await client.ask(request, self.secrets, ledger, target="agent")
-
-        context = TargetContext("agent", CASE, agent=port)
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(answer(self.config, context)) for _ in range(times)]
-        finally:
-            await client.aclose()
-        assert self.begun == len(self.records)
-        return [task.result() for task in tasks]
-
-    def _begin(self) -> None:
-        self.begun += 1
+from tests.runs.agent_calls import SECRET, Asking
 
 
 def test_the_case_travels_and_nothing_that_is_expected(agent_server: AgentServer) -> None:
@@ -97,80 +48,6 @@ def test_the_case_travels_and_nothing_that_is_expected(agent_server: AgentServer
     assert asked.headers["X-Team"] == "blue"
     assert asked.headers["User-Agent"] == "Evalsite"
     assert "HIDDEN" not in str(asked)
-
-
-def test_the_ledger_keeps_request_and_reply_without_the_secret(agent_server: AgentServer) -> None:
-    agent_server.behave(then=echoes())
-    asking = Asking(agent_server.url, headers=[{"name": "Authorization", "secret": True}])
-    output = asking.once()
-    (record,) = asking.records
-    assert record.status is CallStatus.OK
-    assert record.request["headers"] == {"Authorization": "[secret]"}
-    assert "[secret]" in output.text
-    for kept in (repr(record), repr(output), repr(asking.secrets)):
-        assert "s3cr3t" not in kept
-        assert "with-slash" not in kept
-
-
-ODD = "Bearer p+q/r=s&t'<u>w-xyz"
-PLUS = "p\\u002Bq\\u002fr=s&t'<u>w-xyz"
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        f'{{"output": "it is {PLUS}"}}',
-        f'{{"output": {{"{PLUS}": 1}}}}',
-        f'{{"output": "x", "messages": [{{"role": "assistant", "content": "{PLUS}"}}]}}',
-        f'{{"output": "x", "steps": [{{"name": "{PLUS}", "error": "{PLUS}"}}]}}',
-        f'{{"output": "x", "steps": [{{"name": "a", "input": {{"{PLUS}": ["{PLUS}"]}}}}]}}',
-        json.dumps({"output": "x", "steps": [{"name": "a", "input": f'{{"a": "{PLUS}"}}'}]}),
-        f'{{"output": "x", "files": {{"{PLUS}.md": "{PLUS}"}}}}',
-        f'{{"no output": "{PLUS}"}}',
-        f'{{"{PLUS}": "no output"}}',
-    ],
-)
-@pytest.mark.parametrize("status", [200, 400])
-def test_a_secret_that_json_spells_otherwise_is_kept_nowhere(
-    agent_server: AgentServer, sent: str, status: int
-) -> None:
-    agent_server.behave(then=sends(sent.encode(), status=status))
-    asking = Asking(
-        agent_server.url,
-        headers=[{"name": "Authorization", "secret": True}],
-        messages_path="messages",
-        tool_calls_path="steps",
-        files_path="files",
-    )
-    asking.secrets = TargetSecrets({"authorization": ODD}, {})
-    found = asking.once()
-    (record,) = asking.records
-    kept = f"{found!r} {record!r}"
-    assert "[secret]" in kept
-    for part in ("p+q", "002B", "002b", "w-xyz"):
-        assert part not in kept
-    asking.earlier = record
-    assert "p+q/r=" not in repr(asking.once())
-
-
-def test_a_secret_in_two_halves_is_blotted_out_where_they_are_joined(
-    agent_server: AgentServer,
-) -> None:
-    halves = [{"type": "text", "text": half} for half in (ODD[:15], ODD[15:])]
-    agent_server.behave(then=says({"output": halves}))
-    asking = Asking(agent_server.url, headers=[{"name": "Authorization", "secret": True}])
-    asking.secrets = TargetSecrets({"authorization": ODD}, {})
-    assert asking.once().text == "[secret]"
-
-
-def test_the_password_of_basic_authentication_is_blotted_out_as_well(
-    agent_server: AgentServer,
-) -> None:
-    packed = base64.b64encode(b"desk:0pen-sesame").decode()
-    agent_server.behave(then=says({"output": f"you are desk, 0pen-sesame, {packed}"}))
-    asking = Asking(agent_server.url, headers=[{"name": "Authorization", "secret": True}])
-    asking.secrets = TargetSecrets({"authorization": f"Basic {packed}"}, {})
-    assert asking.once().text == "you are desk, [secret], [secret]"
 
 
 def test_get_sends_no_body(agent_server: AgentServer) -> None:
@@ -319,78 +196,6 @@ def test_a_port_without_a_server_is_no_connection() -> None:
     assert len(asking.records) == 2
 
 
-class Names(AbstractResolver):
-    """Names that lead where the test says, one answer after the other."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers = list(answers)
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        if not self.answers:
-            raise OSError("no such host")
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return [
-            ResolveResult(
-                hostname=host,
-                host=one,
-                port=port,
-                family=socket.AF_INET6 if ":" in one else socket.AF_INET,
-                proto=0,
-                flags=0,
-            )
-            for one in found.split()
-        ]
-
-    async def close(self) -> None:
-        return None
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "169.254.169.254",
-        "fe80::1",
-        "fd00:ec2::254",
-        "::ffff:169.254.169.254",
-        "0.0.0.0",
-        "100.100.100.200",
-        "127.0.0.1 169.254.169.254",
-    ],
-)
-def test_a_name_that_leads_to_a_refused_address_is_refused(address: str) -> None:
-    asking = Asking("http://agent.example:8000/ask", Names(address))
-    failure = asking.once()
-    assert failure.cause is Cause.REFUSED
-    assert "agent.example leads there" in failure.reason
-    assert asking.records[0].status is CallStatus.REFUSED
-
-
-def test_a_name_is_looked_up_anew_and_what_was_checked_is_what_is_called(
-    agent_server: AgentServer,
-) -> None:
-    port = agent_server.url.rsplit(":", 1)[1]
-    names = Names("127.0.0.1", "169.254.169.254")
-    asking = Asking(f"http://agent.example:{port}", names)
-    first, second = asking.once(), asking.once()
-    assert first.text == "Take it back."
-    assert second.cause is Cause.REFUSED
-    assert len(agent_server.asked) == 1
-
-
-def test_a_name_that_nobody_knows_is_no_connection() -> None:
-    failure = Asking("http://agent.example/ask", Names(), tries=1).once()
-    assert failure.cause is Cause.CONNECTION
-
-
-@pytest.mark.parametrize("host", ["2852039166", "0xa9fea9fe", "169.254.169.254", "[fe80::1]"])
-def test_an_address_that_got_into_stored_settings_is_refused_too(host: str) -> None:
-    asking = Asking("http://agent.example/ask", tries=1)
-    asking.config = asking.config.model_copy(update={"url": f"http://{host}/latest"})
-    assert asking.once().cause is Cause.REFUSED
-
-
 def test_no_more_requests_are_in_flight_than_the_target_allows(agent_server: AgentServer) -> None:
     async def slow(asked: Any) -> Any:
         await asyncio.sleep(0.02)
@@ -434,14 +239,6 @@ def test_a_plain_text_answer_reads_the_same_from_the_ledger(agent_server: AgentS
     assert asking.once().text == first.text == '{ "a":  1 }'
 
 
-def test_a_secret_that_cannot_be_had_sends_nothing(agent_server: AgentServer) -> None:
-    asking = Asking(agent_server.url)
-    asking.secrets = TargetSecrets(problem="The secret header X has no value stored.")
-    failure = asking.once()
-    assert (failure.cause, failure.reason) == (Cause.REFUSED, asking.secrets.problem)
-    assert agent_server.asked == []
-
-
 def test_what_admission_raises_passes_through_and_nothing_is_sent(
     agent_server: AgentServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,7 +251,7 @@ def test_what_admission_raises_passes_through_and_nothing_is_sent(
     asking = Asking(agent_server.url)
     original: Callable[..., Ledger] = Ledger
     monkeypatch.setattr(
-        "tests.runs.test_execution_agents.Ledger",
+        "tests.runs.agent_calls.Ledger",
         lambda **ports: original(**ports, admit=refuse),
     )
     with pytest.raises(ExceptionGroup) as raised:
