@@ -8,7 +8,9 @@ import threading
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import celeryd_init, worker_ready, worker_shutting_down
+
+from evalsite.loading import load
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
@@ -17,6 +19,12 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["runs", "evaluators"])
 
 logger = logging.getLogger(__name__)
+
+
+@celeryd_init.connect
+def load_site(**signal: Any) -> None:
+    """Load the site in our way before Celery does it in its own."""
+    load()
 
 
 @worker_ready.connect

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, MutableMapping, Sequence
 
 from evalsite.commands import WORKER, overview, own_commands, own_name, unknown
+from evalsite.loading import load
 from evalsite.serving import follow_served
 
 WORKER_OPTIONS = ("--pool", "threads", "--without-gossip", "--without-mingle")
@@ -62,6 +63,7 @@ def _manage(argv: list[str]) -> None:
         if word not in known:
             sys.stderr.write(f"{unknown(word, known)}\n")
             sys.exit(NOT_UNDERSTOOD)
+    load()
     execute_from_command_line(argv)
 
 
@@ -76,8 +78,7 @@ def name_address(environment: MutableMapping[str, str]) -> None:
 
 
 def _commands_of_django() -> Collection[str]:
-    import django
     from django.core.management import get_commands
 
-    django.setup()
+    load()
     return get_commands()

@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
-
 SQLITE_OPTIONS = {
     "timeout": 20,
     # A deferred transaction that turns into a writer can fail at once, whatever the time-out.
@@ -75,6 +72,10 @@ def _sqlite(path: Path) -> dict[str, Any]:
 
 
 def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
+    # On SQLite nobody should wait for the driver to be loaded.
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         options: dict[str, Any] = dict(conninfo_to_dict(url))
     except ProgrammingError as error:

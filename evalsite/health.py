@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 
@@ -65,6 +64,9 @@ def broker_health(url: str) -> str:
     """Return whether the broker answers; the embedded one lives in this process."""
     if settings.IS_EMBEDDED:
         return OK
+    # The embedded worker needs no client of it.
+    import redis
+
     timeouts = {"socket_timeout": BROKER_TIMEOUT_S, "socket_connect_timeout": BROKER_TIMEOUT_S}
     try:
         with redis.Redis.from_url(url, **timeouts) as client:

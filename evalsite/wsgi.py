@@ -7,7 +7,9 @@ import os
 from django.core.wsgi import get_wsgi_application
 
 from evalsite.courtesy import REQUESTS
+from evalsite.loading import load
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+load()
 
 application = REQUESTS.counted(get_wsgi_application())

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-import redis
 from celery import current_app
 from django.conf import settings
+from kombu.exceptions import OperationalError
+
+if TYPE_CHECKING:
+    import redis
 
 ANSWER_S = 0.5
 
@@ -27,14 +31,27 @@ def ask_broker() -> BrokerState:
     """
     if settings.IS_EMBEDDED:
         return BrokerState(answers=True)
+    away: tuple[type[Exception], ...] = (*broker_errors(), ValueError)
     queue = current_app.conf.task_default_queue
     try:
         waiting = _client(settings.CELERY_BROKER_URL).llen(queue)
-    except (redis.RedisError, OSError, ValueError):
+    except away:
         return BrokerState(answers=False)
     return BrokerState(answers=True, waiting=waiting)
 
 
+def broker_errors() -> tuple[type[Exception], ...]:
+    """Return what is raised where the broker does not answer.
+
+    The embedded worker needs no client of Redis: it is loaded when something was raised.
+    """
+    from redis import RedisError
+
+    return OperationalError, RedisError, OSError
+
+
 @cache
 def _client(url: str) -> redis.Redis:
+    import redis
+
     return redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S)

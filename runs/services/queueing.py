@@ -7,11 +7,10 @@ import time
 from dataclasses import dataclass
 
 from celery import current_app
-from kombu.exceptions import OperationalError
-from redis import RedisError
 
 from runs.models import Run, WorkerProcess
 from runs.models.clock import database_now
+from runs.services.broker import broker_errors
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +52,6 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
         current_app.send_task(
             task, kwargs={"run_id": run_id}, expires=expires_s, retry_policy=RETRY_POLICY
         )
-    except (OperationalError, RedisError) as error:
+    except broker_errors() as error:
         BROKER.away_until = time.monotonic() + ASK_AGAIN_AFTER_S
         logger.warning("%s for run %s waits for the next sweep: %s", task, run_id, error)

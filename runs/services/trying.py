@@ -8,12 +8,11 @@ from typing import Any
 
 from celery import current_app
 from django.contrib.auth.models import User
-from kombu.exceptions import OperationalError
-from redis import RedisError
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.models import Case, RecordedOutput, Suite, Target, TargetTrial
+from runs.services.broker import broker_errors
 from runs.services.checking import TargetNotReadyError
 from runs.services.script_rights import check_scripts
 from runs.targets import target_kind_named
@@ -80,7 +79,7 @@ def try_target(settings: TriedSettings, question: Question, *, asked_by: User) -
     )
     try:
         current_app.send_task(TRY_TARGET, kwargs={"trial_id": trial.pk}, retry=False)
-    except (OperationalError, RedisError, OSError) as error:
+    except broker_errors() as error:
         trial.delete()
         raise NotQueuedError(
             "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."

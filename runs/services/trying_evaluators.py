@@ -11,14 +11,13 @@ from celery import current_app
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from kombu.exceptions import OperationalError
-from redis import RedisError
 
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
 from runs.drafting.content import nodes_with_paths
 from runs.drafting.editing import UnknownEvaluatorError
 from runs.models import Case, EvaluatorTrial, Result, SuiteDraft
+from runs.services.broker import broker_errors
 from runs.services.checking import check_agents
 from runs.services.script_rights import check_scripts
 from runs.services.trying import NotQueuedError
@@ -129,7 +128,7 @@ def _instead(trial: EvaluatorTrial) -> EvaluatorTrial:
 def _queued(trial: EvaluatorTrial) -> EvaluatorTrial:
     try:
         current_app.send_task(TRY_EVALUATOR, kwargs={"trial_id": trial.pk}, retry=False)
-    except (OperationalError, RedisError, OSError) as error:
+    except broker_errors() as error:
         trial.delete()
         raise NotQueuedError(
             "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."

@@ -108,13 +108,14 @@ def test_a_shared_broker_asks_for_shared_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_web_part_never_loads_openai(tmp_path: Path) -> None:
+def test_the_web_part_loads_neither_openai_nor_clients_it_has_no_use_for(tmp_path: Path) -> None:
     script = (
-        "import django, sys; django.setup(); import evalsite.urls, evalsite.wsgi;"
+        "import gc, sys; import evalsite.wsgi, evalsite.urls;"
         "from django.urls import get_resolver; get_resolver().url_patterns;"
-        "heavy = {'openai', 'scipy', 'plotly'} & set(sys.modules); print(sorted(heavy))"
+        "heavy = {'openai', 'scipy', 'plotly', 'psycopg', 'redis'} & set(sys.modules);"
+        "print(sorted(heavy), gc.isenabled())"
     )
-    env = {**os.environ, "EVALSITE_DATA_DIR": str(tmp_path)}
+    env = {**os.environ, "EVALSITE_DATA_DIR": str(tmp_path), "DATABASE_URL": ""}
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=ROOT,
@@ -123,7 +124,7 @@ def test_the_web_part_never_loads_openai(tmp_path: Path) -> None:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "[] True"
 
 
 def documented_variables() -> set[str]:
