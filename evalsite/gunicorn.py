@@ -23,7 +23,7 @@ control_socket_disable = True
 timeout = 120
 graceful_timeout = 20
 # The heartbeat file must not lie on a disk that may stall.
-worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112
+worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112 - gunicorn makes its file there
 loglevel = settings.LOG_LEVEL.lower()
 proc_name = "evalsite"
 

@@ -108,14 +108,14 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         own = dict(self.instance.parameters or {})
         self.initial["temperature"] = own.pop(TEMPERATURE, None)
         self.initial["parameters"] = json.dumps(own, ensure_ascii=False) if own else ""
-        self.fields["key_variable"].choices = self._variables()  # type: ignore[attr-defined]
+        self.fields["key_variable"].choices = self._variables()  # type: ignore[attr-defined]  # it is a ChoiceField
         self.fields["slug"].disabled = self.instance.pk is not None
         if not self.has_stored_key:
             del self.fields["remove_key"]
         self._explain_key()
         self._explain_prices()
         for name, least, most in (("concurrency", 1, 500), ("timeout_s", 1, 600)):
-            self.fields[name].min_value, self.fields[name].max_value = least, most  # type: ignore[attr-defined]
+            self.fields[name].min_value, self.fields[name].max_value = least, most  # type: ignore[attr-defined]  # both hold whole numbers
             self.fields[name].widget.attrs.update(min=least, max=most)
 
     def clean_slug(self) -> str:

@@ -350,7 +350,7 @@ def kind(
 
     def mark(function: ScoreFunction) -> ScoreFunction:
         facts = {"label": label, "icon": icon, "config": config, **options}
-        function.kind_facts = facts  # type: ignore[attr-defined]
+        function.kind_facts = facts  # type: ignore[attr-defined]  # the scan reads it there
         return function
 
     return mark

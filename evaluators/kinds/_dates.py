@@ -25,7 +25,7 @@ def directives(pattern: str) -> str:
     """Return a format in the directives of strptime; raises ValueError for one that names no day."""
     text = pattern if "%" in pattern else TOKEN.sub(lambda token: TOKENS[token.group()], pattern)
     try:
-        read_back = datetime.strptime(SAMPLE.strftime(text), text)  # noqa: DTZ007
+        read_back = datetime.strptime(SAMPLE.strftime(text), text)  # noqa: DTZ007 - as above
     except (ValueError, re.error):
         read_back = None
     if len(pattern) > LONGEST_DATE or read_back is None or read_back.date() != SAMPLE.date():
@@ -46,7 +46,7 @@ def day_of(text: str, formats: Sequence[str] = ()) -> date | None:
         return _iso_day(text)
     for pattern in formats or CLEAR:
         try:
-            return datetime.strptime(text, directives(pattern) if formats else pattern).date()  # noqa: DTZ007
+            return datetime.strptime(text, directives(pattern) if formats else pattern).date()  # noqa: DTZ007 - a day has no zone
         except ValueError:
             continue
     return None

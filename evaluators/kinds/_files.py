@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from posixpath import normpath
+from typing import TypeGuard
 
 REFERENCE = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+|[\w./-]+\.(?:md|txt|prompt|j2))\Z")
 
 
-def is_reference(value: object) -> bool:
+def is_reference(value: object) -> TypeGuard[str]:
     """Tell a file's name (`./prompts/tone.md`, `file://tone.md`) from a text."""
     return isinstance(value, str) and bool(REFERENCE.match(value.strip()))
 

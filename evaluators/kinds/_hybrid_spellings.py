@@ -146,7 +146,7 @@ def _meant(found: dict[str, Any]) -> dict[str, Any]:
         return {**protocol, **named_settings(found), "type": kind}
     if kind in TAKES or "type" not in found:
         return {**found, "type": kind} if "type" in found else found
-    spellings = text_check.score.kind_facts["spellings"]  # type: ignore[attr-defined]
+    spellings = text_check.score.kind_facts["spellings"]  # type: ignore[attr-defined]  # set by its mark
     preset = {"operator": kind, **spellings.get(kind, {})}
     read_as = text_check.read({**found, **preset})
     operator = read_as.pop("operator")

@@ -6,7 +6,7 @@ import asyncio
 from functools import lru_cache
 from typing import Any
 
-import regex  # type: ignore[import-untyped]
+import regex  # type: ignore[import-untyped]  # it comes without types
 
 LIMIT_S = 2.0
 # Most matches end at once; only a slow one is worth a thread of its own.

@@ -120,7 +120,7 @@ def _timed(rule: Any) -> Any:
 
 
 _RULES = {**Draft202012Validator.VALIDATORS, "pattern": _pattern, "uniqueItems": _unique}
-_Validator: Any = extend(  # type: ignore[no-untyped-call]
+_Validator: Any = extend(  # type: ignore[no-untyped-call]  # its types leave it out
     Draft202012Validator, {name: _timed(rule) for name, rule in _RULES.items()}
 )
 

@@ -18,7 +18,7 @@ MOST_JUDGES = len(LABELS)
 LONGEST_REASON = 2_000
 BRACKET_NAMES = [bracket.name for bracket in BRACKETS]
 
-VOTE_SCHEMA = {
+VOTE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "reasons": {"type": "string"},
@@ -31,7 +31,7 @@ VOTE_SCHEMA = {
 # A vote that names its bracket counts, whatever became of the score beside it.
 LEAST_SCHEMA = {
     **VOTE_SCHEMA,
-    "properties": {**VOTE_SCHEMA["properties"], "score": {}},  # type: ignore[dict-item]
+    "properties": {**VOTE_SCHEMA["properties"], "score": {}},
     "required": ["reasons", "bracket"],
 }
 

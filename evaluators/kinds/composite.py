@@ -165,7 +165,7 @@ def read_options(values: Mapping[str, Any]) -> dict[str, Any]:
 def prompt_file(options: Mapping[str, Any]) -> str:
     """Return the name of the file that holds a judge's prompt, "" for none."""
     prompt = options.get("prompt")
-    return prompt if options.get("type") == "llm_judge" and is_reference(prompt) else ""  # type: ignore[return-value]
+    return prompt if options.get("type") == "llm_judge" and is_reference(prompt) else ""
 
 
 def runs_script(options: Mapping[str, Any]) -> bool:

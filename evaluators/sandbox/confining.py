@@ -61,7 +61,7 @@ def boxed(
     mounts.read_only(str(box.environment), INNER_ENVIRONMENT)
     mounts.writable(box.start, "/script")
     mounts.writable(box.workspace, "/workspace")
-    mounts.writable(box.temporary, "/tmp")  # noqa: S108
+    mounts.writable(box.temporary, "/tmp")  # noqa: S108 - that of the box
     if place.folder:
         mounts.read_only(place.folder, "/agent")
     shown = {*place.python.folders, *place.folders}
@@ -89,7 +89,7 @@ def _view_of_machine(*, has_network: bool) -> Mounts:
     for top in TOPS:
         mounts.as_on_machine(f"/{top}")
     mounts.add("--proc", "/proc", "--dev", "/dev")
-    mounts.add("--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
+    mounts.add("--size", str(SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 - that of the box
     for name in (*ETC, *(ETC_OF_NETWORK if has_network else ())):
         mounts.read_only(os.path.realpath(f"/etc/{name}"), f"/etc/{name}")
     return mounts
@@ -103,7 +103,7 @@ def limited(command: Sequence[str], place: Place) -> list[str]:
 def own_environment(place: Place, *, is_boxed: bool) -> dict[str, str]:
     """Return what a program sees of an environment besides what it is given."""
     box = place.box
-    workspace, temporary = ("/workspace", "/tmp") if is_boxed else (box.workspace, box.temporary)  # noqa: S108
+    workspace, temporary = ("/workspace", "/tmp") if is_boxed else (box.workspace, box.temporary)  # noqa: S108 - of the box
     own = {"HOME": str(temporary), "LANG": "C.UTF-8", "EVAL_WORKSPACE": str(workspace)}
     if not is_boxed:
         own["TMPDIR"] = str(temporary)

@@ -27,7 +27,7 @@ LONGEST_WORD = 100
 # A view in which everything is there: what is tried is whether namespaces may be made, a new /proc
 # above all. Where containers forbid this, they mostly forbid that.
 EVERYTHING = (
-    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108
+    *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - that of the box
     *("--chdir", "/", "--"),
 )
 TOO_OLD = "the kernel is older than Linux 5.3"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from evaluators.sandbox.boxes import remove
 
-SHARED_MEMORY = "/dev/shm"  # noqa: S108
-FOLDERS = (SHARED_MEMORY, "/tmp", "/var/tmp")  # noqa: S108
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - cleared here, not written to
+FOLDERS = (SHARED_MEMORY, "/tmp", "/var/tmp")  # noqa: S108 - as above
 IPC_REMOVE = 0
 IPC_NUMBER_AT = 1
 libc = ctypes.CDLL(None)

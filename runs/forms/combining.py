@@ -37,7 +37,7 @@ class CombineForm(forms.Form):
             values[name] = spelt_share(values[name], self._most(name, scale))
         super().__init__(*args, **{"initial": values} | options)
         self.node, self.scale = node, scale
-        self.fields["type"].choices = rules_offered()  # type: ignore[attr-defined]
+        self.fields["type"].choices = rules_offered()  # type: ignore[attr-defined]  # it is a ChoiceField
         for name in {option for options in OPTIONS.values() for option in options}:
             self.fields[name] = self._field(name)
 

@@ -155,7 +155,7 @@ class TargetForm(forms.Form):
         now = seen_now(self.target)
         if now == self.cleaned_data["seen"]:
             return
-        data = self.data.copy()  # type: ignore[attr-defined]
+        data = self.data.copy()  # type: ignore[attr-defined]  # what was sent
         data["seen"] = now
         self.data = data
         raise TargetChangedError(

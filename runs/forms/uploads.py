@@ -46,4 +46,5 @@ def named_parts(
     if isinstance(given, list) and len(given) == len(names):
         pairs = zip(given, names, strict=True)
         names = [path if isinstance(path, str) and path else name for path, name in pairs]
+    # An upload reads like a file, which its types do not tell.
     return [(name, cast("IO[bytes]", upload)) for name, upload in zip(names, uploads, strict=True)]

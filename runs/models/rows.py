@@ -35,7 +35,7 @@ def insert_rows(
         postgresql.insert(table, names, values)
         return
     marks = ", ".join(["%s"] * len(names))
-    _execute(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", values)  # noqa: S608
+    _execute(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks})", values)  # noqa: S608 - names of columns
 
 
 def update_rows(
@@ -47,7 +47,7 @@ def update_rows(
         return
     table, names, adapters = _columns(model, (*columns, key), connection.vendor)
     settings = ", ".join(f"{name} = %s" for name in names[:-1])
-    statement = f"UPDATE {table} SET {settings} WHERE {names[-1]} = %s"  # noqa: S608
+    statement = f"UPDATE {table} SET {settings} WHERE {names[-1]} = %s"  # noqa: S608 - names of columns
     _execute(statement, _adapted(rows, adapters))
 
 
@@ -59,7 +59,7 @@ def add_to_rows(model: type[models.Model], column: str, rows: Iterable[tuple[Any
         return
     table, names, adapters = _columns(model, (column, key), connection.vendor)
     sum_ = f"COALESCE({names[0]}, 0) + %s"
-    statement = f"UPDATE {table} SET {names[0]} = {sum_} WHERE {names[1]} = %s"  # noqa: S608
+    statement = f"UPDATE {table} SET {names[0]} = {sum_} WHERE {names[1]} = %s"  # noqa: S608 - names of columns
     _execute(statement, _adapted(rows, adapters))
 
 

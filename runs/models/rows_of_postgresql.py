@@ -61,7 +61,7 @@ def _update_statement(
     )
     table, place = quote(model._meta.db_table), quote(str(by_name[key].column))
     return (
-        f"UPDATE {table} AS old SET {settings} FROM json_to_recordset(%s::json) AS new ({types}) "  # noqa: S608
+        f"UPDATE {table} AS old SET {settings} FROM json_to_recordset(%s::json) AS new ({types}) "  # noqa: S608 - names of columns
         f"WHERE old.{place} = new.{quote(key)}"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
@@ -55,9 +56,9 @@ class FlipQuery:
             found["page"] = str(self.page)
         return f"?{urlencode(found)}" if found else ""
 
-    def with_(self, **changes: object) -> FlipQuery:
+    def with_(self, **changes: Any) -> FlipQuery:
         """Return the query with some of it changed, from the first page on."""
-        return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
+        return replace(self, **{"page": 1, **changes})
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def target_kind(
 
     def mark(function: AnswerFunction) -> AnswerFunction:
         facts = {"label": label, "icon": icon, "config": config, **options}
-        function.target_facts = facts  # type: ignore[attr-defined]
+        function.target_facts = facts  # type: ignore[attr-defined]  # the scan reads it there
         return function
 
     return mark

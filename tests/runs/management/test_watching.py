@@ -38,6 +38,7 @@ class Watching:
         self.run = make_run(status="running", execution_count=4, **own)
         self.hands = FakeHands(self.run)
         self.stream = io.StringIO()
+        # They end when told, as own hands do, and carry nothing out.
         hands = cast(OwnHands, self.hands)
         self.watch = Watch(self.run, hands, Progress(self.stream, clock=lambda: 0.0))
 
