@@ -1,17 +1,17 @@
-"""The stored form of evaluators and language models, and the record of who changed what."""
+"""The language models that judge and are under test: how each is reached, what it costs, what a test found."""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
+from evaluators.models.audit import AuditEntry
+from evaluators.models.evaluators import Evaluator
+from evaluators.models.money import money_field
 from evaluators.scoring.types import DomainError
-from evaluators.trees import EvaluatorQuerySet
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -21,46 +21,6 @@ class ModelInUseError(DomainError):
     """A language model cannot be deleted while something names it."""
 
     code = "model_in_use"
-
-
-def money_field(**options: Any) -> models.DecimalField[Any, Any]:
-    """Return a column for US dollars, exact to a billionth (one token of the cheapest models)."""
-    return models.DecimalField(max_digits=18, decimal_places=9, **options)
-
-
-class Evaluator(models.Model):
-    """One node of an evaluator tree. A suite owns a root composite; trees are copied, never shared."""
-
-    parent = models.ForeignKey(
-        "self", on_delete=models.CASCADE, related_name="children", null=True, blank=True
-    )
-    position = models.PositiveIntegerField(default=0)
-    name = models.CharField(max_length=100)
-    kind = models.CharField(max_length=50)
-    weight = models.FloatField(default=1.0, validators=[MinValueValidator(0.0)])
-    required = models.BooleanField(default=False)
-    required_below = models.FloatField(null=True, blank=True)
-    negate = models.BooleanField(default=False)
-    config = models.JSONField(default=dict, blank=True)
-
-    objects = EvaluatorQuerySet.as_manager()
-
-    class Meta:
-        """Order siblings as the suite's author placed them."""
-
-        ordering = ("position", "id")
-        constraints = (
-            models.UniqueConstraint(
-                fields=("parent", "name"), name="evaluator_name_unique_among_siblings"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(weight__gte=0), name="evaluator_weight_not_negative"
-            ),
-        )
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name
 
 
 class ReplyMode(models.TextChoices):
@@ -211,79 +171,3 @@ class LanguageModel(models.Model):
         done = {**(self.last_test or {}), "state": "done", **found}
         running = LanguageModel.objects.filter(pk=self.pk, last_test__state="running")
         running.update(last_test=done, last_tested_at=now)
-
-
-class SlotLease(models.Model):
-    """A block of one model's concurrency, held by one pair of hands until it expires.
-
-    A holder with fewer slots than `wanted` is short: the others give up what exceeds their share.
-    `starts_wanted` calls wait since `starts_wanted_since` for the minute's limit to let them start.
-    """
-
-    model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="slot_leases")
-    holder = models.CharField(max_length=64)
-    slots = models.PositiveIntegerField()
-    wanted = models.PositiveIntegerField(default=0)
-    starts_wanted = models.PositiveIntegerField(default=0)
-    starts_wanted_since = models.DateTimeField(null=True, blank=True)
-    expires_at = models.DateTimeField()
-
-    class Meta:
-        """One block a holder."""
-
-        constraints = (
-            models.UniqueConstraint(fields=("model", "holder"), name="slot_lease_one_a_holder"),
-        )
-
-    def __str__(self) -> str:
-        """Return holder and size."""
-        return f"{self.slots} slots of {self.holder}"
-
-
-class StartGrant(models.Model):
-    """So many calls of a model that one holder was allowed to start, counted in the calls of the minute."""
-
-    model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="start_grants")
-    holder = models.CharField(max_length=64)
-    granted_at = models.DateTimeField()
-    calls = models.PositiveIntegerField()
-
-    class Meta:
-        """Found by model, the oldest first."""
-
-        ordering = ("granted_at", "id")
-        indexes = (models.Index(fields=("model", "granted_at"), name="start_grant_by_time"),)
-
-    def __str__(self) -> str:
-        """Return size and holder."""
-        return f"{self.calls} starts of {self.holder}"
-
-
-class AuditEntry(models.Model):
-    """Who changed what, with the values before and after. Keys and passwords never enter."""
-
-    actor = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
-    )
-    actor_name = models.CharField(max_length=150, blank=True, default="")
-    at = models.DateTimeField(auto_now_add=True, db_index=True)
-    action = models.CharField(max_length=60)
-    object_type = models.CharField(max_length=60)
-    object_id = models.CharField(max_length=60)
-    object_name = models.CharField(max_length=200, blank=True, default="")
-    before = models.JSONField(null=True, blank=True)
-    after = models.JSONField(null=True, blank=True)
-
-    class Meta:
-        """Newest first, found by the object they speak of."""
-
-        ordering = ("-at", "-id")
-        indexes = (models.Index(fields=("object_type", "object_id"), name="audit_by_object"),)
-        verbose_name_plural = "audit entries"
-
-    def __str__(self) -> str:
-        """Return the deed and its object."""
-        return f"{self.action} {self.object_type} {self.object_name}"
-
-
-ZERO_USD = Decimal(0)
