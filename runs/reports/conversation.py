@@ -33,14 +33,15 @@ def conversation(case: Case, output: ResultOutput) -> Turns:
 
 
 def cut_turns(turns: Iterable[Mapping[str, Any]]) -> Turns:
-    """Return the turns with their long texts cut."""
+    """Return the turns with their long texts cut; `size` is how many characters one of them had."""
     shown, cut = [], 0
     for turn in turns:
-        content = turn.get("content")
+        content, whole = turn.get("content"), {}
         if isinstance(content, str) and len(content) > LONGEST_SHOWN:
+            whole = {"size": len(content)}
             cut += len(content) - LONGEST_SHOWN
             content = content[:LONGEST_SHOWN]
-        shown.append({"role": turn.get("role", "user"), "content": content or ""})
+        shown.append({"role": turn.get("role", "user"), "content": content or "", **whole})
     return Turns(tuple(shown), cut)
 
 

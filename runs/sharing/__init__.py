@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.sharing._cutting import LONGEST_TEXT, Allowance
-from runs.sharing._depths import Depth, Shape, digest_of, let_through
+from runs.sharing._depths import Depth, Shape, digest_of, filled_out, let_through
 from runs.sharing._places import texts_of
 from runs.sharing._scan import Found, Scan, scan
 from runs.sharing._shapes import COMPARISON, RESULT, RUN, SHAPES
@@ -20,6 +20,7 @@ __all__ = [
     "Scan",
     "Shape",
     "digest_of",
+    "filled_out",
     "let_through",
     "scan",
     "texts_of",

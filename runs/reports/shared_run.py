@@ -1,0 +1,218 @@
+"""A run as a share link freezes it: its gates, its figures and its cases, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from evaluators.templatetags.figures import (
+    counted,
+    duration,
+    execution_money,
+    interval,
+    money,
+    pct,
+    score,
+)
+from runs.models import Run, RunStatus
+from runs.reports.case_groups import policy_of
+from runs.reports.gates import RunGate
+from runs.reports.run_document import case_summaries
+from runs.reports.run_page import RunLive, run_live
+from runs.reports.shared_answers import titles_of, with_texts
+from runs.reports.shared_words import (
+    MOST_CASES,
+    MOST_WITH_TEXTS,
+    STATES,
+    counts_of,
+    head,
+    judge_word,
+    policy_rows,
+)
+from runs.sharing import Allowance, Depth
+from runs.summary import CaseSummary
+
+WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
+
+
+def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
+    """Return the document; what may leave of it at a depth, `let_through` says."""
+    live = run_live(run, now=now)
+    summed = sorted(case_summaries(run), key=_badness)
+    titles = titles_of(run)
+    cases = [
+        _case(number, one, titles.get(one.case, ""), run.scale)
+        for number, one in enumerate(summed[:MOST_CASES], 1)
+    ]
+    texts = cases[: MOST_WITH_TEXTS if depth.reaches(Depth.OUTPUTS) else 0]
+    with_texts(texts, (run,), depth, Allowance())
+    gates = (live.metrics, live.cases)
+    return {
+        **head("run", depth, now, f"Run #{run.number}"),
+        "verdict": _verdict(run, gates),
+        "facts": _facts(run, live),
+        "suites": [run.suite.title],
+        "policy": policy_rows(policy_of(run)),
+        "gates": [_gate(one) for one in gates],
+        "counts": counts_of(live.counts),
+        "measures": _measures(run, live),
+        "metrics": [
+            {
+                "name": one.name,
+                "tier": tier.name,
+                "mean": one.mean,
+                "binary": one.binary,
+                "judged": one.judged,
+            }
+            for judged in live.judged
+            for tier in judged.tiers
+            for one in tier.metrics
+        ],
+        "dimensions": [
+            {
+                "name": one.name,
+                "checks": one.deterministic.mean,
+                "judge": one.judge.mean,
+                "final": one.final.mean,
+            }
+            for judged in live.dimensions
+            for one in judged.dimensions
+        ],
+        "figures": _figures(run, live),
+        "case_count": len(summed),
+        "shown_count": len(cases),
+        "text_count": len(texts),
+        "cases": cases,
+    }
+
+
+def _badness(case: CaseSummary) -> tuple[int, float]:
+    state = STATES.get(case.state, case.state)
+    return WORST_FIRST.index(state), 1.0 if case.means.score is None else case.means.score
+
+
+def _verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
+    states = {one.state for one in gates}
+    if run.status != RunStatus.COMPLETED:
+        status = RunStatus(run.status).label.lower()
+        sentence = f"The run is not completed ({status}), so its gates are not judged."
+        return {"state": "cancelled", "word": "Not judged", "tone": "warn", "sentence": sentence}
+    if "failed" in states:
+        failed = [one for one in gates if one.state == "failed"]
+        told = " and ".join(
+            f"{one.name.lower()} {pct(one.share)}, needs {pct(one.limit)}" for one in failed
+        )
+        return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Below: {told}."}
+    if states == {"passed"}:
+        told = " and ".join(
+            f"{one.name.lower()} {pct(one.share)} of {pct(one.limit)}" for one in gates
+        )
+        return {
+            "state": "pass",
+            "word": "Passed",
+            "tone": "good",
+            "sentence": f"Both gates are passed: {told} needed.",
+        }
+    sentence = "Nothing has a score, so no gate can be judged."
+    return {"state": "waiting", "word": "Not judged", "tone": "warn", "sentence": sentence}
+
+
+def _facts(run: Run, live: RunLive) -> list[str]:
+    day = run.finished_at
+    return [
+        run.target_name,
+        f"suite v{run.suite_version}",
+        judge_word(run),
+        counted(run.repetitions, "repetition"),
+        *([f"took {duration(live.progress.elapsed_ms)}"] if live.progress.elapsed_ms else []),
+        *([f"finished {day.day} {day:%b %Y}"] if day else []),
+    ]
+
+
+def _gate(one: RunGate) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "share": one.share,
+        "limit": one.limit,
+        "state": one.state,
+        "note": one.note,
+    }
+
+
+def _measures(run: Run, live: RunLive) -> list[dict[str, Any]]:
+    known, usage = live.costs.purses, live.usage
+    purses = (
+        f"Run {money(known.run.usd)} + evaluation {money(known.evaluation.usd)}",
+        *(["Some answers have no known price"] if known.is_partial else []),
+    )
+    done = run.done_count
+    total = known.total_usd
+    each = total / done if total is not None and done else None
+    summary = run.summary or {}
+    ends = summary.get("interval")
+    return [
+        {
+            "name": "Pass rate",
+            "value": pct(live.cases.share),
+            "notes": [
+                live.cases.note,
+                *([f"95% CI {interval((ends[0], ends[1]))}"] if ends else []),
+            ],
+        },
+        {
+            "name": "Mean score",
+            "value": pct(live.metrics.share),
+            "notes": [live.metrics.note],
+        },
+        {
+            "name": "Latency, mean",
+            "value": duration(usage.mean_ms),
+            "notes": [
+                f"median {duration(usage.p50_ms)}, p95 {duration(usage.p95_ms)}",
+                f"{usage.timed} of {counted(usage.executions, 'execution')} timed",
+            ],
+        },
+        {
+            "name": "Total cost",
+            "value": f"{'≥ ' if known.is_partial and total is not None else ''}{money(total)}",
+            "notes": [*purses, *([f"{execution_money(each)} an execution"] if each else [])],
+        },
+    ]
+
+
+def _figures(run: Run, live: RunLive) -> dict[str, Any]:
+    known = live.costs.purses
+    return {
+        "run": run.number,
+        "repetitions": run.repetitions,
+        "status": run.status,
+        "executions": run.execution_count,
+        "done": run.done_count,
+        "errors": run.error_count,
+        "passed": run.pass_count,
+        "pass_rate": live.cases.share,
+        "mean_score": live.metrics.share,
+        "mean_latency_ms": live.usage.mean_ms,
+        "run_cost_usd": _spelled(known.run.usd),
+        "evaluation_cost_usd": _spelled(known.evaluation.usd),
+        "total_cost_usd": _spelled(known.total_usd),
+    }
+
+
+def _spelled(usd: Any) -> str | None:
+    return None if usd is None else f"{usd:f}"
+
+
+def _case(number: int, one: CaseSummary, title: str, scale: int) -> dict[str, Any]:
+    return {
+        "place": number,
+        "key": one.case,
+        "title": title,
+        "state": STATES.get(one.state, one.state),
+        "score": score(one.means.score, scale),
+        "passed": one.passed,
+        "executions": one.executions,
+        "latency": duration(one.means.latency_ms),
+        "cost": execution_money(one.means.total_cost_usd),
+    }

@@ -1,0 +1,187 @@
+"""What a share link is of, as an address names it: a comparison, a run, or one result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Max, Q, Sum
+from django.urls import reverse
+
+from evaluators.scoring.types import DomainError
+from runs.comparison import Tolerances
+from runs.models import OPEN_RESULT_STATUSES, Result, Run
+from runs.reports.comparison import compared
+from runs.reports.comparison_choice import named
+from runs.reports.comparison_query import SHARED, ComparisonQuery, run_word
+from runs.reports.shared_comparison import shared_comparison
+from runs.reports.shared_result import shared_result
+from runs.reports.shared_run import shared_run
+from runs.sharing import SHAPES, Depth, digest_of, let_through
+
+COMPARISON, RUN, RESULT = "comparison", "run", "result"
+WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
+LONGEST_NUMBER = 6
+
+
+class NothingToShareError(DomainError):
+    """An address names nothing that can be frozen."""
+
+    code = "nothing_to_share"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Runs that exist, and which part of them: `key` and `repetition` are a result's."""
+
+    kind: str
+    runs: tuple[Run, ...]
+    query: ComparisonQuery
+    tolerances: Tolerances
+    key: str = ""
+    repetition: int = 0
+
+    @property
+    def word(self) -> str:
+        """Return what kind of thing it is."""
+        return WORDS[self.kind]
+
+    @property
+    def title(self) -> str:
+        """Return what a link to it is called when nobody calls it otherwise; no name of a case."""
+        numbers = [f"#{run.number}" for run in self.runs]
+        return {
+            COMPARISON: " against ".join(numbers),
+            RUN: f"Run {numbers[-1]}",
+            RESULT: f"A result of run {numbers[-1]}",
+        }[self.kind]
+
+    @property
+    def url(self) -> str:
+        """Return the address of its page for members."""
+        if self.kind == COMPARISON:
+            return reverse("runs:compare") + self.query.address()
+        place = {"slug": self.runs[0].suite.slug, "number": self.runs[0].number}
+        if self.kind == RUN:
+            return reverse("runs:run", kwargs=place)
+        case = {"key": self.key, "repetition": self.repetition}
+        return reverse("runs:result", kwargs=place | case)
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Return the fields by which an address or a form names it."""
+        if self.kind == COMPARISON:
+            return (("kind", COMPARISON), *self.query.hidden, *self.query.limits)
+        named_run = (("kind", self.kind), ("run", run_word(self.runs[0])))
+        if self.kind == RUN:
+            return named_run
+        return (*named_run, ("case", self.key), ("repetition", str(self.repetition)))
+
+    @property
+    def address(self) -> str:
+        """Return the query part of the address of the page where a link to it is made."""
+        return "?" + urlencode(self.fields, safe=":")
+
+
+def document_of(subject: Subject, depth: Depth, *, now: datetime) -> Any:
+    """Return what a stranger sees of it at a depth, and nothing else."""
+    run = subject.runs[-1]
+    if subject.kind == COMPARISON:
+        limits, query = subject.tolerances, subject.query
+        found = compared(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
+        document = shared_comparison(found, query, depth=depth, now=now)
+    elif subject.kind == RUN:
+        document = shared_run(run, depth=depth, now=now)
+    else:
+        document = shared_result(run, subject.key, subject.repetition, depth=depth, now=now)
+    return let_through(document, SHAPES[subject.kind], depth)
+
+
+def seen_digest(document: Mapping[str, Any]) -> str:
+    """Return what tells whether a document is the one that somebody looked at before."""
+    return digest_of({name: value for name, value in document.items() if name != "made_at"})
+
+
+def sources_of(subject: Subject) -> dict[str, Any]:
+    """Return what a link remembers of the live rows: which they are, and how they stood."""
+    places = {"runs": [run.pk for run in subject.runs]}
+    if subject.kind == RESULT:
+        found = subject.runs[0].results.filter(case__key=subject.key, repetition=subject.repetition)
+        places["results"] = list(found.values_list("pk", flat=True))
+    return {**places, "address": subject.address, "digest": live_digest(places)}
+
+
+def live_digest(places: Mapping[str, Any]) -> str:
+    """Return how runs, or single results of them, stand now; two queries, and no text is read.
+
+    No sum of floats is taken: a database may add them up in another order, and nothing has changed.
+    """
+    columns = (
+        *("pk", "status", "snapshot_hash", "execution_count", "done_count", "pass_count"),
+        *("borderline_count", "fail_count", "error_count", "score_sum", "score_count"),
+        *("run_cost_usd", "evaluation_cost_usd", "finished_at"),
+    )
+    runs, ids = Run.objects.filter(pk__in=places["runs"]).order_by("pk"), places.get("results")
+    if ids is not None:
+        own = ("pk", "status", "verdict", "reviewed_verdict", "score", "generation", "finished_at")
+        found = Result.objects.filter(pk__in=ids).order_by("pk").values_list(*own)
+        return digest_of([[str(value) for value in row] for row in found])
+    told = {
+        "ended": Max("finished_at"),
+        "generations": Sum("generation"),
+        "attempts": Sum("attempt"),
+        "latency": Sum("latency_ms"),
+        **{f"is_{word}": Count("pk", filter=Q(verdict=word)) for word in ("pass", "fail")},
+        **{
+            f"said_{word}": Count("pk", filter=Q(reviewed_verdict=word))
+            for word in ("pass", "borderline", "fail")
+        },
+    }
+    results = Result.objects.filter(run__in=places["runs"]).order_by("run").values("run")
+    rows = [*runs.values_list(*columns), *results.annotate(**told).values_list("run", *told)]
+    return digest_of([[str(value) for value in row] for row in rows])
+
+
+def subject_of(values: Mapping[str, str], tolerances_of: Any) -> Subject:
+    """Return what an address names. `tolerances_of` reads its tolerances for a candidate.
+
+    Raises NothingToShareError for what does not exist and for what is not over: a snapshot of it
+    would be out of date as it is made.
+    """
+    kind = values.get("kind", "")
+    if kind not in WORDS:
+        raise NothingToShareError("Share a comparison, a run or a result from its own page.")
+    query = ComparisonQuery.read(values)
+    words = (query.baseline, query.candidate) if kind == COMPARISON else (values.get("run", ""),)
+    runs = tuple(_run(word) for word in words)
+    for run in runs:
+        if run.is_active:
+            raise NothingToShareError(
+                f"Run #{run.number} goes on. Share it when it is over: a snapshot of it would be "
+                "out of date as it is made."
+            )
+    if len(set(runs)) != len(runs):
+        raise NothingToShareError("That is one run twice. Choose another to hold it against.")
+    key, number = values.get("case", ""), values.get("repetition", "1")
+    repetition = int(number) if number.isdecimal() and len(number) < LONGEST_NUMBER else 0
+    if kind == RESULT:
+        _check_result(runs[0], key, repetition)
+    return Subject(kind, runs, query, tolerances_of(runs[-1], query), key, repetition)
+
+
+def _run(word: str) -> Run:
+    place = named(word)
+    runs = Run.objects.select_related("suite").defer("leaf_scores")
+    run = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
+    if run is None:
+        raise NothingToShareError("That run is not there any more.")
+    return run
+
+
+def _check_result(run: Run, key: str, repetition: int) -> None:
+    found = run.results.filter(case__key=key, repetition=repetition)
+    if not found.exclude(status__in=OPEN_RESULT_STATUSES).exists():
+        raise NothingToShareError("That result is not there, or the work on it is not over.")
