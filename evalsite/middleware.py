@@ -1,4 +1,4 @@
-"""What is refused before any page sees it."""
+"""What is refused before any page sees it, and what strangers get."""
 
 from __future__ import annotations
 
@@ -10,6 +10,34 @@ from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
 
 NUL, ESCAPED_NUL = "\0", "%00"
+# Where everything lives that opens without an account, by a share link.
+FOR_STRANGERS = "/s/"
+TO_STRANGERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Robots-Tag": "noindex, nofollow",
+    "Referrer-Policy": "no-referrer",
+    # A revoked link must open nothing from any cache.
+    "Cache-Control": "private, no-store",
+}
+
+
+def for_strangers(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Serve what share links open without reading a cookie or setting one, and with headers of its own."""
+
+    def answer(request: HttpRequest) -> HttpResponseBase:
+        if not request.path_info.startswith(FOR_STRANGERS):
+            return get_response(request)
+        request.META.pop("HTTP_COOKIE", None)
+        response = get_response(request)
+        response.cookies.clear()
+        for name, value in TO_STRANGERS.items():
+            response[name] = value
+        return response
+
+    return answer
 
 
 def refuse_nul(

@@ -76,6 +76,7 @@ INSTALLED_APPS = [
     "evalsite.access",
 ]
 MIDDLEWARE = [
+    "evalsite.middleware.for_strangers",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -17,8 +17,10 @@ from django.views.decorators.http import require_safe
 from evalsite.access.members import admin_names
 from evalsite.access.roles import role_of
 from evalsite.health import OK, PARTS, health
+from evalsite.middleware import FOR_STRANGERS
 from evalsite.outages import outage_of
 from runs.models.connections import discard_connection
+from runs.views.shared import gone
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,14 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
     user = request.user
     role = role_of(user) if isinstance(user, User) else None
     return render(request, "403.html", {"role": role, "admins": admin_names()}, status=403)
+
+
+@login_not_required
+def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Say that nothing is there; where share links live, as of any link that opens nothing."""
+    if request.path_info.startswith(FOR_STRANGERS):
+        return gone()
+    return defaults.page_not_found(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -55,6 +55,7 @@ SECTIONS = (
     ("workers", ("runs:workers",)),
     ("search", ("runs:search",)),
     ("audit", ("runs:audit",)),
+    ("shares", ("runs:share",)),
     ("api", ("runs:api",)),
     ("tokens", ("access:token",)),
     ("suites", ("home", "runs:")),
