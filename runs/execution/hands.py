@@ -17,11 +17,12 @@ from runs.execution.budget import Budget
 from runs.execution.claiming import hide_hand, release_held
 from runs.execution.courtesy import Courtesy
 from runs.execution.database import DatabaseThread
+from runs.execution.ended_rows import Ended
 from runs.execution.jobs import Job, claim_jobs
 from runs.execution.leasing import Leases, time_since_boot
 from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts
-from runs.execution.recording import Ended, RunState
+from runs.execution.recording import RunState
 from runs.execution.slots import SlotKeeper
 from runs.execution.writing import Desk
 from runs.plan import Cause, TargetFailure

@@ -13,48 +13,20 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from evaluators.scoring.tree import Node
-from evaluators.scoring.types import Score, Unscored, Usage
-from evaluators.scoring.verdict import Decision
-from runs.engine import ExecutionOutcome
-from runs.execution.claiming import Claim, held_results
+from runs.execution.claiming import held_results
+from runs.execution.ended_rows import TARGET_STAGE, Ended, write_outputs, write_results
 from runs.execution.ledger import Entry, add_costs, missing_entries, write_calls
 from runs.execution.loading import RunWork
-from runs.models import Artifact, FileContent, Result, ResultOutput, ResultStatus, Run
-from runs.models import Score as ScoreRow
+from runs.models import Result, ResultStatus, Run
 from runs.models.clock import database_now
-from runs.models.rows import insert_rows, update_rows
-from runs.models.stored import SCORE_COLUMNS, score_rows
-from runs.plan import OUTCOMES_PATH, Cause
-from runs.targets._outputs import messages_as_json, trace_as_json, usage_as_json
 
-RESULT_COLUMNS = (
-    *("status", "verdict", "score", "metrics_score", "decided_by", "is_forced", "error"),
-    *("error_stage", "outcome_marks", "warnings", "keeps_output", "retry_paths", "lease_token"),
-    *("lease_until", "finished_at", "latency_ms", "input_tokens", "output_tokens"),
-)
-OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
-ARTIFACT_COLUMNS = ("result_id", "path", "content_id")
 STATE_FIELDS = (
     *("status", "started_at", "execution_count", "done_count", "error_count"),
     *("run_cost_usd", "evaluation_cost_usd"),
 )
 COUNTERS = ("pass", "borderline", "fail", "error")
-TARGET_STAGE = "target"
-RECORDING_STAGE = "recording"
 NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
 BREAKER = 8
-LONGEST_CELL = 300
-MOST_MARKS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """An execution that ended under a claim, scored by the tree under `root`."""
-
-    claim: Claim
-    root: Node
-    outcome: ExecutionOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +69,8 @@ def write_down(
             # Calls that were under way when the run ended: its figures come anew with their cost.
             Run.objects.filter(id=run.pk).update(summary=None)
         accepted = _still_held(work, token, ended)
-        _write_results(accepted, now=database_now())
-        _write_outputs(accepted)
+        write_results(accepted, now=database_now())
+        write_outputs(accepted)
         _count(work, accepted)
         run.refresh_from_db(fields=STATE_FIELDS)
         broken = "" if work.target.replays else broken_target(run)
@@ -152,114 +124,6 @@ def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended
         for one in ended
         if (one.claim.result_id, one.claim.attempt, one.claim.generation) in facts
     ]
-
-
-def _write_results(ended: Sequence[Ended], *, now: datetime) -> None:
-    update_rows(
-        Result,
-        RESULT_COLUMNS,
-        ((*_result_row(one, now), one.claim.result_id) for one in ended),
-        key="id",
-    )
-
-
-def _result_row(one: Ended, now: datetime) -> tuple[object, ...]:
-    outcome, decision = one.outcome, one.outcome.decision
-    usage = outcome.output.usage if outcome.output else Usage()
-    if decision is None or decision.status != "scored":
-        error, stage = _error_of(outcome)
-        head: tuple[object, ...] = (ResultStatus.ERROR.value, "", None, None, "", False)
-        head = (*head, error, stage)
-    else:
-        verdict = decision.verdict.value if decision.verdict else ""
-        cell = decision.decided_by[:LONGEST_CELL]
-        metrics = _metrics_score(outcome)
-        head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
-        head = (*head, _is_forced(decision), "", "")
-    return (
-        *(*head, _marks(decision), list(decision.warnings) if decision else []),
-        *(False, None, "", None, now),
-        *(usage.latency_ms, usage.input_tokens, usage.output_tokens),
-    )
-
-
-def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
-    """Return what went wrong and where, for a result without a verdict."""
-    if outcome.failure is not None:
-        is_ours = outcome.failure.cause is Cause.UNSTORABLE
-        return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
-    decision = outcome.decision
-    reason = (decision.error if decision else "") or "not scored"
-    place = (decision.evaluator if decision else None) or OUTCOMES_PATH
-    unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
-    # Outcomes that an evaluator of the tree was to judge are told of by its reason alone.
-    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
-    return reason, found.stage if found else "evaluator"
-
-
-def _metrics_score(outcome: ExecutionOutcome) -> float | None:
-    """Return the score of the evaluator that judged metrics and outcomes in one call, if there is one."""
-    found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
-    return next((one.score for one in found if "metrics" in one.details), None)
-
-
-def _is_forced(decision: Decision) -> bool:
-    return decision.verdict == "fail" and decision.is_forced
-
-
-def _marks(decision: Decision | None) -> str:
-    outcomes = decision.outcomes if decision else ()
-    return "".join("1" if found.passed else "0" for found in outcomes)[:MOST_MARKS]
-
-
-def _write_outputs(ended: Sequence[Ended]) -> None:
-    """Write what was answered and scored, in place of what an earlier generation left."""
-    again = [one.claim.result_id for one in ended if one.claim.generation > 1]
-    if again:
-        ScoreRow.objects.filter(result_id__in=again).delete()
-        Artifact.objects.filter(result_id__in=again).delete()
-        ResultOutput.objects.filter(result_id__in=again).delete()
-    answered = [one for one in ended if one.outcome.output is not None]
-    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(one) for one in answered))
-    rows = (row for one in answered for row in _score_rows(one))
-    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
-    _write_files(answered)
-
-
-def _output_row(one: Ended) -> tuple[object, ...]:
-    output, decision = one.outcome.output, one.outcome.decision
-    if output is None or decision is None:
-        raise AssertionError("an answered execution has an output and a decision")
-    outcomes = [
-        {"text": found.text, "passed": found.passed, "justification": found.justification}
-        for found in decision.outcomes
-    ]
-    return (
-        *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
-        *(usage_as_json(output.usage), outcomes or None, decision.as_json()),
-    )
-
-
-def _score_rows(one: Ended) -> list[tuple[object, ...]]:
-    decision = one.outcome.decision
-    if decision is None:
-        return []
-    return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
-
-
-def _write_files(ended: Sequence[Ended]) -> None:
-    """Write the files that targets left; what has the same content is stored once."""
-    left = [
-        (one.claim.result_id, path, content)
-        for one in ended
-        for path, content in (one.outcome.output.files if one.outcome.output else {}).items()
-    ]
-    if left:
-        hashes = FileContent.objects.store(content for _, _, content in left)
-        rows = (
-            (result_id, path, sha) for (result_id, path, _), sha in zip(left, hashes, strict=True)
-        )
-        insert_rows(Artifact, ARTIFACT_COLUMNS, rows)
 
 
 def _count(work: RunWork, ended: Sequence[Ended]) -> None:

@@ -10,9 +10,10 @@ from typing import Protocol
 from evaluators.judging.calls import CallRecord
 from runs.engine import ExecutionOutcome
 from runs.execution.database import is_away
+from runs.execution.ended_rows import Ended
 from runs.execution.ledger import Entry
 from runs.execution.loading import RunWork
-from runs.execution.recording import Ended, RunState
+from runs.execution.recording import RunState
 from runs.plan import Cause, TargetFailure
 
 logger = logging.getLogger(__name__)

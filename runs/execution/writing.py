@@ -14,10 +14,11 @@ from evaluators.models import ZERO_USD
 from runs.execution.budget import Budget
 from runs.execution.claiming import Claim
 from runs.execution.database import DatabaseThread
+from runs.execution.ended_rows import Ended
 from runs.execution.leasing import RENEW_EVERY_S, Leases
 from runs.execution.ledger import Entry, spent_usd
 from runs.execution.loading import RunWork
-from runs.execution.recording import BREAKER, Ended, RunState, read_state, write_down
+from runs.execution.recording import BREAKER, RunState, read_state, write_down
 from runs.execution.salvaging import salvage
 from runs.models import ACTIVE_RUN_STATUSES
 

@@ -17,8 +17,9 @@ from runs import services
 from runs.engine import ExecutionOutcome
 from runs.execution.claiming import begin_run, claim_results
 from runs.execution.desks import Place
+from runs.execution.ended_rows import Ended
 from runs.execution.loading import load_work
-from runs.execution.recording import Ended, broken_target, write_down
+from runs.execution.recording import broken_target, write_down
 from runs.execution.running import _work, work_on_run
 from runs.execution.sweeping import sweep
 from runs.models import ModelCall, Result, ResultOutput, Run, RunStatus, Score
