@@ -195,6 +195,13 @@ PAGES: Mapping[str, Page] = {
     "runs:audit": Page("editor"),
     "runs:audit-file": Page("editor"),
     "runs:search": Page("viewer"),
+    "runs:share-list": Page("editor"),
+    "runs:share-new": form("editor"),
+    "runs:share-preview": Page("editor"),
+    # A link is its maker's alone; admins revoke those of others too.
+    "runs:share-revoke": Page("editor", get=NOT_ALLOWED, post=404, place={"pk": 0}),
+    "runs:shared": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
+    "runs:shared-file": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:pinned": Page("viewer"),
 }
 FILES = (
@@ -252,14 +259,16 @@ def answers(client: Client, address: str) -> Iterator[HttpResponseBase]:
         transaction.set_rollback(True)
 
 
-def assert_is_guarded(response: HttpResponseBase) -> None:
+def assert_is_guarded(response: HttpResponseBase, name: str = "") -> None:
     """Check the headers that every answer has to carry."""
     policy = response["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert response["X-Frame-Options"] == "DENY"
     assert response["X-Content-Type-Options"] == "nosniff"
-    assert response["Referrer-Policy"] == "same-origin"
+    # Where a share link was opened from is told to nobody, not even to this site.
+    is_for_strangers = name.startswith("runs:shared")
+    assert response["Referrer-Policy"] == ("no-referrer" if is_for_strangers else "same-origin")
 
 
 def test_every_address_is_listed() -> None:
@@ -275,7 +284,7 @@ def test_a_visitor_gets_to_the_login_and_no_session(
     if page.role == ANYBODY:
         assert (found.status_code, posted.status_code) == (page.get, page.post)
     for response in (found, posted):
-        assert_is_guarded(response)
+        assert_is_guarded(response, name)
         if page.role != ANYBODY:
             assert response.status_code == MOVED
             assert response["Location"].startswith(f"{reverse('access:login')}?next=")

@@ -11,7 +11,10 @@ from tests.members import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
-OPEN_PAGES = {"healthz", "access:login", "access:login-once", "access:password-set"}
+OPEN_PAGES = {
+    *("healthz", "access:login", "access:login-once", "access:password-set"),
+    *("runs:shared", "runs:shared-file"),
+}
 
 
 def all_patterns(resolver: URLResolver, space: str = "") -> list[tuple[str, URLPattern]]:
