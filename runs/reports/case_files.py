@@ -11,10 +11,9 @@ from runs.formats._writing import case_values
 from runs.formats.packing import Packed, packed
 from runs.models import Suite
 from runs.reports.case_texts import field_text
-from runs.reports.csv_text import csv_text
+from runs.reports.csv_text import csv_parts
 
 FORMATS = ("yaml", "jsonl", "csv")
-BATCH = 200
 COLUMNS = ("key", "title", "tags", "input", "expected_output", "expected_outcomes", "criteria")
 
 
@@ -39,10 +38,6 @@ def _lines(cases: Sequence[CaseContent]) -> Iterator[bytes]:
 
 
 def _table(cases: Sequence[CaseContent]) -> Iterator[bytes]:
-    yield csv_text(COLUMNS, ()).encode()
-    for start in range(0, len(cases), BATCH):
-        lines = (
-            [case.key, *(field_text(name, case) for name in COLUMNS[1:])]
-            for case in cases[start : start + BATCH]
-        )
-        yield csv_text((), lines).encode().removeprefix(b"\r\n")
+    lines = ([case.key, *(field_text(name, case) for name in COLUMNS[1:])] for case in cases)
+    for part in csv_parts(COLUMNS, lines):
+        yield part.encode()
