@@ -23,7 +23,8 @@ class CaseSide:
 
     Of its `executions` so many are `scored`, of which so many `passed`; costs and latency are None
     where none was reported. `state` is its verdict, or how it came to have none. Of its `outcomes`
-    so many were `outcomes_met` in every repetition that judged them.
+    so many were `outcomes_met` in every repetition that judged them. It `is_flaky` when the verdicts
+    of its executions differ.
     """
 
     verdict: Verdict | None
@@ -38,6 +39,7 @@ class CaseSide:
     evaluation_cost_usd: Decimal | None = None
     outcomes: int = 0
     outcomes_met: int = 0
+    is_flaky: bool = False
 
     @property
     def pass_share(self) -> float | None:
@@ -57,6 +59,7 @@ class CaseSide:
             "passed": self.passed,
             "scored": self.scored,
             "executions": self.executions,
+            "flaky": self.is_flaky,
             "outcomes": self.outcomes,
             "outcomes_met": self.outcomes_met,
             "latency_ms": self.latency_ms,

@@ -194,6 +194,7 @@ def _case(key: str, group: Sequence[Execution], policy: Policy, marks: Sequence[
         passed=found.passed,
         scored=found.scored,
         executions=found.executions,
+        is_flaky=found.is_flaky,
         latency_ms=found.means.latency_ms,
         run_cost_usd=found.means.run_cost_usd,
         evaluation_cost_usd=found.means.evaluation_cost_usd,
