@@ -153,6 +153,7 @@ urlpatterns = [
     path(f"{RUN}results/", runs.run_results, name="run-results"),
     path(f"{RUN}summary.json", runs.run_summary_file, name="run-summary-file"),
     path(f"{RUN}results.jsonl", runs.run_results_file, name="run-results-file"),
+    path(f"{RUN}results.csv", runs.run_results_table, name="run-results-table"),
     path(f"{RUN}baseline/", baselines.run_baseline, name="run-baseline"),
     path(f"{RUN}stop/", going_on.run_stop, name="run-stop"),
     path(f"{RUN}resume/", going_on.run_resume, name="run-resume"),

@@ -19,6 +19,7 @@ from runs.reports.result_rows import results_table
 from runs.reports.results_query import ResultsQuery
 from runs.reports.run_document import run_document
 from runs.reports.run_evaluators import evaluators_of
+from runs.reports.run_files import results_csv
 from runs.reports.run_head import run_head as head_of
 from runs.reports.run_page import run_live as live_of
 from runs.views._requests import STOP_POLLING, may_view, run_of
@@ -137,3 +138,14 @@ def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingH
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
     kind = "application/jsonl; charset=utf-8"
     return StreamingHttpResponse(lines, content_type=kind, headers=headers)
+
+
+@require_safe
+@may_view
+def run_results_table(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
+    """Give every result of a run as a table for spreadsheets, as they are read."""
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.csv"'}
+    kind = "text/csv; charset=utf-8"
+    return StreamingHttpResponse(
+        results_csv(run_of(slug, number)), content_type=kind, headers=headers
+    )

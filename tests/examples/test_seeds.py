@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,14 @@ def test_scores_and_verdicts_are_those_of_the_seeds(
         page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
         assert f"Why {verdict}" in page
         assert lines[key]["decided_by"].replace("<", "&lt;") in page
+    table = viewer_client.get(reverse("runs:run-results-table", args=(folder, run.number)))
+    for row in csv.DictReader(table.getvalue().decode().splitlines()):
+        told, line = {name: row[name] for name in row if ":" in name}, lines[row["case"]]
+        six = line.get("final_evaluation", {}).get("final_dimensions", {})
+        assert {name: float(number) for name, number in told.items() if number} == {
+            **dict(numbers_of(line["evaluator_results"])),
+            **{f"dimension:final_evaluation/{key}": score for key, score in six.items()},
+        }
 
 
 @pytest.mark.django_db(transaction=True)
@@ -483,6 +492,16 @@ def test_every_round_of_votes_is_kept_and_the_readme_tells_what_comes_of_them(
     place = {"slug": "deliberation", "number": 1, "key": "tie-kept", "repetition": 1}
     page = viewer_client.get(reverse("runs:result", kwargs=place)).content.decode()
     assert "still a tie, so the lower bracket stands" in page
+
+
+def numbers_of(evaluators: Sequence[Line], path: str = "") -> Iterator[tuple[str, float]]:
+    """Yield scores and metrics under the columns of the table."""
+    for one in evaluators:
+        name = f"{path}{one['name']}"
+        if one["score"] is not None and one["type"] != "outcomes":
+            yield f"score:{name}", one["score"]
+        yield from ((f"metric:{name}/{m['key']}", m["score"]) for m in one.get("metrics", ()))
+        yield from numbers_of(one.get("evaluator_results", ()), f"{name}/")
 
 
 def without_run(value: Any) -> Any:
