@@ -148,6 +148,8 @@ PAGES: Mapping[str, Page] = {
     "runs:compare": Page("viewer"),
     # Without two runs in the address there is no case to show.
     "runs:compare-case": Page("viewer", get=404),
+    "runs:comparison-table": Page("viewer", get=404),
+    "runs:comparison-lines": Page("viewer", get=404),
     "runs:run-list": Page("viewer"),
     "runs:run-rows": Page("viewer", get=STOP_POLLING),
     "runs:run": Page("viewer", place=RUN),
