@@ -11,7 +11,7 @@ from django.db import DatabaseError, OperationalError
 
 from evalsite.pulse import Pulse, sweep_and_queue
 from evaluators.models import SlotLease
-from runs.execution import leasing, recording, running, sweeping
+from runs.execution import ended_rows, leasing, recording, running, sweeping
 from runs.execution.claiming import claim_results, show_hand
 from runs.execution.jobs import claim_jobs
 from runs.execution.loading import load_work
@@ -98,14 +98,14 @@ def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
 ):
     run = start_chat(3, concurrency=3)
     poisoned = run.results.all()[1].pk
-    marks = recording._result_row
+    marks = ended_rows._result_row
 
     def result_row(one, now):
         if one.claim.result_id == poisoned and one.outcome.failure is None:
             raise ValueError("a lone surrogate \x00")
         return marks(one, now)
 
-    monkeypatch.setattr(recording, "_result_row", result_row)
+    monkeypatch.setattr(ended_rows, "_result_row", result_row)
     work_on_run(run.pk)
 
     assert counts(run) == ("completed", 3, 2, 1)
