@@ -26,13 +26,17 @@ from runs.reports.what_if_figures import (
     unanswered,
 )
 from runs.reports.what_if_flips import SHOWN_BESIDE, FlipRow, by_harm, rows_of
+from runs.reports.what_if_run import CasesSince, EarlyEnd, cases_since, early_end
 from runs.rescoring.own_samples import with_own_samples, without_samples
 from runs.what_if import Origins, RuleSet, WhatIf
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfFigures:
-    """The answer as a page shows it: both distributions, figures, gates, histogram and the worst flips."""
+    """The answer as a page shows it: both distributions, figures, gates, histogram and the worst flips.
+
+    `end` tells of a run that ended early, `cases` which of its cases the suite has otherwise by now.
+    """
 
     found: WhatIf
     before: Mapping[str, int]
@@ -42,11 +46,18 @@ class WhatIfFigures:
     histogram: ScoreHistogram
     flips: Sequence[FlipRow]
     unanswered: Sequence[Unanswered]
+    end: EarlyEnd | None
+    cases: CasesSince
 
     @property
     def is_told(self) -> bool:
         """Tell whether nothing of the run follows its own rules, as where a file told all verdicts."""
         return bool(self.found.told) and self.found.told >= self.found.before.scored
+
+    @property
+    def carried_out(self) -> int:
+        """Return how many executions have something that can be scored again, or an error to keep."""
+        return self.found.before.scored + self.found.before.errors
 
     @property
     def more(self) -> int:
@@ -177,4 +188,6 @@ def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIf
         histogram=score_histogram(found.histogram, scale),
         flips=rows_of(by_harm(found.flips)[:SHOWN_BESIDE], run, reader),
         unanswered=unanswered(found.stale),
+        end=early_end(run, found.before),
+        cases=cases_since(run),
     )
