@@ -1,8 +1,7 @@
-"""The home page: every suite with its latest completed run."""
+"""The home page: the suites that are asked for, a stretch at a time."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,15 +9,11 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, F, Max, Q, QuerySet, Window
-from django.db.models.functions import RowNumber
+from django.db.models import Max
 
-from evaluators.models import Evaluator
-from evaluators.scoring.tree import COMPOSITE
-from runs.models import Run, RunStatus, Suite
-from runs.reports.run_list import RunRow, listed, run_row
+from runs.models import Suite
+from runs.reports.suite_rows import SuiteRow, suite_rows
 
-TREND = 12
 PAGE = 50
 SORTS = ("name", "run", "cost")
 SHOWN = ("failed", "running")
@@ -50,53 +45,6 @@ class SuiteFilter:
         sort = "" if asked.sort == SORTS[0] else asked.sort
         named = {"q": asked.search, "show": asked.show, "sort": sort, "after": asked.after}
         return "?" + urlencode({name: value for name, value in named.items() if value})
-
-
-@dataclass(frozen=True, slots=True)
-class SuiteRow:
-    """One suite of the table; `latest` is its newest completed run, `newer` one that came after it.
-
-    `trend` holds the metrics scores of up to twelve completed runs, oldest first, 0 to 1.
-    """
-
-    slug: str
-    title: str
-    tags: Sequence[str]
-    version: int
-    cases: int
-    evaluators: int
-    latest: RunRow | None
-    verdicts: Mapping[str, int]
-    trend: Sequence[float]
-    newer: RunRow | None
-
-    @property
-    def is_gate_failed(self) -> bool:
-        """Tell whether the latest completed run failed a gate."""
-        return self.latest is not None and has_failed_gate(self.latest)
-
-    @property
-    def is_running(self) -> bool:
-        """Tell whether its newest run is queued or at work."""
-        return self.newer is not None and self.newer.is_active
-
-    @property
-    def progress(self) -> float:
-        """Return how much of the newest run is done, 0 to 1."""
-        return (
-            self.newer.done / self.newer.executions if self.newer and self.newer.executions else 0.0
-        )
-
-    @property
-    def change(self) -> float | None:
-        """Return how the metrics score moved since the run before, as a difference of shares."""
-        return self.trend[-1] - self.trend[-2] if len(self.trend) > 1 else None
-
-    @property
-    def trend_state(self) -> str:
-        """Return the mark at the end of the trend."""
-        passed = self.latest is not None and self.latest.metrics.state == "passed"
-        return "pass" if passed else "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,92 +141,6 @@ def _chips(asked: SuiteFilter, named: Sequence[SuiteRow]) -> Sequence[Chip]:
         )
         for show, label in labels.items()
     ]
-
-
-def suite_rows() -> Sequence[SuiteRow]:
-    """Return every suite that is not archived, by title.
-
-    Runs that only scored stored answers again are no newer word on the target: they stand in the list
-    of runs alone.
-    """
-    current = Count("cases", filter=Q(cases__is_current=True))
-    suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
-    leaves = _leaf_counts()
-    latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
-    newest = _newest(Run.objects.filter(source_run=None))
-    trends = _trends()
-    return [
-        SuiteRow(
-            slug=suite.slug,
-            title=suite.title,
-            tags=suite.tags,
-            version=suite.version,
-            cases=suite.case_count,
-            evaluators=leaves.get(suite.root_id, 0),
-            latest=run_row(run) if (run := latest.get(suite.pk)) else None,
-            verdicts=case_verdicts(run) if run else {},
-            trend=trends.get(suite.pk, ()),
-            newer=run_row(last) if (last := newest.get(suite.pk)) and last != run else None,
-        )
-        for suite in suites.order_by("title", "pk")
-    ]
-
-
-def latest_rows() -> Sequence[RunRow]:
-    """Return the newest completed run of every suite that is not archived."""
-    completed = Run.objects.filter(
-        status=RunStatus.COMPLETED, suite__archived_at=None, source_run=None
-    )
-    return [run_row(run) for run in _newest(completed).values()]
-
-
-def has_failed_gate(run: RunRow) -> bool:
-    """Tell whether a run failed one of its gates."""
-    return "failed" in (run.metrics.state, run.cases.state)
-
-
-def case_verdicts(run: Run) -> Mapping[str, int]:
-    """Return how many cases of a completed run have each verdict, errored ones apart."""
-    counted: Mapping[str, int] = (run.summary or {}).get("distribution") or {
-        "pass": run.pass_count,
-        "borderline": run.borderline_count,
-        "fail": run.fail_count,
-        "error": run.error_count,
-    }
-    return {name: counted.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
-
-
-def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
-    """Return by suite its newest of the runs."""
-    place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
-    ranked = runs.annotate(place=place).filter(place=1)
-    return {run.suite_id: run for run in listed(ranked)}
-
-
-def _trends() -> Mapping[int, Sequence[float]]:
-    """Return by suite the metrics scores of its last completed runs, oldest first."""
-    place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
-    runs = Run.objects.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
-    ranked = runs.annotate(place=place).filter(place__lte=TREND).order_by("number")
-    found: dict[int, list[float]] = defaultdict(list)
-    for suite, total, count in ranked.values_list("suite_id", "score_sum", "score_count"):
-        found[suite].append(total / count)
-    return found
-
-
-def _leaf_counts() -> Mapping[int, int]:
-    """Return by root how many evaluators under it score by themselves."""
-    rows = Evaluator.objects.values_list("pk", "parent_id", "kind")
-    parents: dict[int, int | None] = {pk: parent for pk, parent, _ in rows}
-    counts: dict[int, int] = defaultdict(int)
-    for pk, _, kind in rows:
-        if kind == COMPOSITE:
-            continue
-        root, above = pk, parents[pk]
-        while above is not None:
-            root, above = above, parents[above]
-        counts[root] += 1
-    return counts
 
 
 def _matches(row: SuiteRow, search: str) -> bool:

@@ -12,7 +12,7 @@ from django.db.models import Count, Q, Sum
 from runs.models import ACTIVE_RUN_STATUSES, CallPurpose, ModelCall, Run
 from runs.reports.purses import UNPRICED_CALLS
 from runs.reports.run_list import RunRow
-from runs.reports.suites import has_failed_gate
+from runs.reports.suite_rows import has_failed_gate
 
 
 @dataclass(frozen=True, slots=True)

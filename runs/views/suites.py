@@ -12,6 +12,7 @@ from runs.reports import case_page as case_report
 from runs.reports import cases, suites
 from runs.reports import suite as suite_report
 from runs.reports import today as today_report
+from runs.reports.suite_rows import latest_rows
 from runs.views._requests import may_view, suite_of
 
 CHANGE = "runs.change_suite"
@@ -41,7 +42,7 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
 @require_safe
 def today(request: HttpRequest) -> HttpResponse:
     """Show the cells above the table alone."""
-    cells = today_report.today(suites.latest_rows(), now=timezone.localtime())
+    cells = today_report.today(latest_rows(), now=timezone.localtime())
     return render(request, "suites/_today.html", {"today": cells})
 
 
