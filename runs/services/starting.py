@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -12,31 +12,21 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Max
 
-from evaluators.judging.specs import spec_of
-from evaluators.kinds import prompt_versions
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
-from runs.drafting.for_one_run import RuledRun, RunRules, ruled
+from runs.drafting.for_one_run import RunRules, ruled
 from runs.models import Campaign, Case, Result, Run, RunOwner, Suite, Target
 from runs.models.clock import database_now
 from runs.models.rows import insert_rows
-from runs.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
-from runs.services.checking import (
-    check_agents,
-    check_models,
-    check_target,
-    check_trees,
-    target_kind,
-)
+from runs.plan import ASKED, CHANGED, Plan, content_hash
 from runs.services.choosing_cases import CannotStartError, chosen_cases
+from runs.services.freezing import frozen_plan, judges_named
 from runs.services.queueing import queue_hands
-from runs.services.script_rights import check_scripts
 from runs.versions import parts_of
 
 DEFAULT_CONCURRENCY = 8
 MOST_CONCURRENCY = 200
 MOST_REPETITIONS = 100
-LONGEST_JUDGE_NAME = 120
 
 
 class SuiteChangedError(DomainError):
@@ -106,7 +96,7 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
         rule = ruled(parts_of(suite), rules or RunRules())
-        plan = _plan(suite, target, judge, cases, rule, started_by)
+        plan = frozen_plan(suite, target, judge, cases, rule, started_by)
         _check_budget(plan, budget_usd)
         asked = _asked(case_keys, tags, rules)
         snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
@@ -188,49 +178,6 @@ def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
     return min(limits, default=DEFAULT_CONCURRENCY)
 
 
-def _plan(
-    suite: Suite,
-    target: Target,
-    judge: LanguageModel | None,
-    cases: Sequence[Case],
-    rule: RuledRun,
-    started_by: User | None,
-) -> Plan:
-    """Return everything to freeze; raises DomainError for what cannot be carried out."""
-    root, policy = rule.root, rule.policy
-    check_target(target, cases)
-    trees = check_trees(root, cases)
-    agents = check_agents(trees)
-    check_scripts(trees, target_kind(target), started_by)
-    models = check_models(trees, cases, target, judge, policy, agents=agents)
-    return Plan(
-        suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
-        policy=policy,
-        root=root,
-        target=_frozen(target),
-        judge=judge.slug if judge else "",
-        models={model.slug: spec_of(model).as_json() for model in models},
-        files=dict(suite.files.values_list("path", "content_id")),
-        prompts=prompt_versions(),
-        cases_hash=cases_hash([case.content_hash for case in cases]),
-        agents={agent.name: replace(_frozen(agent), id=agent.pk) for agent in agents},
-    )
-
-
-def _frozen(target: Target) -> TargetPlan:
-    slug = target.model.slug if target.model else ""
-    return TargetPlan(target.name, target.kind, target.config, slug)
-
-
-def _judges(plan: Plan) -> str:
-    """Return who judges; of agents too many to name those that can be named whole."""
-    names = judge_name(plan)
-    if len(names) <= LONGEST_JUDGE_NAME:
-        return names
-    whole, _, _ = names[: LONGEST_JUDGE_NAME - len(", …")].rpartition(", ")
-    return f"{whole}, …" if whole else names[:LONGEST_JUDGE_NAME]
-
-
 def _create_run(
     suite: Suite,
     target: Target,
@@ -246,7 +193,7 @@ def _create_run(
         number=last + 1,
         target=target,
         target_name=target.name,
-        judge_name=_judges(plan),
+        judge_name=judges_named(plan),
         is_scripted=any(model["is_scripted"] for model in plan.models.values()),
         suite_version=suite.version,
         repetitions=limits.repetitions,
