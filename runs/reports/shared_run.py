@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from evaluators.templatetags.figures import (
     money,
     pct,
     score,
+    threshold,
 )
 from runs.models import Run, RunStatus
 from runs.reports.case_groups import policy_of
@@ -99,23 +100,19 @@ def _verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
         sentence = f"The run is not completed ({status}), so its gates are not judged."
         return {"state": "cancelled", "word": "Not judged", "tone": "warn", "sentence": sentence}
     if "failed" in states:
-        failed = [one for one in gates if one.state == "failed"]
-        told = " and ".join(
-            f"{one.name.lower()} {pct(one.share)}, needs {pct(one.limit)}" for one in failed
-        )
-        return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Below: {told}."}
+        told = _told(one for one in gates if one.state == "failed")
+        return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Too low: {told}."}
     if states == {"passed"}:
-        told = " and ".join(
-            f"{one.name.lower()} {pct(one.share)} of {pct(one.limit)}" for one in gates
-        )
-        return {
-            "state": "pass",
-            "word": "Passed",
-            "tone": "good",
-            "sentence": f"Both gates are passed: {told} needed.",
-        }
+        sentence = f"Both gates are passed: {_told(gates)}."
+        return {"state": "pass", "word": "Passed", "tone": "good", "sentence": sentence}
     sentence = "Nothing has a score, so no gate can be judged."
     return {"state": "waiting", "word": "Not judged", "tone": "warn", "sentence": sentence}
+
+
+def _told(gates: Iterable[RunGate]) -> str:
+    return "; ".join(
+        f"{one.name.lower()} {pct(one.share)}, needs {threshold(one.limit)}" for one in gates
+    )
 
 
 def _facts(run: Run, live: RunLive) -> list[str]:

@@ -62,8 +62,11 @@ def tolerance_rows(rate: float, score: float, latency: float) -> list[dict[str, 
 
 
 def judge_word(run: Run) -> str:
-    """Return who judged a run."""
-    return f"judge {run.judge_name}" if run.judge_name else "no judge"
+    """Return who judged a run; one whose replies were written for it is no model."""
+    if not run.judge_name:
+        return "no judge"
+    is_told = not run.is_scripted or "scripted" in run.judge_name.lower()
+    return f"judge {run.judge_name}{'' if is_told else ', a scripted judge'}"
 
 
 def turns(messages: Iterable[Mapping[str, Any]], allowance: Allowance) -> list[dict[str, Any]]:

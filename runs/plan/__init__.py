@@ -1,0 +1,66 @@
+"""What a run is going to do: its frozen snapshot, the tree of each case, and the calls to expect."""
+
+from __future__ import annotations
+
+from runs.plan._asking import (
+    DELIBERATION_KIND,
+    JUDGING_AGGREGATOR,
+    METRICS_KIND,
+    OUTCOMES_KIND,
+    OUTCOMES_PATH,
+    SCRIPT_AGGREGATOR,
+    agent_paths,
+    is_in_line,
+    judge_calls,
+    judge_calls_again,
+    judge_models,
+    judges_asked,
+    needs_outcomes_call,
+    outcome_samples,
+    script_paths,
+)
+from runs.plan._failures import Cause, TargetFailure
+from runs.plan._snapshots import (
+    ASKED,
+    CHANGED,
+    SNAPSHOT_VERSION,
+    Plan,
+    TargetPlan,
+    UnreadableSnapshotError,
+    cases_hash,
+    content_hash,
+    judge_name,
+    read_plan,
+    tree_of_case,
+)
+
+__all__ = [
+    "ASKED",
+    "CHANGED",
+    "DELIBERATION_KIND",
+    "JUDGING_AGGREGATOR",
+    "METRICS_KIND",
+    "OUTCOMES_KIND",
+    "OUTCOMES_PATH",
+    "SCRIPT_AGGREGATOR",
+    "SNAPSHOT_VERSION",
+    "Cause",
+    "Plan",
+    "TargetFailure",
+    "TargetPlan",
+    "UnreadableSnapshotError",
+    "agent_paths",
+    "cases_hash",
+    "content_hash",
+    "is_in_line",
+    "judge_calls",
+    "judge_calls_again",
+    "judge_models",
+    "judge_name",
+    "judges_asked",
+    "needs_outcomes_call",
+    "outcome_samples",
+    "read_plan",
+    "script_paths",
+    "tree_of_case",
+]
