@@ -192,12 +192,12 @@ def execution_money(value: Decimal | None) -> str:
 
 
 def at_least(value: Decimal | None, digits: int = 2) -> str:
-    """Spell a sum of which only a part is known: rounded down, `≥ $8.63`, and `≥ $0.002` under a cent."""
+    """Spell a sum of which only a part is known: `≥ $8.63`, and under a cent `≥ $0.002`."""
     if value is None:
         return MISSING
     while value and value < Decimal(1).scaleb(-digits) and digits < SCORE_DIGITS:
         digits += 1
-    return f"≥ {money(value.quantize(Decimal(1).scaleb(-digits), ROUND_DOWN), digits)}"
+    return f"≥ {money(value, digits)}"
 
 
 def duration(ms: Number | None) -> str:
