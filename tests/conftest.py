@@ -16,7 +16,7 @@ from tests.services.postgresql import postgresql_server
 from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import redis_server
 
-pytest_plugins = ["tests.agent_server", "tests.model_server"]
+pytest_plugins = ["tests.agent_server", "tests.lanes", "tests.model_server"]
 
 FOR_TESTS = {
     "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
