@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Count, Max, Sum
 
 from evaluators.models import ZERO_USD
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import DomainError
+from runs.execution.review_entries import enter, review_entries
 from runs.models import (
     ACTIVE_RUN_STATUSES,
     OPEN_RESULT_STATUSES,
     Result,
     ResultStatus,
+    Review,
     Run,
     RunEvent,
     RunStatus,
@@ -46,7 +49,7 @@ def finish_run(run_id: int) -> bool:
     mark = _mark(run)
     left = Result.objects.filter(run_id=run_id, status=ResultStatus.CANCELLED).count()
     status = RunStatus.STOPPED if left else RunStatus.COMPLETED
-    figures = _figures(run, status)
+    figures, entries = _figures(run, status), review_entries(run)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
         # A retry, or a call booked late, has made the figures old; whoever ends it makes them anew.
@@ -55,6 +58,7 @@ def finish_run(run_id: int) -> bool:
         Run.objects.filter(id=run_id).update(
             status=status, status_reason=_left_words(left), finished_at=database_now(), **figures
         )
+        enter(held, entries, wanted=_policy(run).review_reviewers)
     return True
 
 
@@ -79,16 +83,29 @@ def summarise_ended(run_id: int) -> bool:
     run = ended.filter(id=run_id, summary__isnull=True).first()
     if run is None:
         return False
-    figures, mark = _figures(run, RunStatus(run.status)), _end_mark(run)
+    mark = _end_mark(run)
+    figures = _figures(run, RunStatus(run.status))
+    # With the leaf scores of its results an end has been told to the reviewers too.
+    entries = review_entries(run) if run.leaf_scores is None else None
     with transaction.atomic():
-        # A call booked meanwhile has made the figures old; whoever booked it computes them anew.
-        is_same = _end_mark(Run.objects.hold(run_id)) == mark
+        # A call or a review that came meanwhile has made the figures old; they are computed anew.
+        held = Run.objects.hold(run_id)
         still = ended.filter(id=run_id, summary__isnull=True)
-        return is_same and still.update(**figures) == 1
+        if _end_mark(held) != mark or not still.update(**figures):
+            return False
+        if entries is not None:
+            enter(held, entries, wanted=_policy(run).review_reviewers)
+    return True
 
 
 def _end_mark(run: Run) -> tuple[Any, ...]:
-    return run.finished_at, run.run_cost_usd, run.evaluation_cost_usd
+    """Return what changes with every call and every decision of a reviewer."""
+    return run.finished_at, run.run_cost_usd, run.evaluation_cost_usd, _decided(run)
+
+
+def _decided(run: Run) -> Mapping[str, Any]:
+    reviews = Review.objects.filter(result__run=run).order_by()
+    return reviews.aggregate(Max("id"), Count("withdrawn_at"), Count("stale_at"))
 
 
 def is_budget_spent(run_id: int, *, replays: bool) -> bool:
@@ -103,10 +120,10 @@ def _is_done(run_id: int) -> bool:
 
 
 def _mark(run: Run) -> tuple[Any, ...]:
-    """Return what grows with every retry, every attempt and every call: equal means unchanged."""
+    """Return what grows with every retry, attempt, call and review: equal means unchanged."""
     results = Result.objects.filter(run=run).order_by()
     sums = results.aggregate(Sum("generation"), Sum("attempt"))
-    return run.run_cost_usd, run.evaluation_cost_usd, sums
+    return run.run_cost_usd, run.evaluation_cost_usd, sums, _decided(run)
 
 
 def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
