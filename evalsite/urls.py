@@ -14,6 +14,6 @@ urlpatterns = [
     path("", include("evaluators.urls")),
     path("", include("runs.urls")),
 ]
-handler404 = "evalsite.views.page_not_found"
 handler403 = "evalsite.views.permission_denied"
+handler404 = "evalsite.views.page_not_found"
 handler500 = "evalsite.views.server_error"

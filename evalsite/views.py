@@ -19,6 +19,7 @@ from evalsite.access.roles import role_of
 from evalsite.health import OK, PARTS, health
 from evalsite.middleware import FOR_STRANGERS
 from evalsite.outages import outage_of
+from runs.api.problems import NOTHING_HERE, is_for_api, problem_page
 from runs.models.connections import discard_connection
 from runs.views.shared import gone
 
@@ -61,7 +62,12 @@ def permission_denied(request: HttpRequest, exception: Exception) -> HttpRespons
 
 @login_not_required
 def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Say that nothing is there; where share links live, as of any link that opens nothing."""
+    """Say that nothing is there, to a program as problem details.
+
+    Where share links live, it is said as of any link that opens nothing.
+    """
+    if is_for_api(request):
+        return problem_page(request, 404, NOTHING_HERE)
     if request.path_info.startswith(FOR_STRANGERS):
         return gone()
     return defaults.page_not_found(request, exception)
@@ -75,12 +81,22 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exc_info()[1]
     outage = outage_of(error)
     if outage is None:
-        return defaults.server_error(request)
+        return _broken(request)
     logger.warning("%s (%s %s): %s", outage.title, request.method, request.path, error)
     discard_connection()
-    is_form = request.method not in SAFE_METHODS
-    page = render_to_string("503.html", {"outage": outage, "is_form": is_form})
-    response = HttpResponse(page, status=503)
+    response: HttpResponse
+    if is_for_api(request):
+        response = problem_page(request, 503, f"{outage.title}. {outage.meaning}")
+    else:
+        is_form = request.method not in SAFE_METHODS
+        page = render_to_string("503.html", {"outage": outage, "is_form": is_form})
+        response = HttpResponse(page, status=503)
     response["Retry-After"] = str(RETRY_AFTER_S)
     response["Cache-Control"] = "no-store"
     return response
+
+
+def _broken(request: HttpRequest) -> HttpResponse:
+    if is_for_api(request):
+        return problem_page(request, 500, "Something broke that should not. It is logged.")
+    return defaults.server_error(request)

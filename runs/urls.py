@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from django.urls import path, register_converter
+from django.urls import include, path, register_converter
 
 from runs.views import (
     audit,
@@ -68,6 +68,7 @@ RESULT = f"{RUN}<case_key:key>/<int:repetition>/"
 
 app_name = "runs"
 urlpatterns = [
+    path("api/", include("runs.api.urls")),
     path("import/", importing.suite_import, name="suite-import"),
     path("import/results/", importing_results.results_import, name="results-import"),
     path("import/done/", importing.suite_imported, name="suite-imported"),

@@ -65,7 +65,7 @@ class TokenForm(forms.Form):
 
     name = forms.CharField(
         max_length=100,
-        help_text="What will use it, so that you know later which one to revoke: “nightly report”.",
+        help_text="What will use it, so that you know later which one to revoke: “weekly report”.",
     )
     role = forms.ChoiceField(
         widget=forms.RadioSelect,

@@ -75,8 +75,10 @@ def paired_figures(figures: Sequence[Sequence[float | None]], *, seed: int) -> t
     if not figures or not len(figures[0]):
         return tuple(NOTHING for _ in figures)
     columns = np.array(figures, dtype=float).T
-    low, high = bootstrap(columns, level=LEVEL, seed=seed)
-    p = sign_flip(columns, seed=seed)
+    # Nothing comes of a figure that no case has, whatever is resampled in its place.
+    drawn = np.where(np.isnan(columns).all(axis=0), 0.0, columns)
+    low, high = bootstrap(drawn, level=LEVEL, seed=seed)
+    p = sign_flip(drawn, seed=seed)
     return tuple(
         _figure(columns[:, place], float(low[place]), float(high[place]), float(p[place]))
         for place in range(len(figures))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -46,9 +47,14 @@ class TolerancesForm(forms.Form):
     def tolerances(self) -> Tolerances:
         """Return what was entered; the suite's where a number cannot be read."""
         self.is_valid()
-        given: dict[str, Any] = {
-            name: self.cleaned_data[name] / unit
-            for name, unit in UNITS.items()
-            if name in self.sent and self.cleaned_data.get(name) is not None
-        }
-        return replace(self.usual, **given)
+        return with_limits(
+            self.usual, {name: self.cleaned_data.get(name) for name in self.sent if name in UNITS}
+        )
+
+
+def with_limits(usual: Tolerances, given: Mapping[str, Any]) -> Tolerances:
+    """Return the usual tolerances with those that are given, in the units of the command line."""
+    changed: dict[str, Any] = {
+        name: given[name] / unit for name, unit in UNITS.items() if given.get(name) is not None
+    }
+    return replace(usual, **changed)

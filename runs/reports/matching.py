@@ -33,11 +33,15 @@ def narrowed(groups: Groups, query: ResultsQuery) -> Groups:
 
 def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
     """Return the cases that carry a tag; both databases keep the list as text that can be searched."""
-    spellings = {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}
     found = Q()
-    for spelling in spellings:
+    for spelling in spellings_of(tag):
         found |= Q(tags_text__contains=spelling)
     return cases.annotate(tags_text=Cast("tags", TextField())).filter(found)
+
+
+def spellings_of(tag: str) -> set[str]:
+    """Return how a list of tags may spell one as JSON."""
+    return {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}
 
 
 def retryable_results(run: Run) -> QuerySet[Result]:

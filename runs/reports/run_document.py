@@ -17,9 +17,10 @@ from runs.reports.case_groups import policy_of
 from runs.reports.purses import purses
 from runs.reports.run_repetitions import repetitions_of_run
 from runs.rescoring.writing import RESCORED
-from runs.summary import CaseSummary, summarise_case
+from runs.summary import CaseSummary, Summary, summarise_case
 
 CHUNK = 2000
+MEASURED = ("metrics", "dimensions")
 
 
 def run_document(run: Run, *, url: str) -> dict[str, Any]:
@@ -52,10 +53,14 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
         "evaluation_cost_usd": _number(spent.evaluation.usd),
         "total_cost_usd": _number(spent.total_usd),
         "summary": _with_numbers(run.summary),
-        **_repeated(run),
-        **_final(run, [score for scores in finals.values() for score in scores]),
+        **_beside_summary(run, finals),
         "cases": [_case(case, finals.get(case.case, [])) for case in case_summaries(run)],
     }
+
+
+def run_figures(run: Run) -> dict[str, Any]:
+    """Return what a run came to in plain JSON values, its costs as text: the summary, and the figures beside it."""
+    return {"summary": _whole_summary(run.summary), **_beside_summary(run, _final_scores(run))}
 
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
@@ -63,6 +68,18 @@ def case_summaries(run: Run) -> Iterator[CaseSummary]:
     policy = policy_of(run)
     for key, group in groupby(executions_of(run, parts=True), key=attrgetter("case")):
         yield summarise_case(key, list(group), policy)
+
+
+def _whole_summary(stored: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a summary with every figure there is; one of an earlier time may lack some."""
+    if stored is None:
+        return None
+    measured = {name: stored.get(name) or [] for name in MEASURED}
+    return {**Summary.from_json(stored).as_json(), **measured}
+
+
+def _beside_summary(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    return {**_repeated(run), **_final(run, [one for scores in finals.values() for one in scores])}
 
 
 def _repeated(run: Run) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.http import HttpResponseBase
 from django.test import Client
 from django.urls import get_resolver, reverse
+from pytest_django import DjangoDbBlocker
 
 from evalsite.access.roles import Role
 from tests.evalsite.test_security import all_patterns
@@ -35,8 +36,10 @@ from tests.members import make_client, make_member
 pytestmark = pytest.mark.django_db
 
 ANYBODY, LOGGED_IN = "anybody", "nobody"
+VISITOR = "visitor"
 ROLES = (LOGGED_IN, *Role.values)
 PAGE, MOVED, NOT_ALLOWED, CONFLICT, REFUSED, GONE = 200, 302, 405, 409, 422, 410
+UNKNOWN, FORBIDDEN = 401, 403
 STOP_POLLING = 286
 SUITE = {"slug": "support"}
 CASE = SUITE | {"key": "C-1"}
@@ -48,12 +51,18 @@ LINK = {"user_code": "MQ", "token": "c0-ffee"}
 
 @dataclass(frozen=True)
 class Page:
-    """The least role that may use an address, and what it answers to GET and to a POST of nonsense."""
+    """The least role that may use an address, and what it answers to GET and to a POST of nonsense.
+
+    `known` is what it answers whoever is logged in, where that is something else.
+    """
 
     role: str
     get: int = PAGE
     post: int = NOT_ALLOWED
     place: Mapping[str, Any] = field(default_factory=dict)
+    query: str = ""
+    known: int = 0
+    is_api: bool = False
 
 
 def form(role: str, place: Mapping[str, Any] | None = None) -> Page:
@@ -64,9 +73,13 @@ def deed(role: str, place: Mapping[str, Any]) -> Page:
     return Page(role, get=NOT_ALLOWED, post=MOVED, place=place)
 
 
+def read(**place: Any) -> Page:
+    return Page("viewer", place=place, is_api=True)
+
+
 PAGES: Mapping[str, Page] = {
     "healthz": Page(ANYBODY, get=503),
-    "access:login": form(ANYBODY),
+    "access:login": Page(ANYBODY, post=REFUSED, known=MOVED),
     "access:login-once": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:logout": deed(LOGGED_IN, {}),
@@ -206,6 +219,28 @@ PAGES: Mapping[str, Page] = {
     "runs:shared": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:shared-file": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:pinned": Page("viewer"),
+    "runs:api": read(),
+    "runs:api-schema": read(),
+    "runs:api-docs": Page("viewer"),
+    "runs:api-suites": read(),
+    "runs:api-suite": read(**SUITE),
+    "runs:api-suite-versions": read(**SUITE),
+    "runs:api-suite-version": read(**SUITE, number=1),
+    "runs:api-suite-cases": read(**SUITE),
+    "runs:api-suite-case": read(**CASE),
+    "runs:api-runs": read(),
+    "runs:api-compare": Page(
+        "viewer",
+        query="?baseline_run_id=support:1&candidate_run_id=support:2",
+        is_api=True,
+    ),
+    "runs:api-run": read(run="support:1"),
+    "runs:api-run-results": read(run="support:1"),
+    "runs:api-result": read(result=0),
+    "runs:api-result-output": read(result=0),
+    "runs:api-campaigns": read(),
+    "runs:api-campaign": read(campaign=0),
+    "runs:api-nothing": Page("viewer", get=404, post=404, place={"rest": "no"}, is_api=True),
 }
 FILES = (
     "runs:result-call",
@@ -223,14 +258,49 @@ FILES = (
 )
 
 
+@dataclass(frozen=True)
+class Site:
+    """A filled site: the numbers of its things by the address that takes them, and a session a role."""
+
+    numbers: Mapping[str, Any]
+    sessions: Mapping[str, str]
+    visitor: Client = field(default_factory=Client)
+
+    def client(self, role: str) -> Client:
+        """Give a client that is logged in with a role, whatever was done with it before."""
+        self.visitor.cookies.clear()
+        if role in self.sessions:
+            self.visitor.cookies[settings.SESSION_COOKIE_NAME] = self.sessions[role]
+        return self.visitor
+
+
+# Filling it for every address would take longer than asking for all of them.
+@pytest.fixture(scope="module")
+def site(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Site]:
+    """Fill a site once; it is gone after the last test that uses it."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        sessions = {}
+        for role in ROLES:
+            client = make_client(make_member("" if role == LOGGED_IN else role, f"a-{role}"))
+            sessions[role] = client.cookies[settings.SESSION_COOKIE_NAME].value
+        yield Site(fill(), sessions)
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def numbers(db: None) -> Mapping[str, Any]:
-    """Fill a site and give the numbers of its things by the address that takes them."""
+def numbers(site: Site) -> Mapping[str, Any]:
+    """Give the numbers of the site's things."""
+    return site.numbers
+
+
+def fill() -> Mapping[str, Any]:
+    """Make one of everything and give the numbers by the address that takes them."""
     model = make_model(slug="juno", encrypted_key="", key_variable="")
     suite = make_suite(slug="support")
     target = make_target(name="agent", kind="chat", model=make_model(slug="other"))
     campaign = make_campaign(suite=suite)
     run = make_run(suite=suite, target=target, campaign=campaign)
+    make_run(suite=suite, target=target)
     case = make_case(suite=suite, key="C-1")
     output = {"text": "<b>hi</b>", "files": {"report/page.html": b"<script>"}}
     result = make_result(run=run, case=case, verdict="pass", score=0.9, output=output)
@@ -241,7 +311,10 @@ def numbers(db: None) -> Mapping[str, Any]:
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
     named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
-    of_campaign = [name for name in PAGES if name.startswith("runs:campaign")]
+    named |= {name: result.pk for name in PAGES if name.startswith("runs:api-result")}
+    of_campaign = [
+        name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))
+    ]
     named |= dict.fromkeys(of_campaign, campaign.pk)
     deeds = ("status", "link", "scripts")
     members = ("access:member", *(f"access:member-{deed}" for deed in deeds))
@@ -249,10 +322,12 @@ def numbers(db: None) -> Mapping[str, Any]:
 
 
 def address_of(name: str, numbers: Mapping[str, int]) -> str:
-    place = dict(PAGES[name].place)
-    if "pk" in place:
-        place["pk"] = numbers.get(name, 1)
-    return reverse(name, kwargs=place)
+    page = PAGES[name]
+    place = {
+        part: numbers.get(name, 1) if value == 0 or part == "pk" else value
+        for part, value in page.place.items()
+    }
+    return reverse(name, kwargs=place) + page.query
 
 
 def answers(client: Client, address: str) -> Iterator[HttpResponseBase]:
@@ -275,39 +350,43 @@ def assert_is_guarded(response: HttpResponseBase, name: str = "") -> None:
     assert response["Referrer-Policy"] == ("no-referrer" if is_for_strangers else "same-origin")
 
 
+def expected(page: Page, role: str) -> tuple[set[int], set[int]]:
+    """Return what somebody may be answered to GET and to POST.
+
+    Pages that are for others lead visitors to the login; the API asks them who they are.
+    """
+    allowed = {page.get}, {page.post}
+    if page.known and role != VISITOR:
+        return {page.known}, {page.known}
+    if page.role == ANYBODY:
+        return allowed
+    if role == VISITOR:
+        asked = UNKNOWN if page.is_api else MOVED
+        return {asked}, {asked}
+    if ROLES.index(role) >= ROLES.index(page.role):
+        return allowed
+    forbidden = [
+        {FORBIDDEN} if page.is_api else {FORBIDDEN, *one & {NOT_ALLOWED}} for one in allowed
+    ]
+    return forbidden[0], forbidden[1]
+
+
 def test_every_address_is_listed() -> None:
     assert {name for name, _ in all_patterns(get_resolver())} == set(PAGES)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_visitor_gets_to_the_login_and_no_session(
-    client: Client, numbers: Mapping[str, int], name: str
-) -> None:
-    page, address = PAGES[name], address_of(name, numbers)
-    found, posted = answers(client, address)
-    if page.role == ANYBODY:
-        assert (found.status_code, posted.status_code) == (page.get, page.post)
-    for response in (found, posted):
-        assert_is_guarded(response, name)
-        if page.role != ANYBODY:
-            assert response.status_code == MOVED
-            assert response["Location"].startswith(f"{reverse('access:login')}?next=")
-    assert settings.SESSION_COOKIE_NAME not in client.cookies
-
-
-@pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].role != ANYBODY])
-def test_a_member_gets_what_the_role_allows(numbers: Mapping[str, int], name: str) -> None:
-    page, address = PAGES[name], address_of(name, numbers)
-    for role in ROLES:
-        client = make_client(make_member("" if role == LOGGED_IN else role, f"a-{role}"))
-        found, posted = answers(client, address)
-        assert_is_guarded(found)
-        assert_is_guarded(posted)
-        if ROLES.index(role) >= ROLES.index(page.role):
-            assert (found.status_code, posted.status_code) == (page.get, page.post), role
-        else:
-            for response, allowed in ((found, page.get), (posted, page.post)):
-                assert response.status_code in {403, allowed} & {403, NOT_ALLOWED}, role
+def test_everybody_gets_what_the_role_allows(site: Site, name: str) -> None:
+    page, address = PAGES[name], address_of(name, site.numbers)
+    for role in (VISITOR, *ROLES):
+        client = site.client(role)
+        for response, statuses in zip(answers(client, address), expected(page, role), strict=True):
+            assert_is_guarded(response, name)
+            assert response.status_code in statuses, (role, response.status_code)
+            if response.status_code == MOVED and role == VISITOR:
+                assert response["Location"].startswith(f"{reverse('access:login')}?next=")
+        if role == VISITOR:
+            assert settings.SESSION_COOKIE_NAME not in client.cookies
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from runs.comparison import Evidence, paired
+from runs.comparison._paired import paired_figures
 
 
 def differences(*, size: int, shift: float) -> list[float]:
@@ -61,3 +62,9 @@ def test_the_same_runs_give_the_same_figures_again():
 def test_another_test_may_bring_its_p_and_without_spread_nothing_is_promised():
     found = paired([1.0] * 12, seed=1, tested=Evidence(12, 0.5))
     assert (found.p, found.low, found.high, found.smallest) == (0.5, 1.0, 1.0, None)
+
+
+def test_a_figure_that_no_case_has_is_told_as_nothing_beside_one_that_they_have():
+    told, nothing = paired_figures([[0.1, 0.2, 0.1] * 4, [None] * 12], seed=7)
+    assert (told.cases, told.change) == (12, "improved")
+    assert (nothing.cases, nothing.mean, nothing.low, nothing.p) == (0, None, None, None)
