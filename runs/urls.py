@@ -145,6 +145,7 @@ urlpatterns = [
     path("suites/<slug:slug>/runs/new/cases/", starting.run_cases, name="run-cases"),
     path("runs/new/", starting.run_start_any, name="run-start-any"),
     path("compare/", comparing.compare, name="compare"),
+    path("compare/score/", comparing.compare_score, name="compare-score"),
     path("compare/case/", comparing.compare_case, name="compare-case"),
     path("compare/cases.csv", comparison_files.comparison_table, name="comparison-table"),
     path("compare/comparison.jsonl", comparison_files.comparison_lines, name="comparison-lines"),

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from django.db.models import Q
 
 from runs.models import Run, RunStatus, Suite
-from runs.reports.comparison_query import run_word
+from runs.reports.comparison_query import ComparisonQuery, run_word
 
 OFFERED = 200
+BESIDE = 20
 LONGEST_NUMBER = 9
 
 
@@ -20,6 +21,38 @@ class RunChoice:
 
     word: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunLink:
+    """A run that may take a side's place: its number, what it is, and the comparison with it."""
+
+    number: int
+    text: str
+    url: str
+    is_on: bool
+
+
+def runs_beside(query: ComparisonQuery, *sides: Run) -> list[list[RunLink]]:
+    """Return for baseline and candidate the newest runs of its suite, but the one on the other side; a query each."""
+    names = "baseline", "candidate"
+    pairs = zip(names, sides, reversed(sides), strict=True)
+    return [_beside(query, name, run, other) for name, run, other in pairs]
+
+
+def _beside(query: ComparisonQuery, name: str, run: Run, other: Run) -> list[RunLink]:
+    runs = Run.objects.filter(suite=run.suite_id, done_count__gt=0).exclude(pk=other.pk)
+    columns = ("id", "number", "target_name", "status", "note")
+    links = []
+    for pk, number, target, status, note in runs.order_by("-number").values_list(*columns)[:BESIDE]:
+        words = [target, note] if note else [target]
+        if pk == run.suite.baseline_run_id:
+            words.append("baseline")
+        if status != RunStatus.COMPLETED:
+            words.append(RunStatus(status).label.lower())
+        url = query.address(**{name: f"{run.suite.slug}:{number}"})
+        links.append(RunLink(number, ", ".join(words), url, pk == run.pk))
+    return links
 
 
 def named(word: str) -> tuple[str, int] | None:

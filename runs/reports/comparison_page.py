@@ -90,6 +90,12 @@ class ComparisonPage:
         return self.found.is_of_shared_cases
 
     @property
+    def is_rescoring(self) -> bool:
+        """Tell whether a run is still being made of the scores of another."""
+        runs = self.found.baseline.run, self.found.candidate.run
+        return any(run.is_active and run.source_run_id for run in runs)
+
+    @property
     def has_other_cases(self) -> bool:
         """Tell whether a case is in one run alone."""
         return self.found.in_both < len(self.found.cases)

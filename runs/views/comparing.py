@@ -6,7 +6,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from evaluators.scoring.types import DomainError
 from runs.comparison import Tolerances
@@ -16,10 +16,24 @@ from runs.plan import read_plan
 from runs.reports.case_side_by_side import case_side_by_side
 from runs.reports.comparison import compared
 from runs.reports.comparison_changes import changes_of
-from runs.reports.comparison_choice import in_order, named, runs_offered, usual_baseline
+from runs.reports.comparison_choice import (
+    in_order,
+    named,
+    runs_beside,
+    runs_offered,
+    usual_baseline,
+)
 from runs.reports.comparison_page import comparison_page
-from runs.reports.comparison_query import EVERY, SHARED, ComparisonQuery
-from runs.views._requests import MemberRequest, may_view, run_of
+from runs.reports.comparison_query import EVERY, SHARED, ComparisonQuery, run_word
+from runs.reports.comparison_rescoring import rescoring_of
+from runs.services.scoring_alike import score_alike
+from runs.views._requests import (
+    MemberRequest,
+    may_change_suites,
+    may_start,
+    may_view,
+    run_of,
+)
 
 TWO = "Tick two runs to compare them."
 LONGEST_REPETITION = 6
@@ -66,6 +80,8 @@ def _page(
     context |= {
         "page": comparison_page(found, query),
         "form": form,
+        "rescoring": rescoring_of(baseline, candidate, request.user),
+        "beside": runs_beside(query, baseline, candidate),
         "swap_url": query.address(baseline=query.candidate, candidate=query.baseline),
         "query_whole": query.address(cases=""),
         "query_shared": query.address(cases=SHARED),
@@ -100,6 +116,23 @@ def _run(word: str) -> Run:
     if place is None:
         raise Http404(f"{word!r} names no run")
     return run_of(*place)
+
+
+@require_POST
+@may_start
+@may_change_suites
+def compare_score(request: MemberRequest) -> HttpResponse:
+    """Score whichever of both runs has other rules under those of the other, and compare what comes of it."""
+    query = ComparisonQuery.read(request.POST)
+    baseline, candidate = _run(query.baseline), _run(query.candidate)
+    like = baseline if request.POST.get("like") == "baseline" else candidate
+    try:
+        made = [score_alike(run, like, by=request.user) for run in (baseline, candidate)]
+    except DomainError as refusal:
+        messages.error(request, f"Not scored again. {refusal}")
+        return _to(query)
+    words = [run_word(run) for run in made]
+    return _to(query, baseline=words[0], candidate=words[1])
 
 
 @require_safe

@@ -159,6 +159,7 @@ PAGES: Mapping[str, Page] = {
     "runs:run-estimate": Page("editor", post=200, place=SUITE),
     "runs:run-cases": Page("editor", post=200, place=SUITE),
     "runs:compare": Page("viewer"),
+    "runs:compare-score": Page("editor", get=NOT_ALLOWED, post=404),
     # Without two runs in the address there is no case to show.
     "runs:compare-case": Page("viewer", get=404),
     "runs:comparison-table": Page("viewer", get=404),

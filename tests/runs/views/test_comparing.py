@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from django.core.management import call_command
@@ -12,10 +13,15 @@ from django.test import Client
 
 from evaluators.templatetags.figures import NO_BREAK, delta, pct
 from runs.models import Run, RunStatus
+from runs.plan import read_plan
+from runs.services import rescore_run
+from runs.what_if import RuleSet
 from tests.factories import make_case, make_result, make_run, make_scored_run, make_suite
 from tests.members import make_client, make_member
+from tests.runs.scored import finished_run
 
 pytestmark = pytest.mark.django_db
+SIDES = ("baseline", "candidate")
 BEFORE = ("pass", "pass", "borderline", "fail", "pass", "error")
 AFTER = ("pass", "fail", "pass", "fail", "error", "error")
 
@@ -197,9 +203,59 @@ def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
     assert re.search(r"Policy \D*before: 0\.\d+ after: 0\.90", page)
 
 
-def test_another_run_can_be_chosen_in_place_of_either(client, runs):
-    page = client.get(address(runs)).content.decode()
-    link = html.unescape(re.search(r'href="([^"]+choose=1)"', page)[1])
+@pytest.mark.django_db(transaction=True)
+def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
+    source = finished_run()
+    pair = [rescored(source, pass_threshold=limit) for limit in (0.7, 0.9)]
+    slug = source.suite.slug
+    words = {"baseline": f"{slug}:{pair[0].number}", "candidate": f"{slug}:{pair[1].number}"}
+    reader, editor = make_client(make_member("viewer")), make_client(make_member("editor"))
+    seen = text_of(reader.get("/compare/", words))
+    assert "Editors and admins can score both under one policy." in seen
+    assert "Score both" not in seen
+    assert reader.post("/compare/score/", words).status_code == 403
+    assert f"Score both under the policy of #{pair[1].number}, v1" in text_of(
+        editor.get("/compare/", words)
+    )
+    made = editor.post("/compare/score/", words | {"like": "candidate"}, follow=True)
+    number = pair[1].number + 1
+    assert made.redirect_chain[0][0] == (
+        f"/compare/?baseline={slug}:{number}&candidate={words['candidate']}"
+    )
+    assert "The runs differ in their targets alone" in text_of(made)
+    again = editor.post("/compare/score/", words | {"like": "candidate"})
+    assert again["Location"] == made.redirect_chain[0][0]
+    assert source.suite.runs.count() == number
+
+
+def rescored(run: Run, **policy) -> Run:
+    rules = RuleSet.of_plan(read_plan(run.snapshot))
+    return rescore_run(run, replace(rules, policy=replace(rules.policy, **policy)), by=None)
+
+
+def test_what_cannot_be_scored_alike_says_why(runs):
+    runs[1].snapshot["policy"]["pass_threshold"] = 0.9
+    runs[1].save()
+    words = {name: f"support:{run.number}" for name, run in zip(SIDES, runs, strict=True)}
+    editor = make_client(make_member("editor"))
+    page = editor.post("/compare/score/", words, follow=True)
+    assert "Not scored again. Run #1 has no scores of evaluators" in text_of(page)
+    other = make_scored_run(verdicts=BEFORE, suite=make_suite(slug="other"))
+    other.snapshot["policy"]["pass_threshold"] = 0.9
+    other.save()
+    page = editor.get("/compare/", words | {"candidate": f"other:{other.number}"})
+    assert "Runs of two suites cannot be scored under one policy." in text_of(page)
+
+
+def test_another_run_can_be_chosen_in_place_of_either_and_both_swapped(client, runs):
+    third = make_scored_run(verdicts=AFTER, suite=runs[0].suite, status=RunStatus.STOPPED)
+    response = client.get(address(runs))
+    page = html.unescape(response.content.decode())
+    assert f'href="{address((runs[0], third)).removeprefix("/compare/")}"' in page
+    assert f'href="{address((third, runs[1])).removeprefix("/compare/")}"' in page
+    assert f"#{third.number} {third.target_name}, cancelled" in text_of(response)
+    assert f'href="{address(runs[::-1]).removeprefix("/compare/")}"' in page
+    link = re.search(r'href="([^"]+choose=1)"', page)[1]
     chosen = client.get(link).content.decode()
     for run in runs:
         assert f'<option value="support:{run.number}" selected>' in chosen
@@ -215,7 +271,7 @@ def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
 
 def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_queries):
     client.get(address(runs))
-    with django_assert_max_num_queries(14) as few:
+    with django_assert_max_num_queries(16) as few:
         client.get(address(runs))
     many = [make_scored_run(verdicts=BEFORE * 8, suite=runs[0].suite) for _ in range(2)]
     with django_assert_max_num_queries(len(few.captured_queries)):
