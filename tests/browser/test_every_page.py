@@ -12,8 +12,12 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs import services
+from runs.comparison import Tolerances
 from runs.imports import import_results
-from runs.models import Attempt, Campaign, Retry, RunEvent, Suite
+from runs.models import Attempt, Campaign, Retry, RunEvent, ShareLink, Suite
+from runs.reports.shared_subjects import document_of, sources_of, subject_of
+from runs.services.sharing import hash_of
+from runs.sharing import Depth
 from tests.factories import (
     STARTED,
     make_call,
@@ -96,6 +100,14 @@ PAGES = (
     "/search/",
     "/search/?q=C-0",
     "/search/?q=zzz",
+    "/shares/",
+    "/shares/new/",
+    "/shares/new/?kind=comparison&baseline=support:1&candidate=support:3&depth=traces",
+    "/shares/new/?kind=run&run=support:1&depth=outputs&title=jo@example.com",
+    "/shares/new/?kind=result&run=support:5&case=C-001&depth=traces",
+    "/s/comparison/",
+    "/s/run/",
+    "/s/result/",
 )
 
 
@@ -155,8 +167,27 @@ def site_with_runs(transactional_db: None) -> None:
     services.record_version(suite, author=None, note="Asks for more")
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
     import_results(line, file="results.jsonl", suite=None, imported_by=None)
+    for kind, fields in (
+        ("comparison", {"baseline": "support:1", "candidate": "support:3"}),
+        ("run", {"run": "support:5"}),
+        ("result", {"run": "support:5", "case": "C-001"}),
+    ):
+        share(kind, fields)
     agent = {"url": "https://agent.example/ask", "headers": [{"name": "X-Key", "secret": True}]}
     make_target(name="agent 2", pk=2, kind="http", config=agent)
+
+
+def share(kind: str, fields: dict[str, str]) -> None:
+    """Make a link that the name of its kind opens, with all there is to see."""
+    subject = subject_of({"kind": kind} | fields, lambda run, query: Tolerances())
+    ShareLink.objects.create(
+        token_hash=hash_of(kind),
+        kind=kind,
+        title=subject.title,
+        depth="traces",
+        sources=sources_of(subject),
+        frozen=document_of(subject, Depth.TRACES, now=STARTED),
+    )
 
 
 @pytest.mark.parametrize(
