@@ -13,6 +13,7 @@ from evaluators.scoring.policy import WORDS
 from runs.drafting.combining import weight_in_force
 from runs.drafting.content import Content, nodes_with_paths
 from runs.drafting.for_one_run import RunRules
+from runs.forms.rule_fields import RATES, SCORES, RuleField, RuleRow
 from runs.forms.tree_numbers import (
     BANDS_CROSSED,
     PERCENT,
@@ -23,61 +24,7 @@ from runs.forms.tree_numbers import (
     spelt_share,
 )
 
-SCORES = ("pass_threshold", "borderline_threshold", "fallback_threshold")
-RATES = ("metrics_pass_threshold", "cases_pass_threshold")
 GATE = "case_gate"
-LABELS: Mapping[str, str] = {
-    "pass_threshold": "Pass from",
-    "borderline_threshold": "Borderline from",
-    "fallback_threshold": "Without outcomes, pass from",
-    "metrics_pass_threshold": "Metrics gate",
-    "cases_pass_threshold": "Cases gate",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RuleField:
-    """One field: its name in the form, what it holds, what the suite has, and what is refused."""
-
-    name: str
-    text: str
-    saved: str
-    error: str = ""
-
-    @property
-    def label(self) -> str:
-        """Return what the form calls a threshold."""
-        return LABELS.get(self.name, self.name)
-
-    @property
-    def unit(self) -> str:
-        """Return what its number is of."""
-        return "percent" if self.name in RATES else "score"
-
-    @property
-    def is_changed(self) -> bool:
-        """Tell whether it differs from the suite."""
-        return self.text.strip() != self.saved
-
-
-@dataclass(frozen=True, slots=True)
-class RuleRow:
-    """One evaluator: where it stands, its weight, and whether and from where it is required."""
-
-    path: str
-    name: str
-    kind: str
-    depth: int
-    weight: RuleField
-    required_name: str
-    required: bool
-    required_saved: bool
-    below: RuleField
-
-    @property
-    def saved_required(self) -> str:
-        """Say what the suite requires of it, "" for nothing."""
-        return (self.below.saved or "above 0") if self.required_saved else ""
 
 
 @dataclass(slots=True)
