@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +10,6 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from runs.models import ResultStatus, RunStatus, VerdictChoice
-from runs.reports.comparison_query import LIMITS
 from runs.reports.run_list import ACTIVE
 
 LONGEST_TEXT = 200
@@ -173,10 +171,3 @@ class ComparisonAsked(Asked):
         default="all",
         help_text="Whether the figures are of all cases or of those that both runs have.",
     )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse numbers that are none."""
-        wrong = [name for name in LIMITS if not math.isfinite(attrs.get(name, 0.0))]
-        if wrong:
-            raise serializers.ValidationError(dict.fromkeys(wrong, "This is no finite number."))
-        return attrs

@@ -190,35 +190,33 @@ def test_an_older_revision_and_a_deleted_case_stay_readable(viewer_client: Clien
     assert keys == ["C-1"]
 
 
-@pytest.mark.parametrize(
-    ("address", "key", "found"),
-    [
-        ("/api/runs", "name", ["other:1", "support:2", "support:1"]),
-        ("/api/runs?suite=support", "name", ["support:2", "support:1"]),
-        ("/api/runs?status=active", "name", ["other:1"]),
-        ("/api/runs?status=completed&target=agent+1", "name", ["support:1"]),
-        ("/api/runs?since=2100-01-01T00:00:00Z", "name", []),
-        ("/api/runs?since=2000-01-01T00:00:00%2B02:00&suite=other", "name", ["other:1"]),
-        ("/api/runs?campaign=999", "name", []),
-        ("/api/suites", "slug", ["empty", "other", "support"]),
-        ("/api/suites?tag=live", "slug", ["support"]),
-        ("/api/suites?archived=true", "slug", []),
-        ("/api/suites/support/cases", "key", ["C/1", "C-2", "C-3"]),
-        ("/api/suites/support/cases?tag=refunds", "key", ["C/1", "C-2"]),
-        ("/api/suites/support/cases?tag=%C3%BCber", "key", ["C-2"]),
-        ("/api/suites/support/cases?q=c-", "key", ["C-2", "C-3"]),
-        ("/api/runs/support:1/results?verdict=fail", "case", ["C-2", "C-3"]),
-        ("/api/runs/support:1/results?tag=refunds&verdict=fail", "case", ["C-2"]),
-        ("/api/runs/support:1/results?case=C/1", "repetition", [1, 2]),
-        ("/api/runs/support:1/results?status=error", "case", []),
-        ("/api/suites/support/versions", "number", [1]),
-    ],
+NARROWED: tuple[tuple[str, str, list[Any]], ...] = (
+    ("/api/runs", "name", ["other:1", "support:2", "support:1"]),
+    ("/api/runs?suite=support", "name", ["support:2", "support:1"]),
+    ("/api/runs?status=active", "name", ["other:1"]),
+    ("/api/runs?status=completed&target=agent+1", "name", ["support:1"]),
+    ("/api/runs?since=2100-01-01T00:00:00Z", "name", []),
+    ("/api/runs?since=2000-01-01T00:00:00%2B02:00&suite=other", "name", ["other:1"]),
+    ("/api/runs?campaign=999", "name", []),
+    ("/api/suites", "slug", ["empty", "other", "support"]),
+    ("/api/suites?tag=live", "slug", ["support"]),
+    ("/api/suites?archived=true", "slug", []),
+    ("/api/suites/support/cases", "key", ["C/1", "C-2", "C-3"]),
+    ("/api/suites/support/cases?tag=refunds", "key", ["C/1", "C-2"]),
+    ("/api/suites/support/cases?tag=%C3%BCber", "key", ["C-2"]),
+    ("/api/suites/support/cases?q=c-", "key", ["C-2", "C-3"]),
+    ("/api/runs/support:1/results?verdict=fail", "case", ["C-2", "C-3"]),
+    ("/api/runs/support:1/results?tag=refunds&verdict=fail", "case", ["C-2"]),
+    ("/api/runs/support:1/results?case=C/1", "repetition", [1, 2]),
+    ("/api/runs/support:1/results?status=error", "case", []),
+    ("/api/suites/support/versions", "number", [1]),
 )
-def test_lists_can_be_narrowed(
-    viewer_client: Client, address: str, key: str, found: list[Any]
-) -> None:
+
+
+def test_lists_can_be_narrowed(viewer_client: Client) -> None:
     make_site()
-    assert [row[key] for row in get(viewer_client, address)["results"]] == found
+    for address, key, found in NARROWED:
+        assert [row[key] for row in get(viewer_client, address)["results"]] == found, address
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 7])
