@@ -189,7 +189,7 @@ def _read_missed(run: Run, root: Node, said: Mapping[int, _Said]) -> None:
         "result_id", "result__case_id", "path", "score"
     ).iterator(CHUNK):
         required = own.get(case, usual).get(path)
-        if required is None:
+        if required is None or score is None:
             continue
         reached = 1 - score if required.is_negated else score
         if reached < required.minimum:

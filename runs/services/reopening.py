@@ -19,6 +19,7 @@ from runs.models.clock import database_now
 from runs.models.rows import insert_rows
 from runs.reports.purses import counted_usd
 from runs.services.queueing import queue_hands
+from runs.services.review_queue import forget_outputs
 
 CHUNK = 1000
 EMPTIED: dict[str, Any] = {
@@ -90,6 +91,7 @@ def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
         if asked.keep_output:
             some.filter(output__isnull=False).update(keeps_output=True)
+        _forget_replaced(some)
     return retry
 
 
@@ -102,6 +104,7 @@ def go_on(result_ids: Sequence[int], retry: Retry | None = None) -> None:
         some.update(keeps_output=False, retry_paths=retry.paths)
         if retry.keeps_output:
             some.filter(output__isnull=False).update(keeps_output=True)
+        _forget_replaced(some)
         last = Attempt.objects.filter(
             result__in=some, generation=F("result__generation") - 1, retry__isnull=False
         )
@@ -156,6 +159,11 @@ def name_of(user: User | None) -> str:
 def _stretches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
     for start in range(0, len(result_ids), CHUNK):
         yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
+
+
+def _forget_replaced(some: QuerySet[Result]) -> None:
+    """Let go what people said of outputs that are replaced; what they said of one that stays counts on."""
+    forget_outputs(list(some.filter(keeps_output=False).values_list("pk", flat=True)))
 
 
 def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:
