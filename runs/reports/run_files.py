@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from evaluators.scoring.numbers import rounded
 from evaluators.scoring.tree import ROOT_PATH, walk
 from runs.formats.results import ResultLine
 from runs.formats.results import walk as walk_line
@@ -15,17 +16,9 @@ from runs.reports.result_lines import result_lines
 from runs.summary import total_of
 
 COLUMNS = (
-    *(
-        "case",
-        "title",
-        "repetition",
-        "status",
-        "verdict",
-        "reviewed_verdict",
-        "decided_by",
-        "score",
-    ),
-    *("outcomes_met", "outcomes", "latency_ms", "input_tokens", "output_tokens"),
+    *("case", "title", "repetition", "status", "verdict", "reviewed_verdict", "decided_by"),
+    *("score", "raw_score", "scale", "outcomes_met", "outcomes"),
+    *("latency_ms", "input_tokens", "output_tokens"),
     *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
     *("error_stage", "error", "warnings", "finished_at", "suite", "run", "target"),
 )
@@ -37,10 +30,10 @@ Part = tuple[str, str, str]
 def results_csv(run: Run) -> Iterator[str]:
     """Return the file in parts; what is missing is empty, never zero.
 
-    Scores are 0 to 1, those of evaluators after negation; metrics 0 to 5, dimensions 0 to 10, costs
-    US dollars, latencies milliseconds. `score:` columns are named by evaluators' paths, `metric:` and
-    `dimension:` ones by the path and the key. Raises UnreadableSnapshotError for a run of another
-    version.
+    Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
+    metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
+    are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key. Raises
+    UnreadableSnapshotError for a run of another version.
     """
     lines = result_lines(run)
     parts = [*_scores(run), *_judged(run)]
@@ -75,10 +68,11 @@ def _judged(run: Run) -> Sequence[Part]:
 def _row(line: ResultLine, title: str) -> Sequence[Any]:
     costs = line.run_cost_usd, line.evaluation_cost_usd
     usage, outcomes = line.usage, line.outcomes
+    raw = None if line.score is None else rounded(line.score * line.scale)
     met = sum(one.passed for one in outcomes) if outcomes else None
     return (
         *(line.eval_id, title, line.repetition, line.status, line.verdict, line.reviewed_verdict),
-        *(line.decided_by, line.score, met, len(outcomes) or None),
+        *(line.decided_by, line.score, raw, line.scale, met, len(outcomes) or None),
         *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, total_of(costs)),
         *(line.error_stage, line.error, "\n".join(line.warnings), line.finished_at),
         *(line.suite, line.run, line.target),

@@ -303,6 +303,7 @@ def test_scores_and_verdicts_are_those_of_the_seeds(
     table = viewer_client.get(reverse("runs:run-results-table", args=(folder, run.number)))
     for row in csv.DictReader(table.getvalue().decode().splitlines()):
         told, line = {name: row[name] for name in row if ":" in name}, lines[row["case"]]
+        assert float(row["raw_score"]) == line.get("raw_score", line["score"])
         six = line.get("final_evaluation", {}).get("final_dimensions", {})
         assert {name: float(number) for name, number in told.items() if number} == {
             **dict(numbers_of(line["evaluator_results"])),
