@@ -14,6 +14,7 @@ from runs.models import Run
 from runs.models.clock import LEASE, database_now
 from tests.factories import make_case, make_model, make_run, make_suite, make_target
 from tests.model_server import ModelServer, status
+from tests.runs.management.command_lines import evaluate
 from tests.runs.trees import CHECK, JUDGED, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,14 +30,6 @@ def recorded(*texts: str):
     for number, text in enumerate(texts):
         make_case(suite=suite, key=f"C-{number}", recorded_output={"output": text})
     return suite, make_target(name="agent 1.5")
-
-
-def evaluate(*arguments: str) -> int:
-    try:
-        call_command("evaluate", *arguments)
-    except SystemExit as end:
-        return end.code
-    return 0
 
 
 def test_a_run_is_carried_out_here_and_passes(capsys, tmp_path):

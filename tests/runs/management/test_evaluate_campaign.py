@@ -18,6 +18,7 @@ from runs.management.campaigning import carry_out_all, worst_code
 from runs.management.telling import Progress
 from runs.models import Campaign, Run, Suite, Target
 from tests.factories import make_case, make_suite, make_target
+from tests.runs.management.command_lines import evaluate
 from tests.runs.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,14 +43,6 @@ def recorded(tmp_path: Path) -> list[str]:
             file="outputs.jsonl",
         )
     return ["refunds", "--target", "agent 1", "--target", "agent 2"]
-
-
-def evaluate(*arguments: str) -> int:
-    try:
-        call_command("evaluate", *arguments)
-    except SystemExit as end:
-        return int(str(end.code))
-    return 0
 
 
 def test_the_runs_are_ranked_and_the_worst_exit_code_counts(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
-from django.urls import reverse
 
 from evaluators.scoring.brackets import BRACKETS
 from runs.management import own_hands
 from runs.models import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, echo_injection, good, prose, status
+from tests.runs.management.command_lines import evaluated_by_case, page_of
 from tests.runs.management.worked import Walk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -55,18 +53,7 @@ def evaluated(folder: Path, panels: dict[str, list[str]], **settings: Any) -> di
     # Evaluators of the suite that ask nobody: every case is scored by its own panel instead.
     unasked = [{"name": "unasked", "type": "contains", "value": "five"}]
     content = {"name": "worked", "evaluators": unasked, "tests": cases}
-    (folder / "suite.yaml").write_text(json.dumps(content))
-    arguments = ("--target", "recorded", "--concurrency", "1", "--out", str(folder / "out.jsonl"))
-    with suppress(SystemExit):
-        call_command("evaluate", str(folder / "suite.yaml"), *arguments)
-    lines = (folder / "out.jsonl").read_text().splitlines()
-    return {line["eval_id"]: line for line in map(json.loads, lines)}
-
-
-def page_of(viewer: Client, key: str) -> str:
-    number = Run.objects.latest("number").number
-    place = {"slug": "worked", "number": number, "key": key, "repetition": 1}
-    return viewer.get(reverse("runs:result", kwargs=place)).content.decode()
+    return evaluated_by_case(folder, content)
 
 
 @pytest.mark.parametrize("walk", ["deliberation_winner"], indirect=True)

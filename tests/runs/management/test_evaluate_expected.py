@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from django.test import Client
-from django.urls import reverse
 
 from runs.management import own_hands
-from runs.models import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, good, prose
+from tests.runs.management.command_lines import evaluated_by_case, page_of
 from tests.runs.management.worked import Walk
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -34,17 +30,7 @@ def evaluated(folder: Path, cases: list[dict[str, Any]], **suite: Any) -> dict[s
         "tests": [{"input": "Say it.", **case} for case in cases],
         **suite,
     }
-    (folder / "suite.yaml").write_text(json.dumps(content))
-    arguments = ("--target", "recorded", "--concurrency", "1", "--out", str(folder / "out.jsonl"))
-    with suppress(SystemExit):
-        call_command("evaluate", str(folder / "suite.yaml"), *arguments)
-    lines = (folder / "out.jsonl").read_text().splitlines()
-    return {line["eval_id"]: line for line in map(json.loads, lines)}
-
-
-def page_of(viewer: Client, key: str) -> str:
-    place = {"slug": "worked", "number": Run.objects.get().number, "key": key, "repetition": 1}
-    return viewer.get(reverse("runs:result", kwargs=place)).content.decode()
+    return evaluated_by_case(folder, content)
 
 
 @pytest.mark.parametrize("walk", ["expected_output_match"], indirect=True)

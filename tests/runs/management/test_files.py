@@ -10,12 +10,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError
 
 from runs.management import own_hands
 from runs.models import Run
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer
+from tests.runs.management.command_lines import evaluate
 from tests.runs.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,14 +29,6 @@ HOSTILE = "<b>\x1b[31m & “money” ]]>\u2028 \ufffe \U0001f600"
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
     monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
-
-
-def evaluate(*arguments) -> int:
-    try:
-        call_command("evaluate", *map(str, arguments))
-    except SystemExit as end:
-        return end.code
-    return 0
 
 
 def recorded(*texts):
