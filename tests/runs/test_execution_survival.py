@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 
 from runs import services
@@ -14,6 +12,7 @@ from runs.execution.running import work_on_run
 from runs.execution.sweeping import hide_worker, show_worker, sweep
 from runs.models import Attempt, Hand, ModelCall, Result, Run, Score, WorkerProcess
 from tests.model_server import good, hang
+from tests.runs.working import counts, work_in_thread
 from tests.services.processes import dead_process_name, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,25 +20,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LATER = timedelta(seconds=60)
 
 
-def counts(run):
-    run.refresh_from_db()
-    return (run.status, run.done_count, run.pass_count, run.error_count)
-
-
 def statuses(run):
     return list(run.results.values_list("status", flat=True))
-
-
-def work_in_thread(run):
-    def work():
-        try:
-            work_on_run(run.pk)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    return thread
 
 
 def lose(run, *, token, worker="elsewhere/x/1/1"):
