@@ -24,4 +24,6 @@ SwaggerUIBundle({
   defaultModelsExpandDepth: -1,
   validatorUrl: null,
   supportedSubmitMethods: ["get"],
+  // The page has its main part already.
+  onComplete: () => { for (const main of place.querySelectorAll("main")) main.setAttribute("role", "presentation"); },
 });

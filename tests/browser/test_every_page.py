@@ -41,6 +41,7 @@ EVERY_RULE = BARRIERS | {"runOnly": LEVELS}
 # What the other theme can change.
 CONTRAST = BARRIERS | {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 PAGES = (
+    "/account/tokens/",
     "/audit/",
     "/runs/",
     "/runs/?target=nobody",

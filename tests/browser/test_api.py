@@ -1,0 +1,63 @@
+"""Make a token, use it, try the API on its page, and revoke the token."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.contrib.auth.models import User
+from playwright.sync_api import Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from tests.factories import make_scored_run, make_suite
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+TOKEN = re.compile(r"evs_[\w-]{43}")
+
+
+def barriers(page: Page) -> list[tuple[str, str]]:
+    """Return what is wrong with the page; what draws the calls of the API is not ours to mend."""
+    options = {"resultTypes": ["violations"]}
+    context = {"exclude": [[".swagger-ui"]]}
+    violations = Axe().run(page, context, options).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"][:160]) for one in violations]
+
+
+def test_a_token_is_made_used_and_revoked_and_the_api_tried(
+    page: Page, live_server: LiveServer, log_in: LogIn
+) -> None:
+    make_scored_run(suite=make_suite(slug="support"), verdicts=["pass", "fail"])
+    log_in("editor")
+    page.goto(f"{live_server.url}/account/")
+    page.get_by_role("main").get_by_role("link", name="API tokens").click()
+    page.get_by_label("Name").fill("weekly report")
+    page.get_by_role("button", name="Make it and show it once").click()
+    secret = page.locator("#new-token").inner_text()
+    assert TOKEN.fullmatch(secret)
+    expect(page.get_by_role("button", name="Copy")).to_be_visible()
+    assert barriers(page) == []
+    page.reload()
+    expect(page.locator("#new-token")).to_have_count(0)
+
+    page.get_by_role("link", name="Try the API").click()
+    call = page.locator("#operations-runs-runs")
+    call.locator(".opblock-summary-control").click()
+    call.get_by_role("button", name="Try it out").click()
+    call.get_by_placeholder("suite").fill("support")
+    call.get_by_role("button", name="Execute").click()
+    expect(call.locator(".live-responses-table")).to_contain_text('"name": "support:1"')
+    expect(call.locator(".live-responses-table")).to_contain_text('"error": 0')
+    assert barriers(page) == []
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+    page.goto(f"{live_server.url}/account/tokens/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("link", name="Revoke weekly report").click()
+    assert barriers(page) == []
+    page.get_by_role("button", name="Revoke the token").click()
+    expect(page.get_by_role("cell", name="Revoked")).to_be_visible()
+    expect(page.get_by_role("link", name="Revoke weekly report")).to_have_count(0)
