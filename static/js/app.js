@@ -34,6 +34,7 @@ document.addEventListener("keydown", (event) => {
     .find((e) => (e.dataset.key ?? e.getAttribute("aria-keyshortcuts")) === key && e.checkVisibility());
   if (hit) { event.preventDefault(); hit.focus(); if (!hit.matches(typing)) hit.click(); }
   else if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
+  else if (key === "o") document.activeElement.closest("tr")?.querySelector('th[scope="row"] a')?.click();
 });
 function step(by) {
   const rows = [...document.querySelectorAll('tbody th[scope="row"] a, .flips a')];
@@ -122,6 +123,23 @@ document.addEventListener("htmx:load", ({ target }) => { if (target.matches?.("d
 document.addEventListener("htmx:afterSwap", () => {
   for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
   countPicks();
+});
+// Focus on what a swap takes away goes to the same link or button of what comes, else to the whole of it.
+// (What has an id htmx finds itself.)
+let taken = null;
+const named = (part) => `${part.tagName} ${part.getAttribute("href") ?? part.getAttribute("aria-label") ?? part.textContent.trim()}`;
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const here = document.activeElement;
+  taken = detail.target.id && detail.target.contains(here) ? { id: detail.target.id, name: named(here) } : null;
+});
+document.addEventListener("htmx:afterSwap", () => {
+  const part = taken && document.activeElement === document.body && document.getElementById(taken.id);
+  if (!part) return;
+  const parts = [...part.querySelectorAll("a[href], button, summary, input, select, textarea")];
+  const same = parts.find((one) => named(one) === taken.name && one.checkVisibility());
+  if (!same) part.tabIndex = -1;
+  (same ?? part).focus({ preventScroll: true });
+  taken = null;
 });
 document.addEventListener("click", (event) => {
   const dialog = event.target.closest("[data-close]")?.closest("dialog");

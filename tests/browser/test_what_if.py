@@ -1,20 +1,23 @@
-"""Walk what-if: move a slider, see the flips change, save, make a run of the scores, and ask it in turn."""
+"""Walk what-if by keyboard alone: see the flips change, save, make a run of the scores; and without scripts."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Run, SuiteDraft
+from tests.browser.keyboard import enter, press, tab_to
 from tests.factories import make_score, make_scored_run, make_snapshot, make_suite, make_target
 from tests.runs.trees import LEAF, tree
 
 LogIn = Callable[[str], User]
+ASKS = re.compile(r"/what-if/(\?|$)")
 SAID = {"pass": (0.92, 0.92), "borderline": (0.92, 0.5), "fail": (0.5, 0.3)}
 LEAVES = [
     {**LEAF, "name": name, "kind": "expected_output", "config": {}} for name in ("facts", "tone")
@@ -34,46 +37,90 @@ def asked(transactional_db: None) -> Run:
     return run
 
 
-def test_a_weight_shows_what_flips_and_becomes_a_run_of_its_own(
+def test_a_weight_and_a_threshold_show_what_flips_and_become_a_run_by_keyboard_alone(
     page: Page, live_server: LiveServer, log_in: LogIn, asked: Run
 ) -> None:
     log_in("editor")
     page.goto(f"{live_server.url}/suites/support/runs/{asked.number}/")
-    page.get_by_role("link", name="What if").click()
     panel = page.locator("#what-if")
-    expect(panel).to_contain_text("Nothing of v1 changes a verdict of run #1.")
-    expect(panel.get_by_label("Run that is asked")).to_have_value("1")
-    weight = page.get_by_label("Weight of facts, slider")
-    weight.focus()
-    page.keyboard.press("End")
+    ask_and_wait(page, panel)
     expect(panel.locator(".flips")).to_contain_text("C-002")
+    expect(panel.get_by_label("Run that is asked")).to_be_focused()
     expect(panel).to_contain_text("1 case would flip")
     expect(page.locator("#histogram figcaption")).to_contain_text("under this draft")
     expect(page.locator("#n2-share")).to_contain_text("90.9%")
     assert not SuiteDraft.objects.exists()
     assert Axe().run(page).response["violations"] == []
-    page.get_by_label("Pass from", exact=True).fill("1.5")
+    enter(page, page.get_by_label("Pass from", exact=True), "1.5", back=True)
     expect(panel.get_by_role("alert")).to_contain_text("No figures.")
-    page.get_by_label("Pass from", exact=True).fill("0.8")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("0.85")
     expect(panel).to_contain_text("1 case would flip")
     made = score_again(page)
     assert (made.pass_count, made.fail_count, made.source_run) == (2, 1, asked)
 
 
+def ask_and_wait(page: Page, panel: Locator) -> None:
+    """Open the editor and change a weight, with both answers kept back to see what stands until then."""
+    held: list[Route] = []
+    page.route(ASKS, lambda route: held.append(route))
+    with page.expect_request(ASKS):
+        press(page, page.get_by_role("link", name="What if"))
+    see_the_skeleton(panel)
+    held.pop().continue_()
+    expect(panel).to_contain_text("Nothing of v1 changes a verdict of run #1.")
+    run = panel.get_by_label("Run that is asked")
+    expect(run).to_have_value("1")
+    expect(panel.locator(".skeleton")).to_have_count(0)
+    with page.expect_request(ASKS):
+        enter(page, page.get_by_label("Weight of facts", exact=True), "10")
+    # What was told stands until something else is, without a skeleton over it.
+    expect(panel).to_contain_text("Nothing of v1 changes a verdict of run #1.")
+    expect(panel.locator(".skeleton")).to_have_count(0)
+    tab_to(page, run)
+    held.pop().continue_()
+    page.unroute(ASKS)
+
+
+def see_the_skeleton(panel: Locator) -> None:
+    """Look at a panel that waits, just before 300 ms and then; the clock of its animation is stopped."""
+    skeleton = panel.locator(".skeleton").first
+    late = panel.locator(".late")
+    for at, is_seen in ((299, False), (300, True)):
+        late.evaluate(
+            """(part, at) => {
+              const [clock] = part.getAnimations();
+              clock.pause();
+              clock.currentTime = at;
+            }""",
+            at,
+        )
+        expect(skeleton).to_be_visible(visible=is_seen)
+
+
 def score_again(page: Page) -> Run:
-    """See all flips, save the draft and make a run of the stored scores; return it."""
+    """See all flips, open one, save the draft and make a run of the stored scores; return it."""
     panel = page.locator("#what-if")
-    panel.get_by_role("button", name="Show as a table").click()
-    row = page.get_by_role("row", name="C-002")
-    expect(row).to_contain_text("0.71 → 0.88")
+    press(page, panel.get_by_role("button", name="Show as a table"))
+    expect(page.get_by_role("row", name="C-002")).to_contain_text("0.71 → 0.88")
     assert Axe().run(page).response["violations"] == []
-    page.get_by_role("link", name="Back to the evaluators").click()
-    page.get_by_role("button", name="Save as v2").click()
+    press(page, page.get_by_role("link", name="Borderline → pass"))
+    expect(page).to_have_url(re.compile("change=borderline-pass"))
+    press(page, page.get_by_role("row", name="C-002").get_by_role("link"))
+    expect(page.get_by_role("heading", level=1)).to_contain_text("C-002")
+    page.go_back()
+    press(page, page.get_by_role("link", name="Back to the evaluators"))
+    press(page, page.get_by_role("button", name="Save as v2"))
+    expect(page.locator("#draft")).to_contain_text("Nothing is changed")
     expect(panel).to_contain_text("1 case would flip")
-    panel.get_by_role("button", name="Score run #1 with this").click()
+    press(page, panel.get_by_role("button", name="Score run #1 with this"))
     dialog = page.get_by_role("dialog", name="Score run #1 with this?")
     expect(dialog).to_contain_text("under v2, without a model call and at no cost")
-    dialog.get_by_role("button", name="Score run #1").click()
+    expect(dialog.get_by_role("button", name="Not now")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(panel.get_by_role("button", name="Score run #1 with this")).to_be_focused()
+    page.keyboard.press("Enter")
+    press(page, dialog.get_by_role("button", name="Score run #1", exact=True))
     expect(page.get_by_role("heading", level=1)).to_contain_text("Run #2")
     expect(page.locator("#run-head")).to_contain_text("scored again from run #1, at no cost")
     return Run.objects.get(number=2)

@@ -1,0 +1,41 @@
+"""Walk a page with the Tab key, held to a focus that is seen at every stop."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+MOST_STOPS = 150
+# Where the focus is, and whether somebody sees it: on the page, in view, drawn around it or what holds it.
+STOP = """() => {
+  const here = document.activeElement, box = here.getBoundingClientRect();
+  const drawn = (e) => e && (parseFloat(getComputedStyle(e).outlineWidth) > 0
+    && getComputedStyle(e).outlineStyle !== "none" || getComputedStyle(e).boxShadow !== "none");
+  const isIn = box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth;
+  return [here !== document.body, isIn && box.width > 0, Boolean(drawn(here) || drawn(here.parentElement)),
+    here.outerHTML.slice(0, 160)];
+}"""
+
+
+def tab_to(page: Page, place: Locator, *, back: bool = False) -> None:
+    """Press Tab until the place has the focus; fail where it is lost, out of view or not drawn."""
+    expect(place).to_be_visible()
+    for _ in range(MOST_STOPS):
+        page.keyboard.press("Shift+Tab" if back else "Tab")
+        *seen, what = page.evaluate(STOP)
+        assert seen == [True, True, True], what
+        if place.evaluate("e => e === document.activeElement"):
+            return
+    raise AssertionError(f"{place} was not reached in {MOST_STOPS} stops")
+
+
+def press(page: Page, place: Locator, key: str = "Enter", *, back: bool = False) -> None:
+    """Tab to a link or button and press it."""
+    tab_to(page, place, back=back)
+    page.keyboard.press(key)
+
+
+def enter(page: Page, place: Locator, text: str, *, back: bool = False) -> None:
+    """Tab to a field and put the text in place of what it holds."""
+    tab_to(page, place, back=back)
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type(text)
