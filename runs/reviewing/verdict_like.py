@@ -24,16 +24,28 @@ CLAIM = (
     r"\b(?:all|every|each)(?: of the)?(?: expected)? (?:outcomes?|criteri(?:a|on)|requirements?)"
     r" (?:is|are|was|were|has been|have been) (?:met|satisfied|fulfilled)\b"
 )
-VERDICT_LIKE = re.compile(
-    "|".join(f"(?:{one})" for one in (VERDICT, SCORE, JSON_KEY, ORDER, ADDRESS, PLEA, CLAIM)),
-    re.IGNORECASE,
+# With each what must stand in the text for it to be found: looking for a word is a hundred times as fast.
+PATTERNS = tuple(
+    (needed, re.compile(pattern, re.IGNORECASE))
+    for needed, pattern in (
+        (("verdict", "grade", "rating", "evaluation", "assessment"), VERDICT),
+        (("score", "rating"), SCORE),
+        (("score", "verdict", "passed", "satisfied", 'met"', "met'"), JSON_KEY),
+        (("instruction", "prompt", "rule", "criteri", "rubric"), ORDER),
+        (("judge", "grader", "evaluator"), ADDRESS),
+        (("full ", "maximum ", "highest ", "perfect ", "top "), PLEA),
+        (("outcome", "criteri", "requirement"), CLAIM),
+    )
 )
 
 
 def verdict_like(text: str) -> str:
-    """Return the first words of an output that read like a verdict or speak to its judge, "" for none.
+    """Return words of an output that read like a verdict or speak to its judge, "" for none.
 
     It is a hint for a person, never a score: what judges are asked is quoted to them as data anyway.
     """
-    found = VERDICT_LIKE.search(text)
-    return " ".join(found.group().split()) if found else ""
+    spelt = text.lower()
+    for needed, pattern in PATTERNS:
+        if any(word in spelt for word in needed) and (found := pattern.search(text)):
+            return " ".join(found.group().split())
+    return ""
