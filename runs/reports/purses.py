@@ -58,14 +58,18 @@ class Purses:
     @property
     def total_usd(self) -> Decimal | None:
         """Return what is known of both; None when that is nothing and a purse is unknown."""
-        known = (self.run.usd, self.evaluation.usd)
-        total = total_of(known)
-        return None if not total and None in known else total
+        return known_of_both(self.run.usd, self.evaluation.usd)
 
     @property
     def is_partial(self) -> bool:
         """Tell whether more was spent than is known."""
         return self.run.is_partial or self.evaluation.is_partial
+
+
+def known_of_both(*purses: Decimal | None) -> Decimal | None:
+    """Return what is known of purses together; None when that is nothing and one is unknown."""
+    total = total_of(purses)
+    return None if not total and None in purses else total
 
 
 def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models import Count, Q, Sum
 
 from runs.models import ANSWERED, CallPurpose, CallStatus, Result, ResultStatus, Run
-from runs.summary import total_of
+from runs.reports.purses import known_of_both
 
 IS_ANSWER = Q(status__in=ANSWERED)
 
@@ -54,9 +54,7 @@ class ResultPurses:
     @property
     def total_usd(self) -> Decimal | None:
         """Return what is known of both; None when that is nothing and a purse is unknown."""
-        known = (self.run.usd, self.evaluation.usd)
-        total = total_of(known)
-        return None if not total and None in known else total
+        return known_of_both(self.run.usd, self.evaluation.usd)
 
     @property
     def is_partial(self) -> bool:
