@@ -10,7 +10,12 @@ from typing import Any
 from runs.formats._case_mapping import SEPARATORS, Split
 from runs.formats._document import Document
 from runs.formats._fields import Fields
-from runs.formats._json_lines import UNSTORABLE, UnreadableLineError, read_object
+from runs.formats._json_lines import (
+    UNSTORABLE,
+    UnreadableLineError,
+    read_object,
+    with_plain_numbers,
+)
 from runs.formats._problems import UnreadableFileError
 from runs.formats._reading import Reading
 from runs.formats._turns import read_turns
@@ -48,7 +53,7 @@ def structure_of(cell: Any) -> Any:
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        return _plain(
+        return with_plain_numbers(
             read_object(b'{"cell":' + cell.encode("utf-8", "surrogatepass") + b"}")["cell"]
         )
     except UnreadableLineError:
@@ -157,13 +162,3 @@ def _is_conversation(found: Any) -> bool:
         and bool(found)
         and all(isinstance(turn, dict) and "role" in turn for turn in found)
     )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return value

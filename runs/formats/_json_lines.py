@@ -35,6 +35,17 @@ class WrittenFloat(float):
         return number
 
 
+def with_plain_numbers(value: Any) -> Any:
+    """Return a value whose numbers remember nothing."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: with_plain_numbers(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [with_plain_numbers(part) for part in value]
+    return value
+
+
 def lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that are not blank with their numbers from 1; only a line feed ends a line."""
     for number, raw in enumerate(content.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1):

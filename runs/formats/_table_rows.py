@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from runs.formats._json_lines import UnreadableLineError, lines_of, read_object
+from runs.formats._json_lines import UnreadableLineError, lines_of, read_object, with_plain_numbers
 from runs.formats._problems import Problem, UnreadableFileError
 from runs.formats._table_cells import REASON_COLUMNS, as_meant
 from runs.formats._table_text import table_text
@@ -171,7 +171,7 @@ def _delimiter(text: str) -> str:
 def _lined(text: str) -> Iterator[tuple[int, Any, str]]:
     for line, raw in lines_of(text.encode("utf-8", "surrogatepass")):
         try:
-            yield line, _plain(read_object(raw)), ""
+            yield line, with_plain_numbers(read_object(raw)), ""
         except UnreadableLineError as error:
             yield line, raw.decode("utf-8", "replace").strip(), str(error)
 
@@ -193,7 +193,7 @@ def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
             raise UnreadableFileError([Problem(said, file, line)]) from error
         try:
             raw = text[at:end].encode("utf-8", "surrogatepass")
-            yield line, _plain(read_object(raw)), ""
+            yield line, with_plain_numbers(read_object(raw)), ""
         except UnreadableLineError as error:
             yield line, text[at:end], str(error)
         at = end
@@ -211,17 +211,6 @@ def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) ->
         if values or unread
     )
     return Table(_unique(names), tuple(made), blank, said, is_json=True)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with its numbers as plain ones."""
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_plain(part) for part in value]
-    return value
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
