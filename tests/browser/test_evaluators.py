@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
+from django.db import connections
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Suite, SuiteDraft
-from tests.factories import make_suite
+from runs.tasks import try_evaluator
+from tests.browser.keyboard import enter, press, tab_to
+from tests.factories import make_case, make_model, make_result, make_run, make_suite
+from tests.runs.trees import CHECK, JUDGED, tree
 from tests.runs.views.test_evaluators import TREE
 
 LogIn = Callable[[str], User]
@@ -83,6 +88,72 @@ def weigh_by_keyboard(editor: Page) -> None:
     expect(editor.locator("#draft")).to_contain_text("required")
     expect(editor.locator("#not-kept")).to_be_hidden()
     expect(editor.get_by_label("Minimum of length")).to_have_value("0.5")
+
+
+def test_an_evaluator_is_tried_by_keyboard_alone(
+    page: Page, live_server: LiveServer, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued: list[int] = []
+    monkeypatch.setattr(
+        "runs.services.trying_evaluators.current_app.send_task",
+        lambda name, *, kwargs, **options: queued.append(kwargs["trial_id"]),
+    )
+    suite = make_suite(
+        slug="support", title="Support", tree=tree(CHECK, JUDGED), judge=make_model()
+    )
+    case = make_case(suite=suite, key="C-1")
+    output = {"text": "Your refund takes 5 days.", "usage": {}}
+    make_result(run=make_run(suite=suite), case=case, verdict="pass", score=0.9, output=output)
+    log_in("editor")
+    page.goto(f"{live_server.url}/suites/support/evaluators/")
+    menu = page.get_by_label("What to do with all")
+    press(page, menu)
+    press(page, page.get_by_role("button", name="Try it"))
+    expect(page.get_by_label("Case", exact=True)).to_have_value("C-1")
+    press(page, page.get_by_role("button", name="Dry run"))
+    trial = page.locator("#evaluator-trial")
+    expect(trial).to_contain_text("Waiting for a worker")
+    tried = trial.get_by_role("link", name="C-1 of run #1")
+    tab_to(page, tried)
+    work(queued.pop())
+    expect(trial).to_contain_text("nothing is sent, started or paid")
+    expect(trial).to_contain_text("Is it right?")
+    expect(tried).to_be_focused()
+    finding = trial.locator("details", has_text="mentions_refund").last
+    press(page, finding.locator("summary"))
+    expect(finding.locator(".why")).to_be_visible()
+    assert Axe().run(page).response["violations"] == []
+    paste_by_keyboard(page, queued)
+
+
+def work(trial: int) -> None:
+    """Carry a try out as a worker does, in a thread without the loop of the browser."""
+
+    def carry_out() -> None:
+        try_evaluator(trial_id=trial)
+        connections.close_all()
+
+    thread = Thread(target=carry_out)
+    thread.start()
+    thread.join()
+
+
+def paste_by_keyboard(page: Page, queued: list[int]) -> None:
+    """Go to one evaluator, paste an output, try it and read why it fell short."""
+    press(page, page.get_by_role("link", name="Evaluators").last, back=True)
+    press(page, page.get_by_role("link", name="mentions_refund"))
+    press(page, page.get_by_role("link", name="Try it on an output"))
+    tab_to(page, page.get_by_label("The output of a run"))
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_label("An output you paste")).to_be_checked()
+    press(page, page.get_by_text("Output to paste"))
+    enter(page, page.get_by_role("textbox", name="Output"), "No money back.")
+    press(page, page.get_by_role("button", name="Try it"))
+    trial = page.locator("#evaluator-trial")
+    expect(trial).to_contain_text("Waiting for a worker")
+    work(queued.pop())
+    expect(trial).to_contain_text("Fail")
+    expect(trial).to_contain_text("a pasted output for C-1")
 
 
 def test_rows_are_dragged_into_composites_and_before_others(editor: Page) -> None:
