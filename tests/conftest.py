@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
+from tests.flushing import flush_fast
 from tests.members import make_client, make_member
 from tests.services.postgresql import postgresql_server
 from tests.services.processes import end_what_was_started_when_told_to_end
@@ -58,6 +59,7 @@ def pytest_configure() -> None:
     """Serve plain http from source files and hash passwords fast; end all servers when told to end."""
     gc.disable()
     end_what_was_started_when_told_to_end()
+    flush_fast()
     hypothesis.settings.register_profile("tests", deadline=None)
     hypothesis.settings.load_profile("tests")
     for name, value in FOR_TESTS.items():
