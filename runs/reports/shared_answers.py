@@ -10,7 +10,7 @@ from django.db.models.functions import Length, Substr
 
 from runs.models import Case, Result, ResultOutput, Run, Score
 from runs.reports.result_neighbours import mark_of
-from runs.reports.shared_words import MOST_REMARKS, outcomes, steps, turns
+from runs.reports.shared_words import outcomes, question, remarks, steps
 from runs.sharing import LONGEST_TEXT, Allowance, Depth
 
 # The repetition shown is the one that went worst.
@@ -30,7 +30,7 @@ def with_texts(
         results = [by_key[row["key"]] for by_key in found if row["key"] in by_key]
         if results:
             case = results[-1].case
-            row["question"] = turns(case.input, allowance)
+            row |= question(case.input, allowance)
             row["expected"] = allowance.cut(case.expected_output)
     for run, by_key in zip(runs, found, strict=True):
         _answers(run, rows, by_key, depth, allowance)
@@ -58,7 +58,7 @@ def _answers(
 ) -> None:
     ids = [one.pk for one in results.values()]
     outputs = _outputs(ids, depth)
-    remarks = remarks_of(ids)
+    findings = findings_of(ids)
     for row in rows:
         result = results.get(row["key"])
         if result is None:
@@ -71,9 +71,9 @@ def _answers(
                 "repetitions": run.repetitions,
                 "state": mark_of(result),
                 "output": allowance.cut(output.get("start") or "", output.get("size") or 0),
-                "error": result.error[:LONGEST_TEXT],
-                "outcomes": outcomes(output.get("outcomes")),
-                "remarks": remarks.get(result.pk, [])[:MOST_REMARKS],
+                "error": allowance.brief(result.error),
+                "outcomes": outcomes(output.get("outcomes"), allowance),
+                **remarks(findings.get(result.pk, []), allowance),
                 **steps(output.get("trace"), allowance),
             }
         )
@@ -89,20 +89,13 @@ def _outputs(ids: Sequence[int], depth: Depth) -> Mapping[int, Mapping[str, Any]
     return {row["result_id"]: row for row in rows.values(*columns)}
 
 
-def remarks_of(ids: Sequence[int]) -> Mapping[int, list[dict[str, Any]]]:
-    """Return by result what evaluators found, the misses first."""
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+def findings_of(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any]]]:
+    """Return by result what its evaluators found, in tree order; one query."""
+    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     scores = Score.objects.filter(result_id__in=ids).order_by("result_id", "position", "id")
     for pk, findings in scores.values_list("result_id", "findings"):
-        found[pk] += [
-            {
-                "passed": bool(one.get("passed")),
-                "text": str(one.get("text", "")),
-                "evidence": str(one.get("evidence") or ""),
-            }
-            for one in findings
-        ]
-    return {pk: sorted(rows, key=lambda one: one["passed"]) for pk, rows in found.items()}
+        found[pk] += findings
+    return found
 
 
 def titles_of(run: Run) -> Mapping[str, str]:

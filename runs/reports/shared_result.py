@@ -19,17 +19,17 @@ from runs.models import Run
 from runs.plan import METRICS_KIND
 from runs.reports.result_page import ResultPage, result_page
 from runs.reports.result_tree import TreeNode
-from runs.reports.shared_answers import remarks_of
+from runs.reports.shared_answers import findings_of
 from runs.reports.shared_words import (
-    MOST_REMARKS,
     head,
     judge_word,
     outcomes,
     policy_rows,
+    question,
+    remarks,
     steps,
-    turns,
 )
-from runs.sharing import LONGEST_TEXT, Allowance, Depth
+from runs.sharing import Allowance, Depth
 
 TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
 
@@ -43,7 +43,7 @@ def shared_result(
     """
     page = result_page(run, key, repetition)
     allowance = Allowance()
-    remarks = remarks_of([page.result.pk]).get(page.result.pk, [])
+    findings = findings_of([page.result.pk]).get(page.result.pk, [])
     return {
         **head("result", depth, now, f"One result of run #{run.number}"),
         "verdict": _verdict(page),
@@ -54,8 +54,8 @@ def shared_result(
         "title": page.case.title,
         "decided_by": page.result.decided_by,
         "stage": page.stage,
-        "error": page.result.error[:LONGEST_TEXT],
-        "warnings": [str(one) for one in page.result.warnings],
+        "error": allowance.brief(page.result.error),
+        "warnings": [allowance.brief(one) for one in page.result.warnings],
         "measures": _measures(page),
         "metrics": [
             {
@@ -70,13 +70,14 @@ def shared_result(
             for one in node.details.get("metrics") or ()
         ],
         "evaluators": [
-            _evaluator(depth_of, node, run.scale) for depth_of, node in _walk(page.tree, 0)
+            _evaluator(depth_of, node, run.scale, allowance)
+            for depth_of, node in _walk(page.tree, 0)
         ],
         "outcomes_met": page.outcomes_met,
-        "outcomes": outcomes(page.outcomes),
-        "question": turns(page.turns.messages, allowance),
+        "outcomes": outcomes(page.outcomes, allowance),
+        **question(page.turns.messages, allowance),
         "expected": allowance.cut(page.case.expected_output),
-        "remarks": remarks[:MOST_REMARKS],
+        **remarks(findings, allowance),
         **steps(page.steps, allowance),
     }
 
@@ -142,7 +143,7 @@ def _walk(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
         yield from _walk(child, depth + 1)
 
 
-def _evaluator(depth: int, node: TreeNode, scale: int) -> dict[str, Any]:
+def _evaluator(depth: int, node: TreeNode, scale: int, allowance: Allowance) -> dict[str, Any]:
     return {
         "depth": min(depth, 3),
         "name": node.name,
@@ -153,6 +154,6 @@ def _evaluator(depth: int, node: TreeNode, scale: int) -> dict[str, Any]:
         "score": score(node.score, scale),
         "verdict": node.verdict,
         "is_decisive": node.is_decisive,
-        "note": node.note,
-        "reasoning": (node.row.reasoning if node.row else "")[:LONGEST_TEXT],
+        "note": allowance.brief(node.note),
+        "reasoning": allowance.brief(node.row.reasoning if node.row else ""),
     }

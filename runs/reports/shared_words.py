@@ -17,6 +17,7 @@ VERSION = 1
 # As many rows as a page draws at once, and as many of them with what was asked and answered.
 MOST_CASES, MOST_WITH_TEXTS = 500, 100
 MOST_STEPS, MOST_TURNS, MOST_REMARKS = 100, 50, 50
+LONGEST_NAME = 200
 STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"threshold": "its score alone", "expected_outcomes": "every expected outcome met"}
 
@@ -69,15 +70,34 @@ def judge_word(run: Run) -> str:
     return f"judge {run.judge_name}{'' if is_told else ', a scripted judge'}"
 
 
-def turns(messages: Iterable[Mapping[str, Any]], allowance: Allowance) -> list[dict[str, Any]]:
-    """Return the messages of a conversation, their texts cut."""
-    return [
-        {
-            "role": str(one.get("role", "user")),
-            "content": allowance.cut(spelled(one.get("content")), one.get("size")),
-        }
-        for one in list(messages)[:MOST_TURNS]
-    ]
+def question(messages: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[str, Any]:
+    """Return the messages of a conversation, their texts cut, and how many there were."""
+    return {
+        "question": [
+            {
+                "role": str(one.get("role", "user"))[:LONGEST_NAME],
+                "content": allowance.cut(spelled(one.get("content")), one.get("size")),
+            }
+            for one in messages[:MOST_TURNS]
+        ],
+        "question_count": len(messages),
+    }
+
+
+def remarks(found: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[str, Any]:
+    """Return what evaluators found, the misses first, and how many findings there were."""
+    ordered = sorted(found, key=lambda one: bool(one.get("passed")))
+    return {
+        "remarks": [
+            {
+                "passed": bool(one.get("passed")),
+                "text": allowance.brief(one.get("text")),
+                "evidence": allowance.brief(one.get("evidence")),
+            }
+            for one in ordered[:MOST_REMARKS]
+        ],
+        "remark_count": len(found),
+    }
 
 
 def steps(trace: Sequence[Mapping[str, Any]] | None, allowance: Allowance) -> dict[str, Any]:
@@ -93,20 +113,22 @@ def _step(step: Mapping[str, Any], allowance: Allowance) -> dict[str, Any]:
     plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
     texts = {name: step[name] for name in ("input", "output", "error") if step.get(name)}
     return {
-        "type": str(step.get("type") or ""),
-        "name": str(step.get("name") or ""),
+        "type": str(step.get("type") or "")[:LONGEST_NAME],
+        "name": str(step.get("name") or "")[:LONGEST_NAME],
         **{name: step.get(name) for name in plain_values},
         **{name: allowance.cut(spelled(value)) for name, value in texts.items()},
     }
 
 
-def outcomes(found: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+def outcomes(
+    found: Iterable[Mapping[str, Any]] | None, allowance: Allowance
+) -> list[dict[str, Any]]:
     """Return the expected outcomes with what was judged of each."""
     return [
         {
             "passed": bool(one.get("passed")),
-            "text": str(one.get("text", "")),
-            "justification": str(one.get("justification") or ""),
+            "text": allowance.brief(one.get("text")),
+            "justification": allowance.brief(one.get("justification")),
         }
         for one in found or ()
     ]

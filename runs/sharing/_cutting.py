@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 LONGEST_TEXT = 20_000
+# Of what is said about an output: a finding, a justification, a reason.
+LONGEST_REMARK = 2_000
 # Of all texts of one document together.
 MOST_CHARACTERS = 2_000_000
 
@@ -15,6 +17,15 @@ class Allowance:
     def __init__(self, left: int = MOST_CHARACTERS) -> None:
         """Begin with so many characters."""
         self.left = left
+
+    def brief(self, text: object) -> str:
+        """Return a remark; of a long one the beginning, and how much of it that is."""
+        whole = str(text or "")
+        shown = whole[: min(LONGEST_REMARK, self.left)]
+        self.left -= len(shown)
+        if len(shown) == len(whole):
+            return shown
+        return f"{shown}… ({len(shown):,} of {len(whole):,} characters)"
 
     def cut(self, text: str, size: int | None = None) -> dict[str, Any]:
         """Return the beginning of a text as `text`, and as `size` how many characters the whole has.

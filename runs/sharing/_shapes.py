@@ -31,12 +31,14 @@ STEP: Shape = {
     **dict.fromkeys(("input", "output", "error"), TRACE_TEXT),
 }
 STEPS: Mapping[str, Shape] = {"steps": [STEP], "step_count": TRACES}
+QUESTION: Mapping[str, Shape] = {"question": [TURN], "question_count": OUTPUTS}
+REMARKS: Mapping[str, Shape] = {"remarks": [REMARK], "remark_count": OUTPUTS}
 ANSWER: Shape = {
     **dict.fromkeys(("run", "repetition", "repetitions", "state"), OUTPUTS),
     "output": TEXT,
     "error": OUTPUTS,
     "outcomes": [{"passed": OUTPUTS, "text": OUTPUTS, "justification": OUTPUTS}],
-    "remarks": [REMARK],
+    **REMARKS,
     **STEPS,
 }
 HEAD: Mapping[str, Shape] = {
@@ -52,7 +54,7 @@ CASE: Mapping[str, Shape] = {
     "place": FIGURES,
     "key": NAMES,
     "title": NAMES,
-    "question": [TURN],
+    **QUESTION,
     "expected": TEXT,
     "answers": [ANSWER],
 }
@@ -162,9 +164,9 @@ RESULT: Mapping[str, Shape] = {
     ],
     "outcomes_met": FIGURES,
     "outcomes": [OUTCOME],
-    "question": [TURN],
+    **QUESTION,
     "expected": TEXT,
-    "remarks": [REMARK],
+    **REMARKS,
     **STEPS,
 }
 SHAPES: Mapping[str, Mapping[str, Shape]] = {"comparison": COMPARISON, "run": RUN, "result": RESULT}

@@ -138,3 +138,11 @@ def test_each_text_is_found_with_the_words_for_its_place() -> None:
         ("case C-1, answer 1, output", "hello"),
         ("case 2, message 1", "asked"),
     ]
+
+
+def test_remarks_are_brief_and_say_how_much_of_them_there_is() -> None:
+    allowance = Allowance(2_500)
+    assert allowance.brief("Kind enough.") == "Kind enough."
+    assert allowance.brief(None) == ""
+    assert allowance.brief("x" * 5_000) == "x" * 2_000 + "… (2,000 of 5,000 characters)"
+    assert allowance.brief("y" * 1_000) == "y" * 488 + "… (488 of 1,000 characters)"

@@ -362,7 +362,7 @@ def test_hostile_texts_stay_texts_and_long_ones_are_bounded(
             path="tone",
             score=0.1,
             reasoning=HOSTILE,
-            findings=[{"text": HOSTILE, "passed": False}],
+            findings=[{"text": HOSTILE, "passed": False, "evidence": "e" * 5_000}] * 60,
         )
         pair.append(run)
     path = share(editor_client, subject((pair[0], pair[1]), kind), "traces", title=HOSTILE)
@@ -375,7 +375,9 @@ def test_hostile_texts_stay_texts_and_long_ones_are_bounded(
         assert "<script>" not in page
         assert "<img" not in page
         assert html.escape(HOSTILE) in page
-        assert len(page) < 400_000
+        assert len(page) < 600_000
+        assert "50 of 60 findings" in page
+        assert "e… (2,000 of 5,000 characters)" in page
         assert "20\u202f000 of 5\u202f000\u202f0" in page
 
 
