@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Run, SuiteDraft
+from tests.browser.conftest import Console
 from tests.browser.keyboard import enter, press, tab_to
 from tests.factories import make_score, make_scored_run, make_snapshot, make_suite, make_target
 from tests.runs.trees import LEAF, tree
@@ -38,8 +39,10 @@ def asked(transactional_db: None) -> Run:
 
 
 def test_a_weight_and_a_threshold_show_what_flips_and_become_a_run_by_keyboard_alone(
-    page: Page, live_server: LiveServer, log_in: LogIn, asked: Run
+    page: Page, live_server: LiveServer, log_in: LogIn, asked: Run, console: Console
 ) -> None:
+    console.allow("ERR_FAILED")
+    console.allow("htmx:")
     log_in("editor")
     page.goto(f"{live_server.url}/suites/support/runs/{asked.number}/")
     panel = page.locator("#what-if")
@@ -77,7 +80,11 @@ def ask_and_wait(page: Page, panel: Locator) -> None:
     # What was told stands until something else is, without a skeleton over it.
     expect(panel).to_contain_text("Nothing of v1 changes a verdict of run #1.")
     expect(panel.locator(".skeleton")).to_have_count(0)
-    tab_to(page, run)
+    held.pop().abort()
+    expect(panel.get_by_role("alert")).to_contain_text("of what was entered before")
+    with page.expect_request(ASKS):
+        press(page, panel.get_by_role("button", name="Ask again"))
+    tab_to(page, run, back=True)
     held.pop().continue_()
     page.unroute(ASKS)
 
