@@ -291,6 +291,13 @@ SPECTACULAR_SETTINGS = {
     "shares are numbers from 0 to 1, costs US dollars as text, durations milliseconds, times ISO 8601. "
     "What is missing is null, never 0. Every refusal is problem details (RFC 9457).",
     "OAS_VERSION": "3.1.0",
+    "TAGS": [
+        {"name": "suites", "description": "Suites, their versions and their cases"},
+        {"name": "runs", "description": "Runs, and two of them compared"},
+        {"name": "results", "description": "What came of each execution"},
+        {"name": "campaigns", "description": "Runs started together, ranked"},
+        {"name": "about", "description": "The API itself"},
+    ],
     "SERVE_PERMISSIONS": ["runs.api.permissions.MayView"],
     "SERVE_INCLUDE_SCHEMA": False,
     # The words of a choice stand where they are used.
