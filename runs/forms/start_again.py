@@ -9,14 +9,17 @@ from urllib.parse import urlencode
 from django.http import QueryDict
 
 from evaluators.models import LanguageModel
+from runs.drafting.content import policy_of, tree_of
 from runs.drafting.for_one_run import SAMPLES, RunRules
 from runs.forms.retrying import RunRetryForm
 from runs.models import Run, Suite
-from runs.plan import ASKED, CHANGED
+from runs.plan import ASKED, CHANGED, read_plan
 from runs.reports.matching import matching_groups, narrowed
 from runs.reports.results_query import ResultsQuery
 from runs.reports.start_cases import keys_of_run
+from runs.rescoring.own_samples import with_own_samples
 from runs.rescoring.writing import RESCORED
+from runs.versions import parts_of
 
 # An address can name several of these.
 SEVERAL = ("target", "tag", "case")
@@ -97,17 +100,25 @@ def rules_of(run: Run) -> RunRules:
 def left_behind(suite: Suite, asked: QueryDict) -> str:
     """Return which rules of the run to be started again are not taken over, in a sentence; "" for none.
 
-    A run that was scored again went by rules that may never have been the suite's: those of somebody's draft.
+    A run that was scored again went by rules that the suite may not have: those of somebody's draft.
     """
     run = _run(suite, asked.get("again", ""))
     source = None if run is None else run.snapshot.get(RESCORED)
-    if run is None or source is None:
+    if run is None or source is None or _goes_by(suite, run.snapshot):
         return ""
     return (
         f"Run #{run.number} was scored again from run #{source['run']} by other rules"
         f"{f', {run.note}' if run.note else ''}. They are not taken over: the new run goes by the suite "
         f"as it is, v{suite.version}, and by what is changed here."
     )
+
+
+def _goes_by(suite: Suite, snapshot: Mapping[str, Any]) -> bool:
+    """Tell whether the suite has the rules of a snapshot by now, samples of the run alone apart."""
+    parts = parts_of(suite)
+    plan = read_plan(snapshot)
+    now = with_own_samples(tree_of(parts), None, snapshot)
+    return (plan.root.as_json(), plan.policy) == (now.as_json(), policy_of(parts))
 
 
 def _changed(run: Run) -> Iterator[Mapping[str, Any]]:

@@ -181,6 +181,8 @@ def test_scored_again_a_run_goes_by_other_rules_keeps_its_samples_and_says_so(
     assert "under v1" in page
     assert "changed for this run: right: Samples 1 → 2<" in page
     new = reverse("runs:run-new", args=["desk"])
+    assert "was scored again" not in editor_client.get(new, {"again": made.number}).text
+    let_suite_change(suite)
     form = editor_client.get(new, {"again": made.number})
     assert (
         f"Run #{made.number} was scored again from run #{run.number} by other rules, under v1. "
