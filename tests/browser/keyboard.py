@@ -5,13 +5,18 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page, expect
 
 MOST_STOPS = 150
-# Where the focus is, and whether somebody sees it: on the page, in view, drawn around it or what holds it.
+# Where the focus is, and whether somebody sees it: on the page, in view, drawn around it or what holds it,
+# and not all of it under something that sticks (WCAG 2.4.11).
 STOP = """() => {
   const here = document.activeElement, box = here.getBoundingClientRect();
   const drawn = (e) => e && (parseFloat(getComputedStyle(e).outlineWidth) > 0
     && getComputedStyle(e).outlineStyle !== "none" || getComputedStyle(e).boxShadow !== "none");
   const isIn = box.bottom > 0 && box.right > 0 && box.top < innerHeight && box.left < innerWidth;
-  return [here !== document.body, isIn && box.width > 0, Boolean(drawn(here) || drawn(here.parentElement)),
+  const isBare = [0.1, 0.5, 0.9].some((at) => {
+    const top = document.elementFromPoint(box.left + box.width / 2, box.top + box.height * at);
+    return top && (here.contains(top) || top.contains(here) || here.parentElement.contains(top));
+  });
+  return [here !== document.body, isBare, isIn && box.width > 0, Boolean(drawn(here) || drawn(here.parentElement)),
     here.outerHTML.slice(0, 160)];
 }"""
 
@@ -22,7 +27,7 @@ def tab_to(page: Page, place: Locator, *, back: bool = False) -> None:
     for _ in range(MOST_STOPS):
         page.keyboard.press("Shift+Tab" if back else "Tab")
         *seen, what = page.evaluate(STOP)
-        assert seen == [True, True, True], what
+        assert seen == [True, True, True, True], what
         if place.evaluate("e => e === document.activeElement"):
             return
     raise AssertionError(f"{place} was not reached in {MOST_STOPS} stops")
