@@ -7,19 +7,28 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from evaluators.scoring.numbers import mean
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.comparison import CaseSide, RunFacts, RunSide
 from runs.models import Result, Run
 from runs.plan import read_plan
-from runs.summary import Execution, latencies_of, means_of, summarise_case, total_of, verdict_of
+from runs.summary import (
+    Execution,
+    case_decision,
+    latencies_of,
+    means_of,
+    state_of,
+    total_of,
+    verdict_of,
+)
 
 COLUMNS = (
     *("id", "case__key", "case__content_hash", "case__title", "outcome_marks"),
     *("status", "verdict", "score", "is_forced", "reviewed_verdict", "latency_ms"),
     *("run_cost_usd", "evaluation_cost_usd"),
 )
-MET = "1"
+MET, SCORED = "1", "scored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +157,7 @@ def side_of(run: Run, found: Recorded) -> Side:
         evaluation_cost_usd=means.evaluation_cost_usd,
         p95_ms=latencies.latency_p95_ms,
         cases={
-            key: _case(key, group, policy, found.marks.get(key, ()))
-            for key, group in by_case.items()
+            key: _case(group, policy, found.marks.get(key, ())) for key, group in by_case.items()
         },
         titles=found.titles,
         keys=found.keys,
@@ -173,7 +181,7 @@ def side_of_case(results: Sequence[Result], policy: Policy) -> CaseSide:
         )
         for row in results
     ]
-    return _case("", group, policy, [row.outcome_marks for row in results if row.outcome_marks])
+    return _case(group, policy, [row.outcome_marks for row in results if row.outcome_marks])
 
 
 def spelt_cost(cost: Decimal | None) -> str | None:
@@ -185,20 +193,24 @@ def _verdict(word: str) -> Verdict | None:
     return Verdict(word) if word else None
 
 
-def _case(key: str, group: Sequence[Execution], policy: Policy, marks: Sequence[str]) -> CaseSide:
-    found = summarise_case(key, group, policy)
+def _case(group: Sequence[Execution], policy: Policy, marks: Sequence[str]) -> CaseSide:
+    """Return a case over its repetitions (SCORING §8), without the words that ten thousand cases do not show."""
+    verdict = case_decision(group, policy, has_words=False).verdict
+    verdicts = [one for row in group if (one := verdict_of(row, policy)) is not None]
+    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+    paid = total_of(row.run_cost_usd for row in group)
+    judged = total_of(row.evaluation_cost_usd for row in group)
     return CaseSide(
-        verdict=found.verdict,
-        mean_score=found.means.score,
-        state=found.state,
-        passed=found.passed,
-        scored=found.scored,
-        executions=found.executions,
-        is_flaky=found.is_flaky,
-        latency_ms=found.means.latency_ms,
-        run_cost_usd=found.means.run_cost_usd,
-        evaluation_cost_usd=found.means.evaluation_cost_usd,
-        cost_usd=total_of((found.means.run_cost_usd, found.means.evaluation_cost_usd)),
+        verdict=verdict,
+        mean_score=mean(scores),
+        state=state_of(group, verdict),
+        passed=verdicts.count(Verdict.PASS),
+        scored=len(verdicts),
+        executions=len(group),
+        latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
+        run_cost_usd=paid,
+        evaluation_cost_usd=judged,
+        cost_usd=total_of((paid, judged)),
         outcomes=len(marks[0]) if marks else 0,
         outcomes_met=sum(set(column) == {MET} for column in zip(*marks, strict=False)),
     )

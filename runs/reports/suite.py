@@ -64,6 +64,13 @@ class SuitePage:
     earlier: Sequence[VersionRow]
 
     @property
+    def compared(self) -> int | None:
+        """Return the number of the newest completed run that another can be held against; None without both."""
+        completed = [row for row in self.runs if row.status == RunStatus.COMPLETED]
+        newest = next((row for row in completed if not row.is_baseline), None)
+        return newest.number if newest and len(completed) > 1 else None
+
+    @property
     def trend_state(self) -> str:
         """Return the mark at the end of the trend: whether its last run passed the Metrics gate."""
         states = [row.metrics.state for row in self.runs if row.status == RunStatus.COMPLETED]

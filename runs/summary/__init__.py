@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runs.summary.brief import Brief, brief
-from runs.summary.cases import distribution_of, mean_by_name, means_of, summarise_case
+from runs.summary.cases import distribution_of, mean_by_name, means_of, state_of, summarise_case
 from runs.summary.dimensions import DimensionMean, SideMean, dimension_means, finals_by_key
 from runs.summary.figures import (
     CaseSummary,
@@ -58,6 +58,7 @@ __all__ = [
     "rank_of",
     "repetitions_of",
     "shares",
+    "state_of",
     "summarise",
     "summarise_case",
     "total_of",

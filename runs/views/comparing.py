@@ -5,8 +5,10 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
 from runs.comparison import Tolerances
@@ -42,6 +44,7 @@ ITSELF = "That is one run twice. Choose another to hold it against."
 
 
 @require_safe
+@vary_on_headers("HX-Request", "HX-Target")
 @may_view
 def compare(request: MemberRequest) -> HttpResponse:
     """Compare the two runs an address names; without two, let them be chosen."""
@@ -76,7 +79,11 @@ def _page(
     }
     if request.htmx.target == CHANGES:
         context["changes"] = changes_of(found, query)
-        return render(request, "runs/_compare_swaps.html", context)
+        # A part has the address of its page: a browser that goes back must not show it as one.
+        headers = {"Cache-Control": "no-store"}
+        return HttpResponse(
+            render_to_string("runs/_compare_swaps.html", context, request), headers=headers
+        )
     context |= {
         "page": comparison_page(found, query),
         "form": form,

@@ -23,6 +23,7 @@ PAGES = {
     "result": f"{RUN}C-05000/1/",
     "case": "/suites/many/cases/C-05000/",
     "run list": "/runs/",
+    "comparison": f"/compare/?baseline=many:{RUNS - 1}&candidate=many:{RUNS}",
 }
 
 

@@ -91,9 +91,10 @@ def test_filters_swap_the_cases_and_the_matrix_alone_and_stand_in_the_address(cl
         address(runs, show="improved"), headers={"HX-Request": "true", "HX-Target": "changes"}
     )
     body = part.content.decode()
-    assert body.lstrip().startswith('<section class="panel" id="changes"')
+    assert body.lstrip().startswith('<div id="changes" hx-history="false">')
     assert 'id="flips" aria-labelledby="flip-title" hx-swap-oob="true"' in body
     assert "<html" not in body
+    assert part["Cache-Control"] == "no-store"
     assert keys(part) == ["C-003"]
     whole = client.get(address(runs)).content.decode()
     cell = re.search(
@@ -170,10 +171,14 @@ def test_a_run_is_held_against_the_baseline_or_the_completed_run_before_it(clien
     page = client.get(f"/suites/support/runs/{third.number}/").content.decode()
     link = f"/compare/?candidate=support:{third.number}"
     assert link in page
+    assert 'aria-keyshortcuts="c"' in page
     assert client.get(link)["Location"] == address((runs[1], third))
+    assert "Latest against the run before" in text_of(client.get("/suites/support/"))
     runs[0].suite.baseline_run = runs[0]
     runs[0].suite.save()
     assert client.get(link)["Location"] == address((runs[0], third))
+    suite_page = client.get("/suites/support/").content.decode()
+    assert f'<a href="{link}">Latest against baseline</a>' in suite_page
     alone = client.get(f"/compare/?candidate=support:{runs[0].number}")
     assert "Which runs" in text_of(alone)
 
