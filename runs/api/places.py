@@ -5,14 +5,9 @@ from __future__ import annotations
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from runs.models import Result, Run, Suite
+from runs.models import Result, Run
 from runs.reports.comparison_choice import named
 from runs.reports.run_list import LONGEST_NUMBER, listed
-
-
-def suite_named(slug: str) -> Suite:
-    """Return a suite with its judge."""
-    return get_object_or_404(Suite.objects.select_related("judge", "baseline_run"), slug=slug)
 
 
 def run_named(word: str) -> Run:

@@ -14,13 +14,9 @@ from runs.api.asking import CampaignsAsked, ComparisonAsked, NothingAsked, RunsA
 from runs.api.describing import CAMPAIGN, RUN, reads
 from runs.api.paging import page_of
 from runs.api.places import run_named
+from runs.api.serializers.campaigns import CampaignSerializer, WholeCampaignSerializer
 from runs.api.serializers.comparison import ComparisonSerializer
-from runs.api.serializers.runs import (
-    CampaignSerializer,
-    RunSerializer,
-    WholeCampaignSerializer,
-    WholeRunSerializer,
-)
+from runs.api.serializers.runs import RunSerializer, WholeRunSerializer
 from runs.comparison import Tolerances
 from runs.forms.tolerances import with_limits
 from runs.models import ACTIVE_RUN_STATUSES, Campaign, Run
@@ -64,7 +60,7 @@ def compare_runs(request: Request) -> Response:
     echoes those that were applied, each with its unit.
     """
     asked = ComparisonAsked.of(request)
-    baseline, candidate = (_compared(asked, f"{side}_run_id") for side in ("baseline", "candidate"))
+    baseline, candidate = (run_named(asked[f"{side}_run_id"]) for side in ("baseline", "candidate"))
     if baseline.pk == candidate.pk:
         raise ValidationError({"candidate_run_id": [ITSELF]})
     usual = Tolerances.of(read_plan(candidate.snapshot).policy)
@@ -109,7 +105,3 @@ def _matching(asked: dict[str, Any]) -> QuerySet[Run]:
     if status := asked.get("status"):
         narrow &= Q(status__in=ACTIVE_RUN_STATUSES if status == ACTIVE else (status,))
     return listed(Run.objects.filter(narrow))
-
-
-def _compared(asked: dict[str, Any], name: str) -> Run:
-    return run_named(asked[name])
