@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
-from evaluators.scoring.types import DomainError, Verdict
-from runs.models import Case, Result, ResultOutput, ResultStatus, ReviewItem, Run, Score, ScoreState
+from evaluators.scoring.types import DomainError
+from runs.execution.review_facts import finished_of
+from runs.models import ReviewItem, Run
 from runs.models.clock import database_now
 from runs.models.results import CHUNK
 from runs.models.rows import insert_rows
-from runs.plan import DELIBERATION_KIND, read_plan, tree_of_case
-from runs.reviewing import Entry, Finished, Reason, entries_of, in_order, verdict_like
+from runs.plan import read_plan
+from runs.reviewing import Entry, Reason, entries_of, in_order
 
 COLUMNS = (*("result_id", "reasons", "rank", "distance", "sampling_rate", "wanted", "created_at"),)
-Numbers = tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Required:
-    """The least score of an evaluator whose own score forces a fail below it."""
-
-    minimum: float
-    is_negated: bool
-
-
-@dataclass(slots=True)
-class _Said:
-    """What evaluators said of one result, as far as rules look at it."""
-
-    samples: list[Numbers] = field(default_factory=list)
-    votes: list[tuple[str, ...]] = field(default_factory=list)
-    missed: list[tuple[float, float]] = field(default_factory=list)
-    text: str = ""
 
 
 def review_entries(run: Run) -> list[Entry]:
@@ -53,7 +31,7 @@ def review_entries(run: Run) -> list[Entry]:
     settled = set(
         run.results.exclude(reviewed_verdict="").order_by().values_list("id", flat=True)
     ) | set(_waiting_at_source(run))
-    finished = _finished(run, plan.policy, plan.root)
+    finished = finished_of(run, plan.policy, plan.root)
     entries = entries_of(finished, plan.policy, run=run.pk, draws=run.source_run_id is None)
     return [entry for entry in entries if entry.result not in settled]
 
@@ -124,90 +102,3 @@ def _waiting_at_source(run: Run) -> Iterator[int]:
         result__repetition=OuterRef("repetition"),
     )
     yield from run.results.filter(Exists(same)).order_by().values_list("id", flat=True)
-
-
-def _finished(run: Run, policy: Policy, root: Node) -> Iterator[Finished]:
-    said: dict[int, _Said] = defaultdict(_Said)
-    if policy.review_split_panel or policy.review_samples:
-        _read_judges(run, said)
-    if policy.review_required:
-        _read_missed(run, root, said)
-    if policy.review_verdict_like:
-        _read_texts(run, said)
-    rows = run.results.filter(status=ResultStatus.SCORED).exclude(verdict="").order_by("id")
-    columns = ("id", "case_id", "verdict", "score", "is_forced", "outcome_marks")
-    for pk, case, verdict, score, is_forced, marks in rows.values_list(*columns).iterator(CHUNK):
-        found = said.get(pk) or _Said()
-        yield Finished(
-            result=pk,
-            case=case,
-            verdict=Verdict(verdict),
-            score=score,
-            is_forced=is_forced,
-            outcome_marks=marks,
-            samples=tuple(found.samples),
-            votes=tuple(found.votes),
-            missed=tuple(found.missed),
-            says=found.text,
-        )
-
-
-def _read_judges(run: Run, said: Mapping[int, _Said]) -> None:
-    """Note what judges that were asked several times said, and how the panels voted last."""
-    several = Q(details__has_key="sample_scores") | Q(details__has_key="overall_scores")
-    scores = Score.objects.filter(result__run=run, state=ScoreState.SCORED).order_by()
-    rows = scores.filter(several | Q(kind=DELIBERATION_KIND)).values_list(
-        "result_id",
-        "scale",
-        "details__sample_scores",
-        "details__overall_scores",
-        "details__rounds",
-    )
-    for result, scale, samples, overall, rounds in rows.iterator(CHUNK):
-        scores_of = samples or [score / scale for score in overall or ()]
-        if len(scores_of) > 1:
-            said[result].samples.append(tuple(scores_of))
-        if rounds:
-            votes = (vote.get("bracket") for vote in rounds[-1].get("votes") or ())
-            said[result].votes.append(tuple(vote for vote in votes if vote))
-
-
-def _read_missed(run: Run, root: Node, said: Mapping[int, _Said]) -> None:
-    """Note the required evaluators with a minimum that stayed below it."""
-    usual = _required(root)
-    own = {
-        case.pk: _required(tree_of_case(root, case.evaluators, append=case.evaluators_append))
-        for case in Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
-    }
-    paths = {path for required in (usual, *own.values()) for path in required}
-    if not paths:
-        return
-    rows = Score.objects.filter(
-        result__run=run, result__is_forced=True, path__in=paths, score__isnull=False
-    ).order_by("position")
-    for result, case, path, score in rows.values_list(
-        "result_id", "result__case_id", "path", "score"
-    ).iterator(CHUNK):
-        required = own.get(case, usual).get(path)
-        if required is None or score is None:
-            continue
-        reached = 1 - score if required.is_negated else score
-        if reached < required.minimum:
-            said[result].missed.append((reached, required.minimum))
-
-
-def _required(root: Node) -> dict[str, _Required]:
-    """Return by path the evaluators with a minimum; the row of a composite has its score after negation."""
-    return {
-        path: _Required(node.required_below, node.negate and not node.is_composite)
-        for path, node in walk(root)
-        if node.required_below is not None
-    }
-
-
-def _read_texts(run: Run, said: Mapping[int, _Said]) -> None:
-    scored = Result.objects.filter(run=run, status=ResultStatus.SCORED).order_by()
-    outputs = ResultOutput.objects.filter(result__in=scored.values("pk"))
-    for result, text in outputs.values_list("pk", "text").iterator(CHUNK):
-        if found := verdict_like(text):
-            said[result].text = found

@@ -13,7 +13,15 @@ from runs.reviewing.agreement import (
 )
 from runs.reviewing.bands import Bands, Reviewed, Suggestion, suggest_bands
 from runs.reviewing.reasons import Reason, in_order, named
-from runs.reviewing.rules import Entry, Finished, distance_of, entries_of, is_drawn, reasons_of
+from runs.reviewing.rules import (
+    Entry,
+    Finished,
+    Missed,
+    distance_of,
+    entries_of,
+    is_drawn,
+    reasons_of,
+)
 from runs.reviewing.settling import RULE, Settled, settle
 from runs.reviewing.verdict_like import verdict_like
 
@@ -26,6 +34,7 @@ __all__ = [
     "Bands",
     "Entry",
     "Finished",
+    "Missed",
     "Pair",
     "Rate",
     "Reason",

@@ -19,13 +19,22 @@ DRAWS = 2**64
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """A requirement that was missed: its score and minimum, 0 to 1, and the least step that scores differ by."""
+
+    score: float
+    minimum: float
+    step: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """One execution that has a verdict, as the rules look at it.
 
     `score` is 0 to 1, None where only the outcomes could be judged. `outcome_marks` is one character
     per expected outcome, 1 met and 0 missed. `samples` are of each judge that was asked several times its
-    scores (0 to 1), `votes` of each panel the brackets of its last round. `missed` are pairs of score
-    and minimum of the required evaluators that stayed below. `says` is what in the output reads like a verdict.
+    scores (0 to 1), `votes` of each panel the brackets of its last round. `missed` are the requirements
+    with a minimum that stayed below it. `says` is what in the output reads like a verdict.
     """
 
     result: int
@@ -36,7 +45,7 @@ class Finished:
     outcome_marks: str = ""
     samples: tuple[tuple[float, ...], ...] = ()
     votes: tuple[tuple[str, ...], ...] = ()
-    missed: tuple[tuple[float, float], ...] = ()
+    missed: tuple[Missed, ...] = ()
     says: str = ""
 
 
@@ -89,10 +98,7 @@ def reasons_of(one: Finished, policy: Policy) -> tuple[Reason, ...]:
         Reason.NEAR_THRESHOLD: policy.review_near_threshold
         and distance_of(one, policy) <= rounded(policy.review_distance),
         Reason.REQUIRED: policy.review_required
-        and any(
-            rounded(minimum - score) <= rounded(policy.review_distance)
-            for score, minimum in one.missed
-        ),
+        and any(_is_narrow(missed, policy) for missed in one.missed),
         Reason.VERDICT_LIKE: policy.review_verdict_like and bool(one.says),
     }
     return in_order(reason for reason, applies in found.items() if applies)
@@ -143,6 +149,13 @@ def _disagree(one: Finished, policy: Policy) -> bool:
 def _lacks_one(one: Finished) -> bool:
     """Tell whether all outcomes but one were met; of one outcome that is missed nothing was met."""
     return one.outcome_marks.count(MISSED) == 1 and MET in one.outcome_marks
+
+
+def _is_narrow(missed: Missed, policy: Policy) -> bool:
+    """Tell whether a requirement was missed by no more than the distance, or by a single step of its scores."""
+    return rounded(missed.minimum - missed.score) <= rounded(
+        max(policy.review_distance, missed.step)
+    )
 
 
 def _lie_apart(scores: Sequence[float], policy: Policy) -> bool:

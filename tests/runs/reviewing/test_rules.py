@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import REVIEW_RULES, Policy
 from evaluators.scoring.types import Verdict
-from runs.reviewing import Finished, Reason, distance_of, entries_of, reasons_of
+from runs.reviewing import Finished, Missed, Reason, distance_of, entries_of, reasons_of
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 OUTCOMES = Policy(case_gate="expected_outcomes")
@@ -60,12 +60,22 @@ TABLE: dict[str, tuple[Policy, Finished, set[str]]] = {
     "samples in one band": (SCORE, done(PASS, 0.9, samples=((0.99, 0.81),)), set()),
     "a minimum missed narrowly": (
         SCORE,
-        done(FAIL, 0.9, is_forced=True, missed=((0.68, 0.7),)),
+        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.68, 0.7),)),
         {"required"},
     ),
     "a minimum missed widely": (
         SCORE,
-        done(FAIL, 0.9, is_forced=True, missed=((0.67, 0.7), (0.0, 0.7))),
+        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.67, 0.7), Missed(0.0, 0.7))),
+        set(),
+    ),
+    "missed by one grade": (
+        SCORE,
+        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.6, 0.7, step=0.1),)),
+        {"required"},
+    ),
+    "missed by two grades": (
+        SCORE,
+        done(FAIL, 0.9, is_forced=True, missed=(Missed(0.5, 0.7, step=0.1),)),
         set(),
     ),
     "an answer with a verdict": (SCORE, done(PASS, 0.95, says="verdict: pass"), {"verdict_like"}),

@@ -69,6 +69,11 @@ def judged_run(**policy: Any) -> Run:  # noqa: PLR0915 - one result a rule
     # Negated: what it lacks counts, 0.49 of 0.5.
     turned = done("turned", "fail", 0.9, is_forced=True)
     make_score(result=turned, path="mentions_refund", score=0.51)
+    graded = done("graded", "fail", 0.9, is_forced=True)
+    part = {"id": "c", "score": 0.6, "min_score": 0.7, "failed_required": True}
+    met = {"id": "d", "score": 0.9, "min_score": 0.7, "failed_required": False}
+    criteria = {"criteria": [part, met]}
+    make_score(result=graded, path="r", score=0.9, kind="rubric", details=criteria)
     apart = done("apart")
     make_score(result=apart, path="right", score=0.9, details={"sample_scores": [0.95, 0.2]})
     metrics = done("metrics")
@@ -97,6 +102,7 @@ EXPECTED = {
     "near.1": "near_threshold",
     "narrow.1": "required",
     "turned.1": "required",
+    "graded.1": "required",
     "apart.1": "samples",
     "metrics.1": "samples",
     "panel.1": "split_panel",
