@@ -145,6 +145,12 @@ def test_all_flips_are_filtered_by_address_and_given_as_a_file(
     text = text_of(every)
     assert "contradicts your review: borderline" in text
     assert "1 of 1 → 0 of 1 100.0% → 0.0%" in text
+    beside = ask(client, run.suite, ada).content.decode()
+    assert '<small data-tone="bad">contradicts your review: borderline</small>' in beside
+    bea = make_member("editor", "bea")
+    low = {"pass_threshold": "0", "borderline_threshold": "0"}
+    said = text_of(ask(make_client(bea), run.suite, bea, **low))
+    assert "contradicts a review: borderline" in said
     chips = {chip.label: chip for chip in every.context["table"].chips}
     assert chips["Borderline → pass"].count == 1
     assert chips["Contradicts a review"].count == 1
