@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from datetime import datetime
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
-from evaluators.templatetags.figures import counted, delta, score
+from evaluators.templatetags.figures import counted, delta
 from runs.comparison import EVALUATOR
 from runs.models import RunStatus
 from runs.plan import read_plan
 from runs.reports.comparison import Compared, Side, comparison_document
 from runs.reports.comparison_measures import Measure
-from runs.reports.comparison_metrics import GROUPS, MetricGroup
+from runs.reports.comparison_metrics import GROUPS
 from runs.reports.comparison_page import ComparisonPage, comparison_page
-from runs.reports.comparison_query import EVERY, ComparisonQuery
-from runs.reports.comparison_rows import ChangeRow, change_table
-from runs.reports.diverging import Bar
+from runs.reports.comparison_query import ComparisonQuery
 from runs.reports.shared_answers import with_texts
+from runs.reports.shared_changes import case_of, changes, group_of
 from runs.reports.shared_words import (
     MOST_CASES,
     MOST_WITH_TEXTS,
@@ -45,8 +43,8 @@ def shared_comparison(
     page = comparison_page(found, query)
     tolerances = found.tolerances
     before, after = found.baseline.run, found.candidate.run
-    rows = islice(_rows(found, query), MOST_CASES)
-    cases = [_case(number, row, after.scale) for number, row in enumerate(rows, 1)]
+    rows = islice(changes(found, query), MOST_CASES)
+    cases = [case_of(number, row, after.scale) for number, row in enumerate(rows, 1)]
     has_texts = depth.reaches(Depth.OUTPUTS)
     texts = cases[: MOST_WITH_TEXTS if has_texts else 0]
     with_texts(texts, (before, after), depth, Allowance())
@@ -76,8 +74,8 @@ def shared_comparison(
             for one in (before, after)
             if one.status != RunStatus.COMPLETED
         ],
-        "metrics": [_group(one) for one in page.metrics if one.title != EVALUATORS],
-        "evaluators": [_group(one) for one in page.metrics if one.title == EVALUATORS],
+        "metrics": [group_of(one) for one in page.metrics if one.title != EVALUATORS],
+        "evaluators": [group_of(one) for one in page.metrics if one.title == EVALUATORS],
         "changes": [
             {"label": one.label, "count": one.count, "icon": one.icon, "tone": one.tone}
             for one in page.table.chips
@@ -102,16 +100,6 @@ def shared_comparison(
     }
 
 
-def _rows(found: Compared, query: ComparisonQuery) -> Iterator[ChangeRow]:
-    """Yield every case, the most harmful change first, whatever the page was narrowed to."""
-    whole = replace(query, show=EVERY, cell="", text="")
-    for number in count(1):
-        table = change_table(found, replace(whole, page=number))
-        yield from table.rows
-        if not table.later_url:
-            return
-
-
 def _verdict(page: ComparisonPage) -> dict[str, str]:
     sentence = page.conclusion.sentence
     for side in (page.found.baseline, page.found.candidate):
@@ -123,34 +111,6 @@ def _verdict(page: ComparisonPage) -> dict[str, str]:
         "tone": page.tone,
         "sentence": sentence,
     }
-
-
-def _group(group: MetricGroup) -> dict[str, Any]:
-    return {
-        "title": group.title,
-        "scale": group.scale,
-        "axis": group.axis,
-        "rows": [
-            {
-                "name": row.name,
-                "path": row.path,
-                "means": row.means,
-                "change": row.change,
-                "tone": row.tone,
-                "said": row.said,
-                "note": row.note,
-                **_bar(row.bar),
-            }
-            for row in group.rows
-        ],
-    }
-
-
-def _bar(bar: Bar | None) -> dict[str, str]:
-    if bar is None:
-        return {}
-    low, high = bar.whisker or ("", "")
-    return {"x": bar.x, "width": bar.width, "bar_tone": bar.tone, "low": low, "high": high}
 
 
 def _facts(page: ComparisonPage) -> list[str]:
@@ -192,27 +152,4 @@ def _measure(one: Measure) -> dict[str, Any]:
         "state": one.state,
         "tone": one.tone,
         "said": list(one.said),
-    }
-
-
-def _case(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
-    one = row.change
-    before, after = one.baseline, one.candidate
-    return {
-        "place": number,
-        "key": one.case,
-        "title": row.title,
-        "label": row.label,
-        "icon": row.icon,
-        "tone": row.tone,
-        "before": row.states[0],
-        "after": row.states[1],
-        "only": "" if before and after else "candidate" if after else "baseline",
-        "before_score": score(before.mean_score, scale) if before else "",
-        "after_score": score(after.mean_score, scale) if after else "",
-        "change": delta(one.score_change, "pts"),
-        **_bar(row.bar),
-        "met": row.met,
-        "cost": delta(row.cost, "pct"),
-        "latency": delta(row.latency, "pct"),
     }

@@ -10,8 +10,6 @@ from evaluators.templatetags.figures import (
     counted,
     duration,
     execution_money,
-    interval,
-    money,
     pct,
     score,
     threshold,
@@ -22,6 +20,7 @@ from runs.reports.gates import RunGate
 from runs.reports.run_document import case_summaries
 from runs.reports.run_page import RunLive, run_live
 from runs.reports.shared_answers import titles_of, with_texts
+from runs.reports.shared_figures import figures_of, measures_of
 from runs.reports.shared_words import (
     MOST_CASES,
     MOST_WITH_TEXTS,
@@ -57,7 +56,7 @@ def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
         "policy": policy_rows(policy_of(run)),
         "gates": [_gate(one) for one in gates],
         "counts": counts_of(live.counts),
-        "measures": _measures(run, live),
+        "measures": measures_of(run, live),
         "metrics": [
             {
                 "name": one.name,
@@ -80,7 +79,7 @@ def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
             for judged in live.dimensions
             for one in judged.dimensions
         ],
-        "figures": _figures(run, live),
+        "figures": figures_of(run, live),
         "case_count": len(summed),
         "shown_count": len(cases),
         "text_count": len(texts),
@@ -135,70 +134,6 @@ def _gate(one: RunGate) -> dict[str, Any]:
         "state": one.state,
         "note": one.note,
     }
-
-
-def _measures(run: Run, live: RunLive) -> list[dict[str, Any]]:
-    known, usage = live.costs.purses, live.usage
-    purses = (
-        f"Run {money(known.run.usd)} + evaluation {money(known.evaluation.usd)}",
-        *(["Some answers have no known price"] if known.is_partial else []),
-    )
-    done = run.done_count
-    total = known.total_usd
-    each = total / done if total is not None and done else None
-    summary = run.summary or {}
-    ends = summary.get("interval")
-    return [
-        {
-            "name": "Pass rate",
-            "value": pct(live.cases.share),
-            "notes": [
-                live.cases.note,
-                *([f"95% CI {interval((ends[0], ends[1]))}"] if ends else []),
-            ],
-        },
-        {
-            "name": "Mean score",
-            "value": pct(live.metrics.share),
-            "notes": [live.metrics.note],
-        },
-        {
-            "name": "Latency, mean",
-            "value": duration(usage.mean_ms),
-            "notes": [
-                f"median {duration(usage.p50_ms)}, p95 {duration(usage.p95_ms)}",
-                f"{usage.timed} of {counted(usage.executions, 'execution')} timed",
-            ],
-        },
-        {
-            "name": "Total cost",
-            "value": f"{'≥ ' if known.is_partial and total is not None else ''}{money(total)}",
-            "notes": [*purses, *([f"{execution_money(each)} an execution"] if each else [])],
-        },
-    ]
-
-
-def _figures(run: Run, live: RunLive) -> dict[str, Any]:
-    known = live.costs.purses
-    return {
-        "run": run.number,
-        "repetitions": run.repetitions,
-        "status": run.status,
-        "executions": run.execution_count,
-        "done": run.done_count,
-        "errors": run.error_count,
-        "passed": run.pass_count,
-        "pass_rate": live.cases.share,
-        "mean_score": live.metrics.share,
-        "mean_latency_ms": live.usage.mean_ms,
-        "run_cost_usd": _spelled(known.run.usd),
-        "evaluation_cost_usd": _spelled(known.evaluation.usd),
-        "total_cost_usd": _spelled(known.total_usd),
-    }
-
-
-def _spelled(usd: Any) -> str | None:
-    return None if usd is None else f"{usd:f}"
 
 
 def _case(number: int, one: CaseSummary, title: str, scale: int) -> dict[str, Any]:
