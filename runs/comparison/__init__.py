@@ -16,7 +16,7 @@ from runs.comparison._cases import (
     compare_cases,
 )
 from runs.comparison._comparability import Difference, RunFacts, differences
-from runs.comparison._evidence import Evidence, evidence, holm
+from runs.comparison._evidence import FEWEST_CASES, Evidence, evidence, holm
 from runs.comparison._measured import (
     DIMENSION,
     EVALUATOR,
@@ -25,6 +25,7 @@ from runs.comparison._measured import (
     Measured,
     MeasuredChange,
     MeasuredPair,
+    OwnMean,
     measured_pairs,
 )
 from runs.comparison._paired import (
@@ -45,6 +46,7 @@ __all__ = [
     "DIMENSION",
     "ERROR",
     "EVALUATOR",
+    "FEWEST_CASES",
     "IMPROVED",
     "IMPROVEMENT",
     "METRIC",
@@ -62,6 +64,7 @@ __all__ = [
     "Measured",
     "MeasuredChange",
     "MeasuredPair",
+    "OwnMean",
     "Paired",
     "Reason",
     "RunComparison",

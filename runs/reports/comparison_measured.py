@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evaluators.scoring.evaluation import HYBRID_KIND
-from evaluators.scoring.tree import walk
-from runs.comparison import DIMENSION, EVALUATOR, METRIC, Figure, Measured
+from evaluators.scoring.tree import ROOT_PATH, Node, walk
+from runs.comparison import DIMENSION, EVALUATOR, FEWEST_CASES, METRIC, Figure, Measured
 from runs.models import Run, Score, ScoreState
 from runs.models.leaf_scores import unpack_leaf_scores
 from runs.plan import METRICS_KIND, read_plan
@@ -24,23 +24,33 @@ PARTS = {
 def measured_of(side: Side) -> Mapping[Figure, Measured]:
     """Return what the evaluators of a run gave each case, in tree order; three queries at most.
 
-    An evaluator that could not score gives nothing, never 0; so does one that a case alone has.
+    An evaluator that could not score gives nothing, never 0. One that only cases of their own have
+    follows those of the tree, and is left out where fewer than ten cases have it.
     """
     root = read_plan(side.run.snapshot).root
-    top = [child.name for child in root.children]
-    found: dict[Figure, Measured] = {
-        Figure(EVALUATOR, path): Measured(path) for path in top if side.keys
-    }
-    for kind in {node.kind for _, node in walk(root)} & {*PARTS}:
+    found: dict[Figure, Measured] = {}
+    for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _take(found, side.keys.get(result, ""), (kind, path), parts)
-    for result, path, score in _top_level(side.run, top):
+    for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
-            found[Figure(EVALUATOR, path)].scores.setdefault(key, []).append(score)
+            measured = found.setdefault(Figure(EVALUATOR, path), Measured(path))
+            measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
-    known = (figure for figure in found if found[figure].scores and figure.path in places)
-    order = sorted(known, key=lambda figure: (figure.kind == EVALUATOR, places[figure.path]))
-    return {figure: found[figure] for figure in order}
+    known = [
+        figure
+        for figure, measured in found.items()
+        if figure.path in places or len(measured.scores) >= FEWEST_CASES
+    ]
+    known.sort(key=lambda one: (one.kind == EVALUATOR, places.get(one.path, len(places))))
+    return {figure: found[figure] for figure in known}
+
+
+def _kinds(run: Run, root: Node) -> list[str]:
+    """Return which kinds of judges with parts there are to ask for; a summary tells of those of cases too."""
+    told = run.summary or {}
+    kinds = {node.kind for _, node in walk(root)}
+    return [kind for kind, (part, *_) in PARTS.items() if kind in kinds or told.get(f"{part}s")]
 
 
 def _take(
@@ -61,15 +71,18 @@ def _parts(run: Run, kind: str) -> Iterator[tuple[int, str, list[dict[str, Any]]
     yield from rows.values_list("result_id", "path", PARTS[kind][1]).iterator(chunk_size=CHUNK)
 
 
-def _top_level(run: Run, paths: list[str]) -> Iterator[tuple[int, str, float]]:
+def _top_level(run: Run) -> Iterator[tuple[int, str, float]]:
     """Yield what the evaluators right under the root gave, from one piece where an ended run has it."""
-    packed = unpack_leaf_scores(bytes(run.leaf_scores)) if paths and run.leaf_scores else None
+    packed = unpack_leaf_scores(bytes(run.leaf_scores)) if run.leaf_scores else None
     if packed is None:
-        rows = Score.objects.filter(result__run=run, path__in=paths, state=ScoreState.SCORED)
-        columns = ("result_id", "path", "score")
-        yield from rows.order_by().values_list(*columns).iterator(chunk_size=CHUNK)
+        rows = Score.objects.filter(result__run=run, state=ScoreState.SCORED)
+        rows = rows.exclude(path=ROOT_PATH).exclude(path__contains="/").order_by()
+        columns = rows.values_list("result_id", "path", "score")
+        for result, path, score in columns.iterator(chunk_size=CHUNK):
+            if score is not None:
+                yield result, path, score
         return
-    places = [(path, packed.columns[path]) for path in paths if path in packed.columns]
+    places = [(path, at) for path, at in packed.columns.items() if path and "/" not in path]
     for result, scores in packed.scores.items():
         for path, place in places:
             said = scores[place][0] if isinstance(scores[place], list) else scores[place]

@@ -207,6 +207,7 @@ def _case(group: Sequence[Execution], policy: Policy, marks: Sequence[str]) -> C
         passed=verdicts.count(Verdict.PASS),
         scored=len(verdicts),
         executions=len(group),
+        is_flaky=len(set(verdicts)) > 1,
         latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
         run_cost_usd=paid,
         evaluation_cost_usd=judged,

@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from runs.comparison import Evidence, paired
-from runs.comparison._paired import paired_figures
+from evaluators.scoring.types import Verdict
+from runs.comparison import (
+    METRIC,
+    CaseSide,
+    Evidence,
+    Figure,
+    MeasuredPair,
+    OwnMean,
+    compare_case,
+    paired,
+    paired_figures,
+    significance,
+)
 
 
 def differences(*, size: int, shift: float) -> list[float]:
@@ -68,3 +79,52 @@ def test_a_figure_that_no_case_has_is_told_as_nothing_beside_one_that_they_have(
     told, nothing = paired_figures([[0.1, 0.2, 0.1] * 4, [None] * 12], seed=7)
     assert (told.cases, told.change) == (12, "improved")
     assert (nothing.cases, nothing.mean, nothing.low, nothing.p) == (0, None, None, None)
+
+
+def test_many_figures_and_thousands_of_cases_are_those_of_scipy_too():
+    whole = np.array(differences(size=4000, shift=-0.002))
+    part = np.where(np.arange(4000) % 3 == 0, np.nan, whole * 5)
+    found = paired_figures([[*whole], [None if np.isnan(one) else one for one in part]], seed=5)
+    for values, said in zip((whole, part[~np.isnan(part)]), found, strict=True):
+        test = stats.permutation_test(
+            (values,), np.mean, permutation_type="samples", n_resamples=2000, rng=1
+        )
+        interval = stats.bootstrap(
+            (values,), np.mean, n_resamples=2000, method="percentile", rng=1
+        ).confidence_interval
+        width = interval.high - interval.low
+        assert said.cases == values.size
+        assert said.mean == pytest.approx(values.mean(), abs=1e-9)
+        assert said.p == pytest.approx(test.pvalue, abs=0.04)
+        assert said.low == pytest.approx(interval.low, abs=width / 10)
+        assert said.high == pytest.approx(interval.high, abs=width / 10)
+
+
+def test_a_figure_without_any_case_says_nothing_and_spoils_no_other():
+    whole = differences(size=30, shift=-0.1)
+    alone, empty = paired_figures([whole, [None] * 30], seed=5)
+    assert (empty.cases, empty.mean, empty.p, empty.change) == (0, None, None, "too few cases")
+    assert alone == paired(whole, seed=5)
+
+
+def test_holm_raises_pass_rate_score_and_metrics_as_one_family():
+    pass_, fail = Verdict.PASS, Verdict.FAIL
+    shared = [
+        compare_case(f"C-{n}", CaseSide(pass_, 0.9, 1, 1, 1), CaseSide(fail, 0.3, 0, 1, 1))
+        for n in range(12)
+    ]
+    own = (OwnMean(4.0, 12), OwnMean(4.0, 12))
+    same = MeasuredPair(Figure(METRIC, "judge", "tone"), "Tone", [4.0] * 12, [4.0] * 12, own)
+    alone = significance(shared, [], seed=3)
+    family = significance(shared, [same], seed=3)
+    exact = float(stats.binomtest(0, 12).pvalue)
+    assert (alone.tested, family.tested) == (2, 3)
+    # McNemar's exact p lies under that of sign flips, or above it by chance of the draw: Holm orders them.
+    both = sorted([exact, 1 / 2001, 1.0])
+    expected = [min(1.0, p * (3 - rank)) for rank, p in enumerate(both)]
+    told = sorted([family.pass_rate.p, family.mean_score.p])
+    assert told[0] == pytest.approx(expected[0], abs=1e-9)
+    assert told[1] <= 0.01
+    assert sum(told) > alone.pass_rate.p + alone.mean_score.p
+    (tone,) = family.measured
+    assert (tone.before, tone.after, tone.said.p, tone.said.excludes_zero) == (4.0, 4.0, 1.0, False)

@@ -6,6 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from runs.management.commands.compare import Command
+from runs.models import Result
 from tests.factories import (
     TREE,
     digest,
@@ -318,6 +319,13 @@ def test_metrics_are_compared_on_their_own_scales_and_both_purses_are_spelt(
     assert (whole["kind"], whole["evaluator"], whole["mean"]) == ("evaluator", "tone", 0.0)
     assert told["evidence"]["figures_tested"] == 4
     assert "Tone (metric, of 5)" in said
+    # What cases alone have is told where ten of them have it.
+    for place, result in enumerate(Result.objects.order_by("run", "position")):
+        for path in ("own", "own/leaf", *["rare"] * (place % 12 < 9)):
+            make_score(result=result, path=path, score=0.5)
+    compare("support#1", "support#2", "--json", file)
+    paths = [one["evaluator"] for one in json.loads(file.read_text())["metrics"]]
+    assert paths == ["tone", "tone", "own"]
     case = told["cases"][0]
     assert (case["baseline"]["outcomes_met"], case["candidate"]["outcomes_met"]) == (2, 1)
     assert float(case["candidate"]["run_cost_usd"]) == 0.012
