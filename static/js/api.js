@@ -22,8 +22,15 @@ SwaggerUIBundle({
   displayRequestDuration: true,
   docExpansion: "list",
   defaultModelsExpandDepth: -1,
+  // Colours in an answer of megabytes would hold up the page.
+  syntaxHighlight: false,
   validatorUrl: null,
   supportedSubmitMethods: ["get"],
-  // The page has its main part already.
-  onComplete: () => { for (const main of place.querySelectorAll("main")) main.setAttribute("role", "presentation"); },
+  // The page has its main part already; what can be focused would stay a second one.
+  onComplete: () => {
+    for (const main of place.querySelectorAll("main")) {
+      main.setAttribute("role", "presentation");
+      main.removeAttribute("tabindex");
+    }
+  },
 });
