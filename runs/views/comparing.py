@@ -84,8 +84,9 @@ def _page(
         return HttpResponse(
             render_to_string("runs/_compare_swaps.html", context, request), headers=headers
         )
+    page = comparison_page(found, query)
     context |= {
-        "page": comparison_page(found, query),
+        "page": page,
         "form": form,
         "rescoring": rescoring_of(baseline, candidate, request.user),
         "beside": runs_beside(query, baseline, candidate),
@@ -94,7 +95,10 @@ def _page(
         "query_shared": query.address(cases=SHARED),
         "query_usual": query.address(limits=()),
     }
-    return render(request, "runs/compare.html", context)
+    response = render(request, "runs/compare.html", context)
+    if page.is_rescoring:
+        response["Refresh"] = "3"
+    return response
 
 
 def _choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> HttpResponse:

@@ -228,6 +228,13 @@ def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
         f"/compare/?baseline={slug}:{number}&candidate={words['candidate']}"
     )
     assert "The runs differ in their targets alone" in text_of(made)
+    assert "Refresh" not in made
+    Run.objects.filter(number=number).update(status=RunStatus.RUNNING)
+    waiting = editor.get(made.redirect_chain[0][0])
+    assert waiting["Refresh"] == "3"
+    assert "Being scored again" in text_of(waiting)
+    assert "Inconclusive" in text_of(waiting)
+    Run.objects.filter(number=number).update(status=RunStatus.COMPLETED)
     again = editor.post("/compare/score/", words | {"like": "candidate"})
     assert again["Location"] == made.redirect_chain[0][0]
     assert source.suite.runs.count() == number
