@@ -18,9 +18,9 @@ from runs.comparison._resampling import RESAMPLES
 class Significance:
     """Pass rate, mean score and every measured figure of the shared cases, each p raised by Holm's rule.
 
-    SCORING §9 has Holm over the metrics: they are one family, the pass rate, the mean score and all
-    `measured` figures together, so that the chance that this comparison calls anything at all a
-    change that is none stays under 0.05, however many evaluators a tree has.
+    SCORING §9 has Holm over the metrics. Pass rate and mean score, which answer whether a run is worse,
+    are one family; the `measured` figures, which tell where, are another: a tree with many evaluators
+    makes neither of the two harder to tell from chance.
     """
 
     pass_rate: Paired
@@ -35,10 +35,9 @@ class Significance:
         return "exact McNemar test" if self.is_exact else "paired permutation test"
 
     @property
-    def tested(self) -> int:
-        """Return for how many figures Holm's rule raised each p."""
-        found = self.pass_rate, self.mean_score, *(one.said for one in self.measured)
-        return sum(one.p is not None for one in found)
+    def measured_tested(self) -> int:
+        """Return for how many measured figures Holm's rule raised each of their ps."""
+        return sum(one.said.p is not None for one in self.measured)
 
     def as_json(self) -> dict[str, Any]:
         """Return the pass rate, the mean score and how they were tested as plain JSON values."""
@@ -52,7 +51,7 @@ class Significance:
             "resamples": RESAMPLES,
             "seed": self.seed,
             "correction": "Holm",
-            "figures_tested": self.tested,
+            "metrics_tested": self.measured_tested,
         }
 
 
@@ -72,11 +71,11 @@ def significance(
     )
     known = [share for share in shares if share is not None]
     rate = replace(rate, p=evidence(Counter(known), seed=seed).p)
-    rate, score, *others = raised([rate, score, *others])
+    rate, score = raised([rate, score])
     return Significance(
         pass_rate=rate,
         mean_score=score,
-        measured=tuple(pair.change(said) for pair, said in zip(pairs, others, strict=True)),
+        measured=tuple(pair.change(said) for pair, said in zip(pairs, raised(others), strict=True)),
         is_exact=set(known) <= {-1.0, 0.0, 1.0},
         seed=seed,
     )

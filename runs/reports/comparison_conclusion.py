@@ -117,7 +117,8 @@ def _evidence(found: Compared) -> str:
     ]
     if score.p is not None:
         told.append(f"Their mean score {_moved(score)} ({p_words(score.p)}).")
-    return " ".join([*told, f"Each p is raised by Holm's rule for {said.tested} figures."])
+        told.append("Each p is raised by Holm's rule for the two.")
+    return " ".join(told)
 
 
 def _moved(one: Paired) -> str:

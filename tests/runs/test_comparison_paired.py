@@ -107,7 +107,7 @@ def test_a_figure_without_any_case_says_nothing_and_spoils_no_other():
     assert alone == paired(whole, seed=5)
 
 
-def test_holm_raises_pass_rate_score_and_metrics_as_one_family():
+def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_another():
     pass_, fail = Verdict.PASS, Verdict.FAIL
     shared = [
         compare_case(f"C-{n}", CaseSide(pass_, 0.9, 1, 1, 1), CaseSide(fail, 0.3, 0, 1, 1))
@@ -115,16 +115,13 @@ def test_holm_raises_pass_rate_score_and_metrics_as_one_family():
     ]
     own = (OwnMean(4.0, 12), OwnMean(4.0, 12))
     same = MeasuredPair(Figure(METRIC, "judge", "tone"), "Tone", [4.0] * 12, [4.0] * 12, own)
-    alone = significance(shared, [], seed=3)
-    family = significance(shared, [same], seed=3)
+    worse = MeasuredPair(Figure(METRIC, "judge", "tact"), "Tact", [4.0] * 12, [3.0] * 12, own)
+    alone, among = (significance(shared, pairs, seed=3) for pairs in ([], [same, worse]))
+    assert (alone.measured_tested, among.measured_tested) == (0, 2)
+    assert (among.pass_rate, among.mean_score) == (alone.pass_rate, alone.mean_score)
     exact = float(stats.binomtest(0, 12).pvalue)
-    assert (alone.tested, family.tested) == (2, 3)
-    # McNemar's exact p lies under that of sign flips, or above it by chance of the draw: Holm orders them.
-    both = sorted([exact, 1 / 2001, 1.0])
-    expected = [min(1.0, p * (3 - rank)) for rank, p in enumerate(both)]
-    told = sorted([family.pass_rate.p, family.mean_score.p])
-    assert told[0] == pytest.approx(expected[0], abs=1e-9)
-    assert told[1] <= 0.01
-    assert sum(told) > alone.pass_rate.p + alone.mean_score.p
-    (tone,) = family.measured
+    assert among.pass_rate.p == pytest.approx(2 * exact)
+    tone, tact = among.measured
     assert (tone.before, tone.after, tone.said.p, tone.said.excludes_zero) == (4.0, 4.0, 1.0, False)
+    by_itself = significance(shared, [worse], seed=3).measured[0].said.p
+    assert tact.said.p == pytest.approx(2 * by_itself)

@@ -94,7 +94,8 @@ class PairedSerializer(Described):
     low = parts.number("The lower end of its 95% interval.")
     high = parts.number("The upper end of its 95% interval.")
     p = parts.number(
-        "How likely chance alone does it, raised by Holm's rule; null below ten cases."
+        "How likely chance alone does it, raised by Holm's rule, for pass rate and mean score as one"
+        " family and for what was measured as another; null below ten cases."
     )
     smallest = parts.number("The least change that so many cases show with 80% power.")
 
@@ -116,7 +117,9 @@ class EvidenceSerializer(Described):
     resamples = parts.count("How often the cases were drawn again.")
     seed = parts.count("What makes the drawing repeatable.")
     correction = parts.words("Whose rule allows for testing several figures.")
-    figures_tested = parts.count("How many figures were tested.")
+    metrics_tested = parts.count(
+        "For how many metrics, dimensions and evaluators Holm's rule raised theirs."
+    )
 
 
 class OwnMeanSerializer(Described):

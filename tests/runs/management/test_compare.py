@@ -317,7 +317,7 @@ def test_metrics_are_compared_on_their_own_scales_and_both_purses_are_spelt(
     assert (tone["mean"], tone["class"], tone["low"]) == (-1.5, "regressed", -1.5)
     assert tone["candidate_run"]["executions"] == 11
     assert (whole["kind"], whole["evaluator"], whole["mean"]) == ("evaluator", "tone", 0.0)
-    assert told["evidence"]["figures_tested"] == 4
+    assert told["evidence"]["metrics_tested"] == 2
     assert "Tone (metric, of 5)" in said
     # What cases alone have is told where ten of them have it.
     for place, result in enumerate(Result.objects.order_by("run", "position")):
