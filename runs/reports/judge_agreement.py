@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.db.models import QuerySet
+
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node, walk
 from evaluators.scoring.types import DomainError
@@ -14,6 +16,7 @@ from runs.plan import METRICS_KIND, Plan, read_plan, tree_of_case
 from runs.reviewing import (
     LABELS,
     MARKS,
+    VERDICTS,
     Agreement,
     Pair,
     Reviewed,
@@ -37,15 +40,38 @@ class Judged:
     case: str
     pair: Pair
     score: float | None = None
+    repetition: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeFigures:
-    """How far one judge agrees with people: `path` is "" for the verdict of the whole."""
+    """How far one judge agrees with people: `path` is "" for the verdict of the whole, else an evaluator's or a key."""
 
     path: str
     agreement: Agreement
     judged: tuple[Judged, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which runs of a suite count: from a version on, one by its number, those of a judge by its name.
+
+    What is 0 or "" leaves all. Another prompt or another model is another judge, and what was decided of one
+    does not speak for the other.
+    """
+
+    since: int = 0
+    run: int = 0
+    judge: str = ""
+
+    def of(self, suite: Suite) -> QuerySet[Run]:
+        """Return the runs that count."""
+        runs = Run.objects.filter(suite=suite)
+        if self.since:
+            runs = runs.filter(suite_version__gte=self.since)
+        if self.run:
+            runs = runs.filter(number=self.run)
+        return runs.filter(judge_name=self.judge) if self.judge else runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +80,56 @@ class SuiteAgreement:
 
     An evaluator's own verdict is the band of its score. `outcomes` count marks of single outcomes, `metrics` labels
     of 0 to 5 by their key, with quadratic weights. `bands` is None where no score decided what was reviewed.
+    `runs` are the ids of the runs whose decisions count; `unread` decisions are of runs whose record cannot be read.
     """
 
     verdicts: JudgeFigures
     evaluators: tuple[JudgeFigures, ...]
-    outcomes: Agreement
-    metrics: Mapping[str, Agreement]
+    outcomes: JudgeFigures
+    metrics: Mapping[str, JudgeFigures]
     bands: Suggestion | None
+    runs: frozenset[int] = frozenset()
+    unread: int = 0
 
 
-def suite_agreement(suite: Suite) -> SuiteAgreement:
-    """Return how far the judges of a suite agree with what people decided and settled, over all its runs.
+def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
+    """Return how far the judges of a suite agree with what people decided and settled, over the runs of a span, else all.
 
     A result that was copied into another run with its review counts once, where it was reviewed. Runs whose
     snapshot cannot be read are left out.
     """
-    rows = list(_reviewed(suite))
-    plans = dict(_plans({row.run_id for row in rows}))
-    rows = [row for row in rows if row.run_id in plans]
+    every = list(_reviewed(suite, span or Span()))
+    plans = dict(_plans({row.run_id for row in every}))
+    rows = [row for row in every if row.run_id in plans]
     verdicts = tuple(_by_verdict(row, plans[row.run_id].policy) for row in rows if row.verdict)
     scores = _by_evaluator(rows, plans)
     policy = suite.policy()
     return SuiteAgreement(
         verdicts=_figures("", verdicts, suite.pk),
         evaluators=tuple(_figures(path, found, suite.pk) for path, found in scores.items()),
-        outcomes=agreement_of(list(_outcome_marks(rows)), MARKS, seed=suite.pk),
+        outcomes=_figures("", list(_outcome_marks(rows)), suite.pk, MARKS),
         metrics={
-            key: agreement_of(pairs, LABELS, quadratic=True, seed=suite.pk)
-            for key, pairs in _metric_labels(rows).items()
+            key: _figures(key, judged, suite.pk, LABELS)
+            for key, judged in _metric_labels(rows).items()
         },
         bands=_bands(verdicts, policy),
+        runs=frozenset(row.run_id for row in rows),
+        unread=len(every) - len(rows),
     )
 
 
-def _figures(path: str, judged: Sequence[Judged], seed: int) -> JudgeFigures:
-    return JudgeFigures(path, agreement_of([one.pair for one in judged], seed=seed), tuple(judged))
+def _figures(
+    path: str, judged: Sequence[Judged], seed: int, categories: Sequence[str] = VERDICTS
+) -> JudgeFigures:
+    pairs = [one.pair for one in judged]
+    is_ordered = categories == LABELS
+    found = agreement_of(pairs, categories, quadratic=is_ordered, seed=seed)
+    return JudgeFigures(path, found, tuple(judged))
 
 
-def _reviewed(suite: Suite) -> Iterator[Result]:
+def _reviewed(suite: Suite, span: Span) -> Iterator[Result]:
     """Yield the results whose review is settled; those of a copy have no item in the queue."""
-    rows = Result.objects.filter(run__suite=suite, review_item__closed_at__isnull=False)
+    rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
     settled = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
     heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
     yield from settled.defer(*heavy).order_by("id")
@@ -113,9 +149,12 @@ def _by_verdict(row: Result, policy: Policy) -> Judged:
 
 
 def _judged(row: Result, machine: str, score: float | None) -> Judged:
-    rate = row.review_item.sampling_rate
-    pair = Pair(machine, row.reviewed_verdict, rate)
-    return Judged(row.pk, row.run.number, row.case.key, pair, score)
+    return _said(row, machine, row.reviewed_verdict, score)
+
+
+def _said(row: Result, machine: str, person: str, score: float | None = None) -> Judged:
+    pair = Pair(machine, person, row.review_item.sampling_rate)
+    return Judged(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
 
 
 def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str, list[Judged]]:
@@ -142,18 +181,17 @@ def _nodes(root: Node, case: Case) -> dict[str, Node]:
     return dict(walk(tree_of_case(root, case.evaluators, append=case.evaluators_append)))
 
 
-def _outcome_marks(rows: Sequence[Result]) -> Iterator[Pair]:
+def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:
     by_id = {row.pk: row for row in rows}
     reviews = Review.objects.standing().filter(result__in=by_id).exclude(outcome_marks="")
     for result, marks in reviews.order_by("id").values_list("result_id", "outcome_marks"):
         row = by_id[result]
         for machine, person in zip(row.outcome_marks, marks, strict=False):
             if machine in MARK_WORDS and person in MARK_WORDS:
-                rate = row.review_item.sampling_rate
-                yield Pair(MARK_WORDS[machine], MARK_WORDS[person], rate)
+                yield _said(row, MARK_WORDS[machine], MARK_WORDS[person])
 
 
-def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Pair]]:
+def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
     """Return by metric the judge's whole numbers and people's; the first metrics judge of a result speaks."""
     by_id = {row.pk: row for row in rows}
     scores = Score.objects.filter(
@@ -162,13 +200,12 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Pair]]:
     judged: dict[int, dict[str, str]] = {}
     for result, metrics in scores.values_list("result_id", "details__metrics"):
         judged.setdefault(result, {one["key"]: str(round(one["score"])) for one in metrics or ()})
-    found: dict[str, list[Pair]] = defaultdict(list)
+    found: dict[str, list[Judged]] = defaultdict(list)
     reviews = Review.objects.standing().filter(result__in=judged).order_by("id")
     for result, labels in reviews.values_list("result_id", "metric_labels"):
         for key, label in labels.items():
             if key in judged[result]:
-                rate = by_id[result].review_item.sampling_rate
-                found[key].append(Pair(judged[result][key], str(label), rate))
+                found[key].append(_said(by_id[result], judged[result][key], str(label)))
     return dict(found)
 
 

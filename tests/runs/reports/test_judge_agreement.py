@@ -49,8 +49,8 @@ def test_verdicts_evaluators_outcomes_metrics_and_bands() -> None:
     tone = next(one for one in found.evaluators if one.path == "tone")
     assert tone.agreement.matrix == ((1, 0, 0), (0, 0, 0), (0, 1, 1))
     # Of C-001 both outcomes were marked, of the others the first alone.
-    assert found.outcomes.matrix == ((0, 1), (0, 3))
-    assert found.metrics["tone"].matrix[4][4] == 3
+    assert found.outcomes.agreement.matrix == ((0, 1), (0, 3))
+    assert found.metrics["tone"].agreement.matrix[4][4] == 3
     assert found.bands is not None
     assert (found.bands.n, found.bands.now.agreement) == (3, 0.5)
 
