@@ -63,7 +63,7 @@ def test_a_case_over_repetitions_has_its_verdict_means_and_sums(viewer_client: C
     assert "Tokens, judges 100 in, – out" in panel
     assert "Cost, target $0.036 Cost, judges $0.012 Cost, sum $0.048" in panel
     assert "1 repetition errored: not passed, left out of the mean score" in panel
-    assert "Tone 2 times 4.5 4.5 excellent" in panel
+    assert "Tone 2 of 3 4.5 4.5 excellent" in panel
     assert "Task 10.0 8.5 8.5 of 2" in panel
 
 
