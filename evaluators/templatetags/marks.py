@@ -26,6 +26,21 @@ class Repetition(Protocol):
     def state(self) -> str: ...
     @property
     def score(self) -> float | None: ...
+    @property
+    def people(self) -> str: ...
+
+
+class Override(Protocol):
+    """What people decided of an execution or a case beside the machine, as a mark needs it."""
+
+    @property
+    def machine(self) -> str: ...
+    @property
+    def people(self) -> str: ...
+    @property
+    def told(self) -> str: ...
+    @property
+    def is_counted(self) -> bool: ...
 
 
 VERDICT_WORDS = {
@@ -138,6 +153,27 @@ def flip(before: str, after: str) -> SafeString:
     )
 
 
+def reviewed(found: Override | None, state: str = "") -> SafeString:
+    """Draw the machine's verdict and beside it that of people, with who decided and when; without one `state` alone."""
+    if found is None:
+        return verdict(state)
+    is_confirmed = found.machine == found.people
+    said = "confirmed by people" if is_confirmed else "people say"
+    counts = "counts in the figures" if found.is_counted else "shown, not counted"
+    word = VERDICT_WORDS[known(found.people)].lower()
+    title = f"People say {word}{f' ({found.told})' if found.told else ''}; {counts}"
+    return format_html(
+        '<span class="flip reviewed" title="{}">{}{}<span class="unseen">, {} </span>{}'
+        '<span class="unseen">{}</span></span>',
+        title,
+        verdict(found.machine),
+        icon("i-person"),
+        said,
+        "" if is_confirmed else verdict(found.people),
+        f" ({found.told})" if found.told else "",
+    )
+
+
 def met(outcome: object) -> str:
     """Return all, some or no for an outcome: a truth, 1 or 0, a share, or the word itself."""
     if outcome in ("all", "some", "no"):
@@ -182,8 +218,11 @@ def rep_links(repetitions: Sequence[Repetition], unshown: int = 0, scale: int = 
     words = ", ".join(VERDICT_WORDS[known(one.state)].lower() for one in repetitions)
     links = format_html_join(
         "",
-        '<a href="{0}" title="{1}" aria-label="{1}">{2}</a>',
-        ((one.url, _told(one, scale), shape(one.state)) for one in repetitions),
+        '<a href="{0}" title="{1}" aria-label="{1}"{3}>{2}</a>',
+        (
+            (one.url, _told(one, scale), shape(one.state), _marked(one.people))
+            for one in repetitions
+        ),
     )
     more = format_html('<span class="quiet">+{}</span>', unshown) if unshown else ""
     return format_html(
@@ -201,7 +240,12 @@ def flaky() -> SafeString:
 
 def _told(one: Repetition, scale: int) -> str:
     told = f"Repetition {one.number}: {VERDICT_WORDS[known(one.state)].lower()}"
-    return told if one.score is None else f"{told}, {figures.score(one.score, scale)}"
+    told = told if one.score is None else f"{told}, {figures.score(one.score, scale)}"
+    return f"{told}, people say {VERDICT_WORDS[one.people].lower()}" if one.people else told
+
+
+def _marked(people: str) -> SafeString:
+    return mark_safe(" data-reviewed") if people else mark_safe("")
 
 
 def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:

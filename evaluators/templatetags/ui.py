@@ -42,6 +42,7 @@ for figure in (
 for tag in (
     *(marks.icon, marks.shape, marks.verdict, marks.status, marks.gate_verdict, marks.flip),
     *(marks.pips, marks.reps, marks.rep_links, marks.flaky, marks.mosaic, marks.delta),
+    marks.reviewed,
     *(measures.dist, measures.tally, measures.bar, measures.gate_row, measures.spark),
     *(measures.meter, measures.metric),
 ):

@@ -12,6 +12,7 @@ from django.urls import reverse
 from evaluators.scoring.policy import Policy
 from runs.models import Result, Run, RunStatus
 from runs.reports.case_groups import execution_of, state_of_rows
+from runs.reports.overrides import Override, override_of_case
 from runs.reports.repetition_marks import passed_words
 from runs.summary import summarise_case
 
@@ -29,6 +30,7 @@ class PastRun:
     target: str
     is_this: bool
     passed: str
+    override: Override | None
 
 
 def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
@@ -62,4 +64,5 @@ def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRu
         target=results[0]["run__target_name"],
         is_this=number == run.number,
         passed=passed_words(found),
+        override=override_of_case(results, policy),
     )

@@ -16,10 +16,12 @@ from runs.models import Case, Result, Run, RunStatus, Suite
 from runs.reports.case_groups import execution_of, state_of_rows
 from runs.reports.cases import beyond
 from runs.reports.conversation import cut_step, cut_turns
+from runs.reports.overrides import Override, override_of_case
 from runs.reports.repetition_marks import (
     RepetitionMark,
     mark_of_row,
     passed_words,
+    people_of_row,
     result_address,
 )
 from runs.reports.trees import Branch, branches
@@ -49,6 +51,7 @@ class CaseRun:
     scored: int
     is_flaky: bool
     spread: float | None
+    override: Override | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +225,7 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: Policy) -> 
                 result_address(case.suite.slug, number, case.key, row["repetition"]),
                 mark_of_row(row, policy),
                 row["score"],
+                people_of_row(row),
             )
             for row in rows[:MOST_MARKS]
         ),
@@ -231,4 +235,5 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: Policy) -> 
         scored=found.scored,
         is_flaky=found.is_flaky,
         spread=found.spread,
+        override=override_of_case(rows, policy),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,8 @@ from evaluators.scoring.policy import Policy
 from runs.models import Case, Run
 from runs.reports.case_groups import execution_of, policy_of
 from runs.reports.matching import is_retryable
-from runs.reports.repetition_marks import RepetitionMark, mark_of_row, result_url
+from runs.reports.overrides import Override, override_of_case, with_names
+from runs.reports.repetition_marks import RepetitionMark, mark_of_row, people_of_row, result_url
 from runs.summary import BY_FORCE, CaseSummary, summarise_case, total_of
 
 PURSES = ("run_cost_usd", "evaluation_cost_usd")
@@ -28,7 +29,7 @@ class CaseRow:
 
     `passed` of `scored` repetitions passed, and their scores lie from `lowest` to `highest`, with two
     or more of them. `unshown` repetitions have no mark of their own. `retries` is how often a person
-    had it tried again, `retryable` how many results of its can be.
+    had it tried again, `retryable` how many results of its can be. `override` is what people decided.
     """
 
     id: int
@@ -53,14 +54,15 @@ class CaseRow:
     cost_usd: Decimal | None
     retries: int
     retryable: int
+    override: Override | None
 
 
 def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
-    """Return the rows of the groups, in their order; two queries."""
+    """Return the rows of the groups, in their order; two queries, and one for reviewers where people decided."""
     ids = [group["case_id"] for group in groups]
     cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
     columns = (
-        *("case_id", "repetition", "status", "verdict", "outcome_marks"),
+        *("id", "case_id", "repetition", "status", "verdict", "outcome_marks"),
         *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
         *("run_cost_usd", "evaluation_cost_usd", "generation", "reviewed_verdict"),
     )
@@ -68,8 +70,15 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, .
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
+    overrides = with_names(
+        {case: override_of_case(rows, policy) for case, rows in results.items()},
+        {case: [row["id"] for row in rows] for case, rows in results.items()},
+    )
     return tuple(
-        _row(run, policy, group, cases[group["case_id"]], results[group["case_id"]])
+        replace(
+            _row(run, policy, group, cases[group["case_id"]], results[group["case_id"]]),
+            override=overrides[group["case_id"]],
+        )
         for group in groups
     )
 
@@ -99,7 +108,11 @@ def _row(
         outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
         repetitions=tuple(
             RepetitionMark(
-                row["repetition"], result_url(run, case.key, row["repetition"]), mark, row["score"]
+                row["repetition"],
+                result_url(run, case.key, row["repetition"]),
+                mark,
+                row["score"],
+                people_of_row(row),
             )
             for row, mark in zip(results[:MOST_MARKS], marks, strict=False)
         ),
@@ -115,6 +128,7 @@ def _row(
         cost_usd=total_of(row[purse] for row in results for purse in PURSES),
         retries=max(row["generation"] for row in results) - 1,
         retryable=sum(is_retryable(run, row["status"]) for row in results),
+        override=None,
     )
 
 

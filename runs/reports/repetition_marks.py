@@ -18,12 +18,21 @@ STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class RepetitionMark:
-    """One repetition: its number, the address of its result, the state it is shown in, its score."""
+    """One repetition: its number, the address of its result, the state it is shown in, its score.
+
+    `people` is the verdict that people gave, "" where none is settled.
+    """
 
     number: int
     url: str
     state: str
     score: float | None
+    people: str = ""
+
+
+def people_of_row(row: Mapping[str, Any]) -> str:
+    """Return the verdict that people gave of a result, "" where none is settled or its work goes on."""
+    return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
 
 
 def mark_of_row(row: Mapping[str, Any], policy: Policy) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from evaluators.scoring.policy import Policy
 from runs.models import Result, Run
 from runs.reports.case_groups import state_of_rows
+from runs.reports.overrides import Override, override_of_case
 from runs.reports.repetition_marks import STATUS_MARKS, mark_of_row, result_url
 
 
@@ -21,6 +22,7 @@ class Repetition:
     outcomes: str
     latency_ms: int | None
     is_this: bool
+    override: Override | None
 
     @property
     def word(self) -> str:
@@ -58,6 +60,7 @@ def repetitions_of(run: Run, result: Result, policy: Policy) -> tuple[tuple[Repe
             outcomes=row["outcome_marks"],
             latency_ms=row["latency_ms"],
             is_this=row["repetition"] == result.repetition,
+            override=override_of_case([row], policy),
         )
         for row in rows
     )

@@ -22,6 +22,7 @@ from runs.plan import read_plan, tree_of_case
 from runs.reports.case_history import PastRun, case_history
 from runs.reports.case_repetitions import CaseRepetitions, case_repetitions
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
+from runs.reports.overrides import Override, ReviewHistory, override_of, review_history
 from runs.reports.result_attempts import AttemptRow, name_of_try, result_attempts
 from runs.reports.result_files import LeftFile, result_files
 from runs.reports.result_metrics import ResultMetrics, result_metrics
@@ -79,6 +80,8 @@ class ResultPage:
     history: tuple[PastRun, ...]
     scored_count: int
     files: tuple[LeftFile, ...]
+    override: Override | None
+    reviews: ReviewHistory | None
 
     @property
     def earlier(self) -> Repetition | None:
@@ -176,6 +179,8 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         history=case_history(run, key),
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
         files=result_files(result),
+        override=override_of(result, plan.policy),
+        reviews=review_history(result, plan.policy.review_reviewers),
     )
 
 
