@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import render
+
+from runs.plan import UnreadableSnapshotError
 
 NUL, ESCAPED_NUL = "\0", "%00"
 # Where everything lives that opens without an account, by a share link.
@@ -53,6 +56,24 @@ def refuse_nul(
         return get_response(request)
 
     return answer
+
+
+class OtherVersionsMiddleware:
+    """Says of a run whose snapshot this version cannot read that it is so, in the place of an error of the server."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        """Take what answers."""
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer as it is."""
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Return the page with status 409, or None for any other error; files are refused before they begin."""
+        if not isinstance(exception, UnreadableSnapshotError):
+            return None
+        return render(request, "409.html", {"reason": str(exception)}, status=409)
 
 
 class MembersOnlyMiddleware(LoginRequiredMiddleware):
