@@ -68,12 +68,38 @@ document.addEventListener("click", async ({ target }) => {
   setTimeout(() => { word.textContent = before; }, 3000);
 });
 
-// 6. A live part that gets no answer says so; one whose session ended leads to the login page.
+// 6. A live part that gets no answer says so; one whose session ended leads to the login page. Any other part
+//    says that what it shows answers an earlier question, and offers to ask again.
 const lost = document.getElementById("lost-contact");
 for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.addEventListener(name, ({ detail }) => {
-  if (!lost || !/^every/.test(detail.elt.getAttribute("hx-trigger") ?? "")) return;
+  if (!/\bevery |from:body/.test(detail.elt.getAttribute("hx-trigger") ?? "")) return void tellSilence(detail);
+  if (!lost) return;
   if (lost.hidden) document.getElementById("lost-contact-at").textContent = new Date().toLocaleTimeString();
   lost.hidden = false;
+});
+const around = (target) => target.closest("section, form, div");
+function tellSilence({ elt, target, requestConfig: { verb, path } }) {
+  const part = around(target), copy = document.getElementById("no-answer")?.content.firstElementChild.cloneNode(true);
+  if (!part || !copy) return;
+  const waiting = part.querySelector(".late");
+  if (waiting) copy.querySelector("p > span").remove();
+  waiting?.remove();
+  const told = part.querySelector(":scope > .no-answer"), hasFocus = told?.contains(document.activeElement);
+  told?.remove();
+  copy.querySelector("button").addEventListener("click", () => {
+    if (elt.isConnected) htmx.ajax(verb, path, { source: elt, target });
+    else location.reload();
+  });
+  const head = part.querySelector(":scope > header");
+  head ? head.after(copy) : part.prepend(copy);
+  if (hasFocus) copy.querySelector("button").focus({ preventScroll: true });
+}
+document.addEventListener("htmx:afterRequest", ({ detail }) => {
+  const part = detail.successful && detail.target.isConnected && around(detail.target);
+  const told = part && part.querySelector(":scope > .no-answer");
+  if (!told) return;
+  if (told.contains(document.activeElement)) { part.tabIndex = -1; part.focus({ preventScroll: true }); }
+  told.remove();
 });
 document.addEventListener("htmx:beforeSwap", ({ detail }) => {
   if (lost && detail.xhr.status < 400) lost.hidden = true;

@@ -56,13 +56,6 @@ document.addEventListener("submit", (event) => setTimeout(() => {
   isLeaving = true;
   hush();
 }));
-// What is not answered is said beside the figures, which are of an earlier question then.
-for (const name of ["htmx:sendError", "htmx:timeout", "htmx:responseError"]) document.addEventListener(name, ({ detail }) => {
-  const told = document.getElementById("what-if-lost");
-  if (!told || !detail.pathInfo.requestPath.includes("/what-if/")) return;
-  told.hidden = false;
-  told.parentElement.querySelector(".late")?.remove();
-});
 addEventListener("pageshow", () => { isLeaving = isSent = false; tell(); });
 function say(words) {
   document.getElementById("tree-said").textContent = words.replace(/\s+/g, " ").trim();

@@ -43,6 +43,12 @@ def run_page(page: Page, live_server: LiveServer, log_in: LogIn, live_run: Run) 
     return page
 
 
+def allow_silence(console: Console) -> None:
+    """Expect what a browser says of questions that get no answer."""
+    for text in ("ERR_FAILED", "htmx:sendError", "afterRequest"):
+        console.allow(text)
+
+
 def test_figures_move_while_the_run_is_on_and_stand_still_at_its_end(
     run_page: Page, live_run: Run
 ) -> None:
@@ -69,10 +75,16 @@ def test_filters_change_rows_and_address_and_survive_a_reload(run_page: Page) ->
     expect(run_page.get_by_label("Filter cases")).to_have_value("CS-01")
 
 
-def test_show_more_appends_and_keeps_what_was_there(run_page: Page) -> None:
+def test_show_more_appends_and_keeps_what_was_there(run_page: Page, console: Console) -> None:
     expect(run_page.locator("#rows tr")).to_have_count(50)
+    allow_silence(console)
+    run_page.route("**/results/**", lambda route: route.abort())
     run_page.get_by_role("link", name="Show more").click()
+    expect(run_page.get_by_role("alert")).to_contain_text("could not be answered")
+    run_page.unroute("**/results/**")
+    run_page.get_by_role("button", name="Ask again").click()
     expect(run_page.locator("#rows tr")).to_have_count(60)
+    expect(run_page.get_by_role("alert")).to_have_count(0)
     expect(run_page.get_by_role("link", name="Show more")).to_have_count(0)
 
 
@@ -114,9 +126,7 @@ def test_cancelling_asks_first_and_keeps_what_is_finished(run_page: Page, live_r
 def test_lost_contact_is_said_and_taken_back(
     run_page: Page, console: Console, live_run: Run
 ) -> None:
-    console.allow("ERR_FAILED")
-    console.allow("htmx:sendError")
-    console.allow("afterRequest")
+    allow_silence(console)
     run_page.route("**/live/**", lambda route: route.abort())
     expect(run_page.get_by_text("Live updates paused.")).to_be_visible(timeout=POLL_MS)
     run_page.unroute("**/live/**")
@@ -124,7 +134,7 @@ def test_lost_contact_is_said_and_taken_back(
 
 
 def test_the_estimate_follows_the_form_and_the_button_says_what_happens(
-    page: Page, live_server: LiveServer, log_in: LogIn
+    page: Page, live_server: LiveServer, log_in: LogIn, console: Console
 ) -> None:
     log_in("editor")
     suite = make_suite(slug="support", judge=make_model(slug="juno-2"))
@@ -135,8 +145,20 @@ def test_the_estimate_follows_the_form_and_the_button_says_what_happens(
     page.goto(f"{live_server.url}/runs/new/")
     page.get_by_role("link", name=suite.title).click()
     page.get_by_label("agent 1").check()
-    expect(page.locator("#run-estimate")).to_contain_text("1 × 4 × 1 = 4")
+    estimate = page.locator("#run-estimate")
+    expect(estimate).to_contain_text("1 × 4 × 1 = 4")
+    allow_silence(console)
+    page.route("**/estimate/", lambda route: route.abort())
     page.get_by_label("agent 2").check()
+    expect(estimate.get_by_role("alert")).to_contain_text("answers an earlier question")
+    page.unroute("**/estimate/")
+    again = estimate.get_by_role("button", name="Ask again")
+    again.focus()
+    again.press("Enter")
+    expect(estimate).to_contain_text("2 × 4 × 1 = 8")
+    expect(estimate.get_by_role("alert")).to_have_count(0)
+    # The button that had the focus went with its banner: the keyboard goes on from what it brought.
+    expect(estimate).to_be_focused()
     page.get_by_role("spinbutton", name="Repetitions").fill("3")
     expect(page.locator("#run-estimate")).to_contain_text("2 × 4 × 3 = 24")
     page.get_by_role("button", name="Start 2 runs").click()
