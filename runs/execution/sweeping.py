@@ -28,6 +28,7 @@ from runs.models import (
     Hand,
     Result,
     ResultStatus,
+    ReviewUpload,
     Run,
     RunEvent,
     RunOwner,
@@ -59,6 +60,7 @@ def sweep(*, now: datetime) -> list[int]:
     EvaluatorTrial.objects.give_up(now=now)
     EvaluatorTrial.objects.forget_old(now=now)
     CaseUpload.objects.forget_old(now=now)
+    ReviewUpload.objects.forget_old(now=now)
     if is_silence_telling:
         expired = Q(lease_until__lte=now)
         _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))

@@ -18,6 +18,7 @@ from runs.models.results import (
     ScoreState,
     VerdictChoice,
 )
+from runs.models.review_uploads import ReviewUpload
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
@@ -76,6 +77,7 @@ __all__ = [
     "Review",
     "ReviewItem",
     "ReviewSkip",
+    "ReviewUpload",
     "Run",
     "RunEvent",
     "RunOwner",

@@ -17,6 +17,7 @@ from runs.reviewing import Reason, named
 RESERVED_FOR = timedelta(minutes=15)
 MOST_MARKS = 200
 LONGEST_REASONS = 200
+LONGEST_REVIEWER = 150
 
 
 class ReviewQuerySet(models.QuerySet["Review"]):
@@ -33,13 +34,15 @@ class Review(models.Model):
     A decision that is changed or undone is withdrawn and kept. `stale_at` is when a retry replaced the
     output that was judged. `machine_verdict` and `machine_score` are what the machine had said then.
     `outcome_marks` is one character per expected outcome in order: 1 met, 0 missed, - not marked.
-    `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` causes of failure.
+    `metric_labels` are whole numbers 0 to 5 by the metric's key, `tags` causes of failure. `reviewer_name` is
+    who decided where that is no member: a decision that came in with a file.
     """
 
     result = models.ForeignKey(Result, on_delete=models.CASCADE, related_name="reviews")
     reviewer = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
     )
+    reviewer_name = models.CharField(max_length=LONGEST_REVIEWER, blank=True, default="")
     verdict = models.CharField(max_length=10, choices=VerdictChoice.choices)
     note = models.TextField(blank=True, default="")
     tags = models.JSONField(default=list, blank=True)
@@ -70,6 +73,11 @@ class Review(models.Model):
     def __str__(self) -> str:
         """Return the verdict."""
         return self.verdict
+
+    @property
+    def reviewer_word(self) -> str:
+        """Return the name of who decided, "" for a member whose account is gone."""
+        return self.reviewer.get_username() if self.reviewer else self.reviewer_name
 
 
 class ReviewItemQuerySet(models.QuerySet["ReviewItem"]):
