@@ -31,6 +31,7 @@ class Desks:
     def __init__(self) -> None:
         """Work on nothing yet."""
         self._is_closed = False
+        self._closed_for: set[int] = set()
         self._lock = threading.Lock()
         self._of_run: dict[int, Place] = {}
         self._taken: set[Place] = set()
@@ -38,10 +39,10 @@ class Desks:
     def enter(self, run_id: int) -> Place | None:
         """Return a place for the run; None when it has one, where it is looked at again at the end.
 
-        None too once the desks are closed.
+        None too once the desks are closed, or closed for this run.
         """
         with self._lock:
-            if self._is_closed:
+            if self._takes_no_more_of(run_id):
                 return None
             there = self._of_run.get(run_id)
             if there is not None and not there.only_awaits_late_replies:
@@ -55,7 +56,7 @@ class Desks:
     def leave(self, place: Place) -> bool:
         """Give a place back unless the run was called again meanwhile; True when it is given back."""
         with self._lock:
-            is_wanted = place.is_called_again and not self._is_closed
+            is_wanted = place.is_called_again and not self._takes_no_more_of(place.run_id)
             if is_wanted and self._of_run.get(place.run_id) is place:
                 place.is_called_again, place.hands = False, None
                 return False
@@ -71,7 +72,7 @@ class Desks:
         """Let `close` find these hands."""
         with self._lock:
             place.hands, place.loop = hands, asyncio.get_running_loop()
-            if self._is_closed:
+            if self._takes_no_more_of(place.run_id):
                 hands.hurry()
 
     def close(self) -> None:
@@ -79,13 +80,28 @@ class Desks:
         with self._lock:
             self._is_closed = True
             for place in self._taken:
-                if place.hands is not None and place.loop is not None:
-                    # A loop that has ended meanwhile holds nothing any more.
-                    with contextlib.suppress(RuntimeError):
-                        place.loop.call_soon_threadsafe(place.hands.hurry)
+                _hurry(place)
+
+    def close_for(self, run_id: int) -> None:
+        """Make the hands on this run let go of what they hold, and take nothing more of it; other runs go on."""
+        with self._lock:
+            self._closed_for.add(run_id)
+            for place in self._taken:
+                if place.run_id == run_id:
+                    _hurry(place)
+
+    def _takes_no_more_of(self, run_id: int) -> bool:
+        return self._is_closed or run_id in self._closed_for
 
     def _give_back(self, place: Place) -> None:
         place.hands = place.loop = None
         self._taken.discard(place)
         if self._of_run.get(place.run_id) is place:
             del self._of_run[place.run_id]
+
+
+def _hurry(place: Place) -> None:
+    if place.hands is not None and place.loop is not None:
+        # A loop that has ended meanwhile holds nothing any more.
+        with contextlib.suppress(RuntimeError):
+            place.loop.call_soon_threadsafe(place.hands.hurry)

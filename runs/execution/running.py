@@ -58,6 +58,11 @@ def let_go() -> None:
     _desks.close()
 
 
+def let_go_of(run_id: int) -> None:
+    """Give back what this process holds of one run, and take on nothing more of it."""
+    _desks.close_for(run_id)
+
+
 def _work(place: Place, owner_id: str = "") -> None:
     try:
         _carry_out(place, owner_id)

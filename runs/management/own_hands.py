@@ -13,7 +13,7 @@ from django.db import DatabaseError, InterfaceError, connection
 from runs.execution.database import is_away
 from runs.execution.finishing import end_run
 from runs.execution.mishaps import first_of, in_words
-from runs.execution.running import let_go, patiently, work_on_run
+from runs.execution.running import let_go_of, patiently, work_on_run
 from runs.execution.sweeping import sweep
 from runs.models import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.clock import LEASE, database_now
@@ -73,13 +73,14 @@ class OwnHands:
         end_run(self._run_id, RunStatus.STOPPED, reason)
 
     def release(self, *, for_good: bool = True) -> None:
-        """Let go of the run; `for_good`, or with none waiting, of everything within seconds.
+        """Let go of the run; `for_good`, or with none waiting, within seconds.
 
-        After that this process takes on no run.
+        After that this process takes on nothing more of it. Other runs are not its business: a watch
+        that sees the end before the hands say so must not keep the next run from its hands.
         """
         self._is_released.set()
         if for_good or not self._waiting:
-            let_go()
+            let_go_of(self._run_id)
 
     def _carry_out(self) -> None:
         try:

@@ -8,6 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 
 from evaluators.models import AuditEntry
+from runs import services
 from runs.execution.processes import process_name
 from runs.management import own_hands
 from runs.models import Run
@@ -222,6 +223,20 @@ def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypat
     monkeypatch.setattr(own_hands, "work_on_run", work)
     assert evaluate("refunds", "--target", "agent 1.5") == 0
     assert not breaks
+
+
+def test_hands_that_were_told_to_let_go_of_one_run_take_on_the_next():
+    suite, target = recorded("a refund")
+    first, second = (
+        services.start_run(suite=suite, target=target, started_by=None, owner_id=process_name())
+        for _ in range(2)
+    )
+    with own_hands.OwnHands(first) as hands:
+        hands.release()
+    with own_hands.OwnHands(second) as hands:
+        assert hands.wait(60)
+    second.refresh_from_db()
+    assert (second.status, second.done_count) == ("completed", 1)
 
 
 def test_the_start_is_written_to_the_audit_list():
