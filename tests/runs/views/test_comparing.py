@@ -318,3 +318,20 @@ def test_a_case_is_shown_side_by_side_with_what_was_lost(client, runs):
     assert "<del>air</del>" in found.content.decode()
     assert "<ins>sea</ins>" in found.content.decode()
     assert "1 of 1 passed before, 0 of 1 now" in page
+
+
+@pytest.mark.parametrize(
+    ("side", "told"),
+    [
+        ("baseline", "Removed only in #1, 0 of 1 passed"),
+        ("candidate", "Added only in #2, 0 of 1 passed"),
+    ],
+)
+def test_a_case_of_one_run_alone_claims_nothing_of_the_other(client, runs, side, told):
+    run = runs[SIDES.index(side)]
+    case = make_case(suite=run.suite, key="ONLY")
+    make_result(run=run, case=case, verdict="fail", score=0.3)
+    page = text_of(client.get(address(runs, case="ONLY").replace("/compare/", "/compare/case/")))
+    assert told in page
+    assert "0 of 0" not in page
+    assert "This run has no such execution." in page
