@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from evaluators.judging.keys import KeyUnreadableError, decrypt, encrypt
 from evaluators.scoring.types import DomainError
 from runs.comparison import Tolerances
 from runs.forms.sharing import ShareForm
@@ -93,7 +94,7 @@ def share_links(request: MemberRequest) -> HttpResponse:
     links, is_of_all = ShareLink.objects.all(), request.user.has_perm(CHANGES_ALL)
     own = links if is_of_all else links.filter(created_by=request.user)
     page = share_list(own, request.GET.get("after", ""), is_of_all=is_of_all, now=timezone.now())
-    context = {"page": page, "made": request.session.pop(MADE_IN_SESSION, "")}
+    context = {"page": page, "made": _shown_once(request)}
     return render(request, "shares/share_list.html", context)
 
 
@@ -147,8 +148,19 @@ def _made(request: MemberRequest, asked: Asked) -> HttpResponse:
     path = reverse("runs:shared", kwargs={"token": token})
     # Behind a proxy only the address people type is sure to be theirs.
     site = settings.SITE_URL.rstrip("/")
-    request.session[MADE_IN_SESSION] = f"{site}{path}" if site else request.build_absolute_uri(path)
+    address = f"{site}{path}" if site else request.build_absolute_uri(path)
+    # Sessions lie in the database, which is to hold no link that can be read.
+    request.session[MADE_IN_SESSION] = encrypt(address)
     return HttpResponseRedirect(reverse("runs:share-list"))
+
+
+def _shown_once(request: HttpRequest) -> str:
+    # A browser that only looks whether the page is there has shown nothing.
+    stored = request.session.pop(MADE_IN_SESSION, "") if request.method == "GET" else ""
+    try:
+        return decrypt(stored) if stored else ""
+    except KeyUnreadableError:
+        return ""
 
 
 def _tolerances(candidate: Run, query: ComparisonQuery) -> Tolerances:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -490,6 +491,20 @@ def test_an_admin_alone_makes_links_without_an_end_and_sees_everybodys(
 def test_the_link_is_shown_once(editor_client: Client, runs: tuple[Run, Run]) -> None:
     path = share(editor_client, subject(runs))
     assert path not in editor_client.get(reverse("runs:share-list")).text
+
+
+def test_a_link_that_waits_to_be_shown_cannot_be_read_in_the_database(
+    editor_client: Client, runs: tuple[Run, Run]
+) -> None:
+    fields, listed = subject(runs, "run"), reverse("runs:share-list")
+    page = editor_client.get(reverse("runs:share-new"), fields).text
+    editor_client.post(reverse("runs:share-new"), sent(page, fields))
+    kept = repr(Session.objects.get().get_decoded())
+    assert "/s/" not in kept
+    editor_client.head(listed)
+    shown = re.search(r"/s/([\w-]{43})/", editor_client.get(listed).text)
+    assert shown
+    assert shown[1] not in kept
 
 
 @pytest.mark.parametrize("role", ["viewer", "reviewer"])
