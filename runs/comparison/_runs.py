@@ -9,7 +9,7 @@ from typing import Any
 from evaluators.scoring.numbers import percent, rounded, spelt
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError
-from runs.comparison._changes import difference
+from runs.comparison._changes import difference, spelt_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) 
     digits = _digits_beyond(points, percent(limit))
     was, now = spelt(percent(before), digits), spelt(percent(after), digits)
     text = (
-        f"{measure} fell by {spelt(points, digits)} points, from {was}% to {now}%; "
+        f"{measure} fell by {spelt_change(points, digits)} points, from {was}% to {now}%; "
         f"{_tolerated(percent(limit))} are tolerated"
     )
     return Reason(measure, before, after, change, limit, text)
@@ -150,7 +150,7 @@ def _slower(
     digits = _digits_beyond(change, limit)
     shown = digits if digits > 1 else 0
     text = (
-        f"mean latency grew by {spelt(change, digits)}%, "
+        f"mean latency grew by {spelt_change(change, digits)}%, "
         f"from {before:,.{shown}f} ms to {after:,.{shown}f} ms; {limit:g}% are tolerated"
     )
     return Reason("mean latency", before, after, change, limit, text)

@@ -7,6 +7,7 @@ import pytest
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
+from evaluators.templatetags.figures import delta
 from runs.comparison import (
     CaseSide,
     RunFacts,
@@ -81,6 +82,20 @@ def test_a_reason_is_spelt_finely_enough_to_exceed_what_is_tolerated() -> None:
         "mean score fell by 5.004 points, from 90.000% to 84.996%; 5.0 are tolerated",
         "mean latency grew by 20.01%, from 1,000.00 ms to 1,200.10 ms; 20% are tolerated",
     ]
+
+
+def test_a_reason_spells_its_change_as_the_headline_does_and_its_figures_rounded_down() -> None:
+    found = compare_runs(RunSide(3, 3, 0.9, 1000), RunSide(1, 3, 0.7334, 1628.57))
+    told = [reason.text.partition(";")[0] for reason in found.reasons]
+    assert told == [
+        "pass rate fell by 66.7 points, from 100.0% to 33.3%",
+        "mean score fell by 16.7 points, from 90.0% to 73.3%",
+        "mean latency grew by 62.9%, from 1,000 ms to 1,629 ms",
+    ]
+    shown = [delta(found.pass_rate_change, "pts"), delta(found.score_change, "pts")]
+    assert shown == ["−66.7\u00a0pts", "−16.7\u00a0pts"]
+    assert found.latency_change_pct is not None
+    assert delta(found.latency_change_pct / 100, "pct") == "+62.9%"
 
 
 def test_every_breach_is_named() -> None:

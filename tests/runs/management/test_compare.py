@@ -99,7 +99,7 @@ def test_a_tolerance_that_is_exceeded_is_a_regression_and_the_worst_cases_come_f
     run_of(suite, ("borderline", 0.7), BAD, ("pass", 0.84), latency_ms=1300)
     assert compare("support#1", "support#2") == 1
     said = capsys.readouterr().out
-    assert "Regression: pass rate fell by 66.6 points, from 100.0% to 33.3%; 0.0 are" in said
+    assert "Regression: pass rate fell by 66.7 points, from 100.0% to 33.3%; 0.0 are" in said
     assert "mean latency grew by 30.0%" in said
     rows = [line.split()[0] for line in said.splitlines() if line.startswith("C-")]
     assert rows == ["C-002", "C-001", "C-003"]

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from urllib.parse import urlencode
 
 import pytest
 from django.core.management import call_command
@@ -238,6 +239,22 @@ def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
     again = editor.post("/compare/score/", words | {"like": "candidate"})
     assert again["Location"] == made.redirect_chain[0][0]
     assert source.suite.runs.count() == number
+
+
+@pytest.mark.django_db(transaction=True)
+def test_runs_whose_evaluators_need_new_calls_are_not_scored_alike_and_stay_as_they_are():
+    source = finished_run()
+    other = rescored(source, pass_threshold=0.9)
+    other.snapshot["evaluators"]["children"][0]["config"]["value"] = "money"
+    other.save()
+    words = {"baseline": f"{source.suite.slug}:1", "candidate": f"{source.suite.slug}:2"}
+    editor = make_client(make_member("editor"))
+    page = editor.post("/compare/score/", words | {"like": "candidate"}, follow=True)
+    assert page.redirect_chain == [("/compare/?" + urlencode(words, safe=":"), 302)]
+    assert "Not scored again." in text_of(page)
+    assert "mentions_refund: its settings changed" in text_of(page)
+    assert "#1 against #2" in text_of(page)
+    assert Run.objects.count() == 2
 
 
 def rescored(run: Run, **policy) -> Run:
