@@ -32,6 +32,7 @@ from runs.what_if.stored import StoredCase, StoredResult, StoredRun
 # How far a score of another tool may be from what our rules give.
 NEAR = 1e-6
 CARRIED_OUT = ("scored", "error")
+VERDICTS = frozenset(Verdict)
 WAITING = "pending"
 NO_PARTS: Mapping[str, PartsRead] = {}
 
@@ -206,6 +207,10 @@ def _answer(
     )
     flips = flips_of(stored, rows, (cases_before, cases_after), policies, answering.words)
     cases = sum(flip.is_flip for flip in flips)
+    kept = sum(
+        state in VERDICTS and state == cases_after[case][0]
+        for case, (state, _) in cases_before.items()
+    )
     executions = [one for flip in flips for one in flip.executions]
     carried_out = sum(result.status in CARRIED_OUT for result in stored.results)
     return WhatIf(
@@ -215,9 +220,9 @@ def _answer(
         histogram=histogram_of(before, after, policies),
         stale=stale.found(),
         cases_flipped=cases,
-        cases_kept=len(cases_before) - cases,
+        cases_kept=kept,
+        cases_without=len(cases_before) - cases - kept,
         executions_flipped=len(executions),
-        executions_kept=carried_out - len(executions),
         scores_changed=sum(
             one.score != other.score for one, other in zip(before, after, strict=True)
         ),

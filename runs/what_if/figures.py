@@ -147,6 +147,7 @@ class WhatIf:
 
     `before` is what is stored. `flips` are in the order of the suite. `told` executions carry a
     verdict that the run's own rules do not give, as files of results may tell one: it is kept.
+    `cases_kept` have a verdict and keep it; `cases_without` have none on either side.
     `unanswered` ones had no output to score and stay as they are. `scores_changed` counts
     executions whose score moves, whatever becomes of the verdict.
     """
@@ -158,8 +159,8 @@ class WhatIf:
     stale: tuple[Stale, ...]
     cases_flipped: int
     cases_kept: int
+    cases_without: int
     executions_flipped: int
-    executions_kept: int
     scores_changed: int
     contradicted: int
     agreed: int

@@ -42,10 +42,19 @@ def test_a_moved_weight_flips_cases_with_what_decides_before_and_after():
     flip = found.flips[0]
     assert (flip.before.decided_by, flip.after.decided_by) == ("0.80 ≥ 0.80", "0.60 < 0.80")
     assert (flip.before.score, flip.after.score) == (pytest.approx(0.8), pytest.approx(0.6))
-    assert (found.cases_flipped, found.cases_kept, found.executions_kept) == (2, 1, 1)
+    assert (found.cases_flipped, found.cases_kept, found.cases_without) == (2, 1, 0)
     assert found.before.distribution == found.after.distribution
     assert found.before.distribution["pass"] == 2
     assert found.is_exact
+
+
+def test_only_a_case_that_has_a_verdict_keeps_it():
+    said = [scores(facts=0.9, tone=0.9), scores(facts=0.5, tone=0.5), FAILED_TARGET, {}]
+    stored = stored_run(QUALITY, POLICY, said)
+    stored.results[3] = stored.results[3]._replace(status="cancelled", verdict="", decided_by="")
+    found = ask(stored, rules(QUALITY), rules(QUALITY))
+    assert found.before.distribution["error"] == found.before.distribution["not_run"] == 1
+    assert (found.cases_flipped, found.cases_kept, found.cases_without) == (0, 2, 2)
 
 
 def test_thresholds_move_both_gates_with_their_limits():

@@ -69,7 +69,7 @@ def test_the_figures_of_the_panel_are_those_of_the_core(
     assert response.context["what_if"].answer.found == found
     assert found.cases_flipped == 1
     text = text_of(response)
-    assert "1 case would flip 4 keep their verdict" in text
+    assert "1 case would flip 3 keep their verdict, 1 has none" in text
     assert "C-1" in text
     assert "0.75 → 0.75 Borderline Fail" in text
     assert "would be 0.75 < 0.80" in text
@@ -186,7 +186,7 @@ def test_what_cannot_be_answered_says_why(client: Client, run: Run, ada: User) -
 
 def test_a_draft_that_changes_nothing_says_so(client: Client, run: Run, ada: User) -> None:
     text = text_of(ask(client, run.suite, ada))
-    assert "No case would flip 5 keep their verdict" in text
+    assert "No case would flip 4 keep their verdict, 1 has none" in text
     assert "Nothing of v1 changes a verdict of run #1." in text
     text = text_of(ask(client, run.suite, ada, cases_pass_threshold="10"))
     assert "Nothing of this draft changes a verdict of run #1." in text
