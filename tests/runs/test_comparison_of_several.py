@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from runs.comparison import Evidence, Standing, evidence, holm, ranks
 
@@ -59,7 +59,7 @@ def test_cases_that_were_executed_once_are_told_apart_by_mcnemars_exact_test(
     ours: int, theirs: int
 ) -> None:
     found = evidence({1.0: ours, -1.0: theirs, 0.0: 20}, seed=1)
-    expected = binomtest(ours, ours + theirs).pvalue if ours + theirs else 1.0
+    expected = scipy.stats.binomtest(ours, ours + theirs).pvalue if ours + theirs else 1.0
     assert found == Evidence(ours + theirs + 20, pytest.approx(expected))
 
 

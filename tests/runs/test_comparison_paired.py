@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from evaluators.scoring.types import Verdict
 from runs.comparison import (
@@ -30,10 +30,10 @@ def differences(*, size: int, shift: float) -> list[float]:
 def test_the_p_and_the_interval_are_those_of_scipy(size, shift):
     values = differences(size=size, shift=shift)
     found = paired(values, seed=5)
-    test = stats.permutation_test(
+    test = scipy.stats.permutation_test(
         (np.array(values),), np.mean, permutation_type="samples", n_resamples=20_000, rng=1
     )
-    interval = stats.bootstrap(
+    interval = scipy.stats.bootstrap(
         (np.array(values),), np.mean, n_resamples=20_000, method="percentile", rng=1
     ).confidence_interval
     assert found.p == pytest.approx(test.pvalue, abs=0.03)
@@ -45,7 +45,7 @@ def test_the_smallest_change_is_found_four_times_of_five():
     values = differences(size=400, shift=0.0)
     smallest = paired(values, seed=5).smallest
     spread = float(np.std(values, ddof=1)) / 20
-    power = stats.norm.sf(stats.norm.isf(0.025) - smallest / spread)
+    power = scipy.stats.norm.sf(scipy.stats.norm.isf(0.025) - smallest / spread)
     assert power == pytest.approx(0.8, abs=1e-6)
 
 
@@ -86,10 +86,10 @@ def test_many_figures_and_thousands_of_cases_are_those_of_scipy_too():
     part = np.where(np.arange(4000) % 3 == 0, np.nan, whole * 5)
     found = paired_figures([[*whole], [None if np.isnan(one) else one for one in part]], seed=5)
     for values, said in zip((whole, part[~np.isnan(part)]), found, strict=True):
-        test = stats.permutation_test(
+        test = scipy.stats.permutation_test(
             (values,), np.mean, permutation_type="samples", n_resamples=2000, rng=1
         )
-        interval = stats.bootstrap(
+        interval = scipy.stats.bootstrap(
             (values,), np.mean, n_resamples=2000, method="percentile", rng=1
         ).confidence_interval
         width = interval.high - interval.low
@@ -119,7 +119,7 @@ def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_
     alone, among = (significance(shared, pairs, seed=3) for pairs in ([], [same, worse]))
     assert (alone.measured_tested, among.measured_tested) == (0, 2)
     assert (among.pass_rate, among.mean_score) == (alone.pass_rate, alone.mean_score)
-    exact = float(stats.binomtest(0, 12).pvalue)
+    exact = float(scipy.stats.binomtest(0, 12).pvalue)
     assert among.pass_rate.p == pytest.approx(2 * exact)
     tone, tact = among.measured
     assert (tone.before, tone.after, tone.said.p, tone.said.excludes_zero) == (4.0, 4.0, 1.0, False)

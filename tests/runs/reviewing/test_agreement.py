@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from runs.reviewing import LABELS, VERDICTS, Pair, agreement_of
 
@@ -52,8 +52,8 @@ def test_kappa_equals_published_values(table: list[list[int]], kappa: float) -> 
 def test_the_figures_of_the_review_page() -> None:
     found = agreement_of(pairs_of(PUBLISHED["fifty reviews"][0], VERDICTS))
     assert (found.agreement.share, found.stricter, found.kinder) == (0.84, 6, 2)
-    positive = binomtest(18, 22).proportion_ci(method="wilson")
-    negative = binomtest(27, 28).proportion_ci(method="wilson")
+    positive = scipy.stats.binomtest(18, 22).proportion_ci(method="wilson")
+    negative = scipy.stats.binomtest(27, 28).proportion_ci(method="wilson")
     rates = (found.true_positive, found.true_negative)
     assert [(one.share, one.of) for one in rates] == [
         (pytest.approx(18 / 22), 22),
@@ -157,7 +157,7 @@ def test_weights_that_differ_widen_the_interval() -> None:
     ).agreement
     assert mixed.share == alike.share == 0.75
     # They count as (20 × 10 + 20)² ÷ (20 × 100 + 20) = 24 decisions that weigh alike, not as 40.
-    expected = binomtest(18, 24).proportion_ci(method="wilson")
+    expected = scipy.stats.binomtest(18, 24).proportion_ci(method="wilson")
     assert (mixed.low, mixed.high) == (
         pytest.approx(expected.low, abs=1e-3),
         pytest.approx(expected.high, abs=1e-3),
