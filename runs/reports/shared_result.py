@@ -27,6 +27,7 @@ from runs.reports.shared_words import (
     policy_rows,
     question,
     remarks,
+    rules,
     steps,
 )
 from runs.sharing import Allowance, Depth
@@ -73,6 +74,7 @@ def shared_result(
             _evaluator(depth_of, node, run.scale, allowance)
             for depth_of, node in _walk(page.tree, 0)
         ],
+        **rules(page.decision, allowance),
         "outcomes_met": page.outcomes_met,
         "outcomes": outcomes(page.outcomes, allowance),
         **question(page.turns.messages, allowance),

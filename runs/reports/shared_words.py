@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
 from evaluators.templatetags.figures import bound, plain, points, threshold
 from evaluators.templatetags.marks import VERDICT_WORDS
@@ -16,7 +17,7 @@ from runs.sharing import Allowance
 VERSION = 1
 # As many rows as a page draws at once, and as many of them with what was asked and answered.
 MOST_CASES, MOST_WITH_TEXTS = 500, 100
-MOST_STEPS, MOST_TURNS, MOST_REMARKS = 100, 50, 50
+MOST_STEPS, MOST_TURNS, MOST_REMARKS, MOST_RULES = 100, 50, 50, 50
 LONGEST_NAME = 200
 STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"threshold": "its score alone", "expected_outcomes": "every expected outcome met"}
@@ -97,6 +98,25 @@ def remarks(found: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[st
             for one in ordered[:MOST_REMARKS]
         ],
         "remark_count": len(found),
+    }
+
+
+def rules(decision: Decision | None, allowance: Allowance) -> dict[str, Any]:
+    """Return the steps by which a verdict was decided, and the smallest change to another (SCORING §4)."""
+    if decision is None or decision.verdict is None:
+        return {}
+    flip = decision.flip
+    text = allowance.brief(flip.text if flip else "")
+    return {
+        "smallest_change": {
+            "text": text[:1].upper() + text[1:],
+            "is_small": flip is not None and (flip.path is not None or bool(flip.outcomes)),
+        },
+        "rules": [
+            {"text": allowance.brief(one.text), "path": one.path, "passed": one.passed}
+            for one in decision.trace[:MOST_RULES]
+        ],
+        "rule_count": len(decision.trace),
     }
 
 

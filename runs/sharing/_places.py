@@ -17,6 +17,7 @@ ROWS = {
     "outcomes": "outcome",
     "question": "message",
     "remarks": "remark",
+    "rules": "rule",
     "sides": "run",
     "steps": "step",
     "suites": "suite",

@@ -162,6 +162,9 @@ RESULT: Mapping[str, Shape] = {
             "note": OUTPUTS,
         }
     ],
+    "smallest_change": {"text": OUTPUTS, "is_small": OUTPUTS},
+    "rules": [dict.fromkeys(("text", "path", "passed"), OUTPUTS)],
+    "rule_count": OUTPUTS,
     "outcomes_met": FIGURES,
     "outcomes": [OUTCOME],
     **QUESTION,

@@ -19,9 +19,11 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evaluators.models import AuditEntry
+from evaluators.scoring.decision import Decision, Flip, TraceStep
+from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import delta, money, pct
 from runs.comparison import Tolerances
-from runs.models import Result, Run, ShareDepth, ShareLink
+from runs.models import Result, ResultOutput, Run, ShareDepth, ShareLink
 from runs.reports.comparison import compared, comparison_document
 from runs.services.sharing import hash_of
 from runs.sharing import Depth
@@ -159,6 +161,28 @@ def test_page_file_and_preview_hold_the_texts_of_their_depth_and_no_deeper_ones(
     ):
         assert {mark for mark in shown if mark not in text} == set(), name
         assert {mark for mark in hidden if mark in text} == set(), name
+
+
+@pytest.mark.parametrize("depth", list(ShareDepth.values))
+def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_what_lacks(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], depth: str
+) -> None:
+    steps = (
+        TraceStep("Required: tone 0.40 < 0.50", "tone", passed=False),
+        TraceStep("RULE-mark: met", passed=True),
+    )
+    flip = Flip("SMALLEST-mark: tone needs 0.50", "tone", 0.4, 0.5, Verdict.PASS)
+    decision = Decision("scored", Verdict.FAIL, 0.4, trace=steps, flip=flip)
+    outputs = ResultOutput.objects.filter(result__run=runs[1])
+    outputs.update(decision=decision.as_json())
+    path = share(editor_client, subject(runs, "result"), depth)
+    for text in (text_of(client.get(path)), text_of(client.get(f"{path}download"))):
+        told = "Why fail Smallest change. SMALLEST-mark: tone needs 0.50"
+        is_told = depth in ("outputs", "traces")
+        assert (
+            f"{told} Broken: Required: tone 0.40 < 0.50 tone Kept: RULE-mark: met" in text
+        ) == is_told
+        assert ("mark: tone" in text or "RULE-mark" in text) == is_told
 
 
 def test_the_depths_of_links_are_those_of_documents() -> None:
