@@ -79,7 +79,7 @@ class RowReader:
         return CaseContent(
             key=key or self._made_key(asked),
             input=asked,
-            title=title if Part.TITLE in self.places else _beginning(asked),
+            title=title if Part.TITLE in self.places else beginning_of(asked),
             tags=tuple(dict.fromkeys(self._several(row, Part.TAGS, _checked_tags))),
             expected_output=expected or answer,
             expected_outcomes=(*self._several(row, Part.OUTCOMES, self._outcomes), *claims),
@@ -173,10 +173,11 @@ def _short(most: int) -> Callable[[Any], str]:
     return read
 
 
-def _beginning(asked: Sequence[Mapping[str, Any]]) -> str:
+def beginning_of(asked: Sequence[Mapping[str, Any]]) -> str:
     """Return the first words of what a case asks, on one line, as a table without titles names it."""
-    texts = [str(turn["content"]) for turn in asked if turn["role"] == "user"]
-    line = " ".join(next(filter(str.strip, texts), str(asked[0]["content"])).split())
+    turns = sorted(asked, key=lambda turn: turn.get("role") != "user")
+    texts = (str(turn.get("content") or "") for turn in turns)
+    line = " ".join(next(filter(str.strip, texts), "").split())
     if len(line) <= LONGEST_BEGINNING:
         return line
     most = line[:LONGEST_BEGINNING]

@@ -6,11 +6,17 @@ A row that cannot be a case is rejected with its line, its column and the reason
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runs.formats._case_mapping import LABELS, CaseMapping, Part, Split, part_named, suggest
 from runs.formats._content import CaseContent
-from runs.formats._row_cases import RefusedRowError, Rejected, RowReader, check_key
+from runs.formats._row_cases import (
+    RefusedRowError,
+    Rejected,
+    RowReader,
+    beginning_of,
+    check_key,
+)
 from runs.formats._table_rows import Row, Table, read_table
 from runs.formats._table_writing import rejected_csv, write_cases
 
@@ -23,6 +29,7 @@ __all__ = [
     "Row",
     "Split",
     "Table",
+    "beginning_of",
     "part_named",
     "read_cases",
     "read_table",
@@ -53,8 +60,11 @@ def read_cases(
     *,
     taken: Collection[str] = (),
     skipped: Collection[str] = (),
+    titles: Mapping[str, str] | None = None,
 ) -> ReadCases:
     """Return the cases of a table; keys that are `taken` are rejected, `skipped` ones passed over.
+
+    `titles` has by key what somebody called a case: so it stays called where no column holds titles.
 
     Without a column of keys each case is named after its input, so that the same question is the
     same case whenever the table is read again. Raises ValueError for a mapping with problems.
@@ -62,6 +72,7 @@ def read_cases(
     if problems := mapping.problems():
         raise ValueError("; ".join(problems))
     reader = RowReader(table.columns, mapping)
+    known = {} if reader.column(Part.TITLE) else titles or {}
     cases, rejected = [], []
     lines: dict[str, int] = {}
     passed_over = 0
@@ -76,7 +87,7 @@ def read_cases(
             rejected.append(Rejected(row.line, refusal.column, refusal.reason, row.cells))
             continue
         lines[case.key] = row.line
-        cases.append(case)
+        cases.append(replace(case, title=known[case.key]) if case.key in known else case)
     return ReadCases(
         tuple(cases), tuple(lines.values()), tuple(rejected), passed_over, reader.unused
     )

@@ -21,6 +21,7 @@ from runs.profiles import profile_named
 from runs.services.case_tables import Existing, TableReading, cases_of, check_rejected, keys_of
 from runs.services.case_tables import note_of as note_of_table
 from runs.services.suites import create_suite
+from runs.services.written_titles import written_titles
 
 LONGEST_SLUG = Suite._meta.get_field("slug").max_length
 SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
@@ -100,7 +101,8 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
         raise UnreadableFileError(
             [Problem(f"{said} with --map; columns are {columns}", str(path)) for said in problems]
         )
-    found = cases_of(table, TableReading(mapping, Existing(options["existing"])), keys_of(there))
+    reading = TableReading(mapping, Existing(options["existing"]))
+    found = cases_of(table, reading, keys_of(there), written_titles(there))
     rejected = [Problem(one.reason, str(path), one.line, key=one.column) for one in found.rejected]
     if rejected and not options["leave_out_rejected"]:
         raise UnreadableFileError(rejected)

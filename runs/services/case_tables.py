@@ -30,6 +30,7 @@ from runs.models import CaseUpload, Suite
 from runs.profiles import profile_named
 from runs.services.many_cases import PutCases, put_cases
 from runs.services.suites import create_suite
+from runs.services.written_titles import written_titles
 
 LONGEST_NAME = 200
 
@@ -106,7 +107,7 @@ class UploadedTable:
 
     def cases(self, reading: TableReading) -> ReadCases:
         """Return the cases and the rejected rows; raises ValueError for a mapping with problems."""
-        return cases_of(self.table, reading, self.keys)
+        return cases_of(self.table, reading, self.keys, written_titles(self.upload.suite))
 
 
 def keys_of(suite: Suite | None) -> frozenset[str]:
@@ -116,14 +117,17 @@ def keys_of(suite: Suite | None) -> frozenset[str]:
     return frozenset(suite.cases.filter(is_current=True).values_list("key", flat=True))
 
 
-def cases_of(table: Table, reading: TableReading, keys: frozenset[str]) -> ReadCases:
-    """Return the cases of a table for a suite that has these keys."""
+def cases_of(
+    table: Table, reading: TableReading, keys: frozenset[str], titles: Mapping[str, str]
+) -> ReadCases:
+    """Return the cases of a table for a suite that has these keys, and titles that somebody wrote."""
     is_skipped, is_refused = (reading.existing is one for one in (Existing.SKIP, Existing.REFUSE))
     return read_cases(
         table,
         reading.mapping,
         taken=keys if is_refused else (),
         skipped=keys if is_skipped else (),
+        titles=titles,
     )
 
 

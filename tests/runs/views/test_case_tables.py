@@ -243,6 +243,22 @@ class TestStore:
         assert said in html
         assert "Start a run" in html
 
+    def test_titles_written_by_hand_stay_where_the_table_has_none(
+        self, editor: Client, suite: Suite
+    ) -> None:
+        first = "id,question\nA,How much is it?\nB,When is it due?\n"
+        chosen = columns("key", "input")
+        editor.post(place(uploaded(editor, suite, first), "case-table-store"), chosen)
+        assert suite.cases.get(key="A").title == "How much is it?"
+        suite.cases.filter(key="B").update(title="The date")
+        make_case(suite=suite, key="C", title="Nothing asked", input=[])
+        second = first.replace("How much", "How many").replace("due", "over")
+        kept = uploaded(editor, suite, second)
+        assert "The date" in editor.get(place(kept)).content.decode()
+        editor.post(place(kept, "case-table-store"), chosen)
+        titles = suite.cases.filter(is_current=True).values_list("key", "title")
+        assert dict(titles) == {"A": "How many is it?", "B": "The date", "C": "Nothing asked"}
+
     def test_keys_of_the_suite_can_be_rejected(self, editor: Client, suite: Suite) -> None:
         make_case(suite=suite, key="A")
         kept = uploaded(editor, suite, "id,question\nA,new\n")
