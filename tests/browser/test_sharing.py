@@ -62,7 +62,14 @@ def made_by_keyboard(page: Page) -> str:
     preview = page.get_by_role("region", name="Preview of the shared page")
     expect(preview).to_contain_text("Case 1")
     page.get_by_label("Title").fill("May we ship?")
-    expect(preview.get_by_role("heading", name="May we ship?")).to_be_visible()
+    heading = preview.get_by_role("heading", name="May we ship?")
+    expect(heading).to_be_visible()
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        edges = preview.evaluate(
+            "one => [one, one.querySelector('h3')].map(one => one.getBoundingClientRect().left)"
+        )
+        assert edges[1] >= edges[0], "the heading is cut off at the edge"
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")
     expect(preview).to_contain_text("C-002")
