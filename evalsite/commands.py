@@ -14,7 +14,7 @@ FOLDERS = ("evalsite", "evalsite/access", "evaluators", "runs")
 # In the order in which a newcomer needs them; what is not named here follows.
 FIRST = (
     *("up", "createadmin", "login_link", "import", "evaluate", "compare", "export"),
-    *("import_results", "demo"),
+    *("import_results", "add_model", "demo"),
 )
 WORKER = "worker"
 WORKER_SENTENCE = "Carry out runs beside the site, on this machine or another; needs Redis."

@@ -176,10 +176,10 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
         return found
 
     @transaction.atomic
-    def save_as(self, actor: User) -> LanguageModel:
+    def save_as(self, actor: User | None) -> LanguageModel:
         """Store the model and write the change down; a stored key does not survive a new base URL.
 
-        Raises SlugTakenError when another model got the short name since the form was checked.
+        Without an actor it was the command line. Raises SlugTakenError when another model got the short name since the form was checked.
         """
         model = self.save(commit=False)
         self._settle_key(model)

@@ -134,14 +134,14 @@ class LanguageModel(models.Model):
         self,
         action: str,
         *,
-        actor: User,
+        actor: User | None,
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Write a change of this model into the audit."""
+        """Write a change of this model into the audit; without an actor it was the command line."""
         AuditEntry.objects.create(
             actor=actor,
-            actor_name=actor.get_username(),
+            actor_name=actor.get_username() if actor else "command line",
             action=action,
             object_type="language_model",
             object_id=str(self.pk),

@@ -47,7 +47,7 @@ def target_named(name: str) -> Target:
 def run_named(word: str) -> Run:
     """Return the run that SUITE#N, SUITE:latest or SUITE:baseline names; raises UnknownNameError.
 
-    The latest is the newest that is over, however it ended.
+    The latest is the newest that is over, however it ended; one scored again is no new run of a target.
     """
     parts = RUN_NAME.fullmatch(word)
     if parts is None:
@@ -59,7 +59,8 @@ def run_named(word: str) -> Run:
     if parts["number"]:
         found = runs.filter(number=min(int(parts["number"]), LARGEST_NUMBER)).first()
     elif parts["word"] == "latest":
-        found = runs.exclude(status__in=ACTIVE_RUN_STATUSES).order_by("-number").first()
+        ended = runs.filter(source_run=None).exclude(status__in=ACTIVE_RUN_STATUSES)
+        found = ended.order_by("-number").first()
     else:
         found = runs.filter(pk=suite.baseline_run_id or 0).first()
     if found is None:
@@ -72,7 +73,9 @@ def model_named(slug: str) -> LanguageModel:
     found = LanguageModel.objects.filter(slug=slug).first()
     if found is None:
         known = LanguageModel.objects.order_by("slug").values_list("slug", flat=True)
-        raise UnknownNameError(_unknown("language model", slug, known, "Add one in the browser."))
+        raise UnknownNameError(
+            _unknown("language model", slug, known, "Add one: evalsite add_model.")
+        )
     return found
 
 

@@ -124,7 +124,7 @@ UNKNOWN = [
     (("refunds", "--target", "agent"), "There is no target 'agent'. There is: agent 1.5."),
     (
         ("refunds", "--target", "agent 1.5", "--judge", "x"),
-        "There is no language model 'x', and there is none at all. Add one in the browser.",
+        "There is no language model 'x', and there is none at all. Add one: evalsite add_model.",
     ),
     (
         ("refunds", "--target", "agent 1.5", "--repetitions", "0"),
