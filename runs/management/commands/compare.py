@@ -30,7 +30,7 @@ UNITS = {
 EPILOG = """\
 BASELINE and CANDIDATE each name a run:
   SUITE#N         the run of that number, as pages show it
-  SUITE:latest    the newest run of the suite that is over
+  SUITE:latest    the newest run of the suite that is over, those scored again left out
   SUITE:baseline  the run that was made the suite's baseline
 
 A regression is a tolerance of the whole runs that is exceeded; reaching one is allowed. Without the

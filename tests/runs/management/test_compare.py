@@ -245,6 +245,16 @@ def test_runs_are_named_by_what_they_are_too(suite):
     assert compare("support:latest", "support#1") == 0
 
 
+def test_the_latest_run_is_none_that_was_scored_again(suite, capsys):
+    first = run_of(suite, GOOD, GOOD, GOOD)
+    run_of(suite, BAD, BAD, BAD)
+    again = run_of(suite, GOOD, GOOD, GOOD)
+    again.source_run = first
+    again.save()
+    assert compare("support#1", "support:latest") == 1
+    assert compare("support#1", "support#3") == 0
+
+
 REFUSED = [
     (("support", "support#1"), "'support' names no run. Write SUITE#NUMBER, SUITE:latest or"),
     (("support#9", "support#1"), "support has no run #9. The newest: support#1."),
