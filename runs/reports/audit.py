@@ -14,7 +14,7 @@ from django.db.models import Model, Q, QuerySet
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
-from runs.models import Run, Suite, Target
+from runs.models import Result, Run, Suite, Target
 
 PAGE_SIZE = 50
 LONGEST_NUMBER = 18
@@ -28,11 +28,13 @@ NAMES = {
     "suite": "Suite",
     "run": "Run",
     "target": "Target",
+    "result": "Result",
     "share": "Share link",
     "language_model": "Language model",
     ABOUT_MEMBERS: "Member",
     ABOUT_TOKENS: "API token",
 }
+OVERRIDE = "override"
 DEEDS = {
     "add": "added",
     "begin": "began",
@@ -48,6 +50,7 @@ DEEDS = {
     "share": "shared",
     "start": "started",
     "stop": "stopped",
+    "override": "overrode",
     "link_made": "made a link for",
     "made_admin": "made admin:",
     "role_changed": "changed the role of",
@@ -242,8 +245,18 @@ def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
             kind=_kind_name(entry.object_type),
             name=entry.object_name,
             url=urls.get((entry.object_type, entry.object_id), ""),
-            changes=changes_between(entry.before, entry.after),
+            changes=_changes(entry),
         )
+
+
+def _changes(entry: AuditEntry) -> tuple[Change, ...]:
+    if not entry.action.endswith(OVERRIDE):
+        return changes_between(entry.before, entry.after)
+    # Both sides hold the machine's verdict, which a decision leaves as it is and stands in for.
+    before, after = entry.before or {}, entry.after or {}
+    machine = before.get("verdict") or "errored"
+    sides = [side.get("reviewed_verdict") or machine for side in (before, after)]
+    return (Change("verdict", *sides), Change("machine", None, machine))
 
 
 def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
@@ -256,6 +269,11 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
         "suite": (Suite, "runs:suite", ("slug",)),
         "run": (Run, "runs:run", ("suite__slug", "number")),
         "target": (Target, "runs:target", ("pk",)),
+        "result": (
+            Result,
+            "runs:result",
+            ("run__suite__slug", "run__number", "case__key", "repetition"),
+        ),
         "language_model": (LanguageModel, "evaluators:language-model", ("slug",)),
         ABOUT_MEMBERS: (User, "access:member", ("pk",)),
     }
