@@ -24,7 +24,8 @@ class CaseSide:
     Of its `executions` so many are `scored`, of which so many `passed`; costs and latency are None
     where none was reported. `state` is its verdict, or how it came to have none. Of its `outcomes`
     so many were `outcomes_met` in every repetition that judged them. It `is_flaky` when the verdicts
-    of its executions differ.
+    of its executions differ. Where people decided any of them, `reviewed` is its verdict with what
+    they decided and `machine` that without; both are None elsewhere.
     """
 
     verdict: Verdict | None
@@ -40,6 +41,8 @@ class CaseSide:
     outcomes: int = 0
     outcomes_met: int = 0
     is_flaky: bool = False
+    machine: Verdict | None = None
+    reviewed: Verdict | None = None
 
     @property
     def pass_share(self) -> float | None:
@@ -55,6 +58,8 @@ class CaseSide:
         return {
             "verdict": None if self.verdict is None else self.verdict.value,
             "state": self.state,
+            "machine_verdict": None if self.machine is None else self.machine.value,
+            "reviewed_verdict": None if self.reviewed is None else self.reviewed.value,
             "mean_score": self.mean_score,
             "passed": self.passed,
             "scored": self.scored,

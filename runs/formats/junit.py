@@ -122,7 +122,10 @@ def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
     if outcome == "skipped":
         return f"<skipped{_attributes({'message': line.status})}/>\n"
     kind = line.error_stage or "error" if outcome == "error" else _verdict(run, line) or "fail"
-    message = line.error if outcome == "error" else f"{kind}: {line.decided_by or 'no reason kept'}"
+    reason = f"{kind}: {line.decided_by or 'no reason kept'}"
+    if run.counts_reviews and line.reviewed_verdict:
+        reason = f"{kind}: decided by review, the machine says {line.verdict or line.status}"
+    message = line.error if outcome == "error" else reason
     missed = "".join(f"missed: {text}\n" for text in line.found(passed=False))
     answer = f"output: {line.output[:LONGEST_OUTPUT]}\n" if line.output else ""
     attributes = _attributes({"message": message, "type": kind})
@@ -130,8 +133,9 @@ def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
 
 
 def _scores(line: ResultLine) -> dict[str, str]:
-    """Return the final score, that of every evaluator by its path, and both purses."""
-    scores = {} if line.score is None else {"score": f"{line.score:g}"}
+    """Return what people decided, the final score, that of every evaluator by its path, and both purses."""
+    scores = {"reviewed_verdict": line.reviewed_verdict} if line.reviewed_verdict else {}
+    scores |= {} if line.score is None else {"score": f"{line.score:g}"}
     scores |= {
         f"score.{path}": f"{one.score:g}"
         for path, one in walk(line.evaluators)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators.scoring.numbers import is_at_least
+from evaluators.templatetags.figures import counted
 from runs.models import Run, RunStatus
 from runs.reports.run_document import run_document
 from runs.summary import Summary
@@ -32,7 +33,7 @@ def conclude(run: Run) -> Conclusion:
     summary = Summary.from_json(run.summary)
     metrics, cases = summary.metrics_gate, summary.cases_gate
     if metrics.passed and cases.passed:
-        return Conclusion(PASSED, "Both gates passed.")
+        return Conclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
     if metrics.passed is None:
         return Conclusion(
             NOT_EVALUATED, f"Not evaluated: none of {summary.executions} executions has a score."
@@ -45,8 +46,12 @@ def conclude(run: Run) -> Conclusion:
             f"{summary.executions} executions. See what went wrong and try them again.",
         )
     names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
-    gates = f"The {' gate and the '.join(names)} gate failed."
+    gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
     return Conclusion(GATE_FAILED, gates)
+
+
+def _with_reviews(summary: Summary) -> str:
+    return f", with {counted(summary.reviews, 'review')}" if summary.reviews else ""
 
 
 def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def junit_run(run: Run, conclusion: Conclusion, *, url: str) -> JUnitRun:
             "status": run.status,
             "conclusion": conclusion.sentence,
             **{name: f"{gate.state} {pct(gate.share)}" for name, gate in gates.items()},
+            **({"reviews": str(reviews)} if (reviews := gates["cases_gate"].reviews) else {}),
             **_repeated(run),
         },
     )

@@ -94,11 +94,13 @@ def summary_table(run: Run) -> str:
     policy, spent = policy_of(run), purses(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
+    # The counters are kept while the work goes on, before anybody reviews.
+    by_whom = ", by the machine" if (run.summary or {}).get("reviews") else ""
     rows = [
         ("Status", status_words(run)),
         ("Metrics gate", _gate(metrics_gate(run, policy))),
         ("Cases gate", _gate(cases_gate(run, policy))),
-        ("Executions", f"{done} done: {verdicts}"),
+        ("Executions", f"{done} done: {verdicts}{by_whom}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repeated(repetitions_of_run(run), run.scale),
         ("Target cost", cost(spent.run)),

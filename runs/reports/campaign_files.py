@@ -52,6 +52,7 @@ def _line(row: BoardRow) -> Mapping[str, Any]:
         "pass_rate_low": low,
         "pass_rate_high": high,
         "cases_gate": run.cases.state,
+        "reviews": run.cases.reviews,
         "mean_score": run.metrics.share,
         "mean_score_low": score_low,
         "mean_score_high": score_high,

@@ -10,6 +10,7 @@ from runs.models import Result, Run, Score
 from runs.plan import read_plan
 from runs.reports.comparison_filters import KINDS
 from runs.reports.comparison_sides import side_of_case
+from runs.reports.overrides import Override, override_of, with_names
 from runs.reports.text_diff import DiffLine, text_diff
 
 # A page of two answers; longer ones are read on the pages of their results.
@@ -81,6 +82,7 @@ class CaseSideBySide:
     outcomes: Sequence[OutcomeRow]
     evaluators: Sequence[EvaluatorPair]
     output: OutputDiff
+    reviewed: tuple[Override | None, Override | None]
 
     @property
     def label(self) -> tuple[str, str, str]:
@@ -98,7 +100,7 @@ def case_side_by_side(
 ) -> CaseSideBySide | None:
     """Return a case of both runs, of the repetition asked for or the first that got worse; None if neither has it.
 
-    Three queries. The outcomes of the case are held against each other by their text.
+    Three queries, and one a side for reviewers where people decided. The outcomes of the case are held against each other by their text.
     """
     found = _results(baseline, key), _results(candidate, key)
     if not (found[0] or found[1]):
@@ -122,6 +124,7 @@ def case_side_by_side(
         outcomes=_outcomes(before, after),
         evaluators=_evaluators(before, after),
         output=_output(_text(before), _text(after)),
+        reviewed=(_reviewed(baseline, before), _reviewed(candidate, after)),
     )
 
 
@@ -133,6 +136,13 @@ def _results(run: Run, key: str) -> dict[int, Result]:
 def _side(run: Run, results: Mapping[int, Result]) -> CaseSide | None:
     policy = read_plan(run.snapshot).policy
     return side_of_case(list(results.values()), policy) if results else None
+
+
+def _reviewed(run: Run, result: Result | None) -> Override | None:
+    if result is None or not result.reviewed_verdict:
+        return None
+    found = override_of(result, read_plan(run.snapshot).policy)
+    return with_names({result.pk: found}, {result.pk: [result.pk]})[result.pk]
 
 
 def _is_worse(before: Result | None, after: Result | None) -> bool:

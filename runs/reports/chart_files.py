@@ -23,6 +23,7 @@ COST_COLUMNS = (
     "mean_latency_ms",
     "pareto",
     "dominated_by_run",
+    "reviews",
 )
 TREND_COLUMNS = (
     "run",
@@ -37,6 +38,7 @@ TREND_COLUMNS = (
     "pass_rate_low",
     "pass_rate_high",
     "cases_gate",
+    "reviews",
 )
 
 
@@ -62,6 +64,7 @@ def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
         *(row.cost_usd, row.known_usd, "; ".join(unpriced)),
         *(row.execution_usd, row.passed_case_usd, run.latency_ms, place),
         row.beaten_by.number if row.beaten_by else None,
+        run.cases.reviews,
     )
 
 
@@ -71,5 +74,5 @@ def _trend_line(run: ChartedRun) -> Sequence[Any]:
     return (
         *(run.number, run.target, run.suite_version, run.created_at.isoformat()),
         *(run.metrics.share, score_low, score_high, run.metrics.state),
-        *(run.cases.share, low, high, run.cases.state),
+        *(run.cases.share, low, high, run.cases.state, run.cases.reviews),
     )

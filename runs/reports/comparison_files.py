@@ -13,7 +13,17 @@ from runs.reports.comparison_rows import cases_asked
 from runs.reports.csv_text import csv_parts
 
 FIGURES = (
-    *("verdict", "state", "mean_score", "passed", "scored", "executions", "flaky"),
+    *(
+        "verdict",
+        "state",
+        "machine_verdict",
+        "reviewed_verdict",
+        "mean_score",
+        "passed",
+        "scored",
+        "executions",
+        "flaky",
+    ),
     *("outcomes_met", "outcomes", "latency_ms"),
     *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from evaluators.templatetags.figures import delta, duration, money, pct, plain, points
+from evaluators.templatetags.figures import counted, delta, duration, money, pct, plain, points
 from runs.comparison import Paired
 from runs.reports.compared import Compared
 from runs.reports.comparison_conclusion import p_words
@@ -46,7 +46,8 @@ def headline_measures(found: Compared) -> tuple[Measure, ...]:
             "pts",
             pct(before.pass_rate),
             pct(after.pass_rate),
-            f"{before.passed} of {before.total} → {after.passed} of {after.total} executions",
+            f"{before.passed} of {before.total} → {after.passed} of {after.total} executions"
+            f"{_with_reviews(sides)}",
             _drop(limits.max_pass_rate_drop),
             _kept("pass rate", broken, runs.pass_rate_change),
             TONES.get(said.pass_rate.change, ""),
@@ -78,6 +79,13 @@ def headline_measures(found: Compared) -> tuple[Measure, ...]:
         ),
         _cost(found.baseline, found.candidate),
     )
+
+
+def _with_reviews(sides: Sequence[Side]) -> str:
+    """Say how many decisions of people the figures of both runs count, "" where neither counts any."""
+    if not any(side.reviews for side in sides):
+        return ""
+    return f", with {sides[0].reviews} → {counted(sides[1].reviews, 'review')}"
 
 
 def _cost(before: Side, after: Side) -> Measure:

@@ -19,6 +19,7 @@ from runs.reports.comparison_query import (
     ComparisonQuery,
 )
 from runs.reports.diverging import AXIS_OF_POINTS, Bar, axis_of, bar_of
+from runs.reports.overrides import Override, override_of_side
 
 ON_A_PAGE = 100
 STATES = {"not_run": "cancelled"}
@@ -34,6 +35,7 @@ class ChangeRow:
     icon: str
     tone: str
     states: tuple[str, str]
+    reviewed: tuple[Override | None, Override | None]
     met: str
     latency: float | None
     cost: Decimal | None
@@ -78,7 +80,7 @@ def change_table(found: Compared, query: ComparisonQuery) -> ChangeTable:
     errors = _errors(found, shown)
     return ChangeTable(
         query=query,
-        rows=[_row(one, found.title(one.case), errors.get(one.case, ""), axis) for one in shown],
+        rows=[_row(found, one, errors.get(one.case, ""), axis) for one in shown],
         chips=chips(found, query),
         total=len(asked),
         first=start + 1 if shown else 0,
@@ -128,16 +130,20 @@ def _errors(found: Compared, shown: Sequence[CaseChange]) -> Mapping[str, str]:
     return dict(results.order_by("run_id", "repetition").values_list("case__key", "error"))
 
 
-def _row(one: CaseChange, title: str, error: str, axis: float) -> ChangeRow:
+def _row(found: Compared, one: CaseChange, error: str, axis: float) -> ChangeRow:
     _, label, icon, tone = KINDS[one.status]
     before, after = one.baseline, one.candidate
     return ChangeRow(
         change=one,
-        title=title,
+        title=found.title(one.case),
         label=label,
         icon=icon,
         tone=tone,
         states=(_state(before), _state(after)),
+        reviewed=(
+            override_of_side(before, is_counted=found.baseline.reviews > 0),
+            override_of_side(after, is_counted=found.candidate.reviews > 0),
+        ),
         met=_met(before, after),
         latency=_slower(before, after),
         cost=_dearer(before, after),

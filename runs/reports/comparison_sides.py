@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,8 @@ from runs.plan import read_plan
 from runs.summary import (
     Execution,
     case_decision,
+    case_verdict,
+    count_reviews,
     latencies_of,
     means_of,
     state_of,
@@ -36,7 +38,7 @@ class Side:
     """One of the two runs: its own figures over all its executions, and its cases by key.
 
     Of the executions that the figures count, `scored` have a score and `timed` a latency, the 95th
-    percentile of which is `p95_ms`. `keys` are the cases of its results by the results' ids.
+    percentile of which is `p95_ms`; `reviews` is how many decisions of people they count. `keys` are the cases of its results by the results' ids.
     """
 
     run: Run
@@ -44,6 +46,7 @@ class Side:
     scored: int
     timed: int
     errors: int
+    reviews: int
     cost_usd: Decimal | None
     run_cost_usd: Decimal | None
     evaluation_cost_usd: Decimal | None
@@ -71,6 +74,7 @@ class Side:
             "scored": self.scored,
             "timed": self.timed,
             "errors": self.errors,
+            "reviews": self.reviews,
             "pass_rate": figures.pass_rate,
             "mean_score": figures.mean_score,
             "mean_latency_ms": figures.mean_latency_ms,
@@ -152,6 +156,7 @@ def side_of(run: Run, found: Recorded) -> Side:
             row.is_ended and verdict is None
             for row, verdict in zip(found.rows, verdicts, strict=True)
         ),
+        reviews=count_reviews(found.rows, policy),
         cost_usd=total_of((means.run_cost_usd, means.evaluation_cost_usd)),
         run_cost_usd=means.run_cost_usd,
         evaluation_cost_usd=means.evaluation_cost_usd,
@@ -193,6 +198,17 @@ def _verdict(word: str) -> Verdict | None:
     return Verdict(word) if word else None
 
 
+def _with_people(group: Sequence[Execution], policy: Policy) -> dict[str, Verdict | None]:
+    """Return a case's verdict without and with what people decided, nothing where they did not."""
+    if not any(row.reviewed_verdict is not None and row.is_ended for row in group):
+        return {}
+    counting = {
+        "machine": replace(policy, count_reviews=False),
+        "reviewed": replace(policy, count_reviews=True),
+    }
+    return {name: case_verdict(group, rules) for name, rules in counting.items()}
+
+
 def _case(group: Sequence[Execution], policy: Policy, marks: Sequence[str]) -> CaseSide:
     """Return a case over its repetitions (SCORING §8), without the words that ten thousand cases do not show."""
     verdict = case_decision(group, policy, has_words=False).verdict
@@ -208,6 +224,7 @@ def _case(group: Sequence[Execution], policy: Policy, marks: Sequence[str]) -> C
         scored=len(verdicts),
         executions=len(group),
         is_flaky=len(set(verdicts)) > 1,
+        **_with_people(group, policy),
         latency_ms=mean([row.latency_ms for row in group if row.latency_ms is not None]),
         run_cost_usd=paid,
         evaluation_cost_usd=judged,

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import Policy
+from evaluators.templatetags.figures import counted
 from runs.models import Run, RunStatus
 from runs.summary import Progress, cases_outlook, metrics_outlook
 
 
 @dataclass(frozen=True, slots=True)
 class RunGate:
-    """One gate: its figure and limit as shares, its state and what that rests on."""
+    """One gate: its figure and limit as shares, its state and what that rests on.
+
+    `reviews` is how many decisions of people count in its figure, 0 where the policy counts none (SCORING §4.6).
+    """
 
     name: str
     share: float | None
     limit: float
     state: str
     note: str
+    reviews: int = 0
+
+    @property
+    def with_reviews(self) -> str:
+        """Say how many decisions of people its figure counts, "" where none does."""
+        return f"with {counted(self.reviews, 'review')}" if self.reviews else ""
 
 
 def metrics_gate(run: Run, policy: Policy) -> RunGate:
@@ -41,21 +51,17 @@ def cases_gate(run: Run, policy: Policy) -> RunGate:
         note = f"{run.pass_count} of {run.done_count} passed · {outlook.text}"
         return RunGate("Cases", outlook.so_far, limit, _live(run, outlook.state), note)
     is_completed = run.status == RunStatus.COMPLETED
-    counted = run.execution_count if is_completed else run.done_count
-    share, state = _ended(run, "cases_gate", run.pass_count / counted if counted else None, limit)
-    return RunGate("Cases", share, limit, state, _passed(run, counted))
+    total = run.execution_count if is_completed else run.done_count
+    share, state = _ended(run, "cases_gate", run.pass_count / total if total else None, limit)
+    summary = run.summary or {}
+    note = f"{summary.get('passed', run.pass_count)} of {total} executions passed"
+    gate = RunGate("Cases", share, limit, state, note, summary.get("reviews", 0))
+    return replace(gate, note=f"{note}, {gate.with_reviews}") if gate.reviews else gate
 
 
 def _live(run: Run, state: str) -> str:
     """Return how a gate of a run that is on stands; before the first result nothing is on any course."""
     return state if run.done_count else "open"
-
-
-def _passed(run: Run, counted: int) -> str:
-    summary = run.summary or {}
-    passed = summary.get("passed", run.pass_count)
-    reviews = f", with {summary['reviews']} reviews" if summary.get("reviews") else ""
-    return f"{passed} of {counted} executions passed{reviews}"
 
 
 def _progress(run: Run) -> Progress:

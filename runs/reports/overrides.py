@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
+from runs.comparison import CaseSide
 from runs.models import Result, Review
 from runs.reports.case_groups import ENDED, execution_of
 from runs.reports.repetition_marks import STATUS_MARKS
@@ -37,13 +38,14 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class PastReview:
-    """One decision; `state` says why it does not count: withdrawn or stale, "" for one that does."""
+    """One decision: `marks` is one character per expected outcome, `met` says how many of those marked; `state` says why it does not count: withdrawn or stale, "" for one that does."""
 
     by: str
     at: datetime
     verdict: str
     note: str
     tags: Sequence[str]
+    marks: str
     met: str
     labels: Mapping[str, int]
     machine: str
@@ -88,6 +90,14 @@ def override_of_case(rows: Sequence[Mapping[str, Any]], policy: Policy) -> Overr
         "" if people is None else people.value,
         is_counted=policy.count_reviews,
     )
+
+
+def override_of_side(side: CaseSide | None, *, is_counted: bool) -> Override | None:
+    """Return what a compared case is without and with the decisions of people; None without a decision."""
+    if side is None or side.reviewed is None:
+        return None
+    machine = "error" if side.machine is None else side.machine.value
+    return Override(machine, side.reviewed.value, is_counted=is_counted)
 
 
 def with_names(
@@ -144,13 +154,15 @@ def _past(row: Review) -> PastReview:
         state = "stale"
     else:
         state = "" if row.withdrawn_at is None else "withdrawn"
-    marked = [mark for mark in row.outcome_marks if mark != "-"]
+    marks = row.outcome_marks
+    marked = [mark for mark in marks if mark != "-"]
     return PastReview(
         by=row.reviewer.get_username() if row.reviewer else UNKNOWN_REVIEWER,
         at=row.created_at,
         verdict=row.verdict,
         note=row.note,
         tags=row.tags,
+        marks=marks,
         met=f"{marked.count('1')} of {len(marked)}" if marked else "",
         labels=row.metric_labels,
         machine=row.machine_verdict,

@@ -99,6 +99,7 @@ def _gate(gate: RunGate) -> dict[str, Any]:
         "threshold": gate.limit,
         "state": gate.state,
         "note": gate.note,
+        "reviews": gate.reviews,
     }
 
 

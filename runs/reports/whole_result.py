@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 from evaluators.scoring.numbers import rounded
 from runs.models import OPEN_RESULT_STATUSES, Result, Run, Score
 from runs.reports.case_document import whole_case
 from runs.reports.conversation import LONGEST_SHOWN
+from runs.reports.overrides import ReviewHistory
 from runs.reports.result_attempts import AttemptRow
 from runs.reports.result_facts import result_facts
 from runs.reports.result_metrics import ResultMetrics
@@ -42,8 +44,28 @@ def whole_result(run: Run, result: Result) -> dict[str, Any]:
         "metrics": [_metrics(judged) for judged in page.judged],
         "purses": {"run": _purse(page.purses.run), "evaluation": _purse(page.purses.evaluation)},
         "attempts": [_attempt(row) for row in page.attempts],
+        "reviews": _reviews(page.reviews),
         "files": [{"path": file.path, "bytes": file.size} for file in page.files],
     }
+
+
+def _reviews(history: ReviewHistory | None) -> list[dict[str, Any]]:
+    """Return what people decided, the newest first, with what does not count any more."""
+    decisions = [*history.standing, *history.past] if history else []
+    return [
+        {
+            "by": one.by,
+            "at": spelt_time(one.at),
+            "verdict": one.verdict,
+            "machine_verdict": one.machine or None,
+            "note": one.note,
+            "tags": list(one.tags),
+            "outcome_marks": one.marks,
+            "metric_labels": dict(one.labels),
+            "counts": not one.state,
+        }
+        for one in sorted(decisions, key=attrgetter("at"), reverse=True)
+    ]
 
 
 def _output(page: ResultPage) -> dict[str, Any] | None:

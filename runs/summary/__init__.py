@@ -24,7 +24,14 @@ from runs.summary.repetitions import (
     repetitions_of,
 )
 from runs.summary.run import summarise
-from runs.summary.verdicts import BY_FORCE, CaseDecision, case_decision, case_verdict, verdict_of
+from runs.summary.verdicts import (
+    BY_FORCE,
+    CaseDecision,
+    case_decision,
+    case_verdict,
+    count_reviews,
+    verdict_of,
+)
 
 __all__ = [
     "BY_FORCE",
@@ -46,6 +53,7 @@ __all__ = [
     "case_decision",
     "case_verdict",
     "cases_outlook",
+    "count_reviews",
     "dimension_means",
     "distribution_of",
     "finals_by_key",

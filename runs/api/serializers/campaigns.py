@@ -38,6 +38,7 @@ class LineSerializer(Described):
     pass_rate_low = parts.share("The lower end of its 95% interval")
     pass_rate_high = parts.share("The upper end of its 95% interval")
     cases_gate = serializers.ChoiceField(choices=GATE_STATES, help_text="The Cases gate.")
+    reviews = parts.count("How many decisions of reviewers count in the pass rate.")
     mean_score = parts.share("The mean score")
     mean_score_low = parts.share("The lower end of its 95% interval")
     mean_score_high = parts.share("The upper end of its 95% interval")

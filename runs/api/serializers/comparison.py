@@ -32,6 +32,7 @@ class SideSerializer(Described):
     scored = parts.count("How many have a score.")
     timed = parts.count("How many have a latency.")
     errors = parts.count("How many errored.")  # type: ignore[assignment]  # fields are taken out of the class
+    reviews = parts.count("How many decisions of reviewers count.")
     pass_rate = parts.share("Passed of executions, errors being not passed")
     mean_score = parts.share("The mean score")
     mean_latency_ms = parts.number("The mean latency, milliseconds.")
@@ -149,6 +150,8 @@ class CaseSideSerializer(Described):
 
     verdict = parts.verdict("Its verdict")
     state = parts.words("Its verdict, or why it has none.")
+    machine_verdict = parts.verdict("Where people decided, its verdict without that")
+    reviewed_verdict = parts.verdict("Where people decided, its verdict with that")
     mean_score = parts.share("The mean score of its repetitions")
     passed = parts.count("How many repetitions passed.")
     scored = parts.count("How many have a verdict.")

@@ -187,6 +187,22 @@ class AttemptSerializer(Described):
     at = parts.time_or_none("When it ended.")
 
 
+class ReviewSerializer(Described):
+    """What a person decided of the result."""
+
+    by = parts.words("Who decided.")
+    at = parts.time_or_none("When.")
+    verdict = parts.verdict("The decision")
+    machine_verdict = parts.verdict("What the machine had said then")
+    note = parts.words("Why.")
+    tags = parts.names("Causes of failure.")
+    outcome_marks = parts.words(
+        "One character per expected outcome: 1 met, 0 missed, - not marked; empty without marks."
+    )
+    metric_labels = parts.mapping("What each metric was given, 0 to 5, by its key.")
+    counts = parts.flag("Whether it stands: not withdrawn, and of the present output.")
+
+
 class FileSerializer(Described):
     """A file that the target left."""
 
@@ -218,4 +234,5 @@ class WholeResultSerializer(ResultSerializer):
     metrics = JudgedMetricsSerializer(many=True, help_text="The metrics of 0 to 5.")
     purses = CallPursesSerializer(help_text="What it cost over all its tries.")
     attempts = AttemptSerializer(many=True, help_text="Its tries, newest first; empty with one.")
+    reviews = ReviewSerializer(many=True, help_text="What people decided, newest first.")
     files = FileSerializer(many=True, help_text="The files that the target left.")

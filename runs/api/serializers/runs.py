@@ -28,6 +28,7 @@ class GateSerializer(Described):
         help_text="Passed or failed once the run is completed; before, how it stands so far.",
     )
     note = parts.words("What the figure rests on, in words.")
+    reviews = parts.count("How many decisions of reviewers count in it.")
 
 
 class GatesSerializer(Described):

@@ -274,7 +274,7 @@ def test_the_queries_are_as_many_however_long_a_list_is(
         "/api/runs": 5,
         "/api/runs/support:2": 9,
         "/api/runs/support:2/results": 6,
-        f"/api/results/{whole.pk}": 19,
+        f"/api/results/{whole.pk}": 20,
         "/api/campaigns": 6,
         f"/api/campaigns/{before.campaign_id}": 8,
         f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}": 12,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from html import unescape
 
@@ -11,9 +13,20 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.scoring.types import Verdict
-from runs.models import Run
+from runs.execution.finishing import summarise_ended
+from runs.formats.junit import write_junit
+from runs.management.concluding import conclude
+from runs.management.files import junit_run, summary_document
+from runs.management.telling import summary_table
+from runs.models import Campaign, Run
+from runs.reports.campaign_files import leaderboard_json
+from runs.reports.campaign_page import CampaignPage
+from runs.reports.campaign_query import CampaignQuery
+from runs.reports.result_lines import result_lines
+from runs.reports.run_facts import run_facts
+from runs.reports.run_list import listed
 from runs.services.reviews import Decided, decide, undo
-from tests.factories import make_user
+from tests.factories import make_scored_run, make_user
 from tests.runs.queued import item_of, queued_run
 
 pytestmark = pytest.mark.django_db
@@ -89,3 +102,103 @@ class TestHistory:
         assert "3 earlier decisions" in page
         assert "Reviews 2 decisions more wanted" in page
         assert "people say fail" not in page
+
+
+def outputs_of(client: Client, run: Run) -> dict[str, str]:
+    """Return everything that tells what a run came to, by what it is."""
+    slug, number, word = run.suite.slug, run.number, f"{run.suite.slug}:{run.number}"
+    other = make_scored_run(verdicts=["fail", "pass"], suite=run.suite, number=number + 1)
+    pair = f"?baseline={word}&candidate={slug}:{other.number}"
+    assert run.campaign
+    pages = {
+        "run page": text_of(client, "runs:run", slug, number),
+        "list of runs": text_of(client, "runs:run-list"),
+        "charts": text_of(client, "runs:suite-charts", slug),
+        "comparison": text_of(client, "runs:compare", query=pair),
+        "campaign": text_of(client, "runs:campaign", run.campaign.pk),
+    }
+    conclusion = conclude(run)
+    summary = summary_document(run, conclusion, url="")
+    junit = "".join(write_junit(junit_run(run, conclusion, url=""), result_lines(run)))
+    listed_run = listed(Run.objects.filter(pk=run.pk)).get()
+    return pages | {
+        "command line": summary_table(run),
+        "summary file": f"with {summary['summary']['reviews']} review",
+        "JUnit": junit,
+        "API": json.dumps(run_facts(listed_run)),
+        "leaderboard file": json.dumps(
+            leaderboard_json(CampaignPage(run.campaign, CampaignQuery()).rows)
+        ),
+    }
+
+
+SAID = {
+    "JUnit": 'name="reviews" value="1"',
+    "leaderboard file": '"reviews": 1',
+    "comparison": ", with 1 → 0 reviews",
+}
+
+
+@pytest.mark.parametrize(("counts", "passed"), [(True, 2), (False, 1)])
+def test_every_figure_says_that_reviews_count_or_is_the_machines(
+    viewer: Client, ann: User, counts: bool, passed: int
+) -> None:
+    run = reviewed_run(ann, count_reviews=counts)
+    campaign = Campaign.objects.create(suite=run.suite, name="Both")
+    Run.objects.filter(pk=run.pk).update(campaign=campaign)
+    summarise_ended(run.pk)
+    run = Run.objects.select_related("suite", "campaign").get(pk=run.pk)
+    assert run.summary is not None
+    assert (run.summary["passed"], run.summary["distribution"]["pass"]) == (passed, passed)
+    assert run.summary["means"]["score"] == pytest.approx(run.score_sum / run.score_count)
+    said = outputs_of(viewer, run)
+    has = {name: SAID.get(name, "with 1 review") in text for name, text in said.items()}
+    assert has == dict.fromkeys(said, counts)
+    assert ('failures="0"' in said["JUnit"]) is counts
+    assert 'name="reviewed_verdict" value="pass"' in said["JUnit"]
+    assert f"{passed} of 2 executions passed" in said["run page"]
+
+
+def test_both_verdicts_stand_in_a_comparison_side_by_side_and_in_its_files(
+    viewer: Client, ann: User
+) -> None:
+    run = reviewed_run(ann)
+    slug = run.suite.slug
+    after = make_scored_run(verdicts=["fail", "pass"], suite=run.suite, number=run.number + 1)
+    pair = f"?baseline={slug}:{run.number}&candidate={slug}:{after.number}&show=all"
+    assert f"#{run.number} Borderline , people say Pass" in text_of(
+        viewer, "runs:compare", query=pair
+    )
+    beside = text_of(viewer, "runs:compare-case", query=f"{pair}&case=C-001")
+    assert "Verdict Borderline , people say Pass (ann, " in beside
+    columns, row, *_ = csv.reader(
+        viewer.get(f"{reverse('runs:comparison-table')}{pair}").getvalue().decode().splitlines()
+    )
+    line = dict(zip(columns, row, strict=True))
+    assert line["baseline_machine_verdict"] == "borderline"
+    assert line["baseline_reviewed_verdict"] == "pass"
+    assert line["candidate_reviewed_verdict"] == ""
+
+
+def test_the_audit_tells_who_overrode_which_result_and_can_be_narrowed_to_it(
+    client: Client, ann: User
+) -> None:
+    run = reviewed_run(ann)
+    client.force_login(make_user(role="editor", name="ed"))
+    page = client.get(f"{reverse('runs:audit')}?kind=result&who=ann").text
+    said = " ".join(unescape(re.sub("<[^>]*>", " ", page)).split())
+    assert f"{run.suite.slug} #{run.number} C-001" in said
+    assert "verdict borderline → pass, machine borderline" in said
+    assert reverse("runs:result", args=(run.suite.slug, run.number, "C-001", 1)) in page
+    assert "overrode" in said
+
+
+def test_the_api_tells_each_decision_with_its_author(viewer: Client, ann: User) -> None:
+    run = reviewed_run(ann)
+    decide(item_of(run), Decided(Verdict.FAIL, outcome_marks="1-"), by=ann)
+    result = item_of(run).result
+    found = viewer.get(f"/api/results/{result.pk}").json()
+    assert (found["verdict"], found["reviewed_verdict"]) == ("borderline", "fail")
+    said = [(one["by"], one["verdict"], one["counts"]) for one in found["reviews"]]
+    assert said == [("ann", "fail", True), ("ann", "pass", False)]
+    assert found["reviews"][0]["outcome_marks"] == "1-"
