@@ -1,0 +1,34 @@
+"""What a test that commits leaves to the next: no row but roles and permissions."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from tests.factories import make_call, make_case, make_result, make_run
+from tests.flushing import KEPT, empty_tables
+from tests.members import make_client, make_member
+
+# What Django keeps of its own migrations.
+MIGRATED = "django_migrations"
+
+
+def rows() -> dict[str, list[tuple[object, ...]]]:
+    found = {}
+    with connection.cursor() as cursor:
+        for table in {*connection.introspection.table_names()} - {MIGRATED}:
+            cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)} ORDER BY 1")
+            found[table] = cursor.fetchall()
+    return {table: lines for table, lines in found.items() if lines}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_every_row_goes_but_roles_and_permissions() -> None:
+    before = rows()
+    assert set(before) == KEPT
+    make_client(make_member("admin"))
+    run = make_run()
+    make_call(result=make_result(run=run, case=make_case(suite=run.suite)))
+    assert {"runs_modelcall", "auth_user", "auth_user_groups", "django_session"} <= set(rows())
+    empty_tables()
+    assert rows() == before
