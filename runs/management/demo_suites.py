@@ -56,11 +56,15 @@ class DemoTarget:
 
 @dataclass(frozen=True, slots=True)
 class DemoSuite:
-    """An example with what it is run against, each target once, oldest first, and targets that judge it."""
+    """An example with what it is run against, each target once, oldest first, and targets that judge it.
+
+    `campaign` names the runs that are started together.
+    """
 
     slug: str
     targets: tuple[DemoTarget, ...] = ()
     judging: tuple[DemoTarget, ...] = ()
+    campaign: str = ""
     repetitions: int = 1
 
     @property
@@ -92,12 +96,21 @@ def _recorded(name: str, *versions: str) -> tuple[DemoTarget, ...]:
 
 # One for each profile, in the order of SCORING §10, then what needs no judge.
 SUITES = (
-    DemoSuite("support-agent", _recorded("support-agent", "1.4.0", "1.5.0")),
-    DemoSuite("travel-desk", _recorded("travel-agent", "2.1", "2.2", "3.0")),
+    DemoSuite(
+        "support-agent",
+        _recorded("support-agent", "1.4.0", "1.5.0"),
+        campaign="1.5.0 against 1.4.0",
+    ),
+    DemoSuite(
+        "travel-desk",
+        _recorded("travel-agent", "2.1", "2.2", "3.0"),
+        campaign="Three releases compared",
+    ),
     DemoSuite(
         "harbour-office",
         _recorded("office-assistant", "mini", "max"),
         judging=(DemoTarget("harbour reader", agent="reader"),),
+        campaign="Small model or large one",
     ),
     DemoSuite(
         "repo-chores",
@@ -105,6 +118,7 @@ SUITES = (
             DemoTarget("chores 0.9", agent="chores-0.9"),
             DemoTarget("chores 1.0", agent="chores-1.0"),
         ),
+        campaign="1.0 against 0.9",
         repetitions=3,
     ),
     DemoSuite("quick-check"),

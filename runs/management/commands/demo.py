@@ -137,7 +137,7 @@ def _start_once(one: DemoSuite, suite: Suite, user: User) -> int:
         suite=suite,
         targets=missing,
         started_by=user,
-        name="All versions",
+        name=one.campaign,
         repetitions=one.repetitions,
         note="Demo",
     )

@@ -9,7 +9,7 @@ from django.core.management import call_command
 from evaluators.models import LanguageModel
 from runs.execution.running import work_on_run
 from runs.management.demo_suites import SUITES
-from runs.models import Case, RecordedOutput, Run, Suite, Target
+from runs.models import Campaign, Case, RecordedOutput, Run, Suite, Target
 from tests.examples.reading import EXAMPLES
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,6 +38,11 @@ def test_the_examples_are_loaded_and_every_version_started_once(capsys):
     ]
     together = Run.objects.order_by("pk").values_list("campaign", flat=True)
     assert [len(list(group)) for _, group in groupby(together)] == [2, 3, 2]
+    assert list(Campaign.objects.order_by("pk").values_list("name", flat=True)) == [
+        "1.5.0 against 1.4.0",
+        "Three releases compared",
+        "1.0 against 0.9",
+    ]
     admin = User.objects.get()
     assert admin.has_perm("runs.start_run")
     told = capsys.readouterr().err.splitlines()
