@@ -20,7 +20,7 @@ MOST_CASES, MOST_WITH_TEXTS = 500, 100
 MOST_STEPS, MOST_TURNS, MOST_REMARKS, MOST_RULES = 100, 50, 50, 50
 LONGEST_NAME = 200
 STATES = {"not_run": "cancelled", "pending": "waiting"}
-GATES = {"threshold": "its score alone", "expected_outcomes": "every expected outcome met"}
+GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
 
 
 def head(kind: str, depth: str, now: datetime, heading: str) -> dict[str, Any]:

@@ -213,6 +213,17 @@ def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digi
         assert " ".join(text.split()) in page
 
 
+def test_what_changed_is_counted_above_the_cases_and_the_policy_is_told_in_words(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    text = text_of(client.get(share(editor_client, subject(runs))))
+    flips, cases = text.index("Verdict flips"), text.index("the most harmful change first")
+    counts = "Regressed 1 Improved 0 Unchanged 0 Errored 0 Added 0 Removed 0"
+    assert text[cases:].startswith(f"the most harmful change first {counts}")
+    assert "Regressed" not in text[flips:cases]
+    assert "A case passes by its score alone" in text
+
+
 def test_headers_keep_the_page_out_of_caches_search_engines_and_referrers(
     editor_client: Client, client: Client, runs: tuple[Run, Run]
 ) -> None:
