@@ -24,6 +24,7 @@ from runs.sharing import SHAPES, Depth, digest_of, let_through
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
+VERDICTS = ("pass", "borderline", "fail")
 LONGEST_NUMBER = 6
 
 
@@ -135,10 +136,9 @@ def live_digest(places: Mapping[str, Any]) -> str:
         "attempts": Sum("attempt"),
         "latency": Sum("latency_ms"),
         **{f"is_{word}": Count("pk", filter=Q(verdict=word)) for word in ("pass", "fail")},
-        **{
-            f"said_{word}": Count("pk", filter=Q(reviewed_verdict=word))
-            for word in ("pass", "borderline", "fail")
-        },
+        **{f"said_{word}": Count("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
+        # Two reviews that change places leave the counts as they were.
+        **{f"whose_{word}": Sum("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
     }
     results = Result.objects.filter(run__in=places["runs"]).order_by("run").values("run")
     rows = [*runs.values_list(*columns), *results.annotate(**told).values_list("run", *told)]

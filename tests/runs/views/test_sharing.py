@@ -348,6 +348,24 @@ def test_a_snapshot_stays_as_it_was_and_says_that_the_live_data_has_changed(
     assert client.get(path).text.split() == after.split()
 
 
+def test_reviews_that_change_places_are_a_change_and_a_new_title_of_the_suite_is_none(
+    editor_client: Client, client: Client
+) -> None:
+    suite = make_suite(slug="desk")
+    run = make_run(suite=suite)
+    words = ("pass", "fail")
+    results = [
+        make_result(run=run, case=make_case(suite=suite), verdict="fail", reviewed_verdict=word)
+        for word in words
+    ]
+    path = share(editor_client, {"kind": "run", "run": f"desk:{run.number}"})
+    type(suite).objects.update(title="Another")
+    assert "has since changed" not in client.get(path).text
+    for result, word in zip(results, reversed(words), strict=True):
+        Result.objects.filter(pk=result.pk).update(reviewed_verdict=word)
+    assert "has since changed" in client.get(path).text
+
+
 def test_the_file_needs_nothing_else_and_allows_nothing_else(
     editor_client: Client, client: Client, runs: tuple[Run, Run]
 ) -> None:
