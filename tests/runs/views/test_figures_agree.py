@@ -329,7 +329,7 @@ def read(runs: tuple[Run, Run], editor_client: Client) -> Read:
 def test_a_run_has_the_same_figures_on_page_api_files_and_share(
     read: Read, editor_client: Client, client: Client
 ) -> None:
-    figures, (summed, summary) = read.frozen["figures"], read.summaries
+    figures = read.frozen["figures"]
     done = {read.api["done"], read.document["done"], figures["done"], len(read.lines)}
     assert {*done, len(read.table)} == {28}
     errors = [row for row in read.table if row["status"] == "error"]
@@ -357,6 +357,15 @@ def test_a_run_has_the_same_figures_on_page_api_files_and_share(
         assert {Decimal(read.api[purse]), Decimal(figures[purse])} == {paid}
         assert read.document[purse] == float(paid)
 
+    hold_what_judges_measured(read)
+    shown = shown_of_run(read)
+    for place, page in (("page", editor_client.get(RUN)), ("share", client.get(read.path))):
+        text = words(page.content.decode())
+        assert [figure for figure in shown if figure not in text] == [], place
+
+
+def hold_what_judges_measured(read: Read) -> None:
+    summed, summary = read.summaries
     for kind, holder in (("metric:quality", "metrics"), ("dimension:whole", "dimensions")):
         assert summed[holder] == summary[holder]
         for one, frozen in zip(summed[holder], read.frozen[holder], strict=True):
@@ -364,11 +373,6 @@ def test_a_run_has_the_same_figures_on_page_api_files_and_share(
             mean, counted = mean_of(one)
             assert (mean, counted) == (pytest.approx(fmean(column), abs=1e-9), len(column))
             assert frozen.get("mean", frozen.get("final")) == mean
-
-    shown = shown_of_run(read)
-    for place, page in (("page", editor_client.get(RUN)), ("share", client.get(read.path))):
-        text = words(page.content.decode())
-        assert [figure for figure in shown if figure not in text] == [], place
 
 
 def shown_of_run(read: Read) -> list[str]:
