@@ -25,7 +25,12 @@ from runs.forms.run_rules import RunRulesFields
 from runs.forms.start_cases import CaseChoiceForm
 from runs.models import Run, Suite, Target
 from runs.reports.estimate import Estimate, Order, estimate
-from runs.reports.start_choices import TargetOption, target_options
+from runs.reports.start_choices import (
+    TargetOption,
+    UnavailableTarget,
+    target_options,
+    unavailable_targets,
+)
 from runs.services.script_rights import scripts_problem_of_suite
 from runs.targets import target_kinds
 from runs.versions import parts_of
@@ -113,6 +118,11 @@ class StartRunForm(CaseChoiceForm):
     def options(self) -> tuple[TargetOption, ...]:
         """Return the targets to choose from."""
         return target_options(self.suite)
+
+    @cached_property
+    def unavailable_targets(self) -> tuple[UnavailableTarget, ...]:
+        """Return what the address asked for that no run can be started against."""
+        return () if self.is_bound else unavailable_targets(self.chosen_targets)
 
     @cached_property
     def chosen_targets(self) -> set[str]:

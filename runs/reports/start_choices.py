@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -14,6 +14,16 @@ from evaluators.templatetags.figures import duration, pct
 from runs.models import Result, Run, Suite, Target
 from runs.reports.recorded_cases import recorded_counts
 from runs.targets import target_kinds
+
+LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableTarget:
+    """A target that was asked for and cannot be run: archived, or deleted with `pk` None and no name."""
+
+    pk: int | None
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +155,16 @@ def _option(
         mean_latency_ms=mean.get("latency"),
         recorded=recorded,
         cases=cases,
+    )
+
+
+def unavailable_targets(asked: Collection[str]) -> tuple[UnavailableTarget, ...]:
+    """Return which of the targets, by their ids as an address names them, cannot be run."""
+    numbers = {int(one) for one in asked if one.isdecimal() and len(one) < LONGEST_NUMBER}
+    known = Target.objects.filter(pk__in=numbers).in_bulk()
+    archived = [one for one in known.values() if one.archived_at is not None]
+    gone = len(asked) - len(known)
+    return (
+        *(UnavailableTarget(one.pk, one.name) for one in archived),
+        *[UnavailableTarget(None, "")] * min(gone, 1),
     )

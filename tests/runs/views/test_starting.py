@@ -327,6 +327,46 @@ def test_a_target_in_the_address_is_ticked(
     assert f'value="{target.pk}" checked' in page
 
 
+def test_an_archived_target_in_the_address_is_named(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    asked = f"{at(suite)}?target={target.pk}"
+    Target.objects.update(archived_at=STARTED)
+    page = editor_client.get(asked).content.decode()
+    assert "agent 1 is archived, so it cannot be run." in page
+    assert reverse("runs:target", args=[target.pk]) in page
+    target.delete()
+    assert (
+        "A target that was asked for is not here any more."
+        in editor_client.get(asked).content.decode()
+    )
+    assert "not here any more" not in editor_client.get(at(suite)).content.decode()
+
+
+def test_a_suite_without_cases_says_what_it_needs_before_a_run(
+    editor_client: Client, target: Target
+) -> None:
+    empty = make_suite(slug="empty")
+    page = editor_client.get(f"{at(empty)}?target={target.pk}").content.decode()
+    assert "No cases yet" in page
+    assert 'id="start-run"' not in page
+    assert reverse("runs:case-new", args=["empty"]) in page
+    assert reverse("runs:case-import", args=["empty"]) in page
+    refused = editor_client.post(at(empty), filled(empty, target, judge=""))
+    assert refused.status_code == 422
+    assert "has no cases" in refused.content.decode()
+    assert not Run.objects.exists()
+
+
+def test_an_archived_suite_says_so_before_a_run_is_filled_in(
+    editor_client: Client, suite: Suite
+) -> None:
+    Suite.objects.update(archived_at=STARTED)
+    page = editor_client.get(at(suite)).content.decode()
+    assert "This suite is archived" in page
+    assert 'id="start-run"' not in page
+
+
 @pytest.mark.parametrize("name", ["run-new", "run-estimate"])
 def test_a_target_that_no_table_could_hold_is_no_crash(
     editor_client: Client, suite: Suite, target: Target, name: str
