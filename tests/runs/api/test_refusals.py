@@ -152,6 +152,8 @@ def test_what_is_not_there(viewer_client: Client) -> None:
     calls()
     for address in MISSING:
         assert_refused(viewer_client.get(address), 404)
+    of_two = "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:99"
+    assert "There is no run 'support:99'." in viewer_client.get(of_two).json()["detail"]
 
 
 COMPARED = "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2"
