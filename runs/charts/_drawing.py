@@ -77,7 +77,9 @@ def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
         return {"type": "log", "range": edges, "tickvals": ticks, "ticktext": texts}
     room = (high - low) * 0.15 or high * 0.2 or 0.01
     reach = [low - room if low else -room / 3, high + room * 1.5]
-    return {"range": reach, "tickprefix": "$", "nticks": 4 if is_narrow else 8}
+    # Else plotly writes fifty millionths as $50µ.
+    plain = {"tickprefix": "$", "exponentformat": "none"}
+    return {"range": reach, **plain, "nticks": 4 if is_narrow else 8}
 
 
 def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> Drawing:

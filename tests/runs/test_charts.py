@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 import pytest
 
 from runs.charts import Offer, TrendPoint, dominators, front, score_cost_figure, trend_figure
+from runs.charts._drawing import money_axis
 
 
 def offer(number: int, score: float, cost: str, latency: float | None = 1000.0) -> Offer:
@@ -181,3 +182,8 @@ class TestTrend:
     def test_a_new_version_of_the_suite_is_marked(self) -> None:
         notes = trend(point(1), point(2, suite_version=2)).wide["layout"]["annotations"]
         assert [note["text"] for note in notes] == ["suite v2"]
+
+
+def test_costs_of_millionths_are_written_out_on_their_axis() -> None:
+    axis = money_axis([0.00005, 0.00009], is_narrow=False)
+    assert (axis["tickprefix"], axis["exponentformat"]) == ("$", "none")
