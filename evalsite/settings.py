@@ -13,7 +13,7 @@ from csp.constants import NONE, SELF
 from evalsite.databases import database_settings
 from evalsite.env import Environment
 from evalsite.keys import kept_key, new_encryption_key, new_secret_key
-from evalsite.logs import is_news, is_no_probe
+from evalsite.logs import hides_links, is_news, is_no_probe
 
 # Lets forms and managers name the model they are of, as strict typing wants it.
 django_stubs_ext.monkeypatch()
@@ -314,6 +314,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "filters": {
         "no_probe": {"()": "django.utils.log.CallbackFilter", "callback": is_no_probe},
+        "no_links": {"()": "django.utils.log.CallbackFilter", "callback": hides_links},
         "news": {"()": "django.utils.log.CallbackFilter", "callback": is_news},
     },
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
@@ -321,7 +322,7 @@ LOGGING = {
         "stderr": {
             "class": "logging.StreamHandler",
             "formatter": "line",
-            "filters": ["no_probe", "news"],
+            "filters": ["no_probe", "news", "no_links"],
         }
     },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
