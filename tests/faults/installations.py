@@ -15,12 +15,11 @@ from tests.services.database import SQLITE, Database
 from tests.services.postgresql import PostgreSQL, postgresql
 from tests.services.processes import Process, free_port, scratch_folder, wait_until
 from tests.services.redis import RedisServer, redis_process
-from tests.services.site import Site
+from tests.services.site import SQLITE_FILE, Site
 
 LEASE_S = 3
 ENV = {"EVALSITE_LEASE_S": str(LEASE_S), "EVALSITE_LOG_LEVEL": "INFO"}
 TEMPLATE = "waiting"
-SQLITE_FILE = "evalsite.sqlite3"
 STORE = "from tests.faults import suite; suite.store({base_url!r})"
 OVER = "SELECT status NOT IN ('queued', 'running') FROM runs_run"
 
