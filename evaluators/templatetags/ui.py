@@ -52,6 +52,7 @@ for tag in (
 SECTIONS = (
     ("compare", ("runs:compare",)),
     ("runs", ("runs:run", "runs:result", "runs:campaign")),
+    ("review", ("runs:review",)),
     ("targets", ("runs:target",)),
     ("workers", ("runs:workers",)),
     ("search", ("runs:search",)),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from django.db.models import Q, QuerySet, TextField
+from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 
 from runs.models.results import ResultStatus
-from runs.models.reviews import ReviewItem
+from runs.models.reviews import ReviewItem, ReviewItemQuerySet
 
 ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
 
@@ -27,9 +27,9 @@ class QueueQuery:
     tag: str = ""
     assignee: int = 0
 
-    def items(self) -> QuerySet[ReviewItem]:
+    def items(self) -> ReviewItemQuerySet:
         """Return what is meant, decided or not; of results that are being tried again nothing."""
-        items = ReviewItem.objects.filter(result__status__in=ENDED)
+        items = ReviewItem.objects.all().filter(result__status__in=ENDED)
         if self.reason:
             items = items.for_reason(self.reason)
         if self.suite:
@@ -41,7 +41,7 @@ class QueueQuery:
         return _with_tag(items, self.tag) if self.tag else items
 
 
-def _with_tag(items: QuerySet[ReviewItem], tag: str) -> QuerySet[ReviewItem]:
+def _with_tag(items: ReviewItemQuerySet, tag: str) -> ReviewItemQuerySet:
     found = Q()
     for spelling in {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}:
         found |= Q(case_tags__contains=spelling)

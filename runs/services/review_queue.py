@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from evaluators.scoring.types import DomainError
 from runs.models import Result, Review, ReviewItem, ReviewSkip, Run
@@ -55,6 +55,18 @@ def next_item(
             if still.update(reserved_by=by, reserved_until=now + RESERVED_FOR):
                 found.refresh_from_db()
                 return found
+
+
+def upcoming(
+    by: User, query: QueueQuery | None = None, *, besides: Collection[int] = ()
+) -> QuerySet[ReviewItem]:
+    """Return what `next_item` would give a person one after the other, reserving nothing."""
+    now = database_now()
+    free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
+    items = _for(by, query or QueueQuery()).filter(free).exclude(pk__in=besides)
+    own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by).values("skipped_at")[:1]
+    ordered = items.annotate(left_at=Subquery(own))
+    return ordered.order_by(F("left_at").asc(nulls_first=True), "rank", "distance", "id")
 
 
 def reserve(item: ReviewItem, by: User) -> ReviewItem:

@@ -15,6 +15,7 @@ from runs.models import Artifact, ModelCall, Result, ResultOutput
 from runs.reports import model_calls
 from runs.reports.result_files import one_file
 from runs.reports.result_page import is_finished, result_page, whole_output
+from runs.reports.review_item import item_of_result
 from runs.views._requests import STOP_POLLING, MemberRequest, may_view, run_of
 
 
@@ -26,7 +27,8 @@ def result(request: HttpRequest, slug: str, number: int, key: str, repetition: i
         page = result_page(run_of(slug, number), key, repetition)
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
-    return render(request, "runs/result.html", {"page": page, "run": page.run})
+    context = {"page": page, "run": page.run, "item": item_of_result(page.result)}
+    return render(request, "runs/result.html", context)
 
 
 @require_safe

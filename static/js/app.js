@@ -21,7 +21,7 @@ let lead = "";
 const typing = 'textarea, select, input:not([type="radio"], [type="checkbox"], [type="range"])';
 document.addEventListener("keydown", (event) => {
   if (event.metaKey || event.ctrlKey) {
-    if (event.key === "Enter") event.target.closest("form")?.requestSubmit();
+    if (event.key === "Enter") (event.target.form ?? event.target.closest("form"))?.requestSubmit();
     return;
   }
   if (event.altKey || event.isComposing) return;

@@ -19,6 +19,7 @@ from django.urls import get_resolver, reverse
 from pytest_django import DjangoDbBlocker
 
 from evalsite.access.roles import Role
+from runs.services.review_queue import ask_for_review
 from tests.evalsite.test_security import all_patterns
 from tests.factories import (
     make_call,
@@ -219,6 +220,16 @@ PAGES: Mapping[str, Page] = {
     "runs:share-revoke": Page("editor", get=NOT_ALLOWED, post=404, place={"pk": 0}),
     "runs:shared": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:shared-file": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
+    "runs:review": Page("viewer"),
+    "runs:review-undo": deed("reviewer", {}),
+    "runs:review-assign": deed("reviewer", {}),
+    "runs:review-judge": deed("reviewer", {}),
+    "runs:review-item": Page("viewer", place={"pk": 0}),
+    "runs:review-decide": Page("reviewer", get=NOT_ALLOWED, post=REFUSED, place={"pk": 0}),
+    "runs:review-skip": deed("reviewer", {"pk": 0}),
+    "runs:review-release": deed("reviewer", {"pk": 0}),
+    "runs:review-hold": Page("reviewer", get=NOT_ALLOWED, post=PAGE, place={"pk": 0}),
+    "runs:result-review": deed("reviewer", RESULT),
     "runs:pinned": Page("viewer"),
     "runs:api": read(),
     "runs:api-schema": read(),
@@ -310,6 +321,8 @@ def fill() -> Mapping[str, Any]:
     assert model.pk
     trial = make_trial(target=target, asked_by=member)
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
+    item = ask_for_review(result, by=None)
+    named |= {name: item.pk for name in PAGES if name.startswith("runs:review-")}
     named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
     named |= {name: result.pk for name in PAGES if name.startswith("runs:api-result")}

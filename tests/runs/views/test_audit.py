@@ -121,7 +121,7 @@ def test_pages_follow_each_other_in_a_fixed_number_of_queries(
     for number in range(60):
         write(editor, object_name=f"thing {number:02}")
     client = make_client(editor)
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(10):
         first = read(client)
     assert "thing 59<" in first
     assert "thing 09<" not in first

@@ -376,5 +376,5 @@ def test_a_result_is_a_fixed_number_of_queries(
     for case in suite.cases.all():
         for repetition in range(1, 6):
             make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
-    with django_assert_max_num_queries(23):
+    with django_assert_max_num_queries(25):
         text(viewer_client, at(run.results.last()))

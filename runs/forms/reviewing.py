@@ -1,0 +1,118 @@
+"""What a person decides on an output under review, and whom items are for."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from evaluators.scoring.types import Verdict
+from runs.models import ReviewItem, VerdictChoice
+from runs.models.reviews import MOST_MARKS
+from runs.reports.review_item import Typed
+from runs.reports.review_queue import people
+from runs.reviewing import Settled
+from runs.services import review_queue as queue
+from runs.services import reviews
+from runs.services.reviews import Decided
+
+LABEL = "label-"
+NO_MARK = "-"
+
+
+class DecisionForm(forms.Form):
+    """One decision: verdict, note, causes of failure, marks of outcomes and labels of metrics.
+
+    `shown` is when the item was shown, in seconds since 1970, so that it is known how long a decision took;
+    `generation` is that of the output that was shown.
+    """
+
+    verdict = forms.ChoiceField(
+        choices=VerdictChoice.choices,
+        error_messages={
+            "required": "Choose pass, borderline or fail.",
+            "invalid_choice": "Choose pass, borderline or fail.",
+        },
+    )
+    note = forms.CharField(
+        required=False,
+        max_length=reviews.LONGEST_NOTE,
+        error_messages={"max_length": "The note is longer than 10 000 characters."},
+    )
+    tags = forms.CharField(required=False)
+    shown = forms.IntegerField(required=False)
+    generation = forms.IntegerField(required=False)
+    second = forms.BooleanField(required=False)
+
+    @property
+    def typed(self) -> Typed:
+        """Return what was typed, so that nothing of it is lost when it is refused."""
+        said = {name: str(self.data.get(name, "")) for name in ("verdict", "note", "tags")}
+        return Typed(**said, outcome_marks=self._marks(), labels=self._labels())
+
+    @property
+    def problem(self) -> str:
+        """Return what is wrong with it, "" for nothing."""
+        return " ".join(str(error) for errors in self.errors.values() for error in errors)
+
+    def decide(self, item: ReviewItem, *, by: User) -> Settled:
+        """Keep the decision; raises what `runs.services.reviews.decide` raises. Call it on a valid form."""
+        said = self.cleaned_data
+        decided = Decided(
+            Verdict(said["verdict"]),
+            note=said["note"],
+            tags=said["tags"].split(","),
+            outcome_marks=marks if (marks := self._marks()).strip(NO_MARK) else "",
+            metric_labels={
+                key: int(label) if label.isdigit() else -1 for key, label in self._labels().items()
+            },
+            seconds=self._seconds(said["shown"]),
+            generation=said["generation"] or 0,
+        )
+        return reviews.decide(item, decided, by=by, is_second_opinion=said["second"])
+
+    def _marks(self) -> str:
+        found: list[str] = []
+        for place in count():
+            mark = self.data.get(f"outcome-{place}")
+            if mark is None or place >= MOST_MARKS:
+                return "".join(found)
+            found.append(mark[:1] or NO_MARK)
+        return ""
+
+    def _labels(self) -> dict[str, str]:
+        named = {name: self.data[name] for name in self.data if name.startswith(LABEL)}
+        return {name.removeprefix(LABEL): label for name, label in named.items() if label}
+
+    @staticmethod
+    def _seconds(shown: int | None) -> int | None:
+        took = int(timezone.now().timestamp()) - shown if shown else -1
+        return took if took >= 0 else None
+
+
+class AssignForm(forms.Form):
+    """Whom one item is for, or all that wait in a part of the queue; nobody named frees them for everybody."""
+
+    to = forms.TypedChoiceField(coerce=int, required=False, empty_value=None)
+    item = forms.IntegerField(required=False)
+
+    def __init__(self, data: Any) -> None:
+        """Offer whoever may decide."""
+        super().__init__(data)
+        self.names = dict(people())
+        self.fields["to"].choices = [("", "Everybody"), *self.names.items()]  # type: ignore[attr-defined]
+
+    def assign(self, items: list[int]) -> str:
+        """Assign the named item, or all of them, and say what was done; "" when the form is refused."""
+        if not self.is_valid():
+            return ""
+        said = self.cleaned_data
+        chosen = [said["item"]] if said["item"] else items
+        to = User.objects.filter(pk=said["to"]).first() if said["to"] else None
+        done = queue.assign(chosen, to)
+        noun = "item" if done == 1 else "items"
+        whom = f"for {to.get_username()} alone" if to else "for everybody"
+        return f"{done} {noun} that wait{'s' if done == 1 else ''}: {whom}."
