@@ -113,6 +113,14 @@ class Node:
         return self.kind == COMPOSITE
 
     @property
+    def is_stored_unturned(self) -> bool:
+        """Tell whether a negated node's stored score is still the one before it was turned.
+
+        What evaluators, scripts and judges said is stored as they said it, a composite as what it came to.
+        """
+        return self.negate and (self.aggregator is None or self.aggregator.is_judging)
+
+    @property
     def is_required(self) -> bool:
         """Tell whether the node can force a fail of the whole result."""
         return self.required or self.required_below is not None

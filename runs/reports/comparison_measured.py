@@ -24,16 +24,19 @@ PARTS = {
 def measured_of(side: Side) -> Mapping[Figure, Measured]:
     """Return what the evaluators of a run gave each case, in tree order; three queries at most.
 
-    An evaluator that could not score gives nothing, never 0. One that only cases of their own have
+    An evaluator that could not score gives nothing, never 0; one that is negated gives what counts, more
+    being better. One that only cases of their own have
     follows those of the tree, and is left out where fewer than ten cases have it.
     """
     root = read_plan(side.run.snapshot).root
+    turned = {path for path, node in walk(root) if node.is_stored_unturned}
     found: dict[Figure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _take(found, side.keys.get(result, ""), (kind, path), parts)
     for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
+            score = 1.0 - score if path in turned else score
             measured = found.setdefault(Figure(EVALUATOR, path), Measured(path))
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}

@@ -31,7 +31,8 @@ class EvaluatorRow:
 
 def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
     """Return the evaluators below the root in tree order; one query."""
-    negated = {path for path, node in walk(read_plan(run.snapshot).root) if node.negate}
+    root = read_plan(run.snapshot).root
+    turned = {path for path, node in walk(root) if node.is_stored_unturned}
     rows = Score.objects.filter(result__run=run).exclude(path__in=("", OUTCOMES_PATH))
     found = (
         rows.order_by()
@@ -45,7 +46,7 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
         )
     )
     return tuple(
-        _row(row, is_negated=row["path"] in negated)
+        _row(row, is_turned=row["path"] in turned)
         for row in sorted(found, key=lambda row: (row["place"], row["path"]))
     )
 
@@ -56,13 +57,13 @@ def reads_evaluators_at_once(run: Run) -> bool:
     return run.execution_count * nodes <= MOST_SCORES_AT_ONCE
 
 
-def _row(row: Mapping[str, Any], *, is_negated: bool) -> EvaluatorRow:
+def _row(row: Mapping[str, Any], *, is_turned: bool) -> EvaluatorRow:
     path, mean = row["path"], row["mean"]
     return EvaluatorRow(
         path=path,
         name=path.rpartition("/")[2],
         depth=path.count("/"),
-        mean=1 - mean if is_negated and mean is not None else mean,
+        mean=1 - mean if is_turned and mean is not None else mean,
         scored=row["scored"],
         unscored=row["unscored"],
         skipped=row["skipped"],

@@ -1,0 +1,48 @@
+"""Means of negated evaluators tell what counted: more is better, on the run's page and in comparisons."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from runs.reports.comparison_measured import measured_of
+from runs.reports.comparison_sides import Side
+from runs.reports.run_evaluators import evaluators_of
+from tests.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_snapshot,
+    make_suite,
+    make_target,
+)
+from tests.runs.trees import CHECK, tree
+
+pytestmark = pytest.mark.django_db
+
+TREE = tree(
+    {**CHECK, "name": "no_slang", "negate": True},
+    {**tree(CHECK), "name": "risky", "negate": True},
+)
+
+
+def test_a_leaf_is_turned_round_and_a_composite_that_was_already_is_not():
+    suite = make_suite(slug="support", tree=TREE)
+    case = make_case(suite=suite, key="C-1")
+    target = make_target()
+    snapshot = make_snapshot(suite=suite, target=target, tree=TREE)
+    run = make_run(suite=suite, target=target, snapshot=snapshot)
+    result = make_result(run=run, case=case)
+    make_score(result=result, path="no_slang", kind="text_check", score=0.0)
+    make_score(result=result, path="risky", kind="composite", score=0.75)
+
+    means = {row.name: row.mean for row in evaluators_of(run)}
+    assert means == {"no_slang": 1.0, "risky": 0.75}
+
+    side = SimpleNamespace(run=run, keys={result.pk: "C-1"})
+    found = measured_of(cast(Side, side))
+    measured = {figure.path: one.scores["C-1"] for figure, one in found.items()}
+    assert measured == {"no_slang": [1.0], "risky": [0.75]}
