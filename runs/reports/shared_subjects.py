@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, Max, Q, Sum
 from django.urls import reverse
 
+from evaluators.judging.answers import storable
 from evaluators.scoring.types import DomainError
 from runs.comparison import Tolerances
 from runs.models import OPEN_RESULT_STATUSES, Result, Run
@@ -98,7 +99,8 @@ def document_of(subject: Subject, depth: Depth, *, now: datetime) -> Any:
         document = shared_run(run, depth=depth, now=now)
     else:
         document = shared_result(run, subject.key, subject.repetition, depth=depth, now=now)
-    return let_through(document, SHAPES[subject.kind], depth)
+    # SQLite keeps halves of characters in JSON; no page can be sent with one.
+    return storable(let_through(document, SHAPES[subject.kind], depth))
 
 
 def seen_digest(document: Mapping[str, Any]) -> str:

@@ -435,6 +435,17 @@ def test_hostile_texts_stay_texts_and_long_ones_are_bounded(
         assert "20\u202f000 of 5\u202f000\u202f0" in page
 
 
+@pytest.mark.parametrize("kind", ["comparison", "run", "result"])
+def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str
+) -> None:
+    step = {"type": "tool", "name": "half \ud800", "input": {"q": "\udc00"}, "output": "done"}
+    ResultOutput.objects.update(trace=[step])
+    path = share(editor_client, subject(runs, kind), "traces")
+    for address in (path, f"{path}download"):
+        assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text
+
+
 def test_what_looks_private_is_listed_with_its_place_and_shared_only_when_it_was_looked_at(
     editor_client: Client, runs: tuple[Run, Run]
 ) -> None:
