@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from django.urls import include, path, register_converter
 
 from runs.views import (
+    agreement,
     audit,
     baselines,
     campaigns,
@@ -23,6 +24,7 @@ from runs.views import (
     importing_results,
     rail,
     results,
+    review_files,
     reviewing,
     runs,
     search,
@@ -72,6 +74,10 @@ urlpatterns = [
     path("api/", include("runs.api.urls")),
     path("import/", importing.suite_import, name="suite-import"),
     path("import/results/", importing_results.results_import, name="results-import"),
+    path("review/import/", review_files.review_import, name="review-import"),
+    path("review/import/<uuid:pk>/", review_files.review_upload, name="review-upload"),
+    path("review/export.jsonl", review_files.review_export, name="review-export"),
+    path("review/export.csv", review_files.review_export_table, name="review-export-table"),
     path("import/done/", importing.suite_imported, name="suite-imported"),
     path("today/", suites.today, name="today"),
     path("suite-rows/", suites.suite_rows, name="suite-rows"),
@@ -134,6 +140,10 @@ urlpatterns = [
     path("suites/<slug:slug>/cases/<case_key:key>/delete/", cases.case_delete, name="case-delete"),
     path(
         "suites/<slug:slug>/cases/<case_key:key>/restore/", cases.case_restore, name="case-restore"
+    ),
+    path("suites/<slug:slug>/agreement/", agreement.suite_agreement, name="suite-agreement"),
+    path(
+        "suites/<slug:slug>/agreement/bands/", agreement.agreement_bands, name="agreement-bands"
     ),
     path("suites/<slug:slug>/charts/", charts.suite_charts, name="suite-charts"),
     path("suites/<slug:slug>/charts/panels/", charts.chart_panels, name="chart-panels"),

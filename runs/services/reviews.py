@@ -79,7 +79,7 @@ def decide(
     ReviewChangedError where its output was replaced meanwhile, and ReviewRefusedError for marks, labels or tags
     that cannot be.
     """
-    tags = _tags(decided.tags)
+    tags = clean_tags(decided.tags)
     with transaction.atomic():
         run, held, result = _hold(item)
         check_free(held, by)
@@ -159,7 +159,8 @@ def _check(result: Result, decided: Decided) -> None:
             raise ReviewRefusedError(f"{metric}: {label!r} is not a whole number from 0 to 5.")
 
 
-def _tags(tags: Sequence[str]) -> list[str]:
+def clean_tags(tags: Sequence[str]) -> list[str]:
+    """Return causes of failure as they are kept, each once; raises ReviewRefusedError for too many or too long."""
     found = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
     if len(found) > MOST_TAGS:
         raise ReviewRefusedError(f"{len(found)} causes are named, and {MOST_TAGS} is the most.")
@@ -203,12 +204,13 @@ def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
         before={"verdict": result.verdict, "reviewed_verdict": before},
         after={"verdict": result.verdict, "reviewed_verdict": verdict},
     )
-    if not run.is_active and _counts_reviews(run):
+    if not run.is_active and counts_reviews(run):
         Run.objects.filter(pk=run.pk).update(summary=None)
         transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
 
 
-def _counts_reviews(run: Run) -> bool:
+def counts_reviews(run: Run) -> bool:
+    """Tell whether the run's own rules let reviewed verdicts count in its figures (SCORING §4.6)."""
     snapshot = Run.objects.only("snapshot").get(pk=run.pk).snapshot
     policy: Policy = Policy.from_json(snapshot.get("policy") or {})
     return policy.count_reviews

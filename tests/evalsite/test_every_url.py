@@ -119,6 +119,8 @@ PAGES: Mapping[str, Page] = {
     "runs:case-restore": deed("editor", CASE),
     "runs:result-case": deed("editor", RESULT),
     "runs:result-expected": deed("editor", RESULT),
+    "runs:suite-agreement": Page("viewer", place=SUITE),
+    "runs:agreement-bands": deed("editor", SUITE),
     "runs:suite-charts": Page("viewer", place=SUITE),
     "runs:chart-panels": Page("viewer", place=SUITE),
     "runs:score-cost-file": Page("viewer", place=SUITE),
@@ -155,6 +157,10 @@ PAGES: Mapping[str, Page] = {
     "runs:version": Page("viewer", place=SUITE | {"number": 1}),
     "runs:version-restore": form("editor", SUITE | {"number": 1}),
     "runs:results-import": form("editor"),
+    "runs:review-import": form("editor"),
+    "runs:review-upload": Page("editor", get=404, post=404, place={"pk": 0}),
+    "runs:review-export": Page("viewer"),
+    "runs:review-export-table": Page("viewer"),
     "runs:run-start-any": Page("editor"),
     "runs:run-new": form("editor", SUITE),
     "runs:run-estimate": Page("editor", post=200, place=SUITE),
@@ -264,6 +270,8 @@ FILES = (
     "runs:suite-file",
     "runs:score-cost-file",
     "runs:suite-trend-file",
+    "runs:review-export",
+    "runs:review-export-table",
     "runs:campaign-file",
     "runs:campaign-json",
     "runs:campaign-cost-file",
@@ -325,6 +333,7 @@ def fill() -> Mapping[str, Any]:
     named |= {name: item.pk for name in PAGES if name.startswith("runs:review-")}
     named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
+    named |= {"runs:review-upload": uuid4()}
     named |= {name: result.pk for name in PAGES if name.startswith("runs:api-result")}
     of_campaign = [
         name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))
