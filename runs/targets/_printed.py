@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
+from evaluators.judging.answers import storable
 from evaluators.kinds._base import CaseFacts, Message, Output, Step
 from evaluators.scoring.types import Usage
 from runs.targets._paths import describe
@@ -50,7 +51,7 @@ def _object(printed: str) -> Mapping[str, Any] | None:
     if not printed.lstrip().startswith("{"):
         return None
     try:
-        told = json.loads(printed)
+        told = storable(json.loads(printed))
     except (ValueError, RecursionError):
         return None
     return told if isinstance(told, dict) else None
