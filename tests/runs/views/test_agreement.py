@@ -86,7 +86,7 @@ def test_a_cell_lists_its_cases(viewer_client: Client) -> None:
     page = viewer_client.get(PAGE).content.decode()
     assert "machine=pass&amp;person=fail#cases" in page
     part = viewer_client.get(address, headers={"HX-Request": "true"}).content.decode()
-    assert part.lstrip().startswith('<div class="judge" id="judge">')
+    assert part.lstrip().startswith('<div class="stack judge" id="judge">')
     assert "No such execution" in words(viewer_client, f"{PAGE}?machine=fail&person=pass")
     assert "Machine: pass" in words(
         viewer_client, f"{PAGE}?by=evaluator&evaluator=none&page=99&since=x"
