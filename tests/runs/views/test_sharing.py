@@ -221,6 +221,7 @@ def test_what_changed_is_counted_above_the_cases_and_the_policy_is_told_in_words
     counts = "Regressed 1 Improved 0 Unchanged 0 Errored 0 Added 0 Removed 0"
     assert text[cases:].startswith(f"the most harmful change first {counts}")
     assert "Regressed" not in text[flips:cases]
+    assert text.index("Limits and policy") > cases
     assert "A case passes by its score alone" in text
 
 
@@ -342,6 +343,7 @@ def test_a_snapshot_stays_as_it_was_and_says_that_the_live_data_has_changed(
     banner = re.search(r'<div class="banner" data-tone="warn" role="status">.*?</div>', after)
     assert banner
     assert "has since changed" in banner[0]
+    assert after.index("<h1>") < banner.start() < after.index("Headline"), "below the title"
     assert after.replace(banner[0], "").split() == before.split()
     Result.objects.all().delete()
     Run.objects.all().delete()
