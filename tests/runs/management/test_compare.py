@@ -341,3 +341,13 @@ def test_metrics_are_compared_on_their_own_scales_and_both_purses_are_spelt(
     assert float(case["candidate"]["run_cost_usd"]) == 0.012
     assert float(told["candidate"]["evaluation_cost_usd"]) == pytest.approx(0.048)
     assert told["candidate"]["p95_latency_ms"] == 1000
+
+
+def test_a_candidate_that_is_no_worse_is_told_to_have_failed_its_gates(suite, capsys):
+    runs = [run_of(suite, GOOD, BAD, BAD, status="completed") for _ in range(2)]
+
+    assert compare(*(f"support#{run.number}" for run in runs)) == 0
+
+    said = capsys.readouterr().out
+    assert f"Gates: support#{runs[1].number} did not pass. " in said
+    assert "The conclusion is about the change alone." in said
