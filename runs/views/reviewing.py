@@ -228,7 +228,9 @@ def _show(
     template = "review/_swap.html" if request.htmx else "review/review.html"
     response = render(request, template, context, status=status)
     if request.htmx:
-        response["HX-Replace-Url"] = reverse("runs:review") + query_address(query)
+        # A filter is a step that one can go back; deciding is none.
+        header = "HX-Push-Url" if request.method == "GET" else "HX-Replace-Url"
+        response[header] = reverse("runs:review") + query_address(query)
     return response
 
 

@@ -1,0 +1,129 @@
+"""Review by keyboard alone: twenty items one after the other, a note, a skip, an undo, and two browsers at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import Browser, Page, expect
+from pytest_django.live_server_helper import LiveServer
+
+from runs.models import ResultOutput, Review, ReviewItem, Run
+from runs.services import review_queue as queue
+from tests.browser.conftest import Console
+from tests.browser.test_every_page import EVERY_RULE, barriers
+from tests.factories import make_score
+from tests.members import make_member
+from tests.runs.queued import item_of, queued_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LogIn = Callable[[str], User]
+KEYS = {"p": "pass", "b": "borderline", "f": "fail"}
+ITEMS = 21
+
+
+@pytest.fixture
+def run(transactional_db: None) -> Run:
+    """Make a run whose results all wait, the first with an output, outcomes and a judge."""
+    made = queued_run(["borderline"] * ITEMS)
+    result = item_of(made).result
+    outcomes = [{"text": "Names KB-207", "passed": False, "justification": "No such rule."}]
+    steps = [{"type": "tool", "name": "find_order", "input": "FO-1", "output": "249"}]
+    ResultOutput.objects.create(result=result, text="Held.", outcomes=outcomes, trace=steps)
+    metrics = {"metrics": [{"key": "tone", "name": "Tone", "score": 3.0, "weight": 1.0}]}
+    make_score(result=result, path="tone", score=0.4, reasoning="Invents.", kind="llm_metrics")
+    result.scores.update(details=metrics)
+    return made
+
+
+def title(page: Page, key: str) -> None:
+    """Wait until the item is on the page."""
+    expect(page.locator("#item-title code")).to_have_text(key)
+
+
+def type_keys(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def test_twenty_items_are_reviewed_by_keyboard_alone(
+    page: Page, live_server: LiveServer, log_in: LogIn, run: Run
+) -> None:
+    log_in("reviewer")
+    page.goto(live_server.url)
+    type_keys(page, "g", "v")
+    title(page, "C-001")
+    expect(page.locator(".rail .count")).to_have_text("21 waiting")
+    assert barriers(page, EVERY_RULE) == []
+    type_keys(page, "e")
+    page.keyboard.type("The reason is invented.")
+    type_keys(page, "Escape", "f", "Control+Enter")
+    title(page, "C-002")
+    expect(page.get_by_role("status").filter(has_text="C-001 saved")).to_contain_text(
+        "Borderline 0.71"
+    )
+    page.keyboard.press("s")
+    title(page, "C-003")
+    for number in range(3, ITEMS + 1):
+        title(page, f"C-{number:03}")
+        type_keys(page, "pbf"[number % 3], "Enter")
+    title(page, "C-002")
+    expect(page.get_by_text("You skipped this one before")).to_be_visible()
+    assert Review.objects.count() == ITEMS - 1
+    assert Review.objects.get(result__case__key="C-001").note == "The reason is invented."
+    page.keyboard.press("u")
+    title(page, "C-021")
+    expect(page.get_by_text("Taken back.")).to_be_visible()
+    type_keys(page, "p", "Enter")
+    title(page, "C-002")
+    type_keys(page, "b", "Enter")
+    expect(page.get_by_role("heading", name="All of it is decided")).to_be_visible()
+    verdicts = Review.objects.standing().values_list("result__case__key", "verdict")
+    expected = {f"C-{number:03}": KEYS["pbf"[number % 3]] for number in range(3, ITEMS)}
+    assert dict(verdicts) == expected | {"C-001": "fail", "C-002": "borderline", "C-021": "pass"}
+    assert not ReviewItem.objects.waiting().exists()
+
+
+def test_the_judge_is_hidden_by_a_switch_that_keeps_the_note_and_filters_stay_in_the_address(
+    page: Page, live_server: LiveServer, log_in: LogIn, run: Run
+) -> None:
+    log_in("reviewer")
+    page.goto(f"{live_server.url}/review/")
+    page.get_by_label("Note").fill("So far")
+    page.get_by_role("switch", name="Hide the judge until I decide").focus()
+    page.keyboard.press("Space")
+    expect(page.get_by_text("are shown when you have decided")).to_be_visible()
+    expect(page.get_by_label("Note")).to_have_value("So far")
+    expect(page.get_by_text("Invents.")).to_have_count(0)
+    page.get_by_label("Suite", exact=True).select_option(run.suite.slug)
+    expect(page).to_have_url(f"{live_server.url}/review/?suite={run.suite.slug}")
+    page.get_by_label("Met", exact=True).check(force=True)
+    page.keyboard.press("p")
+    page.keyboard.press("Enter")
+    title(page, "C-002")
+    expect(page.locator("#told")).to_contain_text("the judge said")
+    assert Review.objects.get().outcome_marks == "1"
+    assert f"suite={run.suite.slug}" in page.url
+
+
+def test_two_browsers_never_decide_the_same_item(
+    browser: Browser, page: Page, live_server: LiveServer, log_in: LogIn, run: Run, console: Console
+) -> None:
+    log_in("reviewer")
+    console.allow("409")
+    page.goto(f"{live_server.url}/review/")
+    title(page, "C-001")
+    other = make_member("reviewer", "ben")
+    item = item_of(run)
+    assert queue.next_item(other) == item_of(run, "C-002")
+    page.get_by_label("Note").fill("Mine")
+    ReviewItem.objects.filter(pk=item.pk).update(reserved_by=other)
+    page.keyboard.press("Escape")
+    page.keyboard.press("p")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").filter(has_text="ben has this one open")).to_be_visible()
+    expect(page.get_by_label("Note")).to_have_value("Mine")
+    page.get_by_role("link", name="Take the next one").click()
+    title(page, "C-003")
+    assert not Review.objects.exists()
