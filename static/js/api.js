@@ -13,11 +13,43 @@ follow();
 dark.addEventListener("change", follow);
 document.addEventListener("change", ({ target }) => { if (target.name === "theme") follow(); });
 
+// The page has its main part already, which the usual layout would put a second one into; and a link
+// inside of a button cannot be reached by everybody.
+function fitIntoPage({ React: { createElement } }) {
+  const CallsLayout = ({ getComponent, specSelectors }) => {
+    const part = (name) => createElement(getComponent(name, true));
+    if (specSelectors.loadingStatus() !== "success") return part("BaseLayout");
+    const wide = (name, ...inner) => createElement("div", { className: name }, ...inner);
+    return wide("swagger-ui",
+      createElement(getComponent("SvgAssets")), part("errors"),
+      wide("wrapper information-container", part("InfoContainer")),
+      wide("scheme-container", wide("schemes wrapper", part("AuthorizeBtnContainer"))),
+      wide("wrapper", part("operations")));
+  };
+  return {
+    components: { CallsLayout },
+    wrapComponents: { DeepLink: () => ({ text }) => createElement("span", null, text) },
+  };
+}
+
+// What is drawn without a name gets one, and what can be scrolled can be reached.
+function nameParts() {
+  for (const row of place.querySelectorAll("tr[data-param-name]")) {
+    row.querySelector("select:not([aria-label])")?.setAttribute("aria-label", row.dataset.paramName);
+  }
+  for (const answers of place.querySelectorAll('[role="region"]:not([aria-label])')) {
+    answers.setAttribute("aria-label", answers.id.replaceAll("_", " "));
+  }
+  for (const text of place.querySelectorAll("pre:not([tabindex])")) text.tabIndex = 0;
+}
+
+new MutationObserver(nameParts).observe(place, { childList: true, subtree: true });
+
 SwaggerUIBundle({
   url: place.dataset.schema,
   domNode: place,
   presets: [SwaggerUIBundle.presets.apis],
-  layout: "BaseLayout",
+  layout: "CallsLayout",
   deepLinking: true,
   displayRequestDuration: true,
   docExpansion: "list",
@@ -26,11 +58,5 @@ SwaggerUIBundle({
   syntaxHighlight: false,
   validatorUrl: null,
   supportedSubmitMethods: ["get"],
-  // The page has its main part already; what can be focused would stay a second one.
-  onComplete: () => {
-    for (const main of place.querySelectorAll("main")) {
-      main.setAttribute("role", "presentation");
-      main.removeAttribute("tabindex");
-    }
-  },
+  plugins: [fitIntoPage],
 });
