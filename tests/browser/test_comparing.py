@@ -65,6 +65,9 @@ def test_from_the_headline_to_the_one_case_that_broke_by_keyboard_alone(
     page.wait_for_url(re.compile(r"baseline=support:1&candidate=support:2"))
     expect(page.locator("h1")).to_contain_text("#1 against #2")
     expect(page.get_by_role("heading", name="Metrics, #2 minus #1")).to_be_visible()
+    page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    assert Axe().run(page).response["violations"] == []
+    page.emulate_media(color_scheme="light")
     assert Axe().run(page).response["violations"] == []
     cell = page.get_by_role("link", name="1 case, pass before, fail now")
     press(page, cell)
@@ -82,10 +85,14 @@ def test_from_the_headline_to_the_one_case_that_broke_by_keyboard_alone(
     expect(lost).to_contain_text("It names the sea.")
     expect(page.locator("del")).to_have_text("air")
     expect(page.locator("ins")).to_have_text("sea")
+    back_to_the_comparison(page)
+
+
+def back_to_the_comparison(page: Page) -> None:
     page.go_back()
     # The page itself, not the part that has its address too.
     expect(page.locator("h1")).to_contain_text("#1 against #2")
-    expect(rows).to_have_count(1)
+    expect(page.locator("#changes tbody tr")).to_have_count(1)
     page.go_back()
     expect(page.locator("#changes .chip[aria-current]")).to_contain_text("Changed")
 
