@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django import forms
 from django.forms import BoundField
 
 from evaluators.scoring.policy import MOST_REVIEWERS, REVIEW_RULES
 from runs.forms.percents import percent_field
+from runs.reports.review_entered import Entered
 
 REVIEW_SHARES = ("review_distance", "review_pass_sample", "review_fail_sample")
+# Rules that are alike stand together.
+GROUPS = (
+    (
+        "Close calls",
+        (
+            *("review_borderline", "review_near_threshold", "review_required"),
+            *("review_one_missed", "review_disagreement"),
+        ),
+    ),
+    ("Judges that differ", ("review_split_panel", "review_samples", "review_repetitions")),
+    ("Answers to mistrust", ("review_verdict_like",)),
+)
 REVIEW_CHOICES = (*REVIEW_RULES, "review_blind", "review_reviewers")
 
 
@@ -21,7 +35,7 @@ def _rule(label: str, help_text: str = "") -> forms.BooleanField:
 class ReviewRulesForm(forms.Form):
     """By which rules executions enter the review queue, and how they are decided there (SCORING §4.6)."""
 
-    review_borderline = _rule("Borderline verdict")
+    review_borderline = _rule("Borderline verdict", "Between the two bands of the score")
     review_disagreement = _rule(
         "Gate and score disagree",
         "Under the outcomes gate: passed below its score, or failed at it",
@@ -30,7 +44,7 @@ class ReviewRulesForm(forms.Form):
     review_split_panel = _rule("Panel split", "The judges of a deliberation voted differently")
     review_samples = _rule("A judge's samples differ", "On both sides of a threshold")
     review_repetitions = _rule("Repetitions differ", "Repetitions of a case with other verdicts")
-    review_near_threshold = _rule("Score near a threshold")
+    review_near_threshold = _rule("Score near a threshold", "On either side, as near as said here")
     review_required = _rule(
         "Requirement missed narrowly", "A required evaluator stayed just below its minimum"
     )
@@ -59,6 +73,14 @@ class ReviewRulesForm(forms.Form):
     )
 
     @property
-    def rules(self) -> Sequence[BoundField]:
-        """Return the rules that are on or off, in the order of the policy."""
-        return [self[name] for name in REVIEW_RULES]
+    def rule_groups(self) -> Sequence[tuple[str, Sequence[BoundField]]]:
+        """Return the rules that are on or off, in groups of a name each."""
+        return [(name, [self[rule] for rule in rules]) for name, rules in GROUPS]
+
+    def say_what_entered(self, entered: Entered | None) -> None:
+        """Add to each rule what it brought in by the run that is told of."""
+        if entered is None:
+            return
+        for name in REVIEW_RULES:
+            field: Any = self.fields[name]
+            field.help_text = f"{field.help_text}. {entered.words(name)}"

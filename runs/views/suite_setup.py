@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST
 from evaluators.scoring.types import DomainError
 from runs.forms.suites import NewSuiteForm, SuiteSettingsForm
 from runs.reports.draft import draft_panel
+from runs.reports.review_entered import entered_by_rule
 from runs.reports.suite import suite_head
 from runs.services.drafts import draft_for
 from runs.services.suites import archive_suite, delete_suite, unarchive_suite
@@ -33,6 +34,7 @@ def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
     suite = suite_of(slug=slug)
     draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
     form = SuiteSettingsForm(draft, posted(request))
+    form.say_what_entered(entered_by_rule(suite))
     if form.is_valid() and form.keep():
         return redirect("runs:suite-settings", slug)
     context = {"suite": suite, "form": form, "head": suite_head(suite), "draft": draft_panel(draft)}

@@ -12,11 +12,11 @@ from django.test import Client
 
 from evaluators.models import AuditEntry, Evaluator
 from runs.drafting import Describe, SetPolicy
-from runs.models import Suite, SuiteDraft
+from runs.models import ReviewItem, Suite, SuiteDraft
 from runs.services.drafts import change_draft, draft_of
 from runs.services.saving_drafts import save_draft
 from runs.services.suites import create_suite
-from tests.factories import make_model, make_run
+from tests.factories import make_case, make_model, make_result, make_run
 from tests.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
@@ -149,6 +149,25 @@ def test_what_people_review_is_set_beside_the_rest_of_the_policy(
     assert (policy.review_distance, policy.review_pass_sample) == (0.005, 0.125)
     assert (policy.review_reviewers, policy.review_blind) == (2, True)
     assert (policy.review_split_panel, policy.review_borderline) == (False, True)
+
+
+def test_each_review_rule_says_what_it_brought_in_by_the_latest_run(
+    suite: Suite, client: Client
+) -> None:
+    page = text_of(client.get(PAGE))
+    legends = ("Close calls", "Judges that differ", "Answers to mistrust", "Drawn at random")
+    assert all(f"<legend>{one}</legend>" in page for one in legends)
+    assert "in run #" not in page
+    run = make_run(suite=suite)
+    for position, reasons in enumerate((" borderline samples ", " borderline ", "")):
+        result = make_result(run=run, case=make_case(suite=suite, key=f"A{position}"))
+        if reasons:
+            ReviewItem.objects.create(result=result, reasons=reasons)
+    make_run(suite=suite, source_run=run)
+    page = text_of(client.get(PAGE))
+    assert "2 of 3 executions in run #1" in page
+    assert "On both sides of a threshold. 1 of 3 executions in run #1" in page
+    assert page.count("0 of 3 executions in run #1") == 7
 
 
 @pytest.mark.parametrize(
