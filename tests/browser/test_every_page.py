@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs import services
 from runs.comparison import Tolerances
 from runs.imports import import_results
-from runs.models import Attempt, Campaign, Retry, RunEvent, ShareLink, Suite
+from runs.models import Attempt, Campaign, Retry, ReviewItem, RunEvent, ShareLink, Suite
 from runs.reports.shared_subjects import document_of, sources_of, subject_of
 from runs.services.sharing import hash_of
 from runs.sharing import Depth
@@ -154,6 +154,7 @@ def site_with_runs(transactional_db: None) -> None:
         outcomes=[{"text": "Names the days", "passed": False, "justification": "It does not."}],
     )
     make_result(run=run, case=case, repetition=2, verdict="pass", score=0.9)
+    ReviewItem.objects.create(pk=1, result=result, reasons=" borderline near_threshold ", wanted=2)
     make_call(result=result)
     retry = Retry.objects.create(run=run, asked_by_name="mira", asked_at=STARTED, paths=["tone"])
     Attempt.objects.create(
