@@ -89,14 +89,18 @@ def _drawn(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def share_preview(
-    document: Mapping[str, Any], title: str, *, has_looked: bool = False
+    document: Mapping[str, Any],
+    title: str,
+    *,
+    expires_at: datetime | None = None,
+    has_looked: bool = False,
 ) -> SharePreview:
     """Return the preview of what is about to be shared, its title searched like the rest."""
     page = SharedPage(
         document=_drawn(document),
         title=title,
         made_at=datetime.fromisoformat(document["made_at"]),
-        expires_at=None,
+        expires_at=expires_at,
         has_changed=False,
     )
     found = scan(texts_of({"title": title, **document}))

@@ -122,7 +122,8 @@ def _asked(request: MemberRequest, sent: QueryDict) -> Asked:
     depth = Depth(chosen) if chosen in list(Depth) else Depth.FIGURES
     document = document_of(subject, depth, now=now)
     title = str(filled["title"]).strip() or subject.title
-    preview = share_preview(document, title, has_looked="looked" in filled)
+    until = form.cleaned_data.get("expires_at") if form.is_valid() else None
+    preview = share_preview(document, title, expires_at=until, has_looked="looked" in filled)
     return Asked(subject, form, preview, now)
 
 

@@ -185,6 +185,19 @@ def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_
         assert ("mark: tone" in text or "RULE-mark" in text) == is_told
 
 
+@pytest.mark.parametrize("kind", ["comparison", "run", "result"])
+def test_the_preview_says_word_for_word_what_the_page_does(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str
+) -> None:
+    fields = subject(runs, kind) | {"title": "For the lead", "depth": "traces", "expiry": "90"}
+    preview = text_of(editor_client.get(reverse("runs:share-preview"), fields))
+    page = text_of(client.get(share(editor_client, fields, "traces", expiry="90")))
+    at = r"Frozen on [^,]+, \d\d:\d\d"
+    shown = re.sub(at, "", page[page.index("Public, read only.") :])
+    assert "open until" in shown
+    assert shown.replace(" Download as one file", "") in re.sub(at, "", preview)
+
+
 def test_the_depths_of_links_are_those_of_documents() -> None:
     assert ShareDepth.values == [depth.value for depth in Depth]
 
