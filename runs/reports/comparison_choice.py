@@ -58,7 +58,8 @@ def _beside(query: ComparisonQuery, name: str, run: Run, other: Run) -> list[Run
 def named(word: str) -> tuple[str, int] | None:
     """Return suite and number of `support-agent:12`; None for what names no run."""
     slug, _, number = word.rpartition(":")
-    if not slug or not number.isdecimal() or len(number) > LONGEST_NUMBER:
+    # What cannot be printed names nothing, and no database is asked for the character NUL.
+    if not slug.isprintable() or not slug or not number.isdecimal() or len(number) > LONGEST_NUMBER:
         return None
     return slug, int(number)
 
