@@ -15,9 +15,17 @@ from django.test import Client
 from evaluators.templatetags.figures import NO_BREAK, delta, pct
 from runs.models import Run, RunStatus
 from runs.plan import read_plan
+from runs.reports.comparison_choice import named
 from runs.services import rescore_run
 from runs.what_if import RuleSet
-from tests.factories import make_case, make_result, make_run, make_scored_run, make_suite
+from tests.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+)
 from tests.members import make_client, make_member
 from tests.runs.scored import finished_run
 
@@ -352,3 +360,25 @@ def test_a_case_of_one_run_alone_claims_nothing_of_the_other(client, runs, side,
     assert told in page
     assert "0 of 0" not in page
     assert "This run has no such execution." in page
+
+
+@pytest.mark.parametrize(
+    "word", ["", "support", ":1", "support:", "support:1x", "a\0b:1", "a:9999999999"]
+)
+def test_what_names_no_run_is_asked_of_no_database(word):
+    assert named(word) is None
+
+
+def test_figures_are_said_to_be_tested_only_where_they_are(client):
+    suite = make_suite(slug="words")
+    pair = [make_scored_run(verdicts=["pass"] * 12, suite=suite) for _ in SIDES]
+    few = {"baseline": f"words:{pair[0].number}", "candidate": f"words:{pair[1].number}"}
+    for run in pair:
+        for result in run.results.all()[:9]:
+            make_score(result=result, path="tone", score=0.5)
+    page = text_of(client.get("/compare/", few))
+    assert "too few cases to test" in page
+    assert "sign-flip permutation test and raised" not in page
+    for run in pair:
+        make_score(result=run.results.last(), path="tone", score=0.5)
+    assert "rule for 1 figure." in text_of(client.get("/compare/", few))
