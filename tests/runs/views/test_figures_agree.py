@@ -16,6 +16,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from django.core.management import call_command
@@ -282,10 +283,36 @@ def test_a_comparison_is_shown_on_page_and_share_as_its_figures_are_rounded(
                 assert figure in rows[one["case"]], (name, one["case"], figure)
 
 
-def compared_by_api(client: Client) -> dict[str, Any]:
+def test_the_tolerances_of_an_address_hold_wherever_it_leads(
+    runs: tuple[Run, Run], editor_client: Client, client: Client, tmp_path: Path
+) -> None:
+    limits = {"max_pass_rate_drop": "0.9", "max_avg_score_drop": "90"}
+    told = compared_by_api(editor_client, **limits)
+    assert (told["regression_detected"], told["reasons"]) == (False, [])
+    assert told["tolerances"]["max_avg_score_drop"] == {"value": 90.0, "unit": "points of 100"}
+    head = lines_of(editor_client.get("/compare/comparison.jsonl", ASKED | limits))[0]
+    assert head["tolerances"] == told["tolerances"]
+    assert head["verdict"] == told["verdict"]
+    file = tmp_path / "told.json"
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in limits.items()]
+    with pytest.raises(SystemExit):
+        call_command("compare", "support#1", "support#2", "--json", str(file), *options)
+    assert json.loads(file.read_text())["tolerances"] == told["tolerances"]
+    page = editor_client.get("/compare/", ASKED | limits).content.decode()
+    found = re.search(r'href="(/shares/new/[^"]+)"', page)
+    assert found
+    asked = dict(parse_qsl(html.unescape(found[1]).partition("?")[2]))
+    shared = client.get(share(editor_client, asked, looked="on")).content.decode()
+    for text in (words(page), words(shared)):
+        assert "Every tolerance is kept." in text
+        assert "Limit: drop of 90 pts" in text
+        assert "Over limit" not in text
+
+
+def compared_by_api(client: Client, **more: str) -> dict[str, Any]:
     """Return what the API tells of the comparison, without the ids, which no other place tells."""
     names = {f"{side}_run_id": word for side, word in ASKED.items()}
-    told = client.get("/api/runs/compare", names).json()
+    told = client.get("/api/runs/compare", names | more).json()
     return {name: told[name] for name in told if name not in names}
 
 
