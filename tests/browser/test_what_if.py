@@ -58,6 +58,7 @@ def test_a_weight_and_a_threshold_show_what_flips_and_become_a_run_by_keyboard_a
     expect(panel.get_by_role("alert")).to_contain_text("No figures.")
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("0.85")
+    expect(page.locator("#pass_threshold-help")).to_contain_text("Saved: 0.8.")
     expect(panel).to_contain_text("1 case would flip")
     made = score_again(page)
     assert (made.pass_count, made.fail_count, made.source_run) == (2, 1, asked)
