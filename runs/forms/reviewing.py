@@ -12,15 +12,14 @@ from django.utils import timezone
 from evaluators.scoring.types import Verdict
 from runs.models import ReviewItem, VerdictChoice
 from runs.models.reviews import MOST_MARKS
-from runs.reports.review_item import Typed
-from runs.reports.review_queue import people
+from runs.reports.review_choices import people
+from runs.reports.review_rows import NO_MARK, Typed
 from runs.reviewing import Settled
 from runs.services import review_queue as queue
 from runs.services import reviews
 from runs.services.reviews import Decided
 
 LABEL = "label-"
-NO_MARK = "-"
 
 
 class DecisionForm(forms.Form):

@@ -3,71 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from evaluators.scoring.types import Verdict
-from runs.models import Case, Result, ResultOutput, Review, ReviewItem, Run, Score, ScoreState
+from runs.models import Case, Result, ResultOutput, Review, ReviewItem, Run
 from runs.models.review_queue import ENDED
-from runs.plan import METRICS_KIND, read_plan
+from runs.plan import read_plan
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
 from runs.reports.repetition_marks import result_url
 from runs.reports.result_files import LeftFile, result_files
 from runs.reports.review_judge import JudgePanel, judge_panel
+from runs.reports.review_rows import LabelRow, OutcomeRow, Typed, label_rows, outcome_rows
 from runs.reports.text_diff import DiffLine, text_diff
 from runs.reviewing import RULE, Reason, Settled, settle
 
 MOST_STEPS = 300
 MOST_CAUSES = 30
 READ_REVIEWS = 300
-NO_MARK = "-"
 # What brought an output in and says nothing of how the machine decided on it.
 SAYS_NOTHING = (Reason.ASKED_FOR, Reason.VERDICT_LIKE)
 HEAVY = ("result__run__summary", "result__run__leaf_scores")
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What stands in the form, as a person typed it; nothing of it need be right."""
-
-    verdict: str = ""
-    note: str = ""
-    tags: str = ""
-    outcome_marks: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, review: Review | None) -> Typed:
-        """Return what a person said before, nothing where they have not."""
-        if review is None:
-            return cls()
-        labels = {key: str(label) for key, label in review.metric_labels.items()}
-        tags = ", ".join(review.tags)
-        return cls(review.verdict, review.note, tags, review.outcome_marks, labels)
-
-
-@dataclass(frozen=True, slots=True)
-class OutcomeRow:
-    """One expected outcome; `state` is pass or fail, "" where it is hidden or was not judged."""
-
-    text: str
-    state: str
-    justification: str
-    mark: str
-
-
-@dataclass(frozen=True, slots=True)
-class LabelRow:
-    """One metric with the label a person gave it, "" for none; `judged` is the judge's, 0 to 5, None where hidden."""
-
-    key: str
-    name: str
-    label: str
-    judged: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +168,8 @@ def review_page(
         output_text=output.text[:LONGEST_SHOWN],
         diff=text_diff(case.expected_output, output.text) if has_both else None,
         files=result_files(result),
-        outcomes=_outcomes(case, outcomes, typed, is_hidden=is_hidden),
-        labels=_labels(rows, typed, is_hidden=is_hidden),
+        outcomes=outcome_rows(case, outcomes, typed, is_hidden=is_hidden),
+        labels=label_rows(rows, typed, is_hidden=is_hidden),
         steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
         step_count=len(steps or ()),
         judge=None if is_hidden else judge_panel(result, plan, rows, outcomes),
@@ -221,36 +181,6 @@ def review_page(
         ),
         decided=len(standing),
         causes=_causes(run) if may_decide else (),
-    )
-
-
-def _outcomes(
-    case: Case, judged: Sequence[Mapping[str, Any]], typed: Typed, *, is_hidden: bool
-) -> tuple[OutcomeRow, ...]:
-    texts = [one["text"] for one in judged] or list(case.expected_outcomes)
-    marks = typed.outcome_marks.ljust(len(texts), NO_MARK)
-    states = ["pass" if one["passed"] else "fail" for one in judged] if not is_hidden else []
-    said = [one.get("justification", "") for one in judged] if not is_hidden else []
-    states += [""] * (len(texts) - len(states))
-    said += [""] * (len(texts) - len(said))
-    return tuple(
-        OutcomeRow(text, state, why, mark)
-        for text, state, why, mark in zip(texts, states, said, marks, strict=False)
-    )
-
-
-def _labels(rows: Sequence[Score], typed: Typed, *, is_hidden: bool) -> tuple[LabelRow, ...]:
-    """Return the metrics of the first judge that scored some."""
-    judges = (row for row in rows if row.kind == METRICS_KIND and row.state == ScoreState.SCORED)
-    judge = next((row for row in judges if row.details.get("metrics")), None)
-    return tuple(
-        LabelRow(
-            one["key"],
-            one.get("name") or one["key"],
-            typed.labels.get(one["key"], ""),
-            None if is_hidden else one["score"],
-        )
-        for one in (judge.details["metrics"] if judge else ())
     )
 
 

@@ -11,14 +11,14 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, F, Q
 
-from evaluators.scoring.types import Verdict
 from runs.models import Review, ReviewItem
 from runs.models.clock import database_now
 from runs.models.review_queue import QueueQuery
 from runs.reports.repetition_marks import result_url
+from runs.reports.review_choices import Choices, choices_of
 from runs.reports.review_item import SAYS_NOTHING
 from runs.reports.review_query import query_address
-from runs.reviewing import VERDICTS, Agreement, Pair, Reason, Settled, agreement_of, settle
+from runs.reviewing import VERDICTS, Agreement, Pair, Reason, agreement_of
 from runs.services import review_queue as queue
 
 MOST_NEXT = 4
@@ -26,8 +26,6 @@ MOST_LISTED = 50
 LAST_REVIEWS = 50
 NEEDED = ("result__case", "result__run__suite")
 HEAVY = ("result__run__snapshot", "result__run__summary", "result__run__leaf_scores")
-MAY_REVIEW = "runs.review_result"
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +47,6 @@ class NextRow:
     def words(self) -> str:
         """Say why it waits, without what its verdict says already."""
         return ", ".join(why.label for why in self.why if why.value != self.verdict)
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the queue can be narrowed to: pairs of a value and its label."""
-
-    suites: Sequence[tuple[str, str]]
-    runs: Sequence[tuple[int, str]]
-    reasons: Sequence[Reason]
-    tags: Sequence[str]
-    people: Sequence[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,26 +106,6 @@ class ReviewQueue:
         return bool(self.address)
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A decision just made beside the machine's; `settled` says what all decisions on it come to."""
-
-    key: str
-    title: str
-    url: str
-    person: str
-    machine: str
-    score: float | None
-    scale: int
-    settled: Settled
-    decided: int
-
-    @property
-    def is_same(self) -> bool:
-        """Tell whether both said the same."""
-        return self.person == self.machine
-
-
 def review_queue(
     user: User, query: QueueQuery, here: ReviewItem | None, *, may_decide: bool, is_hidden: bool
 ) -> ReviewQueue:
@@ -161,7 +128,7 @@ def review_queue(
         address=query_address(query),
         **counts,
         left=left,
-        choices=_choices(query),
+        choices=choices_of(query),
         next=tuple(_next(rows, MOST_NEXT if may_decide else MOST_LISTED, is_hidden=is_hidden)),
         beside=_beside(last) if not is_hidden else None,
         seconds=round(median(seconds)) if seconds else None,
@@ -171,30 +138,15 @@ def review_queue(
     )
 
 
-def told(review: Review | None) -> Told | None:
-    """Return a decision beside the machine's, None for one that is withdrawn or gone."""
-    if review is None or review.withdrawn_at or review.stale_at:
-        return None
-    result = review.result
-    reviewers = ReviewItem.objects.values_list("wanted", flat=True).get(result=result)
-    verdicts = Review.objects.standing().filter(result=result).order_by("id")
-    said = [Verdict(verdict) for verdict in verdicts.values_list("verdict", flat=True)]
-    return Told(
-        key=result.case.key,
-        title=result.case.title,
-        url=result_url(result.run, result.case.key, result.repetition),
-        person=review.verdict,
-        machine=review.machine_verdict or "error",
-        score=review.machine_score,
-        scale=result.run.scale,
-        settled=settle(said, reviewers),
-        decided=len(said),
-    )
-
-
 def waiting_count() -> int:
     """Count what waits for a person, over all suites."""
     return QueueQuery().items().waiting().count()
+
+
+def waiting_by_suite() -> Mapping[int, int]:
+    """Count what waits for a person by suite."""
+    by_suite = QueueQuery().items().waiting().order_by().values("result__run__suite")
+    return dict(by_suite.annotate(waiting=Count("pk")).values_list("result__run__suite", "waiting"))
 
 
 def _down(size: int) -> range:
@@ -257,32 +209,3 @@ def _why_empty(query: QueueQuery, counts: dict[str, int]) -> str:
     if not waiting:
         return "decided"
     return "reserved" if counts["reserved"] else "others"
-
-
-def _choices(query: QueueQuery) -> Choices:
-    items = QueueQuery().items()
-    suites = items.order_by("result__run__suite__title").values_list(
-        "result__run__suite__slug", "result__run__suite__title"
-    )
-    of_suite = items.filter(result__run__suite__slug=query.suite) if query.suite else items.none()
-    runs = of_suite.order_by("-result__run").values_list(
-        "result__run", "result__run__number", "result__run__target_name"
-    )
-    tags = {
-        tag
-        for found in of_suite.order_by().values_list("result__case__tags", flat=True).distinct()
-        for tag in found
-    }
-    return Choices(
-        suites=list(dict.fromkeys(suites.distinct())),
-        runs=[(pk, f"#{number} {target}") for pk, number, target in runs.distinct()],
-        reasons=list(Reason),
-        tags=sorted(tags),
-        people=people(),
-    )
-
-
-def people() -> list[tuple[int, str]]:
-    """Return who may decide, by name."""
-    users = User.objects.with_perm(MAY_REVIEW, backend=BACKEND).filter(is_active=True)
-    return list(users.order_by("username").values_list("pk", "username").distinct())

@@ -12,6 +12,7 @@ from django.db.models.functions import RowNumber
 from evaluators.models import Evaluator
 from evaluators.scoring.tree import COMPOSITE
 from runs.models import Run, RunStatus, Suite
+from runs.reports.review_queue import waiting_by_suite
 from runs.reports.run_list import RunRow, listed, run_row
 
 TREND = 12
@@ -21,7 +22,8 @@ TREND = 12
 class SuiteRow:
     """One suite of the table; `latest` is its newest completed run, `newer` one that came after it.
 
-    `trend` holds the metrics scores of up to twelve completed runs, oldest first, 0 to 1.
+    `trend` holds the metrics scores of up to twelve completed runs, oldest first, 0 to 1. `waiting` counts what
+    of all its runs waits for a reviewer.
     """
 
     slug: str
@@ -34,6 +36,7 @@ class SuiteRow:
     verdicts: Mapping[str, int]
     trend: Sequence[float]
     newer: RunRow | None
+    waiting: int
 
     @property
     def is_gate_failed(self) -> bool:
@@ -75,7 +78,7 @@ def suite_rows() -> Sequence[SuiteRow]:
     leaves = _leaf_counts()
     latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
     newest = _newest(Run.objects.filter(source_run=None))
-    trends = _trends()
+    trends, waiting = _trends(), waiting_by_suite()
     return [
         SuiteRow(
             slug=suite.slug,
@@ -88,6 +91,7 @@ def suite_rows() -> Sequence[SuiteRow]:
             verdicts=case_verdicts(run) if run else {},
             trend=trends.get(suite.pk, ()),
             newer=run_row(last) if (last := newest.get(suite.pk)) and last != run else None,
+            waiting=waiting.get(suite.pk, 0),
         )
         for suite in suites.order_by("title", "pk")
     ]

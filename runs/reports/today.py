@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Min, Q, Sum
 
 from runs.models import ACTIVE_RUN_STATUSES, CallPurpose, ModelCall, Run
+from runs.models.review_queue import QueueQuery
 from runs.reports.purses import UNPRICED_CALLS
 from runs.reports.run_list import RunRow
 from runs.reports.suite_rows import has_failed_gate
@@ -17,7 +18,10 @@ from runs.reports.suite_rows import has_failed_gate
 
 @dataclass(frozen=True, slots=True)
 class Today:
-    """The cells above the table. Money comes from the ledger and says what has no price."""
+    """The cells above the table. Money comes from the ledger and says what has no price.
+
+    `waiting` results wait for a reviewer, the first since `oldest`.
+    """
 
     runs: int
     done: int
@@ -31,6 +35,8 @@ class Today:
     run_usd: Decimal
     evaluation_usd: Decimal
     unpriced: int
+    waiting: int
+    oldest: datetime | None
 
     @property
     def share(self) -> float:
@@ -58,6 +64,7 @@ def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
         evaluation=Sum("cost_usd", filter=Q(purpose=CallPurpose.EVALUATION)),
         unpriced=Count("pk", filter=UNPRICED_CALLS),
     )
+    queue = QueueQuery().items().waiting().aggregate(waiting=Count("pk"), oldest=Min("created_at"))
     return Today(
         runs=len(active),
         done=sum(row[0] for row in active),
@@ -73,6 +80,7 @@ def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
         run_usd=spent["run"] or Decimal(0),
         evaluation_usd=spent["evaluation"] or Decimal(0),
         unpriced=spent["unpriced"],
+        **queue,
     )
 
 

@@ -19,8 +19,11 @@ from runs.forms.reviewing import AssignForm, DecisionForm
 from runs.models import Result, Review, ReviewItem
 from runs.models.review_queue import QueueQuery
 from runs.reports import review_queue as listing
-from runs.reports.review_item import Typed, review_page
+from runs.reports.review_choices import MAY_REVIEW
+from runs.reports.review_item import review_page
 from runs.reports.review_query import query_address, read_query
+from runs.reports.review_rows import Typed
+from runs.reports.review_told import Told, told
 from runs.services import review_queue as queue
 from runs.services import reviews
 from runs.services.review_queue import ItemTakenError
@@ -42,8 +45,8 @@ def review(request: MemberRequest) -> HttpResponse:
     """Show the next item of the queue, reserved for whoever asks, or why there is none."""
     query = read_query(request.GET)
     item = queue.next_item(request.user, query) if _decides(request) else None
-    told = _told(request, request.session.pop(DECIDED, None))
-    return _show(request, query, item, told=told)
+    just = _told(request, request.session.pop(DECIDED, None))
+    return _show(request, query, item, told=just)
 
 
 @require_safe
@@ -188,8 +191,8 @@ def _go_on(
 ) -> HttpResponse:
     """Show the next item, after what was decided if anything was."""
     if request.htmx:
-        told = _told(request, decided)
-        return _show(request, query, queue.next_item(request.user, query), told=told)
+        just = _told(request, decided)
+        return _show(request, query, queue.next_item(request.user, query), told=just)
     request.session[DECIDED] = decided
     return redirect(reverse("runs:review") + query_address(query))
 
@@ -234,15 +237,15 @@ def _show(
     return response
 
 
-def _told(request: MemberRequest, decided: int | None) -> listing.Told | None:
+def _told(request: MemberRequest, decided: int | None) -> Told | None:
     """Return the decision just made on an item beside the machine's."""
     if decided is None:
         return None
     own = Review.objects.standing().filter(reviewer=request.user)
     of_item = own.filter(result__review_item=decided).select_related("result__case", "result__run")
-    return listing.told(of_item.first())
+    return told(of_item.first())
 
 
 def _decides(request: HttpRequest) -> bool:
     user: Any = request.user
-    return bool(user.has_perm(listing.MAY_REVIEW))
+    return bool(user.has_perm(MAY_REVIEW))

@@ -380,6 +380,13 @@ class TestBlind:
 
 
 class TestPlaces:
+    def test_the_rail_the_home_page_and_the_suite_say_how_much_waits(self, ann: User) -> None:
+        run = queued_run()
+        home = make_client(ann).get("/").content.decode()
+        assert "3<span" in home.partition('id="review-count"')[2]
+        assert 'Waiting for review</dt><dd><a href="/review/">3</a>' in home
+        assert f'href="/review/?suite={run.suite.slug}">3<' in home
+
     def test_an_archived_suite_and_a_deleted_case_are_reviewed_as_they_were(
         self, ann: User
     ) -> None:
