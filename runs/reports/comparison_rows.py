@@ -127,7 +127,9 @@ def _errors(found: Compared, shown: Sequence[CaseChange]) -> Mapping[str, str]:
     runs = found.baseline.run.pk, found.candidate.run.pk
     broken = [one.case for one in shown if one.score_change is None]
     results = Result.objects.filter(run__in=runs, case__key__in=broken).exclude(error="")
-    return dict(results.order_by("run_id", "repetition").values_list("case__key", "error"))
+    rows = results.order_by("repetition").values_list("run_id", "case__key", "error")
+    # The candidate's error is what is asked for, whichever of the two is the older run.
+    return {key: error for _, key, error in sorted(rows, key=lambda row: row[0] == runs[1])}
 
 
 def _row(found: Compared, one: CaseChange, error: str, axis: float) -> ChangeRow:

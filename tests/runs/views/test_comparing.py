@@ -382,3 +382,12 @@ def test_figures_are_said_to_be_tested_only_where_they_are(client):
     for run in pair:
         make_score(result=run.results.last(), path="tone", score=0.5)
     assert "rule for 1 figure." in text_of(client.get("/compare/", few))
+
+
+def test_of_two_errors_of_a_case_the_candidates_is_told_whichever_run_is_older(client, runs):
+    for run, error in zip(runs, ("HTTP 500 at first", "HTTP 503 later"), strict=True):
+        run.results.filter(case__key="C-006").update(error=error)
+    assert "HTTP 503 later" in text_of(client.get(address(runs)))
+    page = text_of(client.get(address(runs[::-1])))
+    assert "HTTP 500 at first" in page
+    assert "HTTP 503 later" not in page
