@@ -158,7 +158,7 @@ def _result(
     if review.suite not in slugs:
         raise _MismatchError("suite", f"there is no suite {review.suite}")
     if (review.suite, review.run) not in runs:
-        raise _MismatchError("run", f"{review.suite} has no run #{review.run}")
+        raise _MismatchError("run", f"there is no run #{review.run} of {review.suite}")
     place = (review.suite, review.run, review.case, review.repetition)
     result = results.get(place)
     if result is None:
@@ -173,7 +173,7 @@ def _check(review: ReviewLine, result: Result) -> None:
         raise _MismatchError("case", "this execution has not ended; import its review when it has")
     expected: Any = result.case.expected_outcomes
     if review.outcomes and len(review.outcomes) != len(expected):
-        said = f"has {len(review.outcomes)} marks, and the case {len(expected)} expected outcomes"
+        said = f"{len(review.outcomes)} given, and the case has {len(expected)} expected outcomes"
         raise _MismatchError("outcomes", said)
     try:
         clean_tags(review.tags)

@@ -176,12 +176,12 @@ def test_a_name_from_outside_is_kept_and_counts(run: Run, editor: Client) -> Non
 
 WRONG = (
     ({"suite": "shop"}, "suite", "There is no suite shop."),
-    ({"run": 9}, "run", "Support has no run #9."),
+    ({"run": 9}, "run", "There is no run #9 of support."),
     ({"case": "C-9"}, "case", "Run #1 has no execution of C-9."),
     ({"repetition": 2}, "repetition", "Run #1 has no execution of C-001, repetition 2."),
     ({"reviewer": " "}, "reviewer", "Is empty."),
     ({"verdict": "good"}, "verdict", "&#x27;good&#x27; is none of fail, borderline, pass."),
-    ({"outcomes": ["met"]}, "outcomes", "Has 1 marks, and the case 2 expected outcomes."),
+    ({"outcomes": ["met"]}, "outcomes", "1 given, and the case has 2 expected outcomes."),
     ({"metric_labels": {"tone": 6}}, "metric_labels", "6 is outside 0 to 5."),
     ({"sampling_rate": 0}, "sampling_rate", "0 would stand for endlessly many"),
     ({"created_at": "yesterday"}, "created_at", "is no moment such as"),
