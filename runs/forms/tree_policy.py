@@ -45,11 +45,6 @@ class Threshold:
         """Return the most its field takes; its slider ends at what is usual."""
         return MOST_PERCENT if self.name == GROWTH else self.most
 
-    @property
-    def is_changed(self) -> bool:
-        """Tell whether it differs from the version the draft is based on."""
-        return self.text.strip() != self.saved
-
 
 @dataclass(slots=True)
 class PolicyFields:
