@@ -8,8 +8,9 @@ from typing import Any
 
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, walk
 from runs.models import CaseGate, Result, Score, ScoreState
-from runs.plan import Plan
+from runs.plan import Plan, tree_of_case
 from runs.reports.repetition_marks import RepetitionMark, mark_of_row, result_url
 from runs.reports.result_neighbours import mark_of
 
@@ -24,7 +25,7 @@ class Margin:
 
 @dataclass(frozen=True, slots=True)
 class JudgePanel:
-    """The machine's verdict with what led to it; `lowest` is a leaf's path and score of 0 to 1."""
+    """The machine's verdict with what led to it; `lowest` is a leaf's name and score of 0 to 1."""
 
     state: str
     score: float | None
@@ -42,23 +43,34 @@ def judge_panel(
     result: Result, plan: Plan, rows: Sequence[Score], outcomes: Sequence[Mapping[str, Any]]
 ) -> JudgePanel:
     """Return what the machine said of a result; one query, for its other repetitions."""
-    leaves = [row for row in rows if row.kind != "composite" and row.state == ScoreState.SCORED]
-    scored = [row for row in leaves if row.score is not None]
-    lowest = min(scored, key=lambda row: row.score or 0.0, default=None)
-    spoken = sorted((row for row in scored if row.reasoning), key=lambda row: row.score or 0.0)
+    leaves = _leaves(result, plan, rows)
+    lowest = min(leaves, key=lambda leaf: leaf[1], default=None)
+    spoken = sorted((leaf for leaf in leaves if leaf[0].reasoning), key=lambda leaf: leaf[1])
     met = sum(bool(outcome["passed"]) for outcome in outcomes)
     return JudgePanel(
         state=mark_of(result),
         score=result.score,
         scale=plan.policy.scale,
         decided_by=result.decided_by,
-        says=spoken[0].reasoning if spoken else "",
+        says=spoken[0][0].reasoning if spoken else "",
         margin=_margin(result, plan.policy),
         outcomes=f"{met} of {len(outcomes)}" if outcomes else "",
-        lowest=(lowest.path, lowest.score or 0.0) if lowest else None,
+        lowest=(lowest[0].path.rpartition("/")[2], lowest[1]) if lowest else None,
         repetitions=_others(result, plan.policy),
         error=result.error,
     )
+
+
+def _leaves(result: Result, plan: Plan, rows: Sequence[Score]) -> list[tuple[Score, float]]:
+    """Return the leaves that scored, each with its score of 0 to 1 after negation."""
+    case = result.case
+    tree = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    negated = {path for path, node in walk(tree) if node.negate}
+    return [
+        (row, 1 - row.score if row.path in negated else row.score)
+        for row in rows
+        if row.kind != COMPOSITE and row.state == ScoreState.SCORED and row.score is not None
+    ]
 
 
 def _margin(result: Result, policy: Policy) -> Margin | None:

@@ -11,6 +11,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, F, Q
 
+from evaluators.templatetags.figures import MINUS, down
 from runs.models import Review, ReviewItem
 from runs.models.clock import database_now
 from runs.models.review_queue import QueueQuery
@@ -59,6 +60,12 @@ class Beside:
     def same(self) -> int:
         """Count the reviews in which both said the same."""
         return sum(row[place] for place, row in enumerate(self.agreement.matrix))
+
+    @property
+    def kappa(self) -> str:
+        """Spell Cohen's kappa, "" where both said one and the same of everything."""
+        kappa = self.agreement.kappa
+        return "" if kappa is None else down(kappa, 2).replace("-", MINUS)
 
     @property
     def rows(self) -> list[tuple[str, list[tuple[int, bool]]]]:

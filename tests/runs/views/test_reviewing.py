@@ -79,6 +79,12 @@ class TestQueue:
         ):
             assert told in page, told
         assert 'aria-keyshortcuts="p"' in page
+        # Negated, the lowest is the one that found what must not be.
+        tree = run.snapshot["evaluators"]
+        tree["children"][0]["negate"] = True
+        make_score(result=item.result, path="refund", score=0.5)
+        run.save()
+        assert "<code>refund</code> 0.50" in shown(make_client(ann))
         item.refresh_from_db()
         assert item.reserved_by == ann
 
@@ -421,6 +427,6 @@ class TestPlaces:
         decide(item, Decided(Verdict.FAIL, note="Invented"), by=ann)
         after = shown(client, reverse("runs:result", kwargs=place))
         assert "Invented" in after
-        assert "Change your review" in after
+        assert "Review it again" in after
         undo(item, by=ann)
         assert "waits for review" in shown(client, reverse("runs:result", kwargs=place))
