@@ -158,7 +158,10 @@ class SuiteSettingsForm(ReviewRulesForm):
         choices=SCALES, coerce=int, help_text="How pages show scores; they are stored from 0 to 1"
     )
     count_reviews = forms.BooleanField(
-        required=False, label="Reviewed verdicts count in gates, pass rates and comparisons"
+        required=False,
+        label="Reviewed verdicts count in gates, pass rates and comparisons",
+        help_text="A decision of people then takes the place of the machine's verdict, also of an error, and every "
+        "figure says with how many reviews. Scores stay as they are. Otherwise decisions are shown and not counted",
     )
     max_pass_rate_drop = percent_field(
         "Pass rate may drop by", "Points of 100, before a comparison calls it a regression"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Max
@@ -14,6 +14,7 @@ from evaluators.templatetags.marks import VERDICT_WORDS
 from runs.comparison import Evidence, evidence, holm
 from runs.models import Case, Result, Run
 from runs.reports.campaign_query import ALL_FAILED, DIFFER, ERRORED, SHOWN, CampaignQuery
+from runs.reports.case_groups import ENDED as ENDED_STATUSES
 from runs.reports.case_groups import case_groups_of_all
 from runs.reports.run_list import listed_policy
 
@@ -42,7 +43,7 @@ class Chip:
 class Cell:
     """One case against one target: its state, "" where the run lacks it, and where it is shown.
 
-    `passed` of `scored` repetitions passed.
+    `passed` of `scored` repetitions passed; `is_reviewed` tells that people decided any of them.
     """
 
     state: str
@@ -50,6 +51,7 @@ class Cell:
     url: str
     passed: int = 0
     scored: int = 0
+    is_reviewed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def evidence_against(
 def matrix(
     runs: Sequence[Run], cases: Mapping[int, Outcomes], query: CampaignQuery, slug: str
 ) -> Matrix:
-    """Return 50 of the cases that are asked for, a cell for each run; two queries."""
+    """Return 50 of the cases that are asked for, a cell for each run; three queries or four."""
     kinds = _kinds_of_all(cases, len(runs))
     counts = Counter(kind for of_case in kinds.values() for kind in of_case)
     places = {case: place for place, case in enumerate(cases)}
@@ -192,12 +194,23 @@ def _kinds(outcomes: Outcomes, runs: int) -> set[str]:
 def _rows(runs: Sequence[Run], shown: Mapping[int, Outcomes], slug: str) -> Sequence[MatrixRow]:
     cases = Case.objects.only("key", "title").in_bulk(list(shown))
     telling = _telling(runs, list(shown)) if runs and runs[0].repetitions > 1 else {}
+    said = _said(runs, list(shown))
     return [
         MatrixRow(
             key=cases[case].key,
             title=cases[case].title,
             cells=[
-                _cell(run, cases[case].key, outcomes.get(run.pk), slug, telling.get((run.pk, case)))
+                _with_people(
+                    _cell(
+                        run,
+                        cases[case].key,
+                        outcomes.get(run.pk),
+                        slug,
+                        telling.get((run.pk, case)),
+                    ),
+                    said.get((run.pk, case), ()),
+                    run.repetitions,
+                )
                 for run in runs
             ],
             differs=DIFFER in _kinds(outcomes, len(runs)),
@@ -213,6 +226,33 @@ def _telling(runs: Sequence[Run], cases: Sequence[int]) -> Mapping[tuple[int, in
     others = rows.exclude(verdict="pass").order_by().values("run_id", "case_id")
     found = others.annotate(last=Max("repetition"))
     return {(row["run_id"], row["case_id"]): row["last"] for row in found}
+
+
+def _said(
+    runs: Sequence[Run], cases: Sequence[int]
+) -> Mapping[tuple[int, int], Sequence[tuple[str, str]]]:
+    """Return by run and case what the machine and what people say of each repetition that people decided."""
+    rows: Any = Result.objects.filter(
+        run__in=[run.pk for run in runs], case__in=cases, status__in=ENDED_STATUSES
+    ).exclude(reviewed_verdict="")
+    found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+    columns = ("run_id", "case_id", "verdict", "reviewed_verdict")
+    for run, case, *said in rows.order_by("repetition").values_list(*columns):
+        found[run, case].append((said[0], said[1]))
+    return found
+
+
+def _with_people(cell: Cell, said: Sequence[tuple[str, str]], repetitions: int) -> Cell:
+    """Return the cell with what people say in its label."""
+    if not cell.state or not said:
+        return cell
+    ((machine, people), *_) = said
+    if repetitions > 1:
+        words = f"people decided {len(said)} of {repetitions} repetitions"
+    else:
+        told = VERDICT_WORDS[machine or "error"].lower()
+        words = f"the machine says {told}, people say {VERDICT_WORDS[people].lower()}"
+    return replace(cell, label=f"{cell.label}; {words}", is_reviewed=True)
 
 
 def _cell(run: Run, key: str, outcome: Outcome | None, slug: str, repetition: int | None) -> Cell:

@@ -13,8 +13,8 @@ from django.utils import timezone
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.comparison import CaseSide
-from runs.models import Result, Review
-from runs.reports.case_groups import ENDED, execution_of
+from runs.models import Result, Review, Run
+from runs.reports.case_groups import ENDED, execution_of, policy_of
 from runs.reports.repetition_marks import STATUS_MARKS
 from runs.reviewing import RULE, settle
 from runs.summary import case_verdict
@@ -57,7 +57,9 @@ class ReviewHistory:
     """Every decision on one result, the newest first: those that count, and those that do not any more.
 
     `how` says how several came to one verdict, "" where one decided. `wanted` is how many decisions are still
-    asked for, 0 for a settled result. `rule` is the one by which decisions are settled.
+    asked for, 0 for a settled result. `rule` is the one by which decisions are settled. A run that was scored
+    again has the decisions that its source had then, for people judge outputs and those are the same: `source`
+    is the number of that run, 0 for a run that ran.
     """
 
     standing: Sequence[PastReview]
@@ -65,6 +67,7 @@ class ReviewHistory:
     how: str
     wanted: int
     rule: str = RULE
+    source: int = 0
 
 
 def override_of(result: Result, policy: Policy) -> Override | None:
@@ -98,6 +101,24 @@ def override_of_side(side: CaseSide | None, *, is_counted: bool) -> Override | N
         return None
     machine = "error" if side.machine is None else side.machine.value
     return Override(machine, side.reviewed.value, is_counted=is_counted)
+
+
+def people_of(run: Run) -> Mapping[str, str]:
+    """Return what each case of a run is with the decisions of people, by its key; cases without one are left out.
+
+    Two queries at most, and no names of reviewers.
+    """
+    said = run.results.exclude(reviewed_verdict="").filter(status__in=ENDED)
+    cases = set(said.values_list("case_id", flat=True))
+    if not cases:
+        return {}
+    columns = ("case__key", "status", "verdict", "score", "is_forced", "reviewed_verdict")
+    rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in run.results.filter(case__in=cases).order_by("repetition").values(*columns):
+        rows[row["case__key"]].append(row)
+    policy = policy_of(run)
+    overrides = {key: override_of_case(group, policy) for key, group in rows.items()}
+    return {key: found.people for key, found in overrides.items() if found}
 
 
 def with_names(
@@ -134,7 +155,7 @@ def told_of(results: Iterable[int]) -> Mapping[int, str]:
     return {result: "; ".join(found) for result, found in names.items()}
 
 
-def review_history(result: Result, reviewers: int) -> ReviewHistory | None:
+def review_history(result: Result, reviewers: int, source: int = 0) -> ReviewHistory | None:
     """Return every decision on a result, None where nobody decided; `reviewers` are asked for each. One query."""
     rows = list(result.reviews.select_related("reviewer"))
     if not rows:
@@ -146,6 +167,7 @@ def review_history(result: Result, reviewers: int) -> ReviewHistory | None:
         past=[_past(row) for row in rows if row not in standing],
         how=settled.how,
         wanted=max(0, settled.wanted - len(standing)) if settled.is_open else 0,
+        source=source,
     )
 
 

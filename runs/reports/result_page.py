@@ -30,6 +30,7 @@ from runs.reports.result_neighbours import Neighbour, Repetition, mark_of, neigh
 from runs.reports.result_purses import ResultPurses, result_purses
 from runs.reports.result_tree import Remark, TreeNode, outcomes_row, remarks, result_tree
 from runs.reports.text_diff import DiffLine, text_diff
+from runs.rescoring.writing import RESCORED
 
 MOST_STEPS = 300
 STAGES = {
@@ -180,7 +181,11 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
         files=result_files(result),
         override=override_of(result, plan.policy),
-        reviews=review_history(result, plan.policy.review_reviewers),
+        reviews=review_history(
+            result,
+            plan.policy.review_reviewers,
+            (run.snapshot.get(RESCORED) or {}).get("run", 0),
+        ),
     )
 
 

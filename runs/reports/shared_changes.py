@@ -38,6 +38,10 @@ def case_of(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
         "tone": row.tone,
         "before": row.states[0],
         "after": row.states[1],
+        **{
+            name: said.people if said else ""
+            for name, said in zip(("before_people", "after_people"), row.reviewed, strict=True)
+        },
         "only": "" if before and after else "candidate" if after else "baseline",
         "before_score": score(before.mean_score, scale) if before else "",
         "after_score": score(after.mean_score, scale) if after else "",

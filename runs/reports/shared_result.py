@@ -91,10 +91,12 @@ def _verdict(page: ResultPage) -> dict[str, str]:
     )
     word = VERDICT_WORDS[state]
     sentence = f"{page.stage}. It counts as not passed, never as 0." if page.stage else ""
+    reviewed = page.override
     if not sentence:
-        reviewed = page.result.reviewed_verdict
         sentence = f"The verdict is {word.lower()}{given}."
-        sentence += f" A person reviewed it as {reviewed}." if reviewed else ""
+    if reviewed:
+        # Of people it is told what they decided, never who they are or what they noted.
+        sentence += f" People reviewed it as {reviewed.people}."
     return {"state": state, "word": word, "tone": TONES.get(state, ""), "sentence": sentence}
 
 

@@ -17,6 +17,7 @@ from evaluators.templatetags.figures import (
 from runs.models import Run, RunStatus
 from runs.reports.case_groups import policy_of
 from runs.reports.gates import RunGate
+from runs.reports.overrides import people_of
 from runs.reports.run_document import case_summaries
 from runs.reports.run_page import RunLive, run_live
 from runs.reports.shared_answers import titles_of, with_texts
@@ -40,9 +41,12 @@ def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
     """Return the document; what may leave of it at a depth, `let_through` says."""
     live = run_live(run, now=now)
     summed = sorted(case_summaries(run), key=_badness)
-    titles = titles_of(run)
+    titles, people = titles_of(run), people_of(run)
     cases = [
-        _case(number, one, titles.get(one.case, ""), run.scale)
+        {
+            **_case(number, one, titles.get(one.case, ""), run.scale),
+            "people": people.get(one.case, ""),
+        }
         for number, one in enumerate(summed[:MOST_CASES], 1)
     ]
     texts = cases[: MOST_WITH_TEXTS if depth.reaches(Depth.OUTPUTS) else 0]

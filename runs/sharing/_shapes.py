@@ -117,6 +117,7 @@ COMPARISON: Mapping[str, Shape] = {
             **CASE,
             **dict.fromkeys(("label", "icon", "tone", "before", "after", "only"), FIGURES),
             **dict.fromkeys(("before_score", "after_score", "change", "met"), FIGURES),
+            **dict.fromkeys(("before_people", "after_people"), FIGURES),
             **dict.fromkeys(("x", "width", "bar_tone", "cost", "latency"), FIGURES),
         }
     ],
@@ -140,6 +141,7 @@ RUN: Mapping[str, Shape] = {
         {
             **CASE,
             **dict.fromkeys(("state", "score", "passed", "executions", "latency", "cost"), FIGURES),
+            "people": FIGURES,
         }
     ],
 }

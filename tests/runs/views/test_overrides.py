@@ -11,6 +11,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.execution.finishing import summarise_ended
@@ -25,9 +26,12 @@ from runs.reports.campaign_query import CampaignQuery
 from runs.reports.result_lines import result_lines
 from runs.reports.run_facts import run_facts
 from runs.reports.run_list import listed
+from runs.reports.shared_run import shared_run
 from runs.services.reviews import Decided, decide, undo
+from runs.sharing import Depth
 from tests.factories import make_scored_run, make_user
 from tests.runs.queued import item_of, queued_run
+from tests.runs.views.test_sharing import share
 
 pytestmark = pytest.mark.django_db
 
@@ -67,7 +71,7 @@ class TestEveryPage:
         assert "Borderline , people say Pass (ann, " in rows
         assert "shown, not counted" in rows
         page = text_of(viewer, "runs:result", slug, run.number, key, 1)
-        assert "people say pass , shown, not counted" in page
+        assert re.search("people say pass ?, shown, not counted", page)
         assert "Names the date." in page
         assert "The machine said borderline." in page
         case = text_of(viewer, "runs:case", slug, key)
@@ -122,6 +126,7 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
     junit = "".join(write_junit(junit_run(run, conclusion, url=""), result_lines(run)))
     listed_run = listed(Run.objects.filter(pk=run.pk)).get()
     return pages | {
+        "share": json.dumps(shared_run(run, depth=Depth.FIGURES, now=timezone.now())["gates"]),
         "command line": summary_table(run),
         "summary file": f"with {summary['summary']['reviews']} review",
         "JUnit": junit,
@@ -157,6 +162,11 @@ def test_every_figure_says_that_reviews_count_or_is_the_machines(
     assert ('failures="0"' in said["JUnit"]) is counts
     assert 'name="reviewed_verdict" value="pass"' in said["JUnit"]
     assert f"{passed} of 2 executions passed" in said["run page"]
+    assert f"{passed} of 2 → 1 of 2 executions" in said["comparison"]
+    counting = "counts in place of the machine's verdict, here with 1 review ."
+    assert (counting.replace(" .", ".") in said["run page"]) is counts
+    assert ("What people decide is shown, not counted." in said["run page"]) is not counts
+    assert "the machine says borderline, people say pass" in said["campaign"]
 
 
 def test_both_verdicts_stand_in_a_comparison_side_by_side_and_in_its_files(
@@ -202,3 +212,35 @@ def test_the_api_tells_each_decision_with_its_author(viewer: Client, ann: User) 
     said = [(one["by"], one["verdict"], one["counts"]) for one in found["reviews"]]
     assert said == [("ann", "fail", True), ("ann", "pass", False)]
     assert found["reviews"][0]["outcome_marks"] == "1-"
+
+
+def test_a_late_review_changes_every_figure_and_a_share_link_says_so(
+    client: Client, ann: User
+) -> None:
+    run = queued_run(["borderline", "pass"], count_reviews=True)
+    client.force_login(make_user(role="editor", name="ed"))
+    subject = {"kind": "run", "run": f"{run.suite.slug}:{run.number}"}
+    link = share(client, subject, "case_names")
+    assert "has since changed" not in client.get(link).text
+    before = text_of(client, "runs:run-list")
+    decide(item_of(run), Decided(Verdict.PASS, note="Only for colleagues"), by=ann)
+    run.refresh_from_db()
+    assert run.summary is None
+    assert summarise_ended(run.pk)
+    after = text_of(client, "runs:run-list")
+    assert ("50.0%" in before, "100.0%" in before) == (True, False)
+    assert ("50.0%" in after, "100.0%" in after) == (False, True)
+    assert "has since changed" in client.get(link).text
+    late = client.get(share(client, subject, "outputs")).text
+    assert "with reviews pass" in late
+    assert "with 1 review" in late
+    assert "ann" not in re.findall(r"\w+", re.sub(r"<[^>]*>", " ", late))
+    assert "Only for colleagues" not in late
+
+
+def test_a_run_scored_again_says_of_which_run_its_decisions_are(viewer: Client, ann: User) -> None:
+    run = reviewed_run(ann)
+    Run.objects.filter(pk=run.pk).update(snapshot={**run.snapshot, "rescored": {"run": 41}})
+    page = text_of(viewer, "runs:result", run.suite.slug, run.number, "C-001", 1)
+    assert "people say pass" in page
+    assert "are of run #41, whose output this is" in page
