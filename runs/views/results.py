@@ -15,19 +15,23 @@ from runs.models import Artifact, ModelCall, Result, ResultOutput
 from runs.reports import model_calls
 from runs.reports.result_files import one_file
 from runs.reports.result_page import is_finished, result_page, whole_output
-from runs.reports.review_item import item_of_result
+from runs.reports.review_item import hides_opinions, item_of_result
 from runs.views._requests import STOP_POLLING, MemberRequest, may_view, run_of
 
 
 @require_safe
 @may_view
-def result(request: HttpRequest, slug: str, number: int, key: str, repetition: int) -> HttpResponse:
+def result(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
     """Show one result in full."""
     try:
         page = result_page(run_of(slug, number), key, repetition)
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
-    context = {"page": page, "run": page.run, "item": item_of_result(page.result)}
+    item = item_of_result(page.result)
+    hides = hides_opinions(item, page.policy, page.reviews, request.user)
+    context = {"page": page, "run": page.run, "item": item, "hides_reviews": hides}
     return render(request, "runs/result.html", context)
 
 

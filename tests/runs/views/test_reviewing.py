@@ -381,6 +381,11 @@ class TestBlind:
         page = shown(make_client(ben), to("item", item))
         assert "Ann&#x27;s note" not in page
         assert "0.71" not in page
+        place = {"slug": item.result.run.suite.slug, "number": 1, "key": "C-001", "repetition": 1}
+        own_page = shown(make_client(ben), reverse("runs:result", kwargs=place))
+        assert "Ann&#x27;s note" not in own_page
+        assert "What they said is shown when you have." in own_page
+        assert "Ann&#x27;s note" in shown(make_client(ann), reverse("runs:result", kwargs=place))
         decide(item, Decided(Verdict.PASS), by=ben, is_second_opinion=True)
         assert "Ann&#x27;s note" in shown(make_client(ben), to("item", item))
 
