@@ -11,11 +11,13 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
+from evaluators.scoring.types import Verdict
 from runs import services
 from runs.comparison import Tolerances
 from runs.imports import import_results
 from runs.models import Attempt, Campaign, Retry, ReviewItem, RunEvent, ShareLink, Suite
 from runs.reports.shared_subjects import document_of, sources_of, subject_of
+from runs.services.reviews import Decided, decide
 from runs.services.sharing import hash_of
 from runs.sharing import Depth
 from tests.factories import (
@@ -28,6 +30,7 @@ from tests.factories import (
     make_scored_run,
     make_suite,
     make_target,
+    make_user,
 )
 from tests.runs.formats.test_agentv_results import NESTED
 from tests.runs.views.test_results import judged
@@ -173,8 +176,7 @@ def site_with_runs(transactional_db: None) -> None:
     make_case(suite=suite, key="C-099")
     Suite.objects.filter(pk=suite.pk).update(description="What it answers", pass_threshold=0.85)
     services.record_version(suite, author=None, note="Asks for more")
-    line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
-    import_results(line, file="results.jsonl", suite=None, imported_by=None)
+    import_and_review()
     for kind, fields in (
         ("comparison", {"baseline": "support:1", "candidate": "support:3"}),
         ("run", {"run": "support:5"}),
@@ -183,6 +185,15 @@ def site_with_runs(transactional_db: None) -> None:
         share(kind, fields)
     agent = {"url": "https://agent.example/ask", "headers": [{"name": "X-Key", "secret": True}]}
     make_target(name="agent 2", pk=2, kind="http", config=agent)
+
+
+def import_and_review() -> None:
+    """Make a suite of another tool's results, one of which a person decided otherwise than the machine."""
+    line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
+    done = import_results(line, file="results.jsonl", suite=None, imported_by=None)
+    result = done.runs[0].results.first()
+    item = ReviewItem.objects.create(pk=2, result=result, reasons=" borderline ", sampling_rate=0.5)
+    decide(item, Decided(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))
 
 
 def share(kind: str, fields: dict[str, str]) -> None:
