@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evaluators.templatetags.figures import delta, duration, money, pct, score
+from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
 from runs.comparison import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.management.concluding import Conclusion
 from runs.management.telling import GAPS
@@ -13,6 +13,7 @@ from runs.reports import comparison_conclusion
 from runs.reports.comparison import Compared, Side
 from runs.reports.comparison_conclusion import p_words
 from runs.reports.comparison_metrics import change_words, spelt
+from runs.reports.gates import RunGate
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 CODES = {
@@ -36,6 +37,8 @@ def conclude_comparison(conclusion: comparison_conclusion.Conclusion) -> Conclus
     """Return the exit code of what came out, and its sentence with a way on where it is inconclusive."""
     hint = HINTS.get(conclusion.kind, "")
     sentence = f"{conclusion.title}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
+    if conclusion.headline != conclusion.title:
+        sentence = f"{conclusion.headline}. {conclusion.sentence}"
     return Conclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
 
 
@@ -111,6 +114,13 @@ def _figures(found: Compared) -> Iterator[Sequence[str]]:
     yield "Run cost", money(before.run_cost_usd), money(after.run_cost_usd), ""
     yield "Evaluation cost", money(before.evaluation_cost_usd), money(after.evaluation_cost_usd), ""
     yield "Total cost", money(before.cost_usd), money(after.cost_usd), _dearer(before, after)
+    for was_gate, now_gate in zip(before.gates, after.gates, strict=True):
+        yield f"{was_gate.name} gate", _gate(was_gate), _gate(now_gate), ""
+
+
+def _gate(gate: RunGate) -> str:
+    word = "not judged" if gate.state not in ("passed", "failed") else gate.state
+    return f"{word}, {pct(gate.share)} of {threshold(gate.limit)} needed"
 
 
 def _dearer(before: Side, after: Side) -> str:

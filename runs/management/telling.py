@@ -187,19 +187,6 @@ def _can_write(letter: str, encoding: str) -> bool:
     return True
 
 
-def failed_gates(run: Run) -> str:
-    """Return in a sentence which gates a completed run failed, "" where it failed none.
-
-    A comparison concludes about the difference of two runs alone.
-    """
-    policy = policy_of(run)
-    gates = (metrics_gate(run, policy), cases_gate(run, policy))
-    failed = [one for one in gates if one.state == "failed"]
-    told = "; ".join(f"{one.name} gate {_gate(one)}" for one in failed)
-    end = "The conclusion is about the change alone."
-    return f"Gates: {run.suite.slug}#{run.number} did not pass. {told}. {end}" if told else ""
-
-
 def _gate(gate: RunGate) -> str:
     if gate.share is None:
         return f"not judged, needs {threshold(gate.limit)} ({gate.note})"

@@ -14,6 +14,7 @@ from evaluators.templatetags.figures import counted, delta
 from runs.comparison import IMPROVED, REGRESSED, TOO_FEW_CASES, Paired
 from runs.models import RunStatus
 from runs.reports.compared import Compared
+from runs.reports.comparison_gates import gates_missed
 
 REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
 STILL_ON, NOT_COMPLETED = "still on", "not completed"
@@ -27,7 +28,9 @@ class Conclusion:
     """`state` is regression, no regression or inconclusive, `sentence` says it in full.
 
     `limits` tells which tolerances are exceeded and `evidence` what the shared cases show. What
-    keeps it from a conclusion is `obstacle`, of one `kind`; both are "" where nothing does.
+    keeps it from a conclusion is `obstacle`, of one `kind`; both are "" where nothing does. `gates`
+    says which gates the candidate did not pass, "" where it passed both: no regression is not yet
+    good enough.
     """
 
     state: str
@@ -36,11 +39,19 @@ class Conclusion:
     evidence: str
     kind: str = ""
     obstacle: str = ""
+    gates: str = ""
 
     @property
     def title(self) -> str:
         """Return the state as a heading."""
         return self.state.capitalize()
+
+    @property
+    def headline(self) -> str:
+        """Return the state; no regression in the same breath with the gates that were not passed."""
+        if self.state == NO_REGRESSION and self.gates:
+            return f"{self.title}, but {self.gates}"
+        return self.title
 
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -53,14 +64,23 @@ def conclude(found: Compared, *, is_forced: bool = False, least_cases: int = 1) 
     With `is_forced` the runs are taken as they are, though they differ in more or were not completed.
     """
     limits, (kind, obstacle) = _limits(found), _obstacle(found, is_forced, least_cases)
-    evidence = _evidence(found)
+    evidence, gates = _evidence(found), gates_missed(found.candidate.run)
     if obstacle:
+        # That a run was not completed is said once.
+        unfinished = kind == NOT_COMPLETED and found.candidate.run.status != RunStatus.COMPLETED
         return Conclusion(
-            INCONCLUSIVE, f"{obstacle} {limits}", limits, evidence, kind=kind, obstacle=obstacle
+            INCONCLUSIVE,
+            f"{obstacle} {limits}{_besides('' if unfinished else gates)}",
+            limits,
+            evidence,
+            kind,
+            obstacle,
+            gates,
         )
     is_breach = found.runs.regression_detected
     state = REGRESSION if is_breach else NO_REGRESSION
-    return Conclusion(state, f"{limits} {_meaning(found, is_breach)}", limits, evidence)
+    sentence = f"{limits} {_meaning(found, is_breach)}{_besides(gates) if is_breach else ''}"
+    return Conclusion(state, sentence, limits, evidence, gates=gates)
 
 
 def p_words(p: float | None) -> str:
@@ -93,6 +113,10 @@ def _obstacle(found: Compared, is_forced: bool, least_cases: int) -> tuple[str, 
         has = "has" if found.shared == 1 else "have"
         return TOO_FEW_SHARED, f"{cases} {has} a verdict on both sides, {least_cases} are needed."
     return "", ""
+
+
+def _besides(gates: str) -> str:
+    return f" {gates[:1].upper()}{gates[1:]}." if gates else ""
 
 
 def _limits(found: Compared) -> str:

@@ -48,14 +48,18 @@ class ComparisonPage:
 
     @property
     def shape(self) -> str:
-        """Return the verdict whose shape the heading has."""
+        """Return the verdict whose shape the heading has; what fails a gate has not passed."""
+        if self.conclusion.state == NO_REGRESSION and self.conclusion.gates:
+            return SHAPES[INCONCLUSIVE]
         return SHAPES[self.conclusion.state]
 
     @property
     def tone(self) -> str:
-        """Return the tone of the conclusion: good only where nothing shows that cases got worse."""
+        """Return the tone of the conclusion: good only where gates passed and nothing shows worse cases."""
         if self.conclusion.state != NO_REGRESSION:
             return "bad" if self.conclusion.state == REGRESSION else "warn"
+        if self.conclusion.gates:
+            return "warn"
         said = self.found.evidence
         return "" if REGRESSED in (said.pass_rate.change, said.mean_score.change) else "good"
 

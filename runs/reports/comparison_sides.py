@@ -13,6 +13,8 @@ from evaluators.scoring.types import Verdict
 from runs.comparison import CaseSide, RunFacts, RunSide
 from runs.models import Result, Run
 from runs.plan import read_plan
+from runs.reports.comparison_gates import gates_of
+from runs.reports.gates import RunGate
 from runs.summary import (
     Execution,
     case_decision,
@@ -56,6 +58,11 @@ class Side:
     keys: Mapping[int, str]
     facts: RunFacts
 
+    @property
+    def gates(self) -> tuple[RunGate, RunGate]:
+        """Return the Metrics and the Cases gate of the run, over all its cases."""
+        return gates_of(self.run)
+
     def as_json(self) -> dict[str, Any]:
         """Return plain JSON values, without the cases."""
         run, figures = self.run, self.figures
@@ -82,6 +89,7 @@ class Side:
             "run_cost_usd": spelt_cost(self.run_cost_usd),
             "evaluation_cost_usd": spelt_cost(self.evaluation_cost_usd),
             "total_cost_usd": spelt_cost(self.cost_usd),
+            "gates": {gate.name.lower(): gate.as_json() for gate in self.gates},
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from evaluators.scoring.numbers import is_at_least
 from evaluators.scoring.policy import Policy
@@ -29,6 +30,16 @@ class RunGate:
     def with_reviews(self) -> str:
         """Say how many decisions of people its figure counts, "" where none does."""
         return f"with {counted(self.reviews, 'review')}" if self.reviews else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; its name is where it stands in the document."""
+        return {
+            "share": self.share,
+            "threshold": self.limit,
+            "state": self.state,
+            "note": self.note,
+            "reviews": self.reviews,
+        }
 
 
 def metrics_gate(run: Run, policy: Policy) -> RunGate:

@@ -10,7 +10,6 @@ from typing import Any
 from runs.models import Run
 from runs.plan import CHANGED
 from runs.reports.case_groups import policy_of
-from runs.reports.gates import RunGate
 from runs.reports.policy_document import policy_document
 from runs.reports.purses import Purse, Purses, purses
 from runs.reports.run_document import run_figures
@@ -79,7 +78,7 @@ def _facts(run: Run, row: RunRow, costs: Purses) -> dict[str, Any]:
         "executions": row.executions,
         "done": row.done,
         "counts": _counts(row.counts),
-        "gates": {"metrics": _gate(row.metrics), "cases": _gate(row.cases)},
+        "gates": {"metrics": row.metrics.as_json(), "cases": row.cases.as_json()},
         "run_cost_usd": spelt_usd(costs.run.usd),
         "evaluation_cost_usd": spelt_usd(costs.evaluation.usd),
         "total_cost_usd": spelt_usd(costs.total_usd),
@@ -91,16 +90,6 @@ def _counts(counts: Mapping[str, int]) -> dict[str, int]:
     """Return how many executions stand how, every state named."""
     states = ("pass", "borderline", "fail", "error", "waiting", "cancelled")
     return {state: counts.get(state, 0) for state in states}
-
-
-def _gate(gate: RunGate) -> dict[str, Any]:
-    return {
-        "share": gate.share,
-        "threshold": gate.limit,
-        "state": gate.state,
-        "note": gate.note,
-        "reviews": gate.reviews,
-    }
 
 
 def _purse(purse: Purse) -> dict[str, Any]:

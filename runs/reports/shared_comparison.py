@@ -18,6 +18,7 @@ from runs.reports.comparison_page import ComparisonPage, comparison_page
 from runs.reports.comparison_query import ComparisonQuery
 from runs.reports.shared_answers import with_texts
 from runs.reports.shared_changes import case_of, changes, group_of
+from runs.reports.shared_figures import gate_of
 from runs.reports.shared_words import (
     MOST_CASES,
     MOST_WITH_TEXTS,
@@ -108,6 +109,7 @@ def _verdict(page: ComparisonPage) -> dict[str, str]:
     return {
         "state": page.shape,
         "word": page.conclusion.title,
+        "headline": page.conclusion.headline,
         "tone": page.tone,
         "sentence": sentence,
     }
@@ -138,6 +140,7 @@ def _side(role: str, side: Side, counts: Mapping[str, int]) -> dict[str, Any]:
         "target": run.target_name,
         "status": run.status,
         "counts": counts_of(counts),
+        "gates": [gate_of(one) for one in side.gates],
     }
 
 

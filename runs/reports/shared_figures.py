@@ -13,6 +13,7 @@ from evaluators.templatetags.figures import (
     pct,
 )
 from runs.models import Run
+from runs.reports.gates import RunGate
 from runs.reports.run_page import RunLive
 
 
@@ -80,3 +81,14 @@ def figures_of(run: Run, live: RunLive) -> dict[str, Any]:
 
 def _spelled(usd: Any) -> str | None:
     return None if usd is None else f"{usd:f}"
+
+
+def gate_of(one: RunGate) -> dict[str, Any]:
+    """Return a gate as plain values, its figure and limit as shares."""
+    return {
+        "name": one.name,
+        "share": one.share,
+        "limit": one.limit,
+        "state": one.state,
+        "note": one.note,
+    }

@@ -41,9 +41,9 @@ class SharedPage:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict in a word and a sentence, for a preview of the link."""
+        """Return the verdict with its gates and a sentence, for a preview of the link."""
         verdict = self.document["verdict"]
-        return f"{verdict['word']}. {verdict['sentence']}"
+        return f"{verdict['headline'] or verdict['word']}. {verdict['sentence']}"
 
     @property
     def left_out(self) -> str:

@@ -21,7 +21,7 @@ from runs.reports.overrides import people_of
 from runs.reports.run_document import case_summaries
 from runs.reports.run_page import RunLive, run_live
 from runs.reports.shared_answers import titles_of, with_texts
-from runs.reports.shared_figures import figures_of, measures_of
+from runs.reports.shared_figures import figures_of, gate_of, measures_of
 from runs.reports.shared_words import (
     MOST_CASES,
     MOST_WITH_TEXTS,
@@ -58,7 +58,7 @@ def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
         "facts": _facts(run, live),
         "suites": [run.suite.title],
         "policy": policy_rows(policy_of(run)),
-        "gates": [_gate(one) for one in gates],
+        "gates": [gate_of(one) for one in gates],
         "counts": counts_of(live.counts),
         "measures": measures_of(run, live),
         "metrics": [
@@ -128,16 +128,6 @@ def _facts(run: Run, live: RunLive) -> list[str]:
         *([f"took {duration(live.progress.elapsed_ms)}"] if live.progress.elapsed_ms else []),
         *([f"finished {day.day} {day:%b %Y}"] if day else []),
     ]
-
-
-def _gate(one: RunGate) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "share": one.share,
-        "limit": one.limit,
-        "state": one.state,
-        "note": one.note,
-    }
 
 
 def _case(number: int, one: CaseSummary, title: str, scale: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ COUNTS: Shape = dict.fromkeys(STATES, FIGURES)
 TEXT: Shape = dict.fromkeys(("text", "size", "shown", "is_cut"), OUTPUTS)
 TRACE_TEXT: Shape = dict.fromkeys(("text", "size", "shown", "is_cut"), TRACES)
 ROW: Shape = {"name": FIGURES, "value": FIGURES}
-VERDICT: Shape = dict.fromkeys(("state", "word", "tone", "sentence"), FIGURES)
+VERDICT: Shape = dict.fromkeys(("state", "word", "headline", "tone", "sentence"), FIGURES)
 GATE: Shape = dict.fromkeys(("name", "share", "limit", "state", "note"), FIGURES)
 METRIC: Shape = dict.fromkeys(("name", "tier", "mean", "binary", "judged"), FIGURES)
 MEASURE: Shape = {
@@ -61,6 +61,7 @@ CASE: Mapping[str, Shape] = {
 SIDE: Shape = {
     **dict.fromkeys(("role", "number", "target", "status"), FIGURES),
     "counts": COUNTS,
+    "gates": [GATE],
 }
 RUN_FIGURES: Shape = dict.fromkeys(
     (

@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from runs.api.serializers import parts
 from runs.api.serializers.parts import Described
+from runs.api.serializers.runs import GatesSerializer
 from runs.models import RunStatus
 
 CHANGES = ["regressed", "improved", "no clear change", "too few cases"]
@@ -40,6 +41,7 @@ class SideSerializer(Described):
     run_cost_usd = parts.dollars("What the target cost")
     evaluation_cost_usd = parts.dollars("What the judges cost")
     total_cost_usd = parts.dollars("What is known of both")
+    gates = GatesSerializer(help_text="Its two gates, over all its cases.")
 
 
 class ConclusionSerializer(Described):
@@ -51,6 +53,9 @@ class ConclusionSerializer(Described):
     evidence = parts.words("What the shared cases show.")
     kind = parts.words("What kind of obstacle kept it from a conclusion; empty without one.")
     obstacle = parts.words("That obstacle in words; empty without one.")
+    gates = parts.words(
+        "Which gates the candidate failed, or was not judged by; empty where it passed both."
+    )
 
 
 class DifferenceSerializer(Described):

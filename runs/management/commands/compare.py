@@ -15,7 +15,7 @@ from runs.management.answering import COULD_NOT, AnsweringCommand
 from runs.management.comparing import NO_REGRESSION, comparison_table, conclude_comparison
 from runs.management.files import STANDARD_OUTPUT, check_writable, write_file
 from runs.management.names import run_named
-from runs.management.telling import failed_gates, tell
+from runs.management.telling import tell
 from runs.plan import read_plan
 from runs.reports.comparison import compared, comparison_document
 from runs.reports.comparison_conclusion import conclude
@@ -115,10 +115,8 @@ by exit code whether the candidate is worse than the baseline."""
         conclusion = conclude_comparison(came_to)
         stream = sys.stderr if options["json"] == STANDARD_OUTPUT else self.stdout
         tell(stream, comparison_table(found))
-        tell(stream, f"Evidence: {came_to.evidence}")
-        if gates := failed_gates(candidate):
-            tell(stream, gates)
         tell(stream, conclusion.sentence)
+        tell(stream, f"Evidence: {came_to.evidence}")
         if options["json"]:
             told = {"exit_code": conclusion.code, "conclusion": conclusion.sentence}
             document = json.dumps({**comparison_document(found, came_to), **told}, indent=2)

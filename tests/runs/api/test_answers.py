@@ -142,7 +142,10 @@ def test_a_comparison_is_that_of_the_page_and_echoes_its_units(viewer_client: Cl
     before, after, _ = make_site()
     asked = {"baseline_run_id": before.pk, "candidate_run_id": after.pk}
     told = compare(viewer_client, **asked)
+    before, after = (Run.objects.get(pk=run.pk) for run in (before, after))
     usual = comparison_document(compared(before, after, Tolerances()))
+    assert "gates" in told["verdict"]
+    assert told["candidate"]["gates"]["cases"]["state"] in ("passed", "failed")
     assert {name: told[name] for name in usual} == json.loads(json.dumps(usual))
     assert told["regression_detected"]
     assert told["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}

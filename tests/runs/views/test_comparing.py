@@ -391,3 +391,42 @@ def test_of_two_errors_of_a_case_the_candidates_is_told_whichever_run_is_older(c
     page = text_of(client.get(address(runs[::-1])))
     assert "HTTP 500 at first" in page
     assert "HTTP 503 later" not in page
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status", "missed", "tone"),
+    [
+        (["pass"] * 3, "completed", "", "good"),
+        (
+            ["pass", "pass", "fail"],
+            "completed",
+            "both gates of #{} failed: Metrics 74.6% of 80% needed, Cases 66.6% of 100% needed",
+            "warn",
+        ),
+        (
+            ["pass"] * 4 + ["borderline"] * 2,
+            "completed",
+            "the Cases gate of #{} failed: 66.6% of 100% needed",
+            "warn",
+        ),
+        (
+            ["pass"] * 3,
+            "stopped",
+            "",
+            "warn",
+        ),
+    ],
+)
+def test_no_regression_is_not_all_green_where_gates_failed(client, verdicts, status, missed, tone):
+    suite = make_suite(slug="support")
+    before = make_scored_run(verdicts=verdicts, suite=suite, status="completed")
+    after = make_scored_run(verdicts=verdicts, suite=suite, status=status)
+    response = client.get(address((before, after)))
+    page = text_of(response)
+    tones = re.findall(r'<div class="banner" data-tone="(\w+)"', response.content.decode())
+    assert tones[-1] == tone
+    ended = "Inconclusive." if status == "stopped" else "No regression."
+    assert (f"No regression, but {missed.format(after.number)}." if missed else ended) in page
+    panel = page[page.index("candidate") :]
+    assert "Cases needs 100%: " in panel
+    assert ("not judged, the run is not completed" in page) == (status == "stopped")

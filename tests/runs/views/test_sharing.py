@@ -213,7 +213,11 @@ def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digi
     for side in ("baseline", "candidate"):
         for name in ("pass_rate", "mean_score", "mean_latency_ms", "total_cost_usd", "passed"):
             assert frozen[side][name] == told[side][name], name
+    assert [gate["state"] for gate in ShareLink.objects.get().frozen["sides"][1]["gates"]] == [
+        gate["state"] for gate in told["candidate"]["gates"].values()
+    ]
     for text in (
+        "Cases needs 100%: 0 of 1 executions passed",
         delta(told["pass_rate_change"], "pts"),
         delta(told["score_change"], "pts"),
         pct(told["candidate"]["mean_score"]),
@@ -262,6 +266,9 @@ def test_the_preview_of_a_link_says_its_title_and_verdict_only(
     told = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]*)"', page))
     assert html.unescape(told["og:title"]) == 'A "b" <c>'
     assert told["og:description"].startswith("Regression. ")
+    assert told["og:description"].endswith(
+        " Both gates of #2 failed: Metrics 40.0% of 80% needed, Cases 0.0% of 100% needed."
+    )
     assert told["description"] == told["og:description"]
     assert not any("mark" in value for value in told.values())
     assert {name for name in told if name.startswith("og:")} == {
