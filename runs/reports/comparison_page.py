@@ -17,9 +17,11 @@ from runs.reports.comparison_conclusion import (
     Conclusion,
     conclude,
 )
-from runs.reports.comparison_filters import Cell
+from runs.reports.comparison_filters import Cell, ChangeChip
 from runs.reports.comparison_measures import Measure, headline_measures
 from runs.reports.comparison_metrics import MetricGroup, metric_groups
+from runs.reports.comparison_query import IMPROVED as IMPROVED_CASES
+from runs.reports.comparison_query import REGRESSED as REGRESSED_CASES
 from runs.reports.comparison_query import ComparisonQuery
 from runs.reports.comparison_rows import STATES, ChangeTable
 from runs.reports.comparison_sides import Side
@@ -72,6 +74,19 @@ class ComparisonPage:
     def table(self) -> ChangeTable:
         """Return the cases as the address asks for them."""
         return self.changes.table
+
+    @property
+    def worse(self) -> ChangeChip:
+        """Return the filter of the cases that got worse, with their count."""
+        return self._chip(REGRESSED_CASES)
+
+    @property
+    def better(self) -> ChangeChip:
+        """Return the filter of the cases that got better, with their count."""
+        return self._chip(IMPROVED_CASES)
+
+    def _chip(self, show: str) -> ChangeChip:
+        return next(chip for chip in self.table.chips if chip.show == show)
 
     @property
     def flips(self) -> int:

@@ -89,6 +89,11 @@ def test_the_page_gives_the_figures_of_the_command_line(client, runs, tmp_path, 
 def test_rows_stand_by_harm_and_filters_and_cells_narrow_them(client, runs):
     assert keys(client.get(address(runs))) == ["C-002", "C-005", "C-006", "C-003"]
     assert keys(client.get(address(runs, show="improved"))) == ["C-003"]
+    whole = client.get(address(runs))
+    assert "1 case got worse , 1 better ." in text_of(whole)
+    links = re.findall(r'<a href="([^"]+)#changes">(?:1 case got worse|1 better)<', whole.text)
+    listed = [keys(client.get(f"/compare/{html.unescape(link)}")) for link in links]
+    assert listed == [["C-002"], ["C-003"]]
     assert keys(client.get(address(runs, show="all", cell="pass-fail"))) == ["C-002"]
     assert keys(client.get(address(runs, show="all", q="c-004"))) == ["C-004"]
     nothing = client.get(address(runs, show="added"))
