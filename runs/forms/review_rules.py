@@ -69,7 +69,10 @@ class ReviewRulesForm(forms.Form):
         "the middle one",
     )
     review_blind = forms.BooleanField(
-        required=False, label="Hide verdict and scores from reviewers until they have decided"
+        required=False,
+        label="Hide verdict and scores from reviewers until they have decided",
+        help_text="In the queue and on the result's page. Lists of results, comparisons, files and the API "
+        "show them to everybody",
     )
 
     @property

@@ -10,16 +10,13 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
-from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.models import Case, Result, ResultOutput, Review, ReviewItem, Run
 from runs.models.review_queue import ENDED
 from runs.plan import read_plan
 from runs.reports.conversation import LONGEST_SHOWN, Turns, conversation, cut_step
-from runs.reports.overrides import ReviewHistory
 from runs.reports.repetition_marks import result_url
 from runs.reports.result_files import LeftFile, result_files
-from runs.reports.review_choices import MAY_REVIEW
 from runs.reports.review_judge import JudgePanel, judge_panel
 from runs.reports.review_rows import LabelRow, OutcomeRow, Typed, label_rows, outcome_rows
 from runs.reports.text_diff import DiffLine, text_diff
@@ -121,19 +118,6 @@ def item_of_result(result: Result) -> ReviewItem | None:
     """Return the item of a result in the queue, decided or not; None for one that never entered it."""
     people = ReviewItem.objects.select_related("reserved_by", "assigned_to")
     return people.filter(result=result).first()
-
-
-def hides_opinions(
-    item: ReviewItem | None, policy: Policy, history: ReviewHistory | None, user: User
-) -> bool:
-    """Tell whether what others decided is kept from a person who is to decide independently of it.
-
-    That is until they have decided themselves: while the item waits, and in blind mode afterwards too.
-    """
-    if item is None or history is None or not user.has_perm(MAY_REVIEW):
-        return False
-    is_mine = any(one.by == user.get_username() for one in history.standing)
-    return not is_mine and bool(history.standing) and (policy.review_blind or not item.closed_at)
 
 
 def review_page(

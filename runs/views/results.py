@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.utils.text import get_valid_filename
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -15,7 +15,8 @@ from runs.models import Artifact, ModelCall, Result, ResultOutput
 from runs.reports import model_calls
 from runs.reports.result_files import one_file
 from runs.reports.result_page import is_finished, result_page, whole_output
-from runs.reports.review_item import hides_opinions, item_of_result
+from runs.reports.review_blind import keeps_machine, kept_from
+from runs.reports.review_item import item_of_result
 from runs.views._requests import STOP_POLLING, MemberRequest, may_view, run_of
 
 
@@ -30,9 +31,11 @@ def result(
     except Result.DoesNotExist:
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     item = item_of_result(page.result)
-    hides = hides_opinions(item, page.policy, page.reviews, request.user)
-    context = {"page": page, "run": page.run, "item": item, "hides_reviews": hides}
-    return render(request, "runs/result.html", context)
+    kept = kept_from(request.user, page.result, item, page.policy)
+    context = {"page": page, "run": page.run, "item": item, "kept": kept}
+    is_blind = kept.machine and not (kept.may_look and request.GET.get("shown"))
+    template = "runs/result_blind.html" if is_blind else "runs/result.html"
+    return render(request, template, context)
 
 
 @require_safe
@@ -60,6 +63,8 @@ def result_calls(
 ) -> HttpResponse:
     """Give every call made for a result, with request and reply: in its page, or as a page."""
     run = run_of(slug, number)
+    if keeps_machine(request.user, run, key, repetition):
+        return redirect("runs:result", slug, number, key, repetition)
     context = {"calls": model_calls.result_calls(run, key, repetition), "run": run}
     context |= {"key": key, "repetition": repetition}
     template = "runs/_result_calls.html" if request.htmx else "runs/result_calls.html"
@@ -69,11 +74,14 @@ def result_calls(
 @require_safe
 @may_view
 def result_call(
-    request: HttpRequest, slug: str, number: int, key: str, repetition: int, pk: int
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int, pk: int
 ) -> HttpResponse:
     """Give one call whole, as a file."""
+    run = run_of(slug, number)
+    if keeps_machine(request.user, run, key, repetition):
+        return redirect("runs:result", slug, number, key, repetition)
     try:
-        call = model_calls.one_call(run_of(slug, number), key, repetition, pk)
+        call = model_calls.one_call(run, key, repetition, pk)
     except ModelCall.DoesNotExist:
         raise Http404 from None
     name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-call-{pk}.json")

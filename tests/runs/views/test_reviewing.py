@@ -384,10 +384,39 @@ class TestBlind:
         place = {"slug": item.result.run.suite.slug, "number": 1, "key": "C-001", "repetition": 1}
         own_page = shown(make_client(ben), reverse("runs:result", kwargs=place))
         assert "Ann&#x27;s note" not in own_page
+        assert "people say" not in own_page
         assert "What they said is shown when you have." in own_page
         assert "Ann&#x27;s note" in shown(make_client(ann), reverse("runs:result", kwargs=place))
         decide(item, Decided(Verdict.PASS), by=ben, is_second_opinion=True)
         assert "Ann&#x27;s note" in shown(make_client(ben), to("item", item))
+
+    def test_the_page_of_a_result_that_waits_keeps_the_verdict_too(self, ann: User) -> None:
+        item = item_of(queued_run(review_blind=True))
+        said = [{"text": "Names KB-207", "passed": False, "justification": "No such rule."}]
+        describe(item, outcomes=said)
+        place = {"slug": item.result.run.suite.slug, "number": 1, "key": "C-001", "repetition": 1}
+        address, calls = (
+            reverse(name, kwargs=place) for name in ("runs:result", "runs:result-calls")
+        )
+        client = make_client(ann)
+        page = shown(client, address)
+        assert not [word for word in BLIND_WORDS if word in page]
+        assert "data-verdict" not in page
+        assert "Its verdict is hidden until you decide." in page
+        assert f'href="{to("item", item)}"' in page
+        assert "<strong>held</strong>" in page
+        assert "show it all the same" not in page
+        assert "0.71" not in shown(client, f"{address}?shown=1")
+        assert client.get(calls)["Location"] == address
+        # Who mends the evaluators may look, knowing what that means; who does not decide needs no protection.
+        editor = make_client(make_member("editor", "eve"))
+        assert "show it all the same" in shown(editor, address)
+        assert "0.71" in shown(editor, f"{address}?shown=1")
+        assert editor.get(calls).status_code == 200
+        assert "0.71" in shown(make_client(make_member("viewer", "vic")), address)
+        decide(item, Decided(Verdict.PASS), by=ann)
+        assert "0.71" in shown(client, address)
+        assert client.get(calls).status_code == 200
 
 
 class TestPlaces:
