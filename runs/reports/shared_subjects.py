@@ -21,6 +21,7 @@ from runs.reports.comparison_query import SHARED, ComparisonQuery, run_word
 from runs.reports.shared_comparison import shared_comparison
 from runs.reports.shared_result import shared_result
 from runs.reports.shared_run import shared_run
+from runs.reports.shared_words import against
 from runs.sharing import SHAPES, Depth, digest_of, let_through
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
@@ -54,12 +55,10 @@ class Subject:
     @property
     def title(self) -> str:
         """Return what a link to it is called when nobody calls it otherwise; no name of a case."""
-        numbers = [f"#{run.number}" for run in self.runs]
-        return {
-            COMPARISON: " against ".join(numbers),
-            RUN: f"Run {numbers[-1]}",
-            RESULT: f"A result of run {numbers[-1]}",
-        }[self.kind]
+        if self.kind == COMPARISON:
+            return against(self.runs)
+        number = f"#{self.runs[-1].number}"
+        return f"Run {number}" if self.kind == RUN else f"A result of run {number}"
 
     @property
     def url(self) -> str:

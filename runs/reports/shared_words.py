@@ -18,7 +18,7 @@ VERSION = 1
 # As many rows as a page draws at once, and as many of them with what was asked and answered.
 MOST_CASES, MOST_WITH_TEXTS = 500, 100
 MOST_STEPS, MOST_TURNS, MOST_REMARKS, MOST_RULES = 100, 50, 50, 50
-LONGEST_NAME = 200
+LONGEST_NAME, LONGEST_IN_TITLE = 200, 80
 STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
 
@@ -152,3 +152,15 @@ def outcomes(
         }
         for one in found or ()
     ]
+
+
+def against(runs: Sequence[Run]) -> str:
+    """Return two runs by their targets, as `agent 1.4 against 1.5`; by their numbers where those are called alike."""
+    before, after = (run.target_name[:LONGEST_IN_TITLE] for run in runs)
+    numbers = " against ".join(f"#{run.number}" for run in runs)
+    if before == after:
+        return f"{after}, {numbers}" if after else numbers
+    was, now = before.split(), after.split()
+    while len(was) > 1 and len(now) > 1 and was[0] == now[0]:
+        was, now = was[1:], now[1:]
+    return f"{before} against {' '.join(now)}"

@@ -262,6 +262,8 @@ def test_headers_keep_the_page_out_of_caches_search_engines_and_referrers(
 def test_the_preview_of_a_link_says_its_title_and_verdict_only(
     editor_client: Client, client: Client, runs: tuple[Run, Run]
 ) -> None:
+    form = editor_client.get(reverse("runs:share-new"), subject(runs)).text
+    assert 'name="title" value="TARGET-mark pass against fail"' in form
     page = client.get(share(editor_client, subject(runs), "traces", title='A "b" <c>')).text
     told = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]*)"', page))
     assert html.unescape(told["og:title"]) == 'A "b" <c>'
