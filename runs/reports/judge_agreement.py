@@ -170,8 +170,7 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
         node = _nodes(plan.root, row.case).get(path)
         if score is None or node is None:
             continue
-        # The row of a composite has its score after negation.
-        own = 1 - score if node.negate and not node.is_composite else score
+        own = 1 - score if node.is_stored_unturned else score
         verdict = plan.policy.verdict_of(own).value
         found.setdefault(path, []).append(_judged(row, verdict, own))
     return found

@@ -11,6 +11,7 @@ from runs.services.review_queue import ask_for_review
 from runs.services.reviews import Decided, decide, undo
 from tests.factories import make_score, make_user
 from tests.runs.queued import item_of, queued_run
+from tests.runs.trees import CHECK, tree
 
 pytestmark = pytest.mark.django_db
 
@@ -78,3 +79,24 @@ def test_nothing_reviewed_and_a_snapshot_that_cannot_be_read() -> None:
     decide(item_of(run), Decided(Verdict.PASS), by=make_user(role="reviewer"))
     Run.objects.filter(pk=run.pk).update(snapshot={"version": 99})
     assert suite_agreement(run.suite).verdicts.agreement.n == 0
+
+
+def test_a_negated_evaluator_counts_as_its_parent_counted_it() -> None:
+    """SCORING: what a judge said is stored as it was said, what arithmetic came to as it came to."""
+    ann = make_user(role="reviewer")
+    by_judge = {"type": "llm_judge", "prompt": "Is it rude?"}
+    turned = [
+        {**CHECK, "name": "no_slang", "negate": True},
+        {**tree(CHECK), "name": "risky", "negate": True},
+        {**tree(CHECK, aggregator=by_judge), "name": "rude", "negate": True},
+    ]
+    run = queued_run(["borderline"])
+    Run.objects.update(snapshot=run.snapshot | {"evaluators": tree(*turned)})
+    item = item_of(run)
+    for path in ("no_slang", "risky", "rude"):
+        make_score(result=item.result, path=path, score=0.9)
+    decide(item, Decided(Verdict.FAIL), by=ann)
+
+    said = {one.path: one.judged[0].pair.machine for one in suite_agreement(run.suite).evaluators}
+
+    assert said == {"no_slang": "fail", "risky": "pass", "rude": "fail"}
