@@ -15,6 +15,7 @@ from runs.models import Result, Run
 from runs.plan import read_plan
 from runs.reports.comparison_gates import gates_of
 from runs.reports.gates import RunGate
+from runs.reports.purses import known_of_both, purses
 from runs.summary import (
     Execution,
     case_decision,
@@ -142,6 +143,7 @@ def recorded(run: Run) -> Recorded:
 def side_of(run: Run, found: Recorded) -> Side:
     """Return the run by what is stored of it; its own frozen policy makes its cases' verdicts.
 
+    A purse that no execution tells of is free where the run's own page says so, else not known; two queries then.
     Raises UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
@@ -150,6 +152,7 @@ def side_of(run: Run, found: Recorded) -> Side:
         by_case.setdefault(row.case, []).append(row)
     means, latencies = means_of(found.rows), latencies_of(found.rows)
     verdicts = [verdict_of(row, policy) for row in found.rows]
+    evaluation = _or_free(means.evaluation_cost_usd, run)
     return Side(
         run=run,
         figures=RunSide(
@@ -165,9 +168,9 @@ def side_of(run: Run, found: Recorded) -> Side:
             for row, verdict in zip(found.rows, verdicts, strict=True)
         ),
         reviews=count_reviews(found.rows, policy),
-        cost_usd=total_of((means.run_cost_usd, means.evaluation_cost_usd)),
+        cost_usd=known_of_both(means.run_cost_usd, evaluation),
         run_cost_usd=means.run_cost_usd,
-        evaluation_cost_usd=means.evaluation_cost_usd,
+        evaluation_cost_usd=evaluation,
         p95_ms=latencies.latency_p95_ms,
         cases={
             key: _case(group, policy, found.marks.get(key, ())) for key, group in by_case.items()
@@ -176,6 +179,14 @@ def side_of(run: Run, found: Recorded) -> Side:
         keys=found.keys,
         facts=RunFacts(run.snapshot, run.repetitions, found.hashes),
     )
+
+
+def _or_free(cost: Decimal | None, run: Run) -> Decimal | None:
+    """Return the cost of evaluation; 0 where none was told because no judge was paid."""
+    if cost is not None or run.is_active:
+        return cost
+    spent = purses(run).evaluation.usd
+    return None if spent else spent
 
 
 def side_of_case(results: Sequence[Result], policy: Policy) -> CaseSide:

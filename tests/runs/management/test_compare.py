@@ -6,7 +6,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from runs.management.commands.compare import Command
-from runs.models import Result
+from runs.models import Result, Run
 from tests.factories import (
     TREE,
     digest,
@@ -355,3 +355,18 @@ def test_a_candidate_that_is_no_worse_is_told_to_have_failed_its_gates(suite, ca
         line for line in said.splitlines() if line.startswith("Cases gate")
     )
     assert said.index("No regression, but") < said.index("Evidence: ")
+
+
+def test_what_no_judge_was_paid_for_costs_nothing_as_on_the_page_of_the_run(
+    suite, tmp_path, capsys
+):
+    for _ in range(2):
+        run_of(suite, GOOD).results.update(evaluation_cost_usd=None, run_cost_usd="0.5")
+        Run.objects.update(evaluation_cost_usd=0)
+
+    compare("support#1", "support#2", "--json", tmp_path / "told.json")
+
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "Evaluation cost $0 $0" in rows
+    told = json.loads((tmp_path / "told.json").read_text())["candidate"]
+    assert (told["evaluation_cost_usd"], float(told["total_cost_usd"])) == ("0.000000000", 0.5)
