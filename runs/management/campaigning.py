@@ -31,7 +31,16 @@ from runs.reports.campaign_query import CampaignQuery
 from runs.reports.purses import Purse
 from runs.reports.result_lines import result_lines
 
-HEADS = ("Rank", "Target", "Run", "Status", "Pass rate", "Mean score", "Target cost", "Judge cost")
+HEADS = (
+    "Rank",
+    "Target",
+    "Run",
+    "Status",
+    "Pass rate",
+    "Mean score",
+    "Run cost",
+    "Evaluation cost",
+)
 
 
 @dataclass(frozen=True, slots=True)

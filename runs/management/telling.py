@@ -83,7 +83,7 @@ def progress_line(run: Run) -> str:
         f"{run.fail_count} fail",
         counted(run.error_count, "error"),
     ]
-    sums = (("target", run.run_cost_usd), ("judge", run.evaluation_cost_usd))
+    sums = (("run", run.run_cost_usd), ("evaluation", run.evaluation_cost_usd))
     # Whether nothing means free or not known is said at the end: it takes a look at every call.
     costs = [f"{money(usd).translate(GAPS)} {whose}" for whose, usd in sums if usd]
     return ", ".join(counts + costs)
@@ -103,8 +103,8 @@ def summary_table(run: Run) -> str:
         ("Executions", f"{done} done: {verdicts}{by_whom}"),
         ("Errors", f"{run.error_count} of {run.execution_count}"),
         *_repeated(repetitions_of_run(run), run.scale),
-        ("Target cost", cost(spent.run)),
-        ("Judge cost", cost(spent.evaluation)),
+        ("Run cost", cost(spent.run)),
+        ("Evaluation cost", cost(spent.evaluation)),
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in rows)

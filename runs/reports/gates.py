@@ -50,7 +50,8 @@ def metrics_gate(run: Run, policy: Policy) -> RunGate:
         return RunGate("Metrics", outlook.so_far, limit, _live(run, outlook.state), outlook.text)
     share = run.score_sum / run.score_count if run.score_count else None
     share, state = _ended(run, "metrics_gate", share, limit)
-    note = f"{run.score_count} of {_executions(run)} have a score"
+    has = "has" if 1 in (run.score_count, run.execution_count) else "have"
+    note = f"{run.score_count} of {_executions(run)} {has} a score"
     return RunGate("Metrics", share, limit, state, note)
 
 

@@ -48,8 +48,8 @@ def test_a_run_is_carried_out_here_and_passes(capsys, tmp_path):
     assert "Suite refunds #1 against agent 1.5: http://127.0.0.1:8000/suites/refunds/runs/1/" in (
         said.err
     )
-    assert "Metrics gate  passed, 100.0% ≥ 80% (2 of 2 executions have a score)" in said.out
-    assert "Errors        0 of 2" in said.out
+    assert "Metrics gate     passed, 100.0% ≥ 80% (2 of 2 executions have a score)" in said.out
+    assert "Errors           0 of 2" in said.out
     assert said.out.rstrip().endswith("Both gates passed.")
     written = json.loads(file.read_text())
     assert (written["exit_code"], written["status"], written["done"]) == (0, "completed", 2)
@@ -59,7 +59,8 @@ def test_a_gate_that_failed_is_exit_code_1(capsys):
     recorded("a refund", "nothing")
     assert evaluate("refunds", "--target", "agent 1.5") == 1
     assert (
-        "Cases gate    failed, 50.0% < 100% (1 of 2 executions passed)" in capsys.readouterr().out
+        "Cases gate       failed, 50.0% < 100% (1 of 2 executions passed)"
+        in capsys.readouterr().out
     )
 
 

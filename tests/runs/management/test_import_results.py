@@ -43,7 +43,7 @@ def test_a_file_becomes_a_run_of_the_suite_with_its_figures(file, capsys):
     assert run.leaf_scores
     said = capsys.readouterr()
     assert "support#1 against agent 1.5: http://127.0.0.1:8000/suites/support/runs/1/" in said.out
-    assert "Cases gate    failed, 50.0% < 100%" in said.out
+    assert "Cases gate       failed, 50.0% < 100%" in said.out
     assert "Note: agent-1.5.jsonl, line 3: 1 execution was never carried out" in said.err
 
 

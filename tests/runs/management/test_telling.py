@@ -32,7 +32,7 @@ class GoneStream(Stream):
 def test_the_line_counts_what_is_done_by_verdict_and_adds_up_both_purses():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     assert progress_line(run) == (
-        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.06 target, $0.02 judge"
+        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.06 run, $0.02 evaluation"
     )
 
 
@@ -89,20 +89,22 @@ def test_the_table_says_how_a_stopped_run_stands():
         "Cases gate": "open, so far 40.0% of 100% (2 of 5 executions passed)",
         "Executions": "5 of 6 done: 2 pass, 1 borderline, 1 fail",
         "Errors": "1 of 6",
-        "Target cost": "$0.06",
-        "Judge cost": "$0.02",
+        "Run cost": "$0.06",
+        "Evaluation cost": "$0.02",
     }
 
 
 def test_a_gate_of_a_run_without_any_score_is_not_judged():
     said = summary_table(make_scored_run(verdicts=("error", "error")))
-    assert "Metrics gate  not judged, needs 80% (0 of 2 executions have a score)" in said
+    assert "Metrics gate     not judged, needs 80% (0 of 2 executions have a score)" in said
 
 
 def test_an_unknown_price_is_said_to_be_unknown():
     run = make_scored_run(verdicts=("pass",))
     run.results.update(run_cost_usd=None)
-    assert "Target cost   not known" in summary_table(run)
+    table = summary_table(run)
+    assert "Run cost         not known" in table
+    assert "(1 of 1 execution has a score)" in table
 
 
 def test_signs_that_a_terminal_cannot_write_are_spelt():

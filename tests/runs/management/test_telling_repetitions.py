@@ -43,10 +43,10 @@ def run() -> Run:
 
 def test_the_closing_table_says_all_k_any_of_k_and_flaky(run: Run) -> None:
     table = summary_table(run)
-    assert "All 2 passed  0 of 2 cases (0.0%)" in table
-    assert "Any of 2      2 of 2 cases (100.0%)" in table
-    assert "Flaky         1 of 1 case (100.0%), verdicts differ" in table
-    assert "Mean spread   0.60 of scores, over 1 case" in table
+    assert "All 2 passed     0 of 2 cases (0.0%)" in table
+    assert "Any of 2         2 of 2 cases (100.0%)" in table
+    assert "Flaky            1 of 1 case (100.0%), verdicts differ" in table
+    assert "Mean spread      0.60 of scores, over 1 case" in table
 
 
 def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
