@@ -244,3 +244,10 @@ document.addEventListener("keydown", (event) => {
   const here = changeRows(row.parentElement, row, deed);
   (deed === "add" ? here.querySelector("textarea") : event.target).focus();
 });
+
+// 11. A page of a review left open keeps its item for an hour after the last key or click, then others get it.
+let acted = Date.now();
+for (const sign of ["keydown", "pointerdown"]) document.addEventListener(sign, () => { acted = Date.now(); }, true);
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.elt.id === "hold" && Date.now() - acted > 3_600_000) event.preventDefault();
+});

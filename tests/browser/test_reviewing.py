@@ -127,3 +127,21 @@ def test_two_browsers_never_decide_the_same_item(
     page.get_by_role("link", name="Take the next one").click()
     title(page, "C-003")
     assert not Review.objects.exists()
+
+
+def test_a_page_left_alone_gives_its_item_up_after_an_hour(
+    page: Page, live_server: LiveServer, log_in: LogIn, run: Run
+) -> None:
+    log_in("reviewer")
+    page.clock.install()
+    held: list[str] = []
+    page.on("request", lambda sent: held.append(sent.url) if sent.url.endswith("/hold/") else None)
+    page.goto(f"{live_server.url}/review/")
+    title(page, "C-001")
+    with page.expect_response("**/hold/"):
+        page.clock.fast_forward("59:00")
+    page.clock.fast_forward("02:00")
+    page.keyboard.press("Shift")
+    with page.expect_response("**/hold/"):
+        page.clock.fast_forward("01:05")
+    assert len(held) == 2
