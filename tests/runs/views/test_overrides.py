@@ -222,14 +222,37 @@ def test_a_late_review_changes_every_figure_and_a_share_link_says_so(
     subject = {"kind": "run", "run": f"{run.suite.slug}:{run.number}"}
     link = share(client, subject, "case_names")
     assert "has since changed" not in client.get(link).text
-    before = text_of(client, "runs:run-list")
+    campaign = Campaign.objects.create(suite=run.suite, name="Both")
+    Run.objects.filter(pk=run.pk).update(campaign=campaign)
+    other = make_scored_run(verdicts=["fail", "pass"], suite=run.suite, number=run.number + 1)
+    slug = run.suite.slug
+    pair = f"?baseline={slug}:{run.number}&candidate={slug}:{other.number}"
+
+    def said_of_it() -> list[str]:
+        return [
+            text_of(client, "runs:compare", query=pair),
+            text_of(client, "runs:campaign", campaign.pk),
+            text_of(client, "runs:suite-trend-file", slug),
+            text_of(client, "runs:score-cost-file", slug),
+        ]
+
+    before, around = text_of(client, "runs:run-list"), said_of_it()
     decide(item_of(run), Decided(Verdict.PASS, note="Only for colleagues"), by=ann)
     run.refresh_from_db()
     assert run.summary is None
     assert summarise_ended(run.pk)
     after = text_of(client, "runs:run-list")
-    assert ("50.0%" in before, "100.0%" in before) == (True, False)
-    assert ("50.0%" in after, "100.0%" in after) == (False, True)
+    rates = [(text.count("50.0%"), text.count("100.0%")) for text in (before, after)]
+    assert rates == [(2, 0), (1, 1)]
+    changes = [
+        ("Pass rate Within limit ±0.0", "100.0%", "with 1 → 0 reviews −50.0"),
+        ("1 of 2 executions) at $0.032", "2 of 2 executions) at $0.016", "with 1 review"),
+        (",0.5,0.094531206,0.905468794,failed,0", ",1.0,0.342380228,1.0,passed,1"),
+        (",0.032000000,3400.0,front,,0", ",0.016000000,3400.0,front,,1"),
+    ]
+    for (gone, *came), old, new in zip(changes, around, said_of_it(), strict=True):
+        assert (gone in old, gone in new) == (True, False), gone
+        assert [word for word in came if word not in new] == [], gone
     assert "has since changed" in client.get(link).text
     late = client.get(share(client, subject, "outputs")).text
     assert "with reviews pass" in late
