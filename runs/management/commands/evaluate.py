@@ -40,6 +40,7 @@ from runs.management.names import model_named, url_of
 from runs.management.suites import suite_meant
 from runs.management.telling import Progress, summary_table, tell
 from runs.management.watching import carry_out, stop_wanted
+from runs.management.worst_cases import worst_cases
 from runs.models import Run
 from runs.models.clock import database_now
 
@@ -192,6 +193,8 @@ a running site and without one; the run is on the site's pages like any other.""
         self, run: Run, conclusion: Conclusion, url: str, stream: TextIO | OutputWrapper
     ) -> None:
         tell(stream, f"\n{summary_table(run)}\n")
+        if cases := worst_cases(run):
+            tell(stream, f"{cases}\n")
         tell(stream, conclusion.sentence)
         if conclusion.code == NOT_EVALUATED and not run.is_active:
             tell(self.stderr, f"Resume it, or try its errors again, at {url}")

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from runs.management.telling import Progress, progress_line, summary_table, tell, written_for
+from runs.management.worst_cases import worst_cases
 from tests.factories import make_scored_run
 
 pytestmark = pytest.mark.django_db
@@ -117,3 +118,13 @@ def test_names_cannot_command_a_terminal() -> None:
     stream = io.StringIO()
     tell(stream, "agent \x1b[2J\x9b31m\x07")
     assert stream.getvalue() == "agent \ufffd[2J\ufffd31m\ufffd\n"
+
+
+def test_cases_that_failed_or_errored_are_named_and_the_rest_is_counted():
+    run = make_scored_run(verdicts=("error", "pass", *["fail"] * 22, "borderline"))
+    lines = worst_cases(run).splitlines()
+    assert lines[:2] == ["Cases that failed or errored", "  C-003  failed 0.40"]
+    assert (len(lines), lines[-1]) == (22, "  and 3 more")
+    few = worst_cases(make_scored_run(verdicts=("error", "pass", "fail")))
+    assert few.splitlines()[1:] == ["  C-003  failed 0.40", "  C-001  errored"]
+    assert worst_cases(make_scored_run(verdicts=("pass", "borderline"))) == ""
