@@ -380,3 +380,10 @@ def test_such_a_target_is_refused(editor_client: Client, suite: Suite) -> None:
     response = editor_client.post(at(suite), sent)
     assert response.status_code == 422
     assert "Tick targets that are listed." in response.text
+
+
+def test_where_there_is_no_suite_the_first_one_can_be_made(editor_client):
+    page = editor_client.get(reverse("runs:run-start-any")).content.decode()
+    for name in ("runs:suite-import", "runs:suite-new"):
+        assert f'href="{reverse(name)}"' in page[page.index('class="empty"') :]
+    assert "Back to suites" not in page
