@@ -142,9 +142,7 @@ urlpatterns = [
         "suites/<slug:slug>/cases/<case_key:key>/restore/", cases.case_restore, name="case-restore"
     ),
     path("suites/<slug:slug>/agreement/", agreement.suite_agreement, name="suite-agreement"),
-    path(
-        "suites/<slug:slug>/agreement/bands/", agreement.agreement_bands, name="agreement-bands"
-    ),
+    path("suites/<slug:slug>/agreement/bands/", agreement.agreement_bands, name="agreement-bands"),
     path("suites/<slug:slug>/charts/", charts.suite_charts, name="suite-charts"),
     path("suites/<slug:slug>/charts/panels/", charts.chart_panels, name="chart-panels"),
     path(
