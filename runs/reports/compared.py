@@ -50,7 +50,7 @@ class Compared:
 
     @cached_property
     def evidence(self) -> Significance:
-        """Return what the shared cases say, seeded from both runs; six queries at most."""
+        """Return what the shared cases say, seeded from both runs; eight queries at most."""
         shared = shared_changes(self.cases)
         sides = measured_of(self.baseline), measured_of(self.candidate)
         pairs = measured_pairs(*sides, [one.case for one in shared])

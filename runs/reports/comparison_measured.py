@@ -8,9 +8,9 @@ from typing import Any
 from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.tree import ROOT_PATH, Node, walk
 from runs.comparison import DIMENSION, EVALUATOR, FEWEST_CASES, METRIC, Figure, Measured
-from runs.models import Run, Score, ScoreState
+from runs.models import Case, Run, Score, ScoreState
 from runs.models.leaf_scores import unpack_leaf_scores
-from runs.plan import METRICS_KIND, read_plan
+from runs.plan import METRICS_KIND, read_plan, tree_of_case
 from runs.reports.comparison_sides import Side
 
 CHUNK = 5000
@@ -22,21 +22,21 @@ PARTS = {
 
 
 def measured_of(side: Side) -> Mapping[Figure, Measured]:
-    """Return what the evaluators of a run gave each case, in tree order; three queries at most.
+    """Return what the evaluators of a run gave each case, in tree order; four queries at most.
 
     An evaluator that could not score gives nothing, never 0; one that is negated gives what counts, more
     being better. One that only cases of their own have
     follows those of the tree, and is left out where fewer than ten cases have it.
     """
     root = read_plan(side.run.snapshot).root
-    turned = {path for path, node in walk(root) if node.is_stored_unturned}
+    turned, of_cases = _turned(root), _turned_of_cases(side.run, root)
     found: dict[Figure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _take(found, side.keys.get(result, ""), (kind, path), parts)
     for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
-            score = 1.0 - score if path in turned else score
+            score = 1.0 - score if path in of_cases.get(key, turned) else score
             measured = found.setdefault(Figure(EVALUATOR, path), Measured(path))
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
@@ -47,6 +47,19 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     ]
     known.sort(key=lambda one: (one.kind == EVALUATOR, places.get(one.path, len(places))))
     return {figure: found[figure] for figure in known}
+
+
+def _turned(root: Node) -> frozenset[str]:
+    return frozenset(path for path, node in walk(root) if node.is_stored_unturned)
+
+
+def _turned_of_cases(run: Run, root: Node) -> Mapping[str, frozenset[str]]:
+    """Return by the keys of cases with evaluators of their own whose scores there are still to be turned."""
+    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
+    return {
+        key: _turned(tree_of_case(root, evaluators, append=append))
+        for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
+    }
 
 
 def _kinds(run: Run, root: Node) -> list[str]:

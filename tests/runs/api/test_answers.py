@@ -280,7 +280,7 @@ def test_the_queries_are_as_many_however_long_a_list_is(
         f"/api/results/{whole.pk}": 20,
         "/api/campaigns": 6,
         f"/api/campaigns/{before.campaign_id}": 8,
-        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}": 12,
+        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}": 14,
     }.items():
         with django_assert_max_num_queries(most):
             assert viewer_client.get(address).status_code == 200

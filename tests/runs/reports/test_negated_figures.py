@@ -46,3 +46,22 @@ def test_a_leaf_is_turned_round_and_a_composite_that_was_already_is_not():
     found = measured_of(cast(Side, side))
     measured = {figure.path: one.scores["C-1"] for figure, one in found.items()}
     assert measured == {"no_slang": [1.0], "risky": [0.75]}
+
+
+def test_what_cases_alone_have_is_turned_round_as_well():
+    own = {"evaluators": tree({**CHECK, "name": "no_card", "negate": True})}
+    suite = make_suite(slug="support", tree=TREE)
+    run = make_run(
+        suite=suite, snapshot=make_snapshot(suite=suite, target=make_target(), tree=TREE)
+    )
+    keys = {}
+    for number in range(10):
+        case = make_case(suite=suite, key=f"C-{number}", evaluators_append=number % 2 == 0, **own)
+        result = make_result(run=run, case=case)
+        make_score(result=result, path="no_card", kind="text_check", score=0.0)
+        keys[result.pk] = case.key
+
+    found = measured_of(cast(Side, SimpleNamespace(run=run, keys=keys)))
+
+    told = {figure.path: one.scores for figure, one in found.items()}
+    assert told == {"no_card": {key: [1.0] for key in keys.values()}}
