@@ -69,7 +69,8 @@ class TokenForm(forms.Form):
     )
     role = forms.ChoiceField(
         widget=forms.RadioSelect,
-        help_text="It never does more than you may do yourself, also when your role changes.",
+        help_text="The API only reads, so every role gives a token the same today: take Viewer. "
+        "A token never does more than you may do yourself, also when your role changes.",
     )
     expires = forms.ChoiceField(label="Expires", initial=USUAL_LIFETIME)
 

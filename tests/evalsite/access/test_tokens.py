@@ -77,6 +77,11 @@ def test_what_the_form_refuses(role: str, sent: dict[str, str], words: str, db: 
     assert not ApiToken.objects.exists()
 
 
+def test_the_form_says_that_the_api_gives_no_role_more_than_another(admin_client: Client) -> None:
+    page = admin_client.get("/account/tokens/").text
+    assert "The API only reads, so every role gives a token the same" in page
+
+
 def test_an_admins_token_may_last(admin: User, admin_client: Client) -> None:
     admin_client.post("/account/tokens/", SENT | {"role": "admin", "expires": "never"})
     token = admin.api_tokens.get()
