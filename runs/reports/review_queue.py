@@ -39,6 +39,8 @@ class NextRow:
     url: str
     suite: str
     run: int
+    repetition: int
+    repetitions: int
     verdict: str
     score: float | None
     scale: int
@@ -175,6 +177,8 @@ def _row(item: Any, *, is_hidden: bool) -> NextRow:
         url=result_url(result.run, result.case.key, result.repetition),
         suite=result.run.suite.title,
         run=result.run.number,
+        repetition=result.repetition,
+        repetitions=result.run.repetitions,
         verdict="" if is_hidden else result.verdict or "error",
         score=None if is_hidden else result.score,
         scale=item.policy.get("scale", 1),

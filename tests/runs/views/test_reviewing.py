@@ -83,8 +83,11 @@ class TestQueue:
         tree = run.snapshot["evaluators"]
         tree["children"][0]["negate"] = True
         make_score(result=item.result, path="refund", score=0.5)
+        run.repetitions = 2
         run.save()
-        assert "<code>refund</code> 0.50" in shown(make_client(ann))
+        page = shown(make_client(ann))
+        assert "<code>refund</code> 0.50" in page
+        assert page.partition('id="next"')[2].count("<small>repetition 1</small>") == 2
         item.refresh_from_db()
         assert item.reserved_by == ann
 
