@@ -7,17 +7,18 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.db.models import BigIntegerField
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.models import ReviewItem, VerdictChoice
 from runs.models.reviews import MOST_MARKS
 from runs.reports.review_choices import people
-from runs.reports.review_rows import NO_MARK, Typed
+from runs.reports.review_rows import NO_MARK, Typed, labelled
 from runs.reviewing import Settled
 from runs.services import review_queue as queue
 from runs.services import reviews
-from runs.services.reviews import Decided
+from runs.services.reviews import Decided, ReviewRefusedError
 
 LABEL = "label-"
 
@@ -60,6 +61,9 @@ class DecisionForm(forms.Form):
     def decide(self, item: ReviewItem, *, by: User) -> Settled:
         """Keep the decision; raises what `runs.services.reviews.decide` raises. Call it on a valid form."""
         said = self.cleaned_data
+        is_shown = said["generation"] in (None, item.result.generation)
+        if is_shown and set(self._labels()) - labelled(item.result):
+            raise ReviewRefusedError("A label is given for a metric that this execution has not.")
         decided = Decided(
             Verdict(said["verdict"]),
             note=said["note"],
@@ -96,7 +100,7 @@ class AssignForm(forms.Form):
     """Whom one item is for, or all that wait in a part of the queue; nobody named frees them for everybody."""
 
     to = forms.TypedChoiceField(coerce=int, required=False, empty_value=None)
-    item = forms.IntegerField(required=False)
+    item = forms.IntegerField(required=False, min_value=1, max_value=BigIntegerField.MAX_BIGINT)
 
     def __init__(self, data: Any) -> None:
         """Offer whoever may decide."""

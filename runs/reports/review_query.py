@@ -18,10 +18,10 @@ def read_query(parameters: Mapping[str, str]) -> QueueQuery:
     reason = parameters.get("reason", "")
     return QueueQuery(
         suite=parameters.get("suite", ""),
-        run=_number(parameters.get("run", "")),
+        run=read_number(parameters.get("run", "")),
         reason=reason if reason in list(Reason) else "",
         tag=parameters.get("tag", ""),
-        assignee=_number(parameters.get("assignee", "")),
+        assignee=read_number(parameters.get("assignee", "")),
     )
 
 
@@ -39,6 +39,7 @@ def query_address(query: QueueQuery, **changes: Any) -> str:
     return f"?{said}" if said else ""
 
 
-def _number(text: str) -> int:
+def read_number(text: str) -> int:
+    """Return the number of a row that a request names, 0 for what is none."""
     is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
     return int(text) if is_number else 0

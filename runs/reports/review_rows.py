@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runs.models import Case, Review, Score, ScoreState
+from runs.models import Case, Result, Review, Score, ScoreState
 from runs.plan import METRICS_KIND
 
 NO_MARK = "-"
@@ -66,6 +66,11 @@ def outcome_rows(
         OutcomeRow(text, state, why, mark)
         for text, state, why, mark in zip(texts, states, said, marks, strict=False)
     )
+
+
+def labelled(result: Result) -> set[str]:
+    """Return the keys of the metrics that a person can label; one query."""
+    return {row.key for row in label_rows(list(result.scores.all()), Typed(), is_hidden=True)}
 
 
 def label_rows(rows: Sequence[Score], typed: Typed, *, is_hidden: bool) -> tuple[LabelRow, ...]:

@@ -21,7 +21,7 @@ from runs.models.review_queue import QueueQuery
 from runs.reports import review_queue as listing
 from runs.reports.review_choices import MAY_REVIEW
 from runs.reports.review_item import review_page
-from runs.reports.review_query import query_address, read_query
+from runs.reports.review_query import query_address, read_number, read_query
 from runs.reports.review_rows import Typed
 from runs.reports.review_told import Told, told
 from runs.services import review_queue as queue
@@ -153,7 +153,7 @@ def review_assign(request: MemberRequest) -> HttpResponse:
 def review_judge(request: MemberRequest) -> HttpResponse:
     """Hide the judge until one decides, or show it, in this browser; what was typed stays."""
     query, hides = read_query(request.GET), request.POST.get("blind") == "on"
-    item = ReviewItem.objects.filter(pk=request.POST.get("item") or 0).first()
+    item = ReviewItem.objects.filter(pk=read_number(request.POST.get("item", ""))).first()
     request.COOKIES[JUDGE_COOKIE] = "on" if hides else "off"
     if request.htmx:
         response = _show(request, query, item, typed=DecisionForm(request.POST).typed)

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from runs.models import Result, ResultOutput, Review, ReviewItem, Run, Suite
+from runs.plan import METRICS_KIND
 from runs.services import review_queue as queue
 from runs.services.reviews import Decided, decide, undo
 from tests.factories import make_score
@@ -56,6 +57,12 @@ def describe(item: ReviewItem, **output: Any) -> None:
     said = {"text": "It is **held** until both ship."} | output
     ResultOutput.objects.create(result=item.result, **said)
     make_score(result=item.result, path="tone", score=0.41, reasoning="Invents a reason.")
+
+
+def give_metric(item: ReviewItem) -> None:
+    """Let a judge have scored one metric of an item's result."""
+    metrics = {"metrics": [{"key": "tone", "name": "Tone", "score": 3.0, "weight": 1.0}]}
+    make_score(result=item.result, path="judge", score=0.6, kind=METRICS_KIND, details=metrics)
 
 
 class TestQueue:
@@ -194,6 +201,7 @@ class TestDeciding:
         item = item_of(run)
         item.result.case.expected_outcomes = ["Adds", "Names"]
         item.result.case.save()
+        give_metric(item)
         client = make_client(ann)
         said = {
             "verdict": "fail",
@@ -256,6 +264,7 @@ class TestDeciding:
         ("said", "problem"),
         [
             ({"label-tone": "9"}, "not a whole number from 0 to 5"),
+            ({"label-to\0ne": "3"}, "for a metric that this execution has not"),
             ({"tags": "x" * 61}, "60 is the most for a cause"),
             ({"generation": "7"}, "tried again since you opened it"),
         ],
@@ -264,6 +273,7 @@ class TestDeciding:
         self, ann: User, said: dict[str, str], problem: str
     ) -> None:
         item = item_of(queued_run())
+        give_metric(item)
         said = {"verdict": "pass", "note": "So far"} | said
         response = make_client(ann).post(to("decide", item), said)
         page = words(response.content.decode())
@@ -331,6 +341,15 @@ class TestDeciding:
         assert "Choose somebody who may decide." in client.get(QUEUE).content.decode()
         client.post(f"{address}?run={run.pk}", {"to": ""})
         assert not ReviewItem.objects.exclude(assigned_to=None).exists()
+
+    @pytest.mark.parametrize("named", ["abc", "\0", "9" * 30, "-1"])
+    def test_an_item_that_cannot_be_is_none(self, ann: User, named: str) -> None:
+        client, item = make_client(ann), item_of(queued_run())
+        for address in ("runs:review-judge", "runs:review-assign"):
+            said = client.post(reverse(address), {"item": named, "to": ann.pk}, headers=HTMX)
+            assert said.status_code in (200, 302)
+        item.refresh_from_db()
+        assert item.assigned_to is None
 
 
 BLIND_WORDS = (
