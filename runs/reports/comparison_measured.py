@@ -8,10 +8,11 @@ from typing import Any
 from evaluators.scoring.evaluation import HYBRID_KIND
 from evaluators.scoring.tree import ROOT_PATH, Node, walk
 from runs.comparison import DIMENSION, EVALUATOR, FEWEST_CASES, METRIC, Figure, Measured
-from runs.models import Case, Run, Score, ScoreState
+from runs.models import Run, Score, ScoreState
 from runs.models.leaf_scores import unpack_leaf_scores
-from runs.plan import METRICS_KIND, read_plan, tree_of_case
+from runs.plan import METRICS_KIND, read_plan
 from runs.reports.comparison_sides import Side
+from runs.reports.turned_scores import turned_paths, turned_paths_of_cases
 
 CHUNK = 5000
 # By the kind of an evaluator: what its parts are, where they stand, and which number of theirs counts.
@@ -29,7 +30,7 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     follows those of the tree, and is left out where fewer than ten cases have it.
     """
     root = read_plan(side.run.snapshot).root
-    turned, of_cases = _turned(root), _turned_of_cases(side.run, root)
+    turned, of_cases = turned_paths(root), turned_paths_of_cases(side.run, root)
     found: dict[Figure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
@@ -47,19 +48,6 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     ]
     known.sort(key=lambda one: (one.kind == EVALUATOR, places.get(one.path, len(places))))
     return {figure: found[figure] for figure in known}
-
-
-def _turned(root: Node) -> frozenset[str]:
-    return frozenset(path for path, node in walk(root) if node.is_stored_unturned)
-
-
-def _turned_of_cases(run: Run, root: Node) -> Mapping[str, frozenset[str]]:
-    """Return by the keys of cases with evaluators of their own whose scores there are still to be turned."""
-    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
-    return {
-        key: _turned(tree_of_case(root, evaluators, append=append))
-        for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
-    }
 
 
 def _kinds(run: Run, root: Node) -> list[str]:

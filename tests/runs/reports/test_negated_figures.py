@@ -65,3 +65,21 @@ def test_what_cases_alone_have_is_turned_round_as_well():
 
     told = {figure.path: one.scores for figure, one in found.items()}
     assert told == {"no_card": {key: [1.0] for key in keys.values()}}
+
+    (row,) = evaluators_of(run)
+    assert (row.name, row.mean, row.scored) == ("no_card", 1.0, 10)
+
+
+def test_a_mean_over_cases_that_negate_and_cases_that_do_not_takes_each_as_it_counts():
+    plain = tree(CHECK)
+    suite = make_suite(slug="support", tree=plain)
+    run = make_run(
+        suite=suite, snapshot=make_snapshot(suite=suite, target=make_target(), tree=plain)
+    )
+    negated = {"evaluators": tree({**CHECK, "negate": True})}
+    for key, own, score in (("C-1", {}, 1.0), ("C-2", negated, 0.25), ("C-3", negated, 0.5)):
+        result = make_result(run=run, case=make_case(suite=suite, key=key, **own))
+        make_score(result=result, path=CHECK["name"], kind="text_check", score=score)
+
+    (row,) = evaluators_of(run)
+    assert (row.mean, row.scored) == (0.75, 3)
