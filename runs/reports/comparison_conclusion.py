@@ -14,7 +14,7 @@ from evaluators.templatetags.figures import counted, delta
 from runs.comparison import IMPROVED, REGRESSED, TOO_FEW_CASES, Paired
 from runs.models import RunStatus
 from runs.reports.compared import Compared
-from runs.reports.comparison_gates import gates_missed
+from runs.reports.comparison_gates import gates_in_short, gates_missed
 
 REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
 STILL_ON, NOT_COMPLETED = "still on", "not completed"
@@ -30,7 +30,7 @@ class Conclusion:
     `limits` tells which tolerances are exceeded and `evidence` what the shared cases show. What
     keeps it from a conclusion is `obstacle`, of one `kind`; both are "" where nothing does. `gates`
     says which gates the candidate did not pass, "" where it passed both: no regression is not yet
-    good enough.
+    good enough; `gates_short` says it in two or three words.
     """
 
     state: str
@@ -40,11 +40,18 @@ class Conclusion:
     kind: str = ""
     obstacle: str = ""
     gates: str = ""
+    gates_short: str = ""
 
     @property
     def title(self) -> str:
         """Return the state as a heading."""
         return self.state.capitalize()
+
+    @property
+    def word(self) -> str:
+        """Return the state for a chip; no regression with the gates that were not passed in short."""
+        is_marred = self.state == NO_REGRESSION and self.gates_short
+        return f"{self.title}, {self.gates_short}" if is_marred else self.title
 
     @property
     def headline(self) -> str:
@@ -54,8 +61,8 @@ class Conclusion:
         return self.title
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
+        """Return plain JSON values, without what only says the gates again in short."""
+        return {name: value for name, value in asdict(self).items() if name != "gates_short"}
 
 
 def conclude(found: Compared, *, is_forced: bool = False, least_cases: int = 1) -> Conclusion:
@@ -80,7 +87,8 @@ def conclude(found: Compared, *, is_forced: bool = False, least_cases: int = 1) 
     is_breach = found.runs.regression_detected
     state = REGRESSION if is_breach else NO_REGRESSION
     sentence = f"{limits} {_meaning(found, is_breach)}{_besides(gates) if is_breach else ''}"
-    return Conclusion(state, sentence, limits, evidence, gates=gates)
+    short = gates_in_short(found.candidate.run) if gates else ""
+    return Conclusion(state, sentence, limits, evidence, gates=gates, gates_short=short)
 
 
 def p_words(p: float | None) -> str:

@@ -37,6 +37,16 @@ def gates_missed(run: Run) -> str:
     return "; ".join(parts)
 
 
+def gates_in_short(run: Run) -> str:
+    """Say in two or three words that gates of a completed run failed or are open, "" where both passed."""
+    if run.status != RunStatus.COMPLETED:
+        return ""
+    states = [gate.state for gate in gates_of(run)]
+    if failed := states.count("failed"):
+        return "gate failed" if failed == 1 else "gates failed"
+    return "gate not judged" if "open" in states else ""
+
+
 def _figure(gate: RunGate) -> str:
     told = f"{pct(gate.share)} of {threshold(gate.limit)} needed"
     return f"{told}, {gate.with_reviews}" if gate.reviews else told

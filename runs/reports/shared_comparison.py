@@ -108,7 +108,7 @@ def _verdict(page: ComparisonPage) -> dict[str, str]:
         sentence = sentence.replace(f"{side.run.suite.slug}{side.run}", f"Run {side.run}")
     return {
         "state": page.shape,
-        "word": page.conclusion.title,
+        "word": page.conclusion.word,
         "headline": page.conclusion.headline,
         "tone": page.tone,
         "sentence": sentence,

@@ -430,6 +430,12 @@ def test_no_regression_is_not_all_green_where_gates_failed(client, verdicts, sta
     page = text_of(response)
     tones = re.findall(r'<div class="banner" data-tone="(\w+)"', response.content.decode())
     assert tones[-1] == tone
+    chip = {"": "No regression", "both": "No regression, gates failed"}
+    said = chip.get(missed[:4], "No regression, gate failed")
+    heading = "Inconclusive" if status == "stopped" else said
+    assert (
+        f"#{before.number} against #{after.number} {heading} {len(verdicts)} cases in both" in page
+    )
     ended = "Inconclusive." if status == "stopped" else "No regression."
     assert (f"No regression, but {missed.format(after.number)}." if missed else ended) in page
     panel = page[page.index("candidate") :]
