@@ -37,9 +37,9 @@ NOTHING_PAID = Decimal(0)
 RESCORED = "rescored"
 CARRIED_OUT = (ResultStatus.SCORED, ResultStatus.ERROR)
 OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes", "decision")
-REVIEW_COLUMNS = (
-    *("reviewer_id", "verdict", "note", "tags", "outcome_marks", "metric_labels", "seconds"),
-    *("machine_verdict", "machine_score", "created_at", "withdrawn_at", "stale_at", "generation"),
+# All that a review is but the result it stands at.
+REVIEW_COLUMNS = tuple(
+    field.column for field in Review._meta.concrete_fields if field.column not in ("id", RESULT)
 )
 
 
