@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
@@ -13,11 +13,14 @@ from evaluators.scoring.types import DomainError
 from runs.formats.csv_cases import Rejected
 from runs.formats.reviews import ReviewLine
 from runs.models import Result, Review, Run, Suite
+from runs.models.clock import database_now
 from runs.models.review_queue import ENDED
 from runs.reports.review_lines import output_digest
 from runs.services.reviews import clean_tags
 
 CHUNK = 500
+# Moments outside of it are no moments of a review, and no page could show those at the ends of the calendar.
+EARLIEST, AHEAD = datetime(1970, 1, 1, tzinfo=UTC), timedelta(days=1)
 # Who decided and when: the id of a member or a name, the moment, and the verdict.
 Identity = tuple[int, int | str, datetime | None, str]
 Place = tuple[str, int, str, int]
@@ -93,12 +96,13 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
         member.get_username(): member
         for member in User.objects.filter(username__in={one.reviewer for one in reviews})
     }
-    known = _known(results.values())
+    known, latest = _known(results.values()), database_now() + AHEAD
     new, rejected, times = [], [], 0
     for review in reviews:
         try:
             result = _result(review, slugs, runs, results)
             _check(review, result)
+            _check_moments(review, latest)
         except _MismatchError as error:
             rejected.append(Rejected(review.line, error.column, error.reason, ()))
             continue
@@ -188,3 +192,16 @@ def _check(review: ReviewLine, result: Result) -> None:
         raise _MismatchError("output_sha256", another)
     if not review.output_sha256 and review.generation not in (None, result.generation):
         raise _MismatchError("generation", another)
+
+
+def _check_moments(review: ReviewLine, latest: datetime) -> None:
+    for column in ("created_at", "withdrawn_at", "stale_at"):
+        moment = getattr(review, column)
+        if moment is None:
+            continue
+        if moment < EARLIEST:
+            raise _MismatchError(column, "it is before 1970")
+        if moment > latest:
+            raise _MismatchError(
+                column, "it is in the future, and would stand before all that follow"
+            )

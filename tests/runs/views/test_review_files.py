@@ -189,6 +189,9 @@ WRONG = (
     ({"generation": 2}, "generation", "The review is of another output"),
     ({"tags": ["x" * 70]}, "tags", "70 characters, and 60 is the most"),
     ({"seconds": -1}, "seconds", "&#x27;-1&#x27; is not a whole number."),
+    ({"created_at": "0001-01-01T00:00:00+14:00"}, "created_at", "before 1970"),
+    ({"created_at": "2999-01-01T00:00:00Z"}, "created_at", "in the future"),
+    ({"withdrawn_at": "9999-12-31T23:59:59-14:00"}, "withdrawn_at", "in the future"),
 )
 
 
