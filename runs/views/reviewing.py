@@ -90,7 +90,8 @@ def review_decide(request: MemberRequest, pk: int) -> HttpResponse:
 @may_review
 def review_skip(request: MemberRequest, pk: int) -> HttpResponse:
     """Leave an item for later and show the next one."""
-    queue.skip(get_object_or_404(ReviewItem, pk=pk), request.user)
+    if item := ReviewItem.objects.filter(pk=pk).first():
+        queue.skip(item, request.user)
     return _go_on(request, read_query(request.GET))
 
 
@@ -98,7 +99,8 @@ def review_skip(request: MemberRequest, pk: int) -> HttpResponse:
 @may_review
 def review_release(request: MemberRequest, pk: int) -> HttpResponse:
     """Give an item back, so that others get it at once, and leave the queue."""
-    queue.release(get_object_or_404(ReviewItem, pk=pk), request.user)
+    if item := ReviewItem.objects.filter(pk=pk).first():
+        queue.release(item, request.user)
     messages.info(request, "Given back: others can take it now.")
     return redirect("home")
 

@@ -152,6 +152,12 @@ class TestQueue:
         assert "You skipped this one before" in page
         assert "<code>C-001</code> Case C-001</a></h2>" in page
 
+    def test_what_is_gone_is_left_without_an_error(self, ann: User) -> None:
+        item, client = item_of(queued_run()), make_client(ann)
+        Result.objects.filter(pk=item.result_id).delete()
+        assert "Case C-002" in shown(client, client.post(to("skip", item))["Location"])
+        assert client.post(to("release", item))["Location"] == reverse("home")
+
     def test_a_viewer_reads_it_and_is_told_why_not_to_decide(self, viewer_client: Client) -> None:
         item = item_of(queued_run())
         page = shown(viewer_client)
