@@ -32,7 +32,7 @@ def run(transactional_db: None) -> Run:
     steps = [{"type": "tool", "name": "find_order", "input": "FO-1", "output": "249"}]
     ResultOutput.objects.create(result=result, text="Held.", outcomes=outcomes, trace=steps)
     metrics = {"metrics": [{"key": "tone", "name": "Tone", "score": 3.0, "weight": 1.0}]}
-    make_score(result=result, path="tone", score=0.4, reasoning="Invents.", kind="llm_metrics")
+    make_score(result=result, path="tone", score=0.4, reasoning="Invents.", kind="metrics_judge")
     result.scores.update(details=metrics)
     return made
 
