@@ -145,7 +145,12 @@ const unfolded = new Set();
 document.addEventListener("toggle", ({ target }) => {
   if (target.id && target.matches("details")) unfolded[target.open ? "add" : "delete"](target.id);
 }, true);
-document.addEventListener("htmx:load", ({ target }) => { if (target.matches?.("dialog[data-open]")) target.showModal(); });
+document.addEventListener("htmx:load", ({ target }) => {
+  if (!target.matches?.("dialog[data-open]")) return;
+  // A menu closes before it, so that the focus comes back to the menu's button.
+  document.querySelector(".deeds:popover-open")?.hidePopover();
+  target.showModal();
+});
 document.addEventListener("htmx:afterSwap", () => {
   for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
   countPicks();

@@ -69,6 +69,7 @@ def ask_and_wait(page: Page, panel: Locator) -> None:
     held: list[Route] = []
     page.route(ASKS, lambda route: held.append(route))
     with page.expect_request(ASKS):
+        press(page, page.get_by_role("button", name="More", exact=True))
         press(page, page.get_by_role("link", name="What if"))
     see_the_skeleton(panel)
     held.pop().continue_()
