@@ -105,6 +105,13 @@ def test_the_judge_is_hidden_by_a_switch_that_keeps_the_note_and_filters_stay_in
     expect(page.locator("#told")).to_contain_text("the judge said")
     assert Review.objects.get().outcome_marks == "1"
     assert f"suite={run.suite.slug}" in page.url
+    policy = run.snapshot["policy"] | {"review_blind": True}
+    Run.objects.filter(pk=run.pk).update(snapshot={**run.snapshot, "policy": policy})
+    page.goto(f"{live_server.url}/suites/{run.suite.slug}/runs/{run.number}/C-003/1/")
+    assert barriers(page, EVERY_RULE) == []
+    page.get_by_role("link", name="Decide now").click()
+    title(page, "C-003")
+    expect(page.get_by_text("hides the judge until you decide")).to_be_visible()
 
 
 def test_two_browsers_never_decide_the_same_item(
