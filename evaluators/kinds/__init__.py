@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from evaluators.kinds._base import Kind, KindConfig
 from evaluators.kinds._files import is_reference, text_of
+from evaluators.kinds._literal_variables import literal_variable
 from evaluators.kinds._named_models import models_named
 from evaluators.kinds._refusals import InvalidConfigError, Refusal, UnknownKindError, refusal_of
 from evaluators.kinds._spelling import normal_spelling
@@ -24,6 +25,7 @@ __all__ = [
     "is_spelling",
     "kind_for_spelling",
     "kind_of",
+    "literal_variable",
     "models_named",
     "normal_spelling",
     "prompt_versions",

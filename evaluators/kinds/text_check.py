@@ -18,7 +18,8 @@ evaluator turns a check round: "must not contain". In suite files the operator i
 
 Good: a fact the answer cannot be right without, such as an order number or a refusal to print one.
 
-Bad: `equals` on an answer in prose. One other word and it fails; ask a judge instead.
+Bad: `equals` on an answer in prose. One other word and it fails; ask a judge instead. A variable such as
+`{{expected_output}}`: it is looked for by the letter; type `expected_output` compares with each case's own.
 
 ```yaml
 name: no_prompt_leak

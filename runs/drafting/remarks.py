@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from evaluators.kinds import InvalidConfigError, UnknownKindError, all_kinds, read_config
+from evaluators.kinds import (
+    InvalidConfigError,
+    UnknownKindError,
+    all_kinds,
+    literal_variable,
+    read_config,
+)
 from evaluators.scoring.numbers import spelt_weight
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
@@ -28,7 +34,7 @@ NOBODY: Mapping[str, Collection[str]] = {}
 class Remark:
     """One thing pointed out, in a sentence.
 
-    `code` is no_effect, zero_sum, never_decides, own_model or unfinished; `path` that of the evaluator
+    `code` is no_effect, zero_sum, never_decides, own_model, literal or unfinished; `path` that of the evaluator
     in the draft, "" for the whole; `field` the setting it speaks of, "" for none in particular.
     """
 
@@ -58,6 +64,7 @@ def remarks(
     for path, node in nodes.items():
         above = nodes[path.rpartition("/")[0]] if path != ROOT_PATH else None
         found += _unfinished(path, node)
+        found += _literal(path, node)
         found += _zero_sums(path, node)
         if above is not None and overall is None:
             found += _no_effect(path, node, above)
@@ -82,6 +89,13 @@ def _unfinished(path: str, node: Node) -> Iterator[Remark]:
             setting = f"{refusal.setting}: " if refusal.setting else ""
             text = f"“{path or node.name}”: {setting}{refusal.reason}."
             yield Remark("unfinished", path, text, refusal.setting)
+
+
+def _literal(path: str, node: Node) -> Iterator[Remark]:
+    """Point out a variable of prompts in a text that is looked for as it stands."""
+    if found := literal_variable(node.kind, node.config):
+        text = f"“{path or node.name}” {found.text}."
+        yield Remark("literal", path, text, found.setting)
 
 
 def _zero_sums(path: str, node: Node) -> Iterator[Remark]:

@@ -9,6 +9,7 @@ from evaluators.kinds import (
     UnknownKindError,
     is_spelling,
     kind_for_spelling,
+    literal_variable,
     normal_spelling,
 )
 from evaluators.scoring.tree import COMPOSITE, Node, below
@@ -124,6 +125,8 @@ class _Item:
         if kind.name == COMPOSITE:
             return self._composite(name, facts)
         config = read_settings(self.fields, kind, preset, below(self.above, name))
+        if found := literal_variable(kind.name, config):
+            self.reading.warn(self.path, f"evaluator {name}: {found.text}", case=self.case)
         return Node(name=name, kind=kind.name, config=config, **facts)
 
     def _name(self, named: str, spelling: str, taken: set[str]) -> str:

@@ -121,3 +121,38 @@ def test_what_is_to_be_filled_in_is_named_with_its_field() -> None:
     (said,) = unfinished(version(root(leaf("a", kind="text_check"), leaf("b"))))
     assert (said.path, said.field) == ("a", "operator")
     assert "operator" in said.text
+
+
+LITERAL = {
+    "contains": ({"operator": "contains", "value": "It is {{expected_output}}."}, "contains"),
+    "spaced": ({"operator": "starts_with", "value": "{{ input }}"}, "contains"),
+    "one of several": (
+        {"operator": "contains_any", "values": ["a", "{{ metadata.id }}"]},
+        "contains",
+    ),
+    "equals": ({"operator": "equals", "value": "{{expected_output}}"}, "exact"),
+    "regex": ({"operator": "regex", "value": "^{{expected_output}}$"}, "regex"),
+}
+
+
+@pytest.mark.parametrize(("config", "match"), LITERAL.values(), ids=LITERAL)
+def test_a_variable_that_a_text_check_takes_by_the_letter_is_pointed_out(
+    config: dict[str, Any], match: str
+) -> None:
+    found = remarks(version(root(leaf("a", kind="text_check", config=config))))
+    (said,) = (one for one in found if one.code == "literal")
+    assert said.path == "a"
+    assert said.field == ("values" if "values" in config else "value")
+    assert f"type expected_output with match: {match}" in said.text
+
+
+@pytest.mark.parametrize("text", ["{{}}", "{ expected_output }", "{{ 2 + 2 }}", "a{2}"])
+def test_other_braces_in_a_text_check_are_what_is_looked_for(text: str) -> None:
+    config = {"operator": "contains", "value": text}
+    assert remarks(version(root(leaf("a", kind="text_check", config=config)))) == []
+
+
+def test_a_check_of_a_hybrid_judge_takes_no_variables_either() -> None:
+    checks = [{"name": "has_it", "type": "contains", "value": "{{expected_output}}"}]
+    found = remarks(version(root(leaf("h", kind="hybrid_judge", config={"checks": checks}))))
+    assert [one.field for one in found if one.code == "literal"] == ["checks"]

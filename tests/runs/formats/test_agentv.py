@@ -439,3 +439,18 @@ def test_a_key_that_is_kept_may_be_a_misspelt_one() -> None:
         "tests[0].expected_outcmes": "did you mean expected_outcomes?",
         "tests[0].owner": "",
     }
+
+
+def test_a_variable_in_a_text_check_is_noted_with_what_was_likely_meant() -> None:
+    text = (
+        f"{HEAD}evaluators:\n"
+        '  - {name: right, type: contains, value: "{{expected_output}}"}\n'
+        '  - {name: tone, type: llm_judge, prompt: "Is {{answer}} kind?"}\n'
+        f'{CASES}    evaluators: [{{name: own, type: equals, value: "{{{{ input }}}}"}}]\n'
+    )
+    found = [(one.case, one.key, one.message) for one in read(text).warnings]
+    assert [one[:2] for one in found] == [("", "evaluators[0]"), ("A", "tests[0].evaluators[0]")]
+    first, second = (message for *_, message in found)
+    assert first.startswith("evaluator right: looks for “{{expected_output}}” by the letter")
+    assert "type expected_output with match: contains" in first
+    assert "type expected_output with match: exact" in second
