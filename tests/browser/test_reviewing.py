@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models import ResultOutput, Review, ReviewItem, Run
-from runs.services import review_queue as queue
 from tests.browser.conftest import Console
 from tests.browser.test_every_page import EVERY_RULE, barriers
 from tests.factories import make_score
-from tests.members import make_member
+from tests.members import make_client, make_member
 from tests.runs.queued import item_of, queued_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -122,18 +122,31 @@ def test_two_browsers_never_decide_the_same_item(
     page.goto(f"{live_server.url}/review/")
     title(page, "C-001")
     other = make_member("reviewer", "ben")
-    item = item_of(run)
-    assert queue.next_item(other) == item_of(run, "C-002")
+    context = browser.new_context()
+    name, cookies = settings.SESSION_COOKIE_NAME, make_client(other).cookies
+    context.add_cookies([{"name": name, "value": cookies[name].value, "url": live_server.url}])
+    beside = context.new_page()
+    beside.goto(f"{live_server.url}/review/")
+    title(beside, "C-002")
+    for one in (page, beside):
+        type_keys(one, "p", "Enter")
+    for one in (page, beside):
+        expect(one.get_by_role("status").filter(has_text="saved.")).to_be_visible()
+    here, there = (one.locator("#item-title code").inner_text() for one in (page, beside))
+    assert {here, there} == {"C-003", "C-004"}
+    said = Review.objects.values_list("result__case__key", "reviewer__username").order_by("id")
+    assert sorted(key for key, _ in said) == ["C-001", "C-002"]
+    assert dict(said)["C-002"] == "ben"
+    context.close()
+    item = item_of(run, here)
     page.get_by_label("Note").fill("Mine")
     ReviewItem.objects.filter(pk=item.pk).update(reserved_by=other)
-    page.keyboard.press("Escape")
-    page.keyboard.press("p")
-    page.keyboard.press("Enter")
+    type_keys(page, "Escape", "p", "Enter")
     expect(page.get_by_role("alert").filter(has_text="ben has this one open")).to_be_visible()
     expect(page.get_by_label("Note")).to_have_value("Mine")
     page.get_by_role("link", name="Take the next one").click()
-    title(page, "C-003")
-    assert not Review.objects.exists()
+    title(page, "C-005")
+    assert Review.objects.count() == 2
 
 
 def test_a_page_left_alone_gives_its_item_up_after_an_hour(
