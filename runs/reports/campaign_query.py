@@ -18,7 +18,7 @@ COLUMNS: Mapping[str, tuple[str, bool]] = {
     "score": ("Mean score", True),
     "verdicts": ("Verdicts", True),
     "latency": ("Mean latency", False),
-    "target_cost": ("Target cost", False),
+    "target_cost": ("Run cost", False),
     "evaluation_cost": ("Evaluation cost", False),
     "cost": ("Total cost", False),
     "passed_case": ("Per passed case", False),

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 COSTS: Mapping[str, str] = {
     "total": "Total cost",
-    "target": "Target cost",
+    "target": "Run cost",
     "evaluation": "Evaluation cost",
 }
 POINTS: Mapping[str, str] = {"latest": "Latest run of each target", "every": "Every run"}

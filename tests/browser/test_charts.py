@@ -146,7 +146,7 @@ def test_a_campaigns_chart_and_board_are_changed_in_place(
     page.goto(f"{live_server.url}/campaigns/{campaign.pk}/")
     expect(page.locator("#score-cost .point")).to_have_count(5)
     expect(page.locator(".board tbody tr").first).to_contain_text("juno-2-max")
-    page.get_by_role("link", name="Target cost").click()
+    page.get_by_role("link", name="Run cost").click()
     expect(page.locator(".board tbody tr").first).to_contain_text("orca-nano")
     page.wait_for_url("**/?sort=target_cost")
     page.get_by_label("Cost", exact=True).select_option("Evaluation cost")
