@@ -13,6 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models import Run, RunEvent
 from tests.browser.conftest import Console
+from tests.browser.keyboard import press
 from tests.factories import make_case, make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -107,8 +108,14 @@ def test_what_is_chosen_survives_the_live_table(run_page: Page, run: Run) -> Non
 def test_one_evaluator_scores_again_after_the_dialog_told_what_it_takes(
     run_page: Page, run: Run
 ) -> None:
-    run_page.get_by_role("link", name="Score again with tone").click()
+    more = run_page.get_by_role("button", name="More", exact=True)
+    press(run_page, more)
+    press(run_page, run_page.get_by_role("link", name=re.compile(r"^Retry \d+ failed")))
     dialog = run_page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading")).to_have_text(re.compile(r"^Retry \d+ results"))
+    run_page.keyboard.press("Escape")
+    expect(more).to_be_focused()
+    run_page.get_by_role("link", name="Score again with tone").click()
     expect(dialog).to_contain_text("60 of 60 results have an output for it")
     expect(dialog).to_contain_text("up to 60 calls of juno-2")
     dialog.get_by_label("Only the 1 it could not score").check()
@@ -191,6 +198,10 @@ def test_without_scripts_forms_lead_to_the_same(
     logged_in: User, plain_page: Page, live_server: LiveServer, run: Run
 ) -> None:
     plain_page.goto(f"{live_server.url}/suites/support/runs/1/?verdict=fail")
+    expect(plain_page.get_by_role("link", name="What if")).to_be_hidden()
+    plain_page.get_by_role("button", name="More", exact=True).click()
+    expect(plain_page.get_by_role("link", name="What if")).to_be_visible()
+    plain_page.keyboard.press("Escape")
     expect(plain_page.get_by_label("Choose every row shown")).to_be_hidden()
     plain_page.get_by_label("Choose CS-002").check()
     plain_page.get_by_label("Choose CS-003").check()
