@@ -158,11 +158,16 @@ def _rate(weighed: Sequence[tuple[float, bool]]) -> Rate:
 def _kappa_interval(
     drawn: Sequence[tuple[int, int, float]], size: int, *, quadratic: bool, seed: int
 ) -> tuple[float | None, float | None]:
-    """Return where 95 % of the kappas of resampled decisions lie; those without a kappa are left out."""
+    """Return where 95 % of the kappas of resampled decisions lie; those without a kappa are left out.
+
+    There is none where all decisions are alike: drawn again they are the same, which is no certainty.
+    """
     if not drawn:
         return None, None
     # Decisions that are alike are drawn together: there are few kinds of them.
     kinds, times = np.unique(np.asarray(drawn, dtype=float), axis=0, return_counts=True)
+    if len(kinds) == 1:
+        return None, None
     generator = np.random.default_rng(seed)
     counts = generator.multinomial(len(drawn), times / len(drawn), RESAMPLES)
     into = np.zeros((len(kinds), size, size))

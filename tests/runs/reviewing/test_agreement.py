@@ -180,6 +180,8 @@ def test_nothing_and_one_sidedness_give_no_figure_rather_than_a_wrong_one() -> N
     assert same.true_positive.share == 1
     assert not same.is_few
     assert agreement_of([Pair("pass", "pass")] * 19).is_few
+    alone = agreement_of([Pair("borderline", "fail")])
+    assert (alone.kappa, alone.low, alone.high) == (0, None, None)
 
 
 @pytest.mark.parametrize(
