@@ -39,7 +39,7 @@ CARRIED_OUT = (ResultStatus.SCORED, ResultStatus.ERROR)
 OUTPUT_COLUMNS = ("text", "messages", "trace", "usage", "outcomes", "decision")
 # All that a review is but the result it stands at.
 REVIEW_COLUMNS = tuple(
-    field.column for field in Review._meta.concrete_fields if field.column not in ("id", RESULT)
+    field.attname for field in Review._meta.concrete_fields if field.attname not in ("id", RESULT)
 )
 
 
