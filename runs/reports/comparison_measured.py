@@ -10,7 +10,7 @@ from evaluators.scoring.tree import ROOT_PATH, Node, walk
 from runs.comparison import DIMENSION, EVALUATOR, FEWEST_CASES, METRIC, Figure, Measured
 from runs.models import Run, Score, ScoreState
 from runs.models.leaf_scores import unpack_leaf_scores
-from runs.plan import METRICS_KIND, read_plan
+from runs.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.reports.comparison_sides import Side
 from runs.reports.turned_scores import turned_paths, turned_paths_of_cases
 
@@ -20,6 +20,9 @@ PARTS = {
     METRICS_KIND: (METRIC, "details__metrics", "score"),
     HYBRID_KIND: (DIMENSION, "details__dimensions", "final"),
 }
+
+# What stands beside the tree has no name that anybody gave it.
+NAMES = {OUTCOMES_PATH: "Expected outcomes"}
 
 
 def measured_of(side: Side) -> Mapping[Figure, Measured]:
@@ -38,7 +41,7 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
             score = 1.0 - score if path in of_cases.get(key, turned) else score
-            measured = found.setdefault(Figure(EVALUATOR, path), Measured(path))
+            measured = found.setdefault(Figure(EVALUATOR, path), Measured(NAMES.get(path, path)))
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
     known = [
