@@ -237,7 +237,8 @@ def test_a_run_is_a_fixed_number_of_queries(
     for case in suite.cases.all():
         for repetition in (1, 2, 3):
             make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
-    with django_assert_max_num_queries(25):
+    # One of them is PostgreSQL's clock.
+    with django_assert_max_num_queries(26):
         page = text(viewer_client, at(run))
     assert "Show more" in page
     assert len(page) < 150_000
