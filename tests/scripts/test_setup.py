@@ -164,10 +164,12 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
     ("failing", "named"),
     [
         ("'pytest -q -m not'", "sqlite"),
-        ("--database-only", "postgresql"),
+        ("--database-only", "postgresql, postgresql-pages"),
+        ("--ignore=tests/runs/views", "postgresql"),
+        ("'-m not browser and not processes tests/runs/views'", "postgresql-pages"),
         ("tests/browser", "browser"),
         ("'-m processes'", "processes"),
-        ("pytest", "browser, postgresql, sqlite, processes"),
+        ("pytest", "browser, postgresql, postgresql-pages, sqlite, processes"),
     ],
 )
 def test_every_lane_of_the_tests_is_run_and_a_failure_named(
