@@ -34,7 +34,7 @@ from tests.factories import (
     make_target,
 )
 from tests.runs.trees import CHECK, LEAF, tree
-from tests.runs.views.test_sharing import share
+from tests.runs.views.shares.linked import share
 
 pytestmark = pytest.mark.django_db
 METRICS = {"tone": "Tone", "task_completion": "Task completion"}

@@ -31,7 +31,7 @@ from runs.services.reviews import Decided, decide, undo
 from runs.sharing import Depth
 from tests.factories import make_scored_run, make_user
 from tests.runs.queued import item_of, queued_run
-from tests.runs.views.test_sharing import share
+from tests.runs.views.shares.linked import share
 
 pytestmark = pytest.mark.django_db
 
