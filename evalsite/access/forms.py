@@ -83,7 +83,7 @@ class TokenForm(forms.Form):
         ]
         self.fields["role"].initial = Role.VIEWER.value
         never = ((NEVER, "Never, until it is revoked"),) if own == Role.ADMIN else ()
-        self.fields["expires"].choices = (*LIFETIMES, *never)  # type: ignore[attr-defined]
+        self.fields["expires"].choices = (*LIFETIMES, *never)  # type: ignore[attr-defined]  # it is a ChoiceField
 
     def values(self, *, now: datetime) -> dict[str, Any]:
         """Return what the token is made of."""

@@ -106,7 +106,8 @@ class AssignForm(forms.Form):
         """Offer whoever may decide."""
         super().__init__(data)
         self.names = dict(people())
-        self.fields["to"].choices = [("", "Everybody"), *self.names.items()]  # type: ignore[attr-defined]
+        everybody = ("", "Everybody")
+        self.fields["to"].choices = [everybody, *self.names.items()]  # type: ignore[attr-defined]  # it is a ChoiceField
 
     def assign(self, items: list[int]) -> str:
         """Assign the named item, or all of them, and say what was done; "" when the form is refused."""

@@ -21,8 +21,9 @@ def kappa_words(agreement: Agreement) -> str:
 
 def ends(rate: Rate) -> str:
     """Spell the interval of a rate: `71.2% to 88.9%`."""
-    known = rate.low is not None and rate.high is not None
-    return interval((rate.low, rate.high)) if known else MISSING  # type: ignore[arg-type]
+    if rate.low is None or rate.high is None:
+        return MISSING
+    return interval((rate.low, rate.high))
 
 
 def _signed(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,8 @@ def test_a_lane_leaves_unread_what_holds_none_of_its_tests(path: str, spared_by:
     [("browser", "tests/runs/test_plan.py"), ("processes", "tests/runs/test_plan.py")],
 )
 def test_a_test_that_no_lane_would_run_is_refused(mark: str, path: str) -> None:
-    item = SimpleNamespace(
+    item: Any = SimpleNamespace(
         path=ROOT / path, nodeid=path, get_closest_marker=lambda name: name == mark
     )
     with pytest.raises(pytest.UsageError, match=path):
-        pytest_collection_modifyitems([item])  # type: ignore[list-item]
+        pytest_collection_modifyitems([item])

@@ -7,6 +7,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.test import Client
+from pytest_django import DjangoAssertNumQueries
 
 from evalsite.access.roles import Role
 from evalsite.access.tokens import (
@@ -173,11 +174,11 @@ def test_members_see_and_revoke_their_own_and_admins_all(
 
 
 def test_the_list_asks_the_database_as_often_however_many_tokens_there_are(
-    admin: User, django_assert_num_queries: object
+    admin: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(12):
         token_of(make_member("viewer", f"m{number}"))
-    with django_assert_num_queries(2):  # type: ignore[operator]
+    with django_assert_num_queries(2):
         assert len(token_rows(now=NOW)) == 12
 
 

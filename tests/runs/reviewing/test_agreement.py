@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 import pytest
@@ -141,9 +142,9 @@ def test_a_sampled_decision_counts_as_often_as_it_stands_for(pairs: list[Pair]) 
 
 
 @given(st.lists(VERDICT_PAIRS, min_size=1, max_size=40), st.randoms())
-def test_neither_order_nor_chance_moves_a_figure(pairs: list[Pair], random: object) -> None:
+def test_neither_order_nor_chance_moves_a_figure(pairs: list[Pair], random: Random) -> None:
     shuffled = list(pairs)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert agreement_of(shuffled, seed=4) == agreement_of(pairs, seed=4)
 
 

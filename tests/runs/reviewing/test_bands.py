@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import Policy
 from runs.reviewing import VERDICTS, Pair, Reviewed, Suggestion, agreement_of, suggest_bands
+from runs.reviewing.bands import AGREEMENT
 
-NOW = {"pass_threshold": 0.8, "borderline_threshold": 0.6}
 
-
-def found_of(reviewed: list[Reviewed], **options: float | str) -> Suggestion:
-    found = suggest_bands(reviewed, **NOW | options)  # type: ignore[arg-type]
+def found_of(
+    reviewed: list[Reviewed], *, pass_threshold: float = 0.8, by: str = AGREEMENT
+) -> Suggestion:
+    found = suggest_bands(reviewed, pass_threshold=pass_threshold, borderline_threshold=0.6, by=by)
     assert found is not None
     return found
 
@@ -62,7 +63,7 @@ def test_a_sampled_decision_weighs_what_it_stands_for() -> None:
 
 
 def test_nothing_reviewed_suggests_nothing() -> None:
-    assert suggest_bands([], **NOW) is None
+    assert suggest_bands([], pass_threshold=0.8, borderline_threshold=0.6) is None
 
 
 REVIEWED = st.builds(
