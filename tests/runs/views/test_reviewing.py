@@ -110,6 +110,8 @@ class TestQueue:
         assert "Case C-001" not in page
         taken = shown(make_client(ben), to("item", item))
         assert "ann has this one" in taken
+        assert "<strong>Taken.</strong>" in taken
+        assert "Not saved" not in taken
         assert "Take the next one" in taken
         assert "Save and next" not in taken
 
