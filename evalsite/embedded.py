@@ -1,4 +1,4 @@
-"""The worker inside the web process: threads that carry runs out, so that one process is enough."""
+"""The worker inside the web process: threads that work on runs, and yield to requests for pages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,47 @@ import importlib
 import logging
 import sys
 import threading
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from celery.worker import WorkController
 
 from evalsite.celery import app
-from evalsite.courtesy import REQUESTS
+
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+class Requests:
+    """Counts the requests that are being answered."""
+
+    def __init__(self) -> None:
+        """Count from none."""
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def are_under_way(self) -> bool:
+        """Tell whether anybody waits."""
+        return self._count > 0
+
+    def counted(self, application: Application) -> Application:
+        """Return the application, each of whose requests is counted until it is answered."""
+
+        def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            self._move(1)
+            try:
+                return application(environ, start_response)
+            finally:
+                self._move(-1)
+
+        return answer
+
+    def _move(self, by: int) -> None:
+        with self._lock:
+            self._count += by
+
+
+REQUESTS = Requests()
+
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +72,7 @@ class EmbeddedWorker:
     def stop(self) -> None:
         """Give back what is in hand, then end."""
         # Loaded by the thread; not at the top, or the web process would wait for it at its start.
-        pulse = importlib.import_module("evalsite.pulse").PULSE
+        pulse = importlib.import_module("evalsite.heartbeat").PULSE
         pulse.stop()
         if self._worker is not None:
             self._worker.stop()
@@ -44,7 +80,7 @@ class EmbeddedWorker:
     def _work(self) -> None:
         sys.setswitchinterval(SWITCH_S)
         # Loading the model client takes a second: here it holds up no request.
-        importlib.import_module("evaluators.judging.client")
+        importlib.import_module("evaluators.model_calls.client")
         # Signals, gossip and remote control belong to processes of their own.
         self._worker = WorkController(
             app=app,
@@ -56,8 +92,8 @@ class EmbeddedWorker:
             loglevel=logging.WARNING,
             quiet=True,
         )
-        importlib.import_module("runs.execution.courtesy").give_way_to(REQUESTS.are_under_way)
-        importlib.import_module("evalsite.pulse").PULSE.start()
+        importlib.import_module("runs.execution.run_worker").give_way_to(REQUESTS.are_under_way)
+        importlib.import_module("evalsite.heartbeat").PULSE.start()
         self._worker.start()
 
 

@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
-from runs.plan import UnreadableSnapshotError
+from runs.engine.plan import UnreadableSnapshotError
 
 NUL, ESCAPED_NUL = "\0", "%00"
 # Where everything lives that opens without an account, by a share link.

@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 import django_stubs_ext
 from csp.constants import NONE, SELF
 
-from evalsite.databases import database_settings
-from evalsite.env import Environment
-from evalsite.keys import kept_key, new_encryption_key, new_secret_key
+from evalsite.data_folder import kept_key, new_encryption_key, new_secret_key
+from evalsite.env import Environment, database_settings
 from evalsite.logs import hides_links, is_news, is_no_probe
 
 # Lets forms and managers name the model they are of, as strict typing wants it.
@@ -104,8 +103,8 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "evalsite.context.site",
-                "runs.context.pinned",
+                "evalsite.views.site",
+                "runs.home.views.sidebar_context",
             ],
         },
     },
@@ -198,8 +197,8 @@ AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_RESET_ON_SUCCESS = True
-AXES_CLIENT_IP_CALLABLE = "evalsite.access.brake.client_address"
-AXES_LOCKOUT_CALLABLE = "evalsite.access.brake.locked_out"
+AXES_CLIENT_IP_CALLABLE = "evalsite.access.login_throttle.client_address"
+AXES_LOCKOUT_CALLABLE = "evalsite.access.login_throttle.locked_out"
 AXES_SENSITIVE_PARAMETERS = ["username", "csrfmiddlewaretoken"]
 # Who logged in when is nobody's business but the member's.
 AXES_DISABLE_ACCESS_LOG = True
@@ -275,14 +274,14 @@ USE_I18N = False
 # -- API -------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "evalsite.access.bearer.TokenAuthentication",
+        "evalsite.access.tokens.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["runs.api.permissions.MayView"],
+    "DEFAULT_PERMISSION_CLASSES": ["evalsite.access.tokens.MayView"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "runs.api.problems.refused",
+    "EXCEPTION_HANDLER": "runs.api.schema.refused",
     "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
@@ -299,7 +298,7 @@ SPECTACULAR_SETTINGS = {
         {"name": "campaigns", "description": "Runs started together, ranked"},
         {"name": "about", "description": "The API itself"},
     ],
-    "SERVE_PERMISSIONS": ["runs.api.permissions.MayView"],
+    "SERVE_PERMISSIONS": ["evalsite.access.tokens.MayView"],
     "SERVE_INCLUDE_SCHEMA": False,
     # The words of a choice stand where they are used.
     "POSTPROCESSING_HOOKS": [],

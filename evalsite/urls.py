@@ -5,13 +5,13 @@ from __future__ import annotations
 from django.urls import include, path
 
 from evalsite.views import healthz
-from runs.views.suites import suite_list
+from runs.home.views import suite_list
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("", suite_list, name="home"),
     path("", include("evalsite.access.urls")),
-    path("", include("evaluators.urls")),
+    path("", include("evaluators.catalog.urls")),
     path("", include("runs.urls")),
 ]
 handler403 = "evalsite.views.permission_denied"

@@ -1,10 +1,11 @@
-"""The pages that belong to no app: health and the errors."""
+"""The pages that belong to no feature: health and the errors, and what every template may say of the installation."""
 
 from __future__ import annotations
 
 import logging
 import sys
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -16,12 +17,17 @@ from django.views.decorators.http import require_safe
 
 from evalsite.access.members import admin_names
 from evalsite.access.roles import role_of
-from evalsite.health import OK, PARTS, health
+from evalsite.health import OK, PARTS, health, outage_of
 from evalsite.middleware import FOR_STRANGERS
-from evalsite.outages import outage_of
-from runs.api.problems import NOTHING_HERE, is_for_api, problem_page
-from runs.models.connections import discard_connection
-from runs.views.shared import gone
+from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
+from runs.models.clock import discard_connection
+from runs.sharing.views import gone
+
+
+def site(request: HttpRequest) -> dict[str, object]:
+    """Return `is_demo`: whether the judge's replies are scripted."""
+    return {"is_demo": settings.DEMO}
+
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from evalsite.courtesy import REQUESTS
-from evalsite.loading import load
+from evalsite.celery import load
+from evalsite.embedded import REQUESTS
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 load()

@@ -6,8 +6,8 @@ import asyncio
 
 from celery import shared_task
 
-from evaluators.judging.specs import spec_of
-from evaluators.judging.trial import try_model
+from evaluators.model_calls.models import spec_of
+from evaluators.model_calls.trial import try_model
 from evaluators.models import LanguageModel
 
 

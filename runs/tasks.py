@@ -6,9 +6,10 @@ from typing import Any
 
 from celery import shared_task
 
-from runs.execution import finishing, rescoring, running, trying, trying_evaluators
-from runs.execution.sweeping import runs_wanting_hands
+from runs.execution import evaluator_trials, finishing, run_worker, target_trials
+from runs.execution.reaper import runs_wanting_hands
 from runs.models.clock import database_now
+from runs.what_if.rescoring import carry_out
 
 # A task that was meant for another process is passed on so often; the next sweep asks again anyway.
 MOST_HOPS = 8
@@ -21,7 +22,7 @@ def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
     A broker hands tasks out as it likes: one that reaches a process already at this run is passed
     on while other workers could help.
     """
-    if running.work_on_run(run_id) or hops >= MOST_HOPS:
+    if run_worker.work_on_run(run_id) or hops >= MOST_HOPS:
         return
     if run_id in runs_wanting_hands(now=database_now()):
         work_on_run.apply_async(kwargs={"run_id": run_id, "hops": hops + 1}, retry=False)
@@ -36,16 +37,17 @@ def summarise_run(run_id: int, **later: Any) -> None:
 @shared_task(name="runs.rescore_run")
 def rescore_run(run_id: int, **later: Any) -> None:
     """Carry out a run that is made of another's stored scores."""
-    rescoring.rescore_run(run_id)
+    if carry_out(run_id):
+        finishing.summarise_ended(run_id)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)
 def try_target(trial_id: int, **later: Any) -> None:
     """Ask a target about one case and keep what it answered."""
-    trying.try_target(trial_id)
+    target_trials.try_target(trial_id)
 
 
 @shared_task(name="runs.try_evaluator", ignore_result=True)
 def try_evaluator(trial_id: int, **later: Any) -> None:
     """Score one output by one evaluator of a draft and keep what it said."""
-    trying_evaluators.try_evaluator(trial_id)
+    evaluator_trials.try_evaluator(trial_id)

@@ -14,21 +14,11 @@ from django.contrib.auth.models import Group, Permission, User
 
 from evalsite.access.roles import Role, permissions_of
 from evaluators.models import Evaluator, LanguageModel
-from runs.models import (
-    Artifact,
-    Campaign,
-    Case,
-    FileContent,
-    ModelCall,
-    Result,
-    ResultOutput,
-    Run,
-    Score,
-    Suite,
-    SuiteVersion,
-    Target,
-    TargetTrial,
-)
+from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
+from runs.models.runs import Campaign, Run
+from runs.models.suites import Case, FileContent, Suite, SuiteVersion
+from runs.models.targets import Target
+from runs.models.trials import TargetTrial
 
 NUMBERS = count(1)
 STARTED = datetime(2026, 5, 12, 9, 2, 11, tzinfo=UTC)
@@ -208,14 +198,16 @@ def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> R
     return result
 
 
-def make_score(*, result: Result, path: str, score: float | None, **columns: Any) -> Score:
+def make_score(*, result: Result, path: str, score: float | None, **columns: Any) -> EvaluatorScore:
     defaults = {
         "kind": "llm_judge",
         "state": "unscored" if score is None else "scored",
         "raw_score": score,
         "position": result.scores.count(),
     }
-    return Score.objects.create(result=result, path=path, score=score, **defaults | columns)
+    return EvaluatorScore.objects.create(
+        result=result, path=path, score=score, **defaults | columns
+    )
 
 
 def make_call(*, result: Result, **columns: Any) -> ModelCall:

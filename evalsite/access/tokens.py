@@ -1,4 +1,4 @@
-"""What happens to the tokens of the API, each deed with its audit entry, and what a token may do."""
+"""The tokens of the API: made, revoked, what a token may do, and how a program sends it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.utils import timezone
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
 
 from evalsite.access.roles import Role, permissions_of, role_of
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
-from runs.models import ApiToken
-from runs.models.tokens import ACTIVE, token_hash
+from runs.models.sharing import ACTIVE, ApiToken, token_hash
 
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+VIEW = "runs.view_run"
 # So that whoever finds one, or a scanner of secrets, knows what it is.
 PREFIX = "evs_"
 RANDOM_BYTES = 32
@@ -147,3 +157,55 @@ def _record(actor: User, action: str, token: ApiToken, *, after: dict[str, str])
         object_name=f"{token.name} ({token.beginning}…)",
         after=after,
     )
+
+
+SCHEME = "Bearer"
+
+
+class TokenAuthentication(BaseAuthentication):
+    """Let a request act for the owner of its token, with no more than the token's role.
+
+    Whoever sends none may have a session.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, Grant] | None:
+        """Return the owner and the grant, None without a token; raises AuthenticationFailed."""
+        scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
+        if scheme.lower() != SCHEME.lower():
+            return None
+        grant = grant_of(secret.strip(), now=timezone.now())
+        if grant is None:
+            # Which of these it is would only help whoever found it.
+            raise AuthenticationFailed("This token is wrong, expired or revoked.")
+        return grant.token.owner, grant
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return how to ask rightly, which makes the refusal a 401."""
+        return f'{SCHEME} realm="Evalsite"'
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base registers subclasses
+    """Tell the schema of tokens."""
+
+    target_class = TokenAuthentication
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        """Return what OpenAPI says of it."""
+        return {
+            "type": "http",
+            "scheme": SCHEME.lower(),
+            "description": "A token of the page “API tokens”; it begins with evs_.",
+        }
+
+
+class MayView(BasePermission):
+    """Whoever may see runs may read them; a token has to allow it as well as its owner's role."""
+
+    message = "Your role may not see runs. An admin can give you another."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Tell whether both allow it."""
+        grant: Grant | None = request.auth  # type: ignore[assignment]  # the site's authentication gives it
+        is_granted = grant is None or grant.allows(VIEW)
+        return request.user.is_authenticated and is_granted and request.user.has_perm(VIEW)

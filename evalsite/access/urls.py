@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.urls import path
 
-from evalsite.access import token_views, views
+from evalsite.access import views
+from evalsite.access import views as access_views
 
 app_name = "access"
 urlpatterns = [
@@ -14,8 +15,8 @@ urlpatterns = [
     path("password/<str:user_code>/<str:token>/", views.password_set, name="password-set"),
     path("account/", views.account, name="account"),
     path("account/password/", views.password, name="password"),
-    path("account/tokens/", token_views.token_list, name="tokens"),
-    path("account/tokens/<int:pk>/revoke/", token_views.token_revoke, name="token-revoke"),
+    path("account/tokens/", access_views.token_list, name="tokens"),
+    path("account/tokens/<int:pk>/revoke/", access_views.token_revoke, name="token-revoke"),
     path("members/", views.member_list, name="members"),
     path("members/add/", views.member_add, name="member-add"),
     path("members/<int:pk>/", views.member, name="member"),

@@ -1,4 +1,4 @@
-"""Logging in and out, the own account, and the members."""
+"""Logging in and out, the own account, the members, and the tokens of the API."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required, permission_required
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render, resolve_url
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST, require_safe
 
-from evalsite.access import links, members
-from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm
-from evalsite.access.links import LOGIN_TOKENS, PASSWORD_TOKENS, user_of_link
+from evalsite.access import members
+from evalsite.access import members as access_members
+from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm
+from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, user_of_link
 from evalsite.access.roles import MEANINGS, role_of
+from evalsite.access.tokens import make_token, revoke_token, token_rows
+from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
+from runs.models.sharing import ApiToken
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 LINK_IN_SESSION = "access.one_time_link"
@@ -203,7 +208,7 @@ def _member_page(
 
 
 def _keep_link(request: MemberRequest, member: User) -> None:
-    link = request.build_absolute_uri(links.password_path(member))
+    link = request.build_absolute_uri(access_members.password_path(member))
     request.session[LINK_IN_SESSION] = link
 
 
@@ -221,3 +226,55 @@ def _next_path(request: HttpRequest) -> str:
 
 def _status(is_refused: bool) -> int:
     return 422 if is_refused else 200
+
+
+TOKEN_IN_SESSION = "access.new_api_token"  # noqa: S105  # the name of the place, not what is there
+
+
+@never_cache
+def token_list(request: MemberRequest) -> HttpResponse:
+    """List the own tokens, to an admin those of all, and make one; its secret is shown once."""
+    now = timezone.now()
+    form = TokenForm(role_of(request.user), data=request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        _, secret = make_token(owner=request.user, **form.values(now=now))
+        # Sessions lie in the database, which is to hold no token that can be read.
+        request.session[TOKEN_IN_SESSION] = encrypt(secret)
+        return redirect("access:tokens")
+    context = {
+        "form": form,
+        "secret": _shown_once(request),
+        "rows": token_rows(now=now, owner=request.user),
+        "others": _of_others(request),
+    }
+    return render(request, "access/tokens.html", context, status=422 if form.is_bound else 200)
+
+
+@never_cache
+def token_revoke(request: MemberRequest, pk: int) -> HttpResponse:
+    """Ask whether a token is to end, and end it; the owner and admins can."""
+    token = get_object_or_404(ApiToken.objects.select_related("owner"), pk=pk)
+    if token.owner_id != request.user.pk and not request.user.has_perm("auth.change_user"):
+        raise Http404("Members see their own tokens alone.")
+    if request.method != "POST":
+        return render(request, "access/token_revoke.html", {"token": token})
+    if revoke_token(token, actor=request.user, now=timezone.now()):
+        messages.success(request, f"Token {token.name} is revoked.")
+    return redirect("access:tokens")
+
+
+def _shown_once(request: HttpRequest) -> str:
+    if request.method != "GET":
+        return ""
+    stored = request.session.pop(TOKEN_IN_SESSION, "")
+    try:
+        return decrypt(stored) if stored else ""
+    except KeyUnreadableError:
+        return ""
+
+
+def _of_others(request: MemberRequest) -> list[object]:
+    if not request.user.has_perm("auth.change_user"):
+        return []
+    rows = token_rows(now=timezone.now())
+    return [row for row in rows if row.token.owner_id != request.user.pk]

@@ -12,11 +12,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from evaluators.kinds._base import Kind, KindConfig
-from evaluators.kinds._files import is_reference, text_of
-from evaluators.kinds._literal_variables import literal_variable
-from evaluators.kinds._named_models import models_named
-from evaluators.kinds._refusals import InvalidConfigError, Refusal, UnknownKindError, refusal_of
-from evaluators.kinds._spelling import normal_spelling
+from evaluators.kinds._judging import models_named
+from evaluators.kinds._prompts import is_reference, literal_variable, text_of
+from evaluators.kinds._refusals import (
+    InvalidConfigError,
+    Refusal,
+    UnknownKindError,
+    normal_spelling,
+    refusal_of,
+)
 
 __all__ = [
     "InvalidConfigError",

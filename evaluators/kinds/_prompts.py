@@ -1,9 +1,175 @@
-"""The several ways suite files give a judge its prompt."""
+"""The prompts of judges: how files write them, and the variables that are filled in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from posixpath import normpath
+from typing import Any, TypeGuard
+
+from evaluators.kinds._base import Context, Message, Step
+
+FILE_REFERENCE = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+|[\w./-]+\.(?:md|txt|prompt|j2))\Z")
+
+
+def is_reference(value: object) -> TypeGuard[str]:
+    """Tell a file's name (`./prompts/tone.md`, `file://tone.md`) from a text."""
+    return isinstance(value, str) and bool(FILE_REFERENCE.match(value.strip()))
+
+
+def path_of(reference: str, folder: str = "") -> str:
+    """Return the path a reference means, seen from a folder of the suite; "" when it leads outside."""
+    match = FILE_REFERENCE.match(reference.strip())
+    named = match.group(1) if match else reference.strip()
+    path = normpath(f"{folder}/{named}" if folder else named)
+    return "" if path.startswith(("..", "/")) else path
+
+
+def text_of(reference: str, files: Mapping[str, bytes]) -> str:
+    """Return the text of the file; raises ValueError naming a file that is missing or no text."""
+    path = path_of(reference)
+    if path not in files:
+        raise ValueError(f"the file {reference.strip()!r} is not among the files of the suite")
+    try:
+        return files[path].decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the file {reference.strip()!r} is not text in UTF-8") from error
+
+
+def text_or_file(value: str, files: Mapping[str, bytes]) -> str:
+    """Return a prompt: the text itself or that of the file it names; raises ValueError like text_of."""
+    return text_of(value, files) if is_reference(value) else value
+
+
+PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+METADATA = re.compile(r"metadata(?:\.[\w-]+)*\Z")
+NOTHING = "(none given)"
+NO_TRACE = "(the agent reports no tool calls)"
+NO_CALLS = "(no tool was called)"
+
+ANSWER, QUESTION, CONVERSATION = "candidate_answer", "question", "input"
+REFERENCE, TOOLS = "reference_answer", "tool_calls"
+SAME = {
+    **{"output": ANSWER, "answer": ANSWER, "expected_output": REFERENCE},
+    **{"expected_messages": REFERENCE, "input_messages": CONVERSATION},
+    **{"output_messages": "messages", "expected_outcome": "criteria", "outcome": "criteria"},
+    **{"note": "metadata.note", "metadata_json": "metadata"},
+}
+SHOWS_OUTPUT = {ANSWER, "output", "answer", TOOLS}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A prompt with its variables filled in: the instructions, and the quoted texts they speak of."""
+
+    instructions: str
+    quoted: tuple[tuple[str, str], ...]
+
+
+def known_variables() -> tuple[str, ...]:
+    """Return the names a prompt may use."""
+    return (*sorted({*_QUOTED, *_TRUSTED, *SAME}), "metadata", "metadata.<key>")
+
+
+def variables_in(prompt: str) -> tuple[str, ...]:
+    """Return the names between double braces, as written, in order."""
+    return tuple(match.strip() for match in PLACEHOLDER.findall(prompt))
+
+
+def unknown_variables(prompt: str) -> tuple[str, ...]:
+    """Return the names in a prompt that mean nothing."""
+    return tuple(dict.fromkeys(name for name in variables_in(prompt) if not _is_known(name)))
+
+
+def fill(prompt: str, context: Context, *, always: tuple[str, ...] = ()) -> Written:
+    """Return the prompt with each variable replaced; those in `always` are quoted even if not named.
+
+    Nothing a value holds is read as a variable.
+    """
+    quoted: dict[str, str] = {}
+
+    def put(name: str) -> str:
+        name = SAME.get(name, name)
+        if name in _TRUSTED:
+            return _TRUSTED[name](context) or NOTHING
+        text = _untrusted(name, context)
+        if not text:
+            return NOTHING
+        quoted[name] = text
+        return f"[quoted text: {name}]"
+
+    instructions = PLACEHOLDER.sub(lambda match: put(match.group(1).strip()), prompt)
+    for name in always:
+        put(name)
+    return Written(instructions, tuple(quoted.items()))
+
+
+def _is_known(name: str) -> bool:
+    return name in _QUOTED or name in _TRUSTED or name in SAME or bool(METADATA.match(name))
+
+
+def _untrusted(name: str, context: Context) -> str:
+    if name in _QUOTED:
+        return _QUOTED[name](context)
+    value: Any = context.case.metadata
+    for key in name.split(".")[1:]:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if value is None or value == {}:
+        return ""
+    return value if isinstance(value, str) else _json(value)
+
+
+def question_of(context: Context) -> str:
+    """Return what the target was asked last, the whole conversation where no user speaks in it."""
+    asked = [turn.content for turn in context.case.input if turn.role == "user"]
+    return asked[-1] if asked else _conversation(context)
+
+
+def _conversation(context: Context) -> str:
+    return _turns(context.case.input)
+
+
+def _turns(turns: tuple[Message, ...]) -> str:
+    if len(turns) == 1 and turns[0].role == "user":
+        return turns[0].content
+    return "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
+
+
+def _tool_calls(context: Context) -> str:
+    if context.output.trace is None:
+        return NO_TRACE
+    calls = [step for step in context.output.trace if step.type == "tool"]
+    return "\n".join(f"{n}. {_call(step)}" for n, step in enumerate(calls, 1)) or NO_CALLS
+
+
+def _call(step: Step) -> str:
+    facts = {"tool": step.name, "input": step.input, "output": step.output, "error": step.error}
+    return _json({name: value for name, value in facts.items() if value not in (None, "")})
+
+
+def _listed(texts: tuple[str, ...]) -> str:
+    return "\n".join(f"{n}. {text}" for n, text in enumerate(texts, 1))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+_QUOTED: Mapping[str, Callable[[Context], str]] = {
+    QUESTION: question_of,
+    CONVERSATION: _conversation,
+    ANSWER: lambda context: context.output.text or "(the answer is empty)",
+    REFERENCE: lambda context: context.case.expected_output,
+    TOOLS: _tool_calls,
+    "messages": lambda context: _turns(context.output.messages),
+}
+_TRUSTED: Mapping[str, Callable[[Context], str]] = {
+    "criteria": lambda context: context.case.criteria,
+    "expected_outcomes": lambda context: _listed(context.case.expected_outcomes),
+}
+
 
 WRITTEN_AS = ("prompt", "value", "criteria")
 TEXTS = ("text", "value")
@@ -48,3 +214,50 @@ def _text(prompt: Any) -> Any:
 
 def _reference(name: str) -> str:
     return name if name.startswith((".", "file:")) else f"./{name}"
+
+
+VARIABLE = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*(?:\|[^{}]*)?\}\}")
+# How type expected_output compares where a check was to do it; by contains where not said.
+MATCHES = {"equals": "exact", "regex": "regex"}
+LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralVariable:
+    """A setting with a variable that nothing fills in, and a sentence without its subject about it."""
+
+    setting: str
+    text: str
+
+
+def literal_variable(kind: str, config: Mapping[str, Any]) -> LiteralVariable | None:
+    """Return the first variable that a text check, or one of a hybrid judge, takes by the letter."""
+    for setting, operator, text in _looked_for(kind, config):
+        if found := VARIABLE.search(text):
+            said = (
+                f"looks for “{found[0][:LONGEST_SHOWN]}” by the letter, as no text check fills in variables; "
+                "to look for the expected output of each case, use "
+                f"type expected_output with match: {MATCHES.get(operator, 'contains')}"
+            )
+            return LiteralVariable(setting, said)
+    return None
+
+
+def _looked_for(kind: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield setting, operator and text; what is not yet filled in as it should be is passed over."""
+    if kind == "text_check":
+        for name, text in _texts(config):
+            yield name, str(config.get("operator")), text
+    checks = config.get("checks") if kind == "hybrid_judge" else None
+    for check in checks if isinstance(checks, list | tuple) else ():
+        if isinstance(check, Mapping):
+            for _, text in _texts(check):
+                yield "checks", str(check.get("type")), text
+
+
+def _texts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    values = settings.get("values")
+    several = values if isinstance(values, list | tuple) else ()
+    for name, text in (("value", settings.get("value")), *(("values", one) for one in several)):
+        if isinstance(text, str):
+            yield name, text

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -97,3 +99,14 @@ def _reason(one: Any, kind: Kind) -> str:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+
+
+WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+BETWEEN = re.compile(r"[-\s]+")
+
+
+# Files repeat the same few names in each of their cases.
+@lru_cache(maxsize=4_096)
+def normal_spelling(spelling: str) -> str:
+    """Return a name in snake_case."""
+    return BETWEEN.sub("_", WORD_BEGINS.sub("_", spelling.strip())).lower()

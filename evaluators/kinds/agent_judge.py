@@ -41,12 +41,19 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, LONGEST_TIMEOUT_S
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
-from evaluators.kinds._files import text_or_file
-from evaluators.kinds._opinions import OPINION_SCHEMA, joined_opinions, opinion, scale_problem
-from evaluators.kinds._samples import Joining, joining_samples, judge_samples
-from evaluators.kinds._variables import fill
+from evaluators.kinds._judging import (
+    JUDGE_RULES,
+    LONGEST_TIMEOUT_S,
+    OPINION_SCHEMA,
+    Joining,
+    joined_opinions,
+    joining_samples,
+    judge_samples,
+    opinion,
+    scale_problem,
+)
+from evaluators.kinds._prompts import fill, text_or_file
 from evaluators.scoring.types import Outcome, Score, Unscored
 
 PROMPT_VERSION = 1

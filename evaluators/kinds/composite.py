@@ -1,4 +1,4 @@
-"""Combine several evaluators into one score, and gate one behind another.
+r"""Combine several evaluators into one score, and gate one behind another.
 
 A composite holds evaluators and an aggregator. Composites nest to any depth; the suite itself is the
 outermost one.
@@ -34,7 +34,7 @@ aggregator:
 evaluators:
   - name: no_card_numbers
     type: regex
-    value: '\\b(?:\\d[ -]?){12,18}\\d\\b'
+    value: '\b(?:\d[ -]?){12,18}\d\b'
     negate: true
   - name: quality
     type: llm_judge
@@ -43,23 +43,85 @@ evaluators:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES
-from evaluators.kinds._base import Context, KindConfig, kind
-from evaluators.kinds._files import is_reference, text_or_file
-from evaluators.kinds._judged_children import judged_by_model, prompt_problem
-from evaluators.kinds._prompts import read_prompt
-from evaluators.kinds._samples import Joining, joining_samples, judge_samples
-from evaluators.kinds._script_runs import judged_by_script
-from evaluators.kinds._scripts import ScriptSettings, named_settings
-from evaluators.scoring.aggregation import aggregate
+from evaluators.kinds._base import ChildResult, Context, JudgeQuestion, KindConfig, kind
+from evaluators.kinds._judging import (
+    JUDGE_RULES,
+    OPINION_SCHEMA,
+    Joining,
+    joining_samples,
+    judge_samples,
+    opinion,
+    scale_problem,
+    without_single_sample,
+)
+from evaluators.kinds._prompts import (
+    fill,
+    is_reference,
+    known_variables,
+    read_prompt,
+    text_or_file,
+    unknown_variables,
+)
+from evaluators.kinds.script.program import ScriptSettings, named_settings
+from evaluators.kinds.script.running import judged_by_script, told_of
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import aggregate
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
 from evaluators.scoring.types import Outcome, Unscored
+
+RESULTS = "evaluator_results"
+# The second is how AgentV spells it.
+RESULT_NAMES = (RESULTS, "EVALUATOR_RESULTS_JSON")
+NAMED = re.compile(r"\{\{\s*(?:" + "|".join(RESULT_NAMES) + r")\s*\}\}")
+
+
+def prompt_problem(prompt: str) -> str:
+    """Return which variables of a prompt mean nothing to a judge over evaluators, or ""."""
+    unknown = [name for name in unknown_variables(prompt) if name not in RESULT_NAMES]
+    if not unknown:
+        return ""
+    names = ", ".join(f"{{{{{name}}}}}" for name in unknown)
+    return f"{names} is not a variable; there are {', '.join((RESULTS, *known_variables()))}"
+
+
+async def judged_by_model(
+    written: str,
+    context: Context,
+    *,
+    model: str,
+    samples: int,
+    samples_by: Joining,
+    timeout_s: float | None,
+) -> Outcome:
+    """Return the score and findings of a judge that reads the results of the children as quoted text.
+
+    `written` are the instructions; variables in it are filled in, `{{evaluator_results}}` among them.
+    """
+    label = f"[quoted text: {RESULTS}]"
+    filled = fill(NAMED.sub(label, written), context)
+    question = JudgeQuestion(
+        purpose="llm_judge_aggregator",
+        instructions=filled.instructions,
+        quoted=(*filled.quoted, (RESULTS, _json(context.results))),
+        schema=OPINION_SCHEMA,
+        check=lambda reply: scale_problem(reply, 1),
+        model=model,
+        timeout_s=timeout_s,
+    )
+    found = await opinion(context, question, samples=samples, samples_by=samples_by)
+    return found if isinstance(found, Unscored) else without_single_sample(found)
+
+
+def _json(results: Sequence[ChildResult]) -> str:
+    return json.dumps([told_of(one) for one in results], ensure_ascii=False, indent=1, default=str)
+
 
 PROMPT_VERSION = 1
 

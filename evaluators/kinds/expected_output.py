@@ -1,4 +1,4 @@
-r"""Compare the answer with the expected output of its case: letter by letter, or by what it means.
+"""Compare the answer with the expected output of its case: letter by letter, or by what it means.
 
 | match | the answer matches when |
 |---|---|
@@ -36,7 +36,6 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, judge_timeout
 from evaluators.kinds._base import (
     Context,
     JudgeQuestion,
@@ -45,11 +44,26 @@ from evaluators.kinds._base import (
     kind,
     models_of_samples,
 )
-from evaluators.kinds._comparing import LONGEST_KEPT, compared, excerpts
-from evaluators.kinds._opinions import OPINION_SCHEMA, joined_opinions, opinion, scale_problem
-from evaluators.kinds._patterns import SlowPatternError, compiled, found
-from evaluators.kinds._samples import Joining, joining_samples, judge_samples
-from evaluators.kinds._variables import fill
+from evaluators.kinds._judging import (
+    JUDGE_RULES,
+    OPINION_SCHEMA,
+    Joining,
+    joined_opinions,
+    joining_samples,
+    judge_samples,
+    judge_timeout,
+    opinion,
+    scale_problem,
+)
+from evaluators.kinds._prompts import fill
+from evaluators.kinds._text import (
+    LONGEST_KEPT,
+    SlowPatternError,
+    compared,
+    compiled,
+    excerpts,
+    found,
+)
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 PROMPT_VERSION = 1

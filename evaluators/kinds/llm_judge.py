@@ -47,18 +47,29 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator
 
-from evaluators.kinds._asking import JUDGE_RULES, judge_model, judge_timeout
 from evaluators.kinds._base import CaseFacts, Context, JudgeQuestion, KindConfig, kind
-from evaluators.kinds._files import is_reference, text_or_file
-from evaluators.kinds._opinions import OPINION_SCHEMA, opinion, scale_problem, without_single_sample
-from evaluators.kinds._prompts import lists_criteria, read_prompt
-from evaluators.kinds._samples import Joining, joining_samples, judge_samples
-from evaluators.kinds._variables import (
+from evaluators.kinds._judging import (
+    JUDGE_RULES,
+    OPINION_SCHEMA,
+    Joining,
+    joining_samples,
+    judge_model,
+    judge_samples,
+    judge_timeout,
+    opinion,
+    scale_problem,
+    without_single_sample,
+)
+from evaluators.kinds._prompts import (
     ANSWER,
     SHOWS_OUTPUT,
     Written,
     fill,
+    is_reference,
     known_variables,
+    lists_criteria,
+    read_prompt,
+    text_or_file,
     unknown_variables,
     variables_in,
 )

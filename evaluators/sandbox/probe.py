@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from evaluators.sandbox.calls import can_filter
-from evaluators.sandbox.closing import restraining
-from evaluators.sandbox.confining import (
+from evaluators.sandbox.box import user_of_slot
+from evaluators.sandbox.confinement import (
     END_OF_TRIAL,
+    interpreter,
     missing_program,
     namespaces,
+    restraining,
     trial,
 )
-from evaluators.sandbox.interpreter import interpreter
-from evaluators.sandbox.users import user_of_slot
+from evaluators.sandbox.system_calls import can_filter
 
 TRY_S = 3.0
 LONGEST_WORD = 100

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from evaluators.scoring.aggregate import Values, is_held, settle
+from evaluators.scoring.compile import LEAF, NO_INDEX, Frame, Layout
 from evaluators.scoring.decision import Flip
-from evaluators.scoring.evaluation import Values, is_held, settle
-from evaluators.scoring.frames import LEAF, NO_INDEX, Frame, Layout
 from evaluators.scoring.numbers import listed, spelt, spelt_up
-from evaluators.scoring.ruling import CaseGate, Ruling, forcing, rule_on
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
+from evaluators.scoring.verdict import CaseGate, Ruling, forcing, rule_on
 
 GRID = 10**SCORE_DIGITS
 # On more digits than verdicts are compared to, so that 0.9 is found and not 0.8999999951, which

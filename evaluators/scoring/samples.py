@@ -1,14 +1,15 @@
-"""Make one score of several samples of the same judge, and say how far they lie apart (SCORING §7)."""
+"""Make one score of several opinions: samples of one judge, or votes of a panel (SCORING §7)."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from evaluators.scoring.numbers import mean, rounded
-from evaluators.scoring.types import DomainError
+from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 
 MEDIAN, MEAN, MAJORITY = "median", "mean", "majority"
 WAYS = (MEDIAN, MEAN, MAJORITY)
@@ -49,3 +50,100 @@ def _one(scores: Sequence[float], way: str) -> float:
         most = max(counts.values())
         return min(score for score, count in counts.items() if count == most)
     raise SamplesError(f"samples are combined by {', '.join(WAYS)}, not by {way!r}")
+
+
+class UnknownBracketError(DomainError):
+    """A vote names no bracket."""
+
+    code = "unknown_bracket"
+
+
+@dataclass(frozen=True, slots=True)
+class Bracket:
+    """A stretch of the scale 0 to 100, ends included; whole numbers after rounding half up."""
+
+    name: str
+    low: int
+    high: int
+
+    @property
+    def midpoint(self) -> float:
+        """Return the middle, 0 to 100: 12.5, 38, 63 or 88."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One judge's vote; `score` is the judge's own, 0 to 100, None when it gave only a bracket."""
+
+    bracket: str
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The bracket with most votes. `is_tie` tells that others had as many; the lowest is then named."""
+
+    bracket: Bracket
+    votes: int
+    is_tie: bool
+
+
+BRACKETS = (
+    Bracket("Poor", 0, 25),
+    Bracket("Fair", 26, 50),
+    Bracket("Good", 51, 75),
+    Bracket("Excellent", 76, 100),
+)
+
+
+def bracket_of(score: float) -> Bracket:
+    """Return the bracket of a score 0 to 100, rounded half up first; raises ScoreOutOfRangeError."""
+    if not (math.isfinite(score) and 0 <= score <= 100):
+        raise ScoreOutOfRangeError(f"score {score!r} is not a number from 0 to 100")
+    whole = math.floor(rounded(score) + 0.5)
+    return next(bracket for bracket in BRACKETS if whole <= bracket.high)
+
+
+def bracket_named(name: str) -> Bracket:
+    """Return the bracket of that name, in any case; raises UnknownBracketError."""
+    for bracket in BRACKETS:
+        if bracket.name.casefold() == name.strip().casefold():
+            return bracket
+    choices = ", ".join(bracket.name for bracket in BRACKETS)
+    raise UnknownBracketError(f"{name!r} is no bracket; these are: {choices}")
+
+
+def winner_of(votes: Sequence[Vote]) -> Winner:
+    """Return what most votes name; a tie is to get one more round, then the lower bracket stands.
+
+    Raises UnknownBracketError without votes.
+    """
+    if not votes:
+        raise UnknownBracketError("there are no votes")
+    counts = Counter(bracket_named(vote.bracket) for vote in votes)
+    most = max(counts.values())
+    tied = [bracket for bracket in BRACKETS if counts[bracket] == most]
+    return Winner(tied[0], most, len(tied) > 1)
+
+
+def is_quorate(votes: int, judges: int) -> bool:
+    """Tell whether enough judges voted for a score: at least half of them."""
+    return judges > 0 and votes * 2 >= judges
+
+
+def deliberation_score(votes: Sequence[Vote], *, by_mean: bool = False) -> float:
+    """Return the score, 0 to 1: the winning bracket's midpoint, or the mean of its voters' own scores.
+
+    Only scores inside the winning bracket enter the mean; where no voter gave one, the midpoint counts.
+    """
+    winner = winner_of(votes).bracket
+    inside = [
+        vote.score
+        for vote in votes
+        if vote.score is not None
+        and bracket_named(vote.bracket) == winner
+        and bracket_of(vote.score) == winner
+    ]
+    average = mean(inside) if by_mean else None
+    return (winner.midpoint if average is None else average) / 100

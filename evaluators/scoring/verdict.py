@@ -1,225 +1,147 @@
-"""Turn what the evaluators of one result say into one score and one verdict (SCORING §4).
-
-The same outcomes give the same verdict in any order, on any machine.
-"""
+"""Turn what the evaluators of one result say into one score and one verdict (SCORING §4)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from evaluators.scoring.decision import Decision, Flip, NodeResult, TraceStep
-from evaluators.scoring.evaluation import Values, evaluate, is_held, judged_frame, settled
-from evaluators.scoring.explanation import (
-    NOTHING_RECORDED,
-    deciding_path,
-    node_results,
-    shares_of,
-)
-from evaluators.scoring.flip import Case, smallest_flip
-from evaluators.scoring.frames import NO_INDEX, Frame, Layout, lay_out
+from evaluators.scoring.aggregate import Values, is_forced, is_held
+from evaluators.scoring.compile import NO_INDEX, Frame, Layout
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.ruling import CaseGate, Ruling, case_gate, rule_on
-from evaluators.scoring.tracing import trace_of
-from evaluators.scoring.tree import Node
-from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
-from evaluators.scoring.wording import decided_by, error_text
+from evaluators.scoring.types import OutcomeResult, Unscored, Verdict
 
-__all__ = [
-    "Decision",
-    "Flip",
-    "NodeResult",
-    "OutcomeResults",
-    "Rules",
-    "Ruling",
-    "TraceStep",
-    "decide",
-    "score_tree",
-]
-
-OutcomeResults = tuple[OutcomeResult, ...] | Unscored | None
+ROOT = 0
 
 
-class Rules:
-    """A tree and a policy made ready, to decide many results by the same rules."""
+@dataclass(frozen=True, slots=True)
+class CaseGate:
+    """What decides one case: its score, its outcomes, or the score where there are no outcomes.
 
-    def __init__(self, root: Node, policy: Policy) -> None:
-        """Lay the tree out once."""
-        self.root, self.policy = root, policy
-        self.layout: Layout = lay_out(root, policy)
-
-    def rule(
-        self,
-        outcomes: Mapping[str, Outcome],
-        *,
-        expected_outcomes: Sequence[str] = (),
-        outcome_results: OutcomeResults = None,
-    ) -> Ruling:
-        """Return verdict, final score and rule alone: the quick way, for many results at once."""
-        judged, values = self._values(outcomes)
-        gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
-        return rule_on(self.layout, values, gate, judged)
-
-    def rule_scores(
-        self,
-        scores: list[float | None],
-        parts: Mapping[int, tuple[str, ...]],
-        gate: CaseGate,
-        judged: Frame | None = None,
-    ) -> tuple[Values, Ruling]:
-        """Return what `rule` does from plain numbers, with the scores of all nodes: the quickest way.
-
-        `scores` holds by index of the node what each leaf came to after negation, None where it has
-        no score, and is filled up; `parts` the required parts missed. `judged` is the node that
-        counts by its judge's overall score, which then stands in `scores`.
-        """
-        values = settled(self.layout, scores, parts)
-        return values, rule_on(self.layout, values, gate, judged)
-
-    def decide(
-        self,
-        outcomes: Mapping[str, Outcome],
-        *,
-        expected_outcomes: Sequence[str] = (),
-        outcome_results: OutcomeResults = None,
-    ) -> Decision:
-        """Return the verdict with everything that led to it, as `decide` does."""
-        judged, values = self._values(outcomes)
-        gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
-        ruling = rule_on(self.layout, values, gate, judged)
-        case = Case(self.layout, values, gate, judged, ruling)
-        reasons = _reasons(self.layout, outcomes)
-        return Decision(
-            status="error" if ruling.is_error else "scored",
-            verdict=ruling.verdict,
-            score=None if ruling.score is None else rounded(ruling.score),
-            decided_by=decided_by(self.layout, values, gate, ruling),
-            rule=ruling.rule,
-            evaluator=_evaluator(self.layout, ruling),
-            trace=trace_of(self.layout, values, gate, ruling, reasons),
-            flip=smallest_flip(case),
-            nodes=self._nodes(outcomes, case),
-            hits=tuple(_findings(self.layout, outcomes, values, passed=True)),
-            misses=tuple(_findings(self.layout, outcomes, values, passed=False)),
-            warnings=tuple(_warnings(case, outcomes, reasons, outcome_results)),
-            error=error_text(self.layout, gate, ruling, reasons) if ruling.is_error else None,
-            outcomes=gate.outcomes,
-        )
-
-    def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
-        """Return what every node came to under the score gate, by path in tree order."""
-        judged, values = self._values(outcomes)
-        ruling = rule_on(self.layout, values, CaseGate(), judged)
-        return self._nodes(outcomes, Case(self.layout, values, CaseGate(), judged, ruling))
-
-    def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[Frame | None, Values]:
-        judged = None
-        if self.layout.policy.final_score == "judge_overall":
-            judged = judged_frame(self.layout, outcomes)
-        return judged, evaluate(self.layout, outcomes, judged=judged)
-
-    def _nodes(self, outcomes: Mapping[str, Outcome], case: Case) -> dict[str, NodeResult]:
-        return node_results(
-            case.layout,
-            outcomes,
-            case.values,
-            shares=shares_of(case.layout, case.values, case.judged),
-            deciding=deciding_path(case.layout, case.values, case.ruling),
-        )
-
-
-MOST_READY = 64
-_READY: dict[tuple[int, int], Rules] = {}
-
-
-def decide(
-    root: Node,
-    outcomes: Mapping[str, Outcome],
-    policy: Policy,
-    *,
-    expected_outcomes: Sequence[str] = (),
-    outcome_results: OutcomeResults = None,
-) -> Decision:
-    """Return the decision on one output.
-
-    `outcomes` holds by path what every leaf said, and every composite that a script or judge
-    scores. `outcome_results` are those of `expected_outcomes` in their order; Unscored when their
-    source could not score, None when nobody judged them.
+    `rule` is score, expected_outcomes, fallback, or unjudged when the source of the outcomes
+    could not score. `reason` says why it is fallback or unjudged.
     """
-    return rules_of(root, policy).decide(
-        outcomes, expected_outcomes=expected_outcomes, outcome_results=outcome_results
-    )
+
+    rule: str = "score"
+    outcomes: tuple[OutcomeResult, ...] = ()
+    reason: str = ""
 
 
-def score_tree(
-    root: Node, outcomes: Mapping[str, Outcome], policy: Policy
-) -> Mapping[str, NodeResult]:
-    """Return what every node came to, by path in tree order (SCORING §3)."""
-    return rules_of(root, policy).nodes(outcomes)
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A verdict and the rule that made it; `index` is the node that decided, −1 when none did.
+
+    `source` is the node whose score is the final one, −1 when there is none.
+    """
+
+    rule: str
+    verdict: Verdict | None = None
+    score: float | None = None
+    index: int = NO_INDEX
+    unscored: tuple[int, ...] = ()
+    source: int = NO_INDEX
+
+    @property
+    def is_error(self) -> bool:
+        """Tell whether there is no verdict."""
+        return self.verdict is None
 
 
-def rules_of(root: Node, policy: Policy) -> Rules:
-    """Return the rules of a tree and a policy, made ready once for the objects seen most recently."""
-    key = (id(root), id(policy))
-    known = _READY.get(key)
-    if known is None:
-        if len(_READY) >= MOST_READY:
-            _READY.clear()
-        # The rules hold on to both objects, so that no other can get their ids.
-        known = _READY[key] = Rules(root, policy)
-    return known
+def case_gate(
+    policy: Policy,
+    expected: Sequence[str],
+    results: tuple[OutcomeResult, ...] | Unscored | None,
+) -> CaseGate:
+    """Return what decides the case under the policy (SCORING §4.3)."""
+    found = () if results is None or isinstance(results, Unscored) else tuple(results)
+    if policy.case_gate == "score":
+        return CaseGate("score", found)
+    if isinstance(results, Unscored):
+        return CaseGate("unjudged", (), results.reason)
+    if found and expected and len(found) != len(expected):
+        return CaseGate("unjudged", found, f"{len(found)} of {len(expected)} outcomes were judged")
+    if found:
+        return CaseGate("expected_outcomes", found)
+    reason = "no outcomes produced" if expected else "no expected outcomes"
+    return CaseGate("fallback", (), reason)
 
 
-def _evaluator(layout: Layout, ruling: Ruling) -> str | None:
-    if ruling.index == NO_INDEX or ruling.rule == "expected_outcomes":
+def rule_on(layout: Layout, values: Values, gate: CaseGate, judged: Frame | None = None) -> Ruling:
+    """Return the verdict; an error has none. `judged` is the node whose overall score is the final one."""
+    if None in values.scores:
+        unscored = tuple(frame.index for frame in _spoiling(layout, values, gate))
+        if unscored:
+            return Ruling("unscored", index=unscored[0], unscored=unscored)
+    if gate.rule == "unjudged":
+        return Ruling("unjudged")
+    source = _score_source(layout, values, judged)
+    final = _final_score(layout, values, source)
+    if final is None and gate.rule != "expected_outcomes":
+        is_judged = layout.policy.final_score == "judge_overall"
+        return Ruling("no_judge_overall" if is_judged else "nothing_to_aggregate")
+    forced = next(forcing(layout, values), None)
+    if forced is not None:
+        return Ruling("required", Verdict.FAIL, final, forced.index, source=source)
+    failed = values.failures[ROOT]
+    if failed != NO_INDEX:
+        return Ruling(layout.frames[ROOT].rule, Verdict.FAIL, final, failed, source=source)
+    verdict = _by_gate(layout.policy, values, gate, final)
+    return Ruling(gate.rule, verdict, final, ROOT, source=source)
+
+
+def _score_source(layout: Layout, values: Values, judged: Frame | None) -> int:
+    """Return the node whose score is the final one, from where the policy says (SCORING §4.4).
+
+    A gate that failed before the judge could be asked fails its composite at once: its score of 0
+    is the final one then (SCORING §3).
+    """
+    if layout.policy.final_score != "judge_overall":
+        return ROOT
+    for index in (ROOT,) if judged is None else judged.behind:
+        if layout.frames[index].gates and values.failures[index] != NO_INDEX:
+            return index
+    if judged is None or is_held(layout, judged, values):
+        return NO_INDEX
+    return judged.index
+
+
+def _final_score(layout: Layout, values: Values, source: int) -> float | None:
+    """Return the final score, 0 to 1; None where its source has none."""
+    if source == NO_INDEX:
         return None
-    return layout.frames[ruling.index].path
+    score = values.scores[source]
+    policy = layout.policy
+    if score is None and (policy.final_score, policy.on_unscored) == ("judge_overall", "zero"):
+        return 0.0
+    return score
 
 
-def _reasons(layout: Layout, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
-    """Return by path why evaluators have no score."""
-    reasons = {}
+def forcing(layout: Layout, values: Values) -> Iterator[Frame]:
+    """Yield the nodes that force a fail, in tree order; those a gate held back force nothing."""
+    for frame in layout.frames if values.parts else layout.required:
+        if is_forced(frame, values) and not is_held(layout, frame, values):
+            yield frame
+
+
+def _spoiling(layout: Layout, values: Values, gate: CaseGate) -> Iterator[Frame]:
+    """Yield the evaluators without a score that the verdict cannot do without (SCORING §4.1)."""
+    is_spoilt = layout.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
     for frame in layout.leaves:
-        outcome = outcomes.get(frame.path)
-        if not isinstance(outcome, Score):
-            reasons[frame.path] = NOTHING_RECORDED if outcome is None else outcome.reason
-    return reasons
-
-
-def _findings(
-    layout: Layout, outcomes: Mapping[str, Outcome], values: Values, *, passed: bool
-) -> Iterator[str]:
-    for frame in layout.frames:
-        outcome = outcomes.get(frame.path)
-        if isinstance(outcome, Score) and not is_held(layout, frame, values):
-            yield from (found.text for found in outcome.findings if found.passed == passed)
-
-
-def _warnings(
-    case: Case,
-    outcomes: Mapping[str, Outcome],
-    reasons: Mapping[str, str],
-    outcome_results: OutcomeResults,
-) -> Iterator[str]:
-    for frame in case.layout.leaves:
-        outcome = outcomes.get(frame.path)
-        if is_held(case.layout, frame, case.values):
+        if values.scores[frame.index] is not None:
             continue
-        if isinstance(outcome, Score):
-            told = (warning for warning in outcome.warnings if warning != case.gate.reason)
-            yield from (f"{frame.node.name}: {warning}" for warning in told)
-        elif frame.index not in case.ruling.unscored:
-            yield f"{frame.node.name} {_consequence(case, frame)}: {reasons[frame.path]}"
-    if case.gate.reason == "no outcomes produced":
-        yield case.gate.reason
-    if isinstance(outcome_results, Unscored) and case.gate.rule == "score":
-        yield f"expected outcomes could not be judged: {outcome_results.reason}"
+        is_needed = frame.strict or (is_spoilt and frame.needed)
+        if is_needed and not is_held(layout, frame, values):
+            yield frame
 
 
-def _consequence(case: Case, frame: Frame) -> str:
-    """Say what the policy made of an evaluator without a score."""
-    if not frame.needed or case.layout.policy.on_unscored == "error":
-        return "could not be scored"
-    if case.layout.policy.on_unscored == "exclude":
-        return "could not be scored and is left out"
-    return "could not be scored and counts as 0"
+def _by_gate(policy: Policy, values: Values, gate: CaseGate, final: float | None) -> Verdict:
+    if gate.rule == "expected_outcomes":
+        met = all(outcome.passed for outcome in gate.outcomes)
+        return Verdict.PASS if met else Verdict.FAIL
+    seen = round(0.0 if final is None else final, values.digits)
+    if gate.rule == "fallback":
+        reached = seen >= rounded(policy.fallback_threshold)
+        return Verdict.PASS if reached else Verdict.FAIL
+    if seen >= rounded(policy.pass_threshold):
+        return Verdict.PASS
+    return Verdict.BORDERLINE if seen >= rounded(policy.borderline_threshold) else Verdict.FAIL

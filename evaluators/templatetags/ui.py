@@ -1,23 +1,114 @@
-"""The template library every page loads: figures, marks, measures and components."""
+"""The template library every page loads: figures, marks and components."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django import template
 from django.template.context import Context
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
-from evaluators.templatetags import figures, marks, measures
+from evaluators.templatetags import figures, marks
+from evaluators.templatetags import marks as templatetags_marks
 from evaluators.templatetags.figures import MISSING, Number
-from evaluators.templatetags.long_texts import whole
 from evaluators.templatetags.markdown import markdown
-from evaluators.templatetags.steps import StepRow, lay_out, one_line, spelled
+
+LONGEST_GIST = 120
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step as a trace shows it; `left` and `width` are percent of the whole time."""
+
+    name: str
+    icon: str
+    gist: str
+    tone: str
+    left: str
+    width: str
+    duration_ms: float | None
+    input: str
+    output: str
+    error: str
+
+
+def spelled(value: Any) -> str:
+    """Return a text as it is and everything else as indented JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def one_line(value: Any) -> str:
+    """Return what fits beside a name: the values of an object, or the beginning of a text."""
+    if isinstance(value, Mapping):
+        value = ", ".join(
+            part if isinstance(part, str) else json.dumps(part, ensure_ascii=False, default=str)
+            for part in value.values()
+        )
+    text = " ".join(spelled(value).split())
+    return text if len(text) <= LONGEST_GIST else f"{text[: LONGEST_GIST - 1]}…"
+
+
+def lay_out(steps: Sequence[Mapping[str, Any]]) -> list[StepRow]:
+    """Return the rows of a trace; a step without a start follows the one before it."""
+    spans: list[tuple[float, float | None]] = []
+    clock = 0.0
+    for step in steps:
+        start, length = step.get("started_ms"), step.get("duration_ms")
+        begin = float(start) if start is not None else clock
+        spans.append((begin, None if length is None else float(length)))
+        clock = max(clock, begin + (length or 0))
+    return [_row(step, span, clock) for step, span in zip(steps, spans, strict=True)]
+
+
+def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float) -> StepRow:
+    begin, length = span
+    is_tool = step.get("type") == "tool"
+    error = str(step.get("error") or "")
+    tokens = [
+        f"{figures.thousands(step[key])} {word}"
+        for key, word in (("input_tokens", "in"), ("output_tokens", "out"))
+        if step.get(key) is not None
+    ]
+    known = length is not None and total > 0
+    return StepRow(
+        name=str(step.get("name") or step.get("type") or "step"),
+        icon="e-tool" if is_tool else "e-chat",
+        gist=one_line(step.get("input")) if is_tool else ", ".join(tokens),
+        tone="bad" if error else "tool" if is_tool else "",
+        left=f"{begin * 100 / total:.2f}" if known else "",
+        width=f"{max((length or 0) * 100 / total, 0.4):.2f}" if known else "",
+        duration_ms=length,
+        input=spelled(step.get("input")),
+        output=spelled(step.get("output")),
+        error=error,
+    )
+
+
+# About twenty lines of a phone.
+LONGEST_OPEN = 1_000
+
+
+def whole(text: object, name: str = "Whole text") -> SafeString:
+    """Return a text; one of more than a thousand characters in a region that scrolls, by keyboard too.
+
+    Nothing of it is left out. `name` is what the region is called when it is read aloud.
+    """
+    shown = str(text)
+    if len(shown) <= LONGEST_OPEN:
+        return escape(shown)
+    return format_html(
+        '<span class="long-text" tabindex="0" role="region" aria-label="{}">{}</span>', name, shown
+    )
+
 
 register = template.Library()
 
@@ -43,8 +134,14 @@ for tag in (
     *(marks.icon, marks.shape, marks.verdict, marks.status, marks.gate_verdict, marks.flip),
     *(marks.pips, marks.reps, marks.rep_links, marks.flaky, marks.mosaic, marks.delta),
     marks.reviewed,
-    *(measures.dist, measures.tally, measures.bar, measures.gate_row, measures.spark),
-    *(measures.meter, measures.metric),
+    *(
+        templatetags_marks.dist,
+        templatetags_marks.tally,
+        templatetags_marks.bar,
+        templatetags_marks.gate_row,
+        templatetags_marks.spark,
+    ),
+    *(templatetags_marks.meter, templatetags_marks.metric),
 ):
     register.simple_tag(tag, name=tag.__name__)
 

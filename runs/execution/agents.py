@@ -3,22 +3,366 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import random
-from dataclasses import replace
+import re
+import socket
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
 import aiohttp
-from aiohttp.abc import AbstractResolver
+from aiohttp import ClientResponse
+from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.resolver import ThreadedResolver
 from yarl import URL
 
-from evaluators.judging.calls import CallKey, CallRecord, Ledger
 from evaluators.kinds._base import Output
-from runs.execution.agent_addresses import CheckedResolver, check_host
-from runs.execution.agent_bodies import UnreadableBodyError, read_body
-from runs.execution.agent_tries import AgentTry, body_of, shown_request
-from runs.execution.causes import CAUSES
-from runs.execution.target_secrets import TargetSecrets
-from runs.plan import Cause, content_hash
-from runs.targets._base import AgentFailure, AgentReading, AgentReply, AgentRequest
+from evaluators.model_calls.addresses import host_problem
+from evaluators.model_calls.calls import (
+    CallKey,
+    CallRecord,
+    CallStatus,
+    Ledger,
+    read_failure,
+    storable,
+)
+from evaluators.scoring.types import Usage
+from runs.engine.plan import content_hash
+from runs.engine.ports import Cause
+from runs.execution.target_secrets import CAUSES, TargetSecrets
+from runs.target_kinds._base import AgentFailure, AgentReading, AgentReply, AgentRequest
+
+
+class RefusedAddressError(OSError):
+    """A host, or an address its name leads to, may not be called."""
+
+
+def check_host(host: str) -> None:
+    """Raise RefusedAddressError for a host that may not be called, whoever its name leads to."""
+    if problem := host_problem(host.rstrip(".").lower()):
+        raise RefusedAddressError(problem)
+
+
+class CheckedResolver(AbstractResolver):
+    """Looks names up and refuses them for any address that may not be called.
+
+    The connection is made to the very addresses that were checked here, so that a name cannot lead
+    elsewhere a moment later.
+    """
+
+    def __init__(self, inner: AbstractResolver | None = None) -> None:
+        """Look names up as the machine does, unless told otherwise."""
+        self._inner = inner or ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the addresses of a name; raises RefusedAddressError."""
+        found = await self._inner.resolve(host, port, family)
+        for one in found:
+            if problem := host_problem(one["host"]):
+                raise RefusedAddressError(f"{host} leads there: {problem}")
+        return found
+
+    async def close(self) -> None:
+        """Close what looks names up."""
+        await self._inner.close()
+
+
+LARGEST_REPLY = 16 * 1024 * 1024
+CHUNK = 64 * 1024
+BEGINNING = 4 * CHUNK
+GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
+PLAIN = ("", "identity")
+PACKED = ("gzip", "x-gzip", "deflate")
+CHARSETS = re.compile(
+    r"utf-?8|utf-?16(le|be)?|us-ascii|ascii|latin-?1|iso-8859-\d+|windows-125\d|cp125\d"
+    r"|shift_jis|euc-(jp|kr)|gb2312|gbk|gb18030|big5"
+)
+
+
+class UnreadableBodyError(ValueError):
+    """The content cannot be read; `beginning` is what came of it."""
+
+    def __init__(self, reason: str, beginning: bytes = b"") -> None:
+        """Keep the beginning for whoever looks for the reason."""
+        super().__init__(reason)
+        self.beginning = beginning
+
+
+async def read_body(response: ClientResponse) -> bytes:
+    """Return the content, unpacked; raises UnreadableBodyError for too much and unknown packing."""
+    unpack = _unpacker(response.headers.get("Content-Encoding", "").strip().lower())
+    content = bytearray()
+    async for chunk in response.content.iter_chunked(CHUNK):
+        content += unpack(chunk, LARGEST_REPLY - len(content) + 1)
+        if len(content) > LARGEST_REPLY:
+            most = LARGEST_REPLY // 1024 // 1024
+            reason = f"the agent sent more than {most} MB and was cut off"
+            raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
+    return bytes(content)
+
+
+def _unpacker(packing: str) -> Any:
+    if packing in PLAIN:
+        return lambda chunk, most: chunk
+    if packing not in PACKED:
+        raise UnreadableBodyError(f"the agent packed its answer as {packing!r}, not asked for")
+    return _Inflater().unpack
+
+
+class _Inflater:
+    """Unpacks gzip and deflate, never more at once than is wanted."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(GZIP_OR_ZLIB)
+        self._has_begun = False
+
+    def unpack(self, chunk: bytes, most: int) -> bytes:
+        """Return what a chunk holds, up to one byte more than there is room for."""
+        try:
+            found = self._inner.decompress(chunk, most)
+        except zlib.error as error:
+            if self._has_begun:
+                raise UnreadableBodyError(
+                    f"the agent's answer is not packed well: {error}"
+                ) from None
+            return self._unpack_raw(chunk, most)
+        self._has_begun = True
+        return found
+
+    def _unpack_raw(self, chunk: bytes, most: int) -> bytes:
+        """Unpack deflate without its head, as some servers send it."""
+        self._inner, self._has_begun = zlib.decompressobj(RAW_DEFLATE), True
+        try:
+            return self._inner.decompress(chunk, most)
+        except zlib.error as error:
+            raise UnreadableBodyError(f"the agent's answer is not packed well: {error}") from None
+
+
+def kind_of(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return what kind of content the headers announce, and in which charset if they say so."""
+    kind, _, rest = headers.get("Content-Type", "").partition(";")
+    _, _, charset = rest.partition("charset=")
+    return kind.strip().lower()[:100], charset.partition(";")[0].strip().strip("\"'") or None
+
+
+def text_of(content: bytes, charset: str | None) -> str:
+    """Return the content as text; raises UnreadableBodyError at the first byte that is none."""
+    name = (charset or "utf-8").strip().lower()
+    if not CHARSETS.fullmatch(name):
+        raise UnreadableBodyError(f"the agent says it writes in {name[:40]!r}", content[:BEGINNING])
+    try:
+        return content.decode("utf-8-sig" if name in ("utf-8", "utf8") else name)
+    except UnicodeDecodeError as error:
+        reason = f"the agent's answer is not {name}: byte {error.start + 1} cannot be read"
+        raise UnreadableBodyError(reason, content[:BEGINNING]) from None
+
+
+def reply_of(text: str, content_type: str) -> AgentReply:
+    """Return an answer with its JSON, if it is any; every text in it can be stored."""
+    try:
+        value, is_json = storable(DECODE(text)), True
+    except (ValueError, RecursionError):
+        value, is_json = None, False
+    return AgentReply(storable(text), value, is_json, content_type)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+DECODE = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+
+
+# Of what is cut off before it can be read, the end goes too: half a secret may stand there.
+MOST_TEXT, MOST_READ = 20_000, 160_000
+MOST_SAID = 300
+HTTP_GOOD, HTTP_REDIRECT, HTTP_BAD = 200, 300, 400
+WORDS = {
+    401: "The agent does not accept the credentials",
+    402: "The agent asks for payment",
+    403: "The agent forbids it",
+    404: "There is nothing at this address",
+    405: "The agent does not take this method",
+    413: "The request is too large for the agent",
+    422: "The agent does not take this body",
+}
+
+
+@dataclass(slots=True)
+class AgentTry:
+    """One request and how it ended: with a reading of the reply or with a failure."""
+
+    request: AgentRequest
+    secrets: TargetSecrets
+    target: str
+    key: CallKey
+    digest: str
+    created_at: datetime = field(default_factory=partial(datetime.now, UTC))
+    began_s: float = field(default_factory=time.perf_counter)
+    status: CallStatus = CallStatus.CONNECTION
+    reason: str = "Stopped before the answer came"
+    http_status: int | None = None
+    retry_after_s: float | None = None
+    may_repeat: bool = False
+    reading: AgentReading = field(default_factory=AgentReading)
+    reply: Any = None
+    latency_ms: int = 0
+
+    def answered(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
+        """Take in what the agent sent."""
+        self.http_status = http_status
+        content_type, charset = kind_of(headers)
+        if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
+            text = content[:MOST_READ].decode(errors="replace")
+            self._refused(http_status, headers, text, content_type)
+            return
+        try:
+            text = text_of(content, charset)
+        except UnreadableBodyError as error:
+            self.unreadable(error)
+            return
+        reply = self._reply(text, content_type)
+        self.reading = self._without_secrets(self.request.read(reply))
+        output = self.reading.output
+        self._keep(reply, as_json=output is None or output.text != reply.text)
+        self.reason = self.reading.problem
+        self.status = CallStatus.UNREADABLE if self.reason else CallStatus.OK
+
+    def _refused(
+        self, http_status: int, headers: Mapping[str, str], text: str, content_type: str
+    ) -> None:
+        reply = self._reply(text, content_type)
+        reply = replace(reply, text=reply.text[:MOST_TEXT])
+        self._keep(reply, as_json=len(text) <= MOST_TEXT)
+        failure = read_failure(http_status, headers, reply.text)
+        self.status, self.retry_after_s = failure.status, failure.retry_after_s
+        self.may_repeat = not failure.is_final
+        words = WORDS.get(http_status, "The agent refused the request")
+        if http_status < HTTP_BAD:
+            words = "The agent redirects elsewhere; redirects are not followed"
+        elif failure.status is CallStatus.RATE_LIMITED:
+            words = "The agent wants a pause"
+        elif failure.status is CallStatus.SERVER_ERROR:
+            words = "The agent failed"
+        said = self.secrets.without(failure.said)[:MOST_SAID]
+        said = f": {said}" if said else ""
+        self.reason = f"{words} ({http_status}){said}"
+
+    def _reply(self, text: str, content_type: str) -> AgentReply:
+        """Return a reply without secrets, whether they stand in it as they are or as JSON spells them."""
+        reply = reply_of(text, content_type)
+        try:
+            value, is_json = self.secrets.without_in(reply.json), reply.is_json
+        except RecursionError:
+            value, is_json = None, False
+        return replace(reply, text=self.secrets.without(reply.text), json=value, is_json=is_json)
+
+    def _without_secrets(self, reading: AgentReading) -> AgentReading:
+        try:
+            output = reading.output and self.secrets.without_in_output(reading.output)
+        except RecursionError:
+            return AgentReading(problem="the reply nests too deeply", usage=reading.usage)
+        return replace(reading, output=output, problem=self.secrets.without(reading.problem))
+
+    def _keep(self, reply: AgentReply, *, as_json: bool = True) -> None:
+        """Keep what came back so that it reads the same again: an answer that is the whole text, as text."""
+        form = {"json": reply.json} if reply.is_json and as_json else {"text": reply.text}
+        self.reply = {"content_type": reply.content_type} | form
+
+    def unreadable(self, error: UnreadableBodyError, http_status: int | None = None) -> None:
+        """Note that the content could not be read, with the beginning of it."""
+        self.http_status = http_status or self.http_status
+        self.status, self.reason = CallStatus.UNREADABLE, str(error)
+        beginning = self._reply(error.beginning[:MOST_READ].decode(errors="replace"), "")
+        self.reply = {"cut": True, "text": beginning.text[:MOST_TEXT]}
+
+    def timed_out(self) -> None:
+        """Note that no answer came in time."""
+        self.status = CallStatus.TIMEOUT
+        self.reason = f"No answer within {self.request.timeout_s:g} s"
+
+    def unreachable(self, error: Exception) -> None:
+        """Note that no connection was made, or that it broke; only the first may be tried again."""
+        refused = next(
+            (one for one in _causes(error) if isinstance(one, RefusedAddressError)), None
+        )
+        if refused is not None:
+            self.status, self.reason = CallStatus.REFUSED, str(refused)
+            return
+        said = self.secrets.without(str(error) or type(error).__name__)[:MOST_SAID]
+        if isinstance(error, aiohttp.ClientResponseError):
+            self.status, self.reason = CallStatus.UNREADABLE, f"the answer is not HTTP: {said}"
+            return
+        if isinstance(error, aiohttp.InvalidURL):
+            self.status, self.reason = CallStatus.REFUSED, f"The address cannot be called: {said}"
+            return
+        self.status = CallStatus.CONNECTION
+        is_unmade = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError)
+        is_distrusted = isinstance(error, aiohttp.ClientSSLError)
+        self.may_repeat = is_unmade and not is_distrusted
+        did = "could not be reached" if is_unmade or is_distrusted else "broke the connection"
+        self.reason = f"The agent {did}: {said}"
+
+    def record(self) -> CallRecord:
+        """Return the request as the ledger keeps it, now that it has ended; secrets stay out."""
+        self.latency_ms = round((time.perf_counter() - self.began_s) * 1000)
+        usage: Usage = self.reading.usage
+        return CallRecord(
+            key=self.key,
+            model=self.target,
+            status=self.status,
+            request_hash=self.digest,
+            request=shown_request(self.request, self.secrets),
+            created_at=self.created_at,
+            http_status=self.http_status,
+            error=self.reason,
+            reply=self.reply,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
+            latency_ms=self.latency_ms,
+        )
+
+
+def shown_request(request: AgentRequest, secrets: TargetSecrets) -> dict[str, Any]:
+    """Return a request as it may be kept and shown."""
+    shown = {
+        "method": request.method,
+        "url": request.url,
+        "headers": secrets.shown(request.headers),
+        "body": request.body,
+    }
+    return {name: value for name, value in shown.items() if value not in (None, {})}
+
+
+def body_of(request: AgentRequest) -> bytes | None:
+    """Return the body as it travels."""
+    return None if request.body is None else json.dumps(request.body).encode()
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
+        inner = getattr(error, "os_error", None)
+        error = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
+    return found
+
 
 CONNECT_S = 10.0
 OWN_CALL = CallKey("target")

@@ -1,7 +1,8 @@
-"""Write every call of a model down, and move the costs that follow from it."""
+"""The ledger: whether the next call may be made, every call written down, and the costs that follow."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,14 @@ from decimal import Decimal
 
 from django.db.models import F
 
-from evaluators.judging.calls import CallRecord
+from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
+from runs.execution.claims import Leases
+from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
-from runs.models import CallPurpose, ModelCall, Result, Run
-from runs.models.rows import add_to_rows, insert_rows
+from runs.models.bulk import add_to_rows, insert_rows
+from runs.models.results import CallPurpose, ModelCall, Result
+from runs.models.runs import Run
 
 COLUMNS = (
     *("run_id", "result_id", "generation", "attempt", "purpose", "evaluator_path", "sample"),
@@ -91,3 +95,86 @@ def _row(work: RunWork, entry: Entry) -> tuple[object, ...]:
         *(record.cost_usd, record.latency_ms, record.is_cached, record.created_at),
         *(record.request, record.reply),
     )
+
+
+@dataclass(slots=True)
+class Budget:
+    """What the run may spend and what it has.
+
+    `booked` is the ledger's sum over all hands as last read, `unbooked` what this hand has spent
+    since and not yet written.
+    """
+
+    cap: Decimal | None
+    booked: Decimal = Decimal(0)
+    unbooked: Decimal = Decimal(0)
+    was_reached: bool = False
+
+    @property
+    def is_used_up(self) -> bool:
+        """Tell whether nothing is left for another call."""
+        return self.cap is not None and self.booked + self.unbooked >= self.cap
+
+    def is_spent(self) -> bool:
+        """Tell a call that nothing is left for it, and remember that one was refused."""
+        self.was_reached = self.was_reached or self.is_used_up
+        return self.was_reached
+
+    def in_words(self) -> str:
+        """Return cap and spending for a reader."""
+        cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
+        spent = (self.booked + self.unbooked).normalize()
+        return f"${spent:f} of {cap} is spent."
+
+
+class CallRefusedError(Exception):
+    """The call was not made; its execution is given back without a record."""
+
+
+class Admission:
+    """Lets calls of one pair of hands through while they are of use.
+
+    A call waits while the database is away or too much is unwritten: what cannot be written down
+    should not be spent. It is refused once the run is over for these hands, when its result was
+    lost to others, and when the budget is spent.
+    """
+
+    def __init__(
+        self, leases: Leases, budget: Budget, database: DatabaseThread, room: asyncio.Event
+    ) -> None:
+        """Let calls through."""
+        self.in_flight = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self._leases = leases
+        self._budget = budget
+        self._database = database
+        self._room = room
+        self._closed = ""
+
+    def close(self, reason: str) -> None:
+        """Refuse every call from now on; those in flight go on."""
+        self._closed = reason
+
+    async def admit(self, result_id: int) -> None:
+        """Return when the call may be made; raises CallRefusedError."""
+        await self._database.is_there.wait()
+        await self._room.wait()
+        is_held = await self._leases.holds(result_id)
+        if self._closed:
+            raise CallRefusedError(self._closed)
+        if not is_held:
+            raise CallRefusedError("The result was taken over by other hands.")
+        if self._budget.is_spent():
+            raise CallRefusedError(self._budget.in_words())
+
+    def begin(self) -> None:
+        """Count a call as in flight."""
+        self.in_flight += 1
+        self.idle.clear()
+
+    def end(self) -> None:
+        """Count a call as over."""
+        self.in_flight -= 1
+        if not self.in_flight:
+            self.idle.set()

@@ -1,4 +1,4 @@
-"""Read from the database what a pair of hands needs: the run's plan, its models, files and outputs."""
+"""Read from the database what a worker needs of a run: plan, models, files and outputs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from evaluators.judging.calls import CallKey, CallRecord, CallStatus
-from evaluators.judging.specs import ModelSpec, spec_of
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Kind, Message
+from evaluators.model_calls.calls import CallKey, CallRecord, CallStatus
+from evaluators.model_calls.models import ModelSpec, spec_of
 from evaluators.models import LanguageModel
+from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import Node
-from evaluators.scoring.verdict import Rules
+from runs.engine.plan import Plan, TargetPlan, read_plan, tree_of_case
 from runs.execution.target_secrets import TargetSecrets, secrets_of
-from runs.models import Case, FileContent, ModelCall, RecordedOutput, Run, Target
 from runs.models.clock import clock_offset
-from runs.plan import Plan, TargetPlan, read_plan, tree_of_case
-from runs.targets import target_kind_named
-from runs.targets._base import TargetConfig, TargetKind
+from runs.models.results import ModelCall
+from runs.models.runs import Run
+from runs.models.suites import Case, FileContent
+from runs.models.targets import RecordedOutput, Target
+from runs.target_kinds import target_kind_named
+from runs.target_kinds._base import TargetConfig, TargetKind
 
 REUSABLE_STATUSES = (CallStatus.OK, CallStatus.UNREADABLE)
 

@@ -1,31 +1,396 @@
-"""The ports of one execution: its target, its judge, and where their calls are written down."""
+"""The ports of one execution: its target, its judges and programs, and where their calls are written down."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from evaluators.judging.calls import Admit, Begin, CallKey, CallRecord, Ledger, TraceHeaders
-from evaluators.judging.client import ModelClient
-from evaluators.judging.judge import ModelJudge
 from evaluators.kinds._base import (
+    CaseFacts,
     Judge,
     JudgeFailure,
     JudgeQuestion,
     JudgeReply,
     Kind,
+    Message,
     Output,
     Sandbox,
 )
-from runs.execution.admission import CallRefusedError
-from runs.execution.agent_judges import AgentJudge
+from evaluators.model_calls.calls import (
+    Admit,
+    Begin,
+    CallKey,
+    CallRecord,
+    CallStatus,
+    ChatCall,
+    Ledger,
+    ModelCallError,
+    TraceHeaders,
+    sha256_of,
+    storable,
+)
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.judge import UNREADABLE, AskedQuestion, ModelJudge
+from evaluators.model_calls.models import ModelSpec
+from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.local import LocalSandbox
+from evaluators.scoring.types import Usage, total_usage
+from runs.engine.ports import Cause, TargetFailure
 from runs.execution.agents import OWN_CALL, AgentClient
-from runs.execution.loading import Calls, RunWork
-from runs.execution.target_calls import TargetCalls
-from runs.plan import Cause, TargetFailure
-from runs.targets._base import TargetContext
+from runs.execution.ledger import CallRefusedError
+from runs.execution.loading import AskedTarget, Calls, RunWork
+from runs.execution.target_secrets import CAUSES
+from runs.models.results import CallPurpose
+from runs.target_kinds._base import (
+    AgentFailure,
+    AgentReading,
+    AgentReply,
+    AgentRequest,
+    ChatAnswer,
+    ChatFailure,
+    TargetConfig,
+    TargetContext,
+)
+
+
+def sandbox_in_force() -> Sandbox | None:
+    """Return where programs of users run, None where the administrator has not switched them on."""
+    return _sandbox(_terms()) if settings.SCRIPTS else None
+
+
+@cache
+def _sandbox(terms: Terms) -> LocalSandbox:
+    """Return the one sandbox of the process: all runs share what it runs at once."""
+    return LocalSandbox(terms)
+
+
+def _terms() -> Terms:
+    limits = Limits(
+        seconds=settings.SCRIPT_SECONDS,
+        memory_mb=settings.SCRIPT_MEMORY_MB,
+        processes=settings.SCRIPT_PROCESSES,
+        output_kb=settings.SCRIPT_OUTPUT_KB,
+        disk_mb=settings.SCRIPT_DISK_MB,
+        files=settings.SCRIPT_FILES,
+    )
+    return Terms(
+        limits=limits,
+        allows_network=settings.SCRIPTS_NETWORK,
+        concurrency=settings.SCRIPT_CONCURRENCY,
+        python=settings.SCRIPT_PYTHON,
+        folders=tuple(settings.SCRIPT_FOLDERS),
+        hidden=_hidden(),
+        agents_dir=settings.AGENTS_DIR,
+    )
+
+
+def _hidden() -> tuple[str, ...]:
+    """Return the folders of the site: its data, and its code and .env where it runs from a checkout.
+
+    Installed as a package it lies among others, which programs may need.
+    """
+    base = Path(settings.BASE_DIR).resolve()
+    own = [base] if (base / "manage.py").exists() else []
+    return tuple(map(str, (*own, settings.DATA_DIR.resolve())))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCalls:
+    """What a target is handed to answer once.
+
+    Its calls stand in the ledger under `key`. A `digest` takes the place of the hash of what is asked
+    where that holds something random; `problem_of` tells what is wrong with the text of an answer, ""
+    for nothing, and the ledger keeps that with it.
+    """
+
+    asked: AskedTarget
+    key: CallKey
+    trace: TraceHeaders
+    models: Mapping[str, ModelSpec]
+    client: ModelClient
+    agents: AgentClient | None
+    ledger: Ledger
+    digest: str = ""
+    problem_of: Callable[[str], str] | None = None
+
+    async def answer(self, context: TargetContext) -> Output | TargetFailure:
+        """Return what the target answers; what the ledger's `admit` raises passes through."""
+        kind = self.asked.kind
+        if kind.uses_model:
+            context = replace(context, chat=self._chat)
+        if kind.uses_agent:
+            context = replace(context, agent=self._ask_agent)
+        return await kind.answer(self.asked.config, context)
+
+    async def _chat(
+        self,
+        messages: Sequence[Message],
+        parameters: Mapping[str, Any],
+        *,
+        timeout_s: float | None = None,
+    ) -> ChatAnswer:
+        slug = self.asked.plan.model
+        spec = self.models.get(slug)
+        if spec is None:
+            raise ChatFailure(f"there is no language model {slug!r} any more", Cause.FAILED)
+        spec = replace(spec, parameters={**spec.parameters, **parameters}).within(timeout_s)
+        call = ChatCall(
+            tuple({"role": turn.role, "content": turn.content} for turn in messages),
+            self.key,
+            trace=self.trace,
+            request_hash=self.digest,
+            problem_of=self.problem_of,
+        )
+        try:
+            reply = await self.client.chat(spec, call, self.ledger)
+        except ModelCallError as error:
+            raise ChatFailure(error.reason, CAUSES.get(error.status, Cause.FAILED)) from error
+        return ChatAnswer(reply.text, reply.usage, reply.model)
+
+    async def _ask_agent(self, request: AgentRequest) -> Output:
+        if self.agents is None:
+            raise AgentFailure("agents are not called from here", Cause.FAILED)
+        if self.problem_of is not None:
+            request = replace(request, read=partial(_read, request, self.problem_of))
+        return await self.agents.ask(
+            request,
+            self.asked.secrets,
+            self.ledger,
+            target=self.asked.plan.name,
+            key=self.key,
+            digest=self.digest,
+        )
+
+
+def _read(
+    request: AgentRequest, problem_of: Callable[[str], str], reply: AgentReply
+) -> AgentReading:
+    """Return an output with what is wrong with its text: it can be read, and is not what was asked for."""
+    reading = request.read(reply)
+    if reading.output is None:
+        return reading
+    return replace(reading, problem=problem_of(reading.output.text))
+
+
+STATUSES = {cause: status for status, cause in CAUSES.items()}
+STOPPED = TargetFailure("stopped before it ended", Cause.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCall:
+    """One run of a target's program; `request` is what of it may be kept and shown."""
+
+    target: str
+    key: CallKey
+    digest: str
+    request: Mapping[str, Any]
+    problem_of: Callable[[str], str]
+    created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    async def run(
+        self, ledger: Ledger, answer: Callable[[], Awaitable[Output | TargetFailure]]
+    ) -> Output | TargetFailure:
+        """Return what the program answers, from the ledger when it did so before."""
+        earlier = ledger.recall(self.key, self.digest)
+        if earlier is not None:
+            stored = earlier.reply if isinstance(earlier.reply, dict) else {}
+            return Output(text=str(stored.get("text") or ""), usage=earlier.usage)
+        await ledger.admit()
+        began_s = time.perf_counter()
+        ended: Output | TargetFailure = STOPPED
+        ledger.begin()
+        try:
+            ended = await answer()
+        finally:
+            ledger.record(self._record(ended, round((time.perf_counter() - began_s) * 1000)))
+        return ended
+
+    def _record(self, ended: Output | TargetFailure, latency_ms: int) -> CallRecord:
+        usage, reply = Usage(), None
+        if isinstance(ended, TargetFailure):
+            status = STATUSES.get(ended.cause, CallStatus.SERVER_ERROR)
+            error = str(storable(ended.reason))
+        else:
+            usage, error = ended.usage, self.problem_of(ended.text)
+            reply = storable({"text": ended.text})
+            status = CallStatus.UNREADABLE if error else CallStatus.OK
+        return CallRecord(
+            key=self.key,
+            model=self.target,
+            status=status,
+            request_hash=self.digest,
+            request=self.request,
+            created_at=self.created_at,
+            error=error,
+            reply=reply,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost_usd=usage.cost_usd,
+            latency_ms=latency_ms,
+        )
+
+
+# What of the settings of a program says which one it was; its text and files are frozen in the snapshot.
+SHOWN = ("command", "folder")
+MOST_COMMAND = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AgentJudge:
+    """A target that judges for the evaluator at `path`, the result of `case`.
+
+    Its calls stand in the ledger under purpose evaluation and that path, apart by sample and repair, so
+    that none of them is ever taken for an answer of the system under test or of another judge.
+    """
+
+    asked: AskedTarget
+    path: str
+    case: CaseFacts
+    trace: TraceHeaders
+    models: Mapping[str, ModelSpec]
+    client: ModelClient
+    agents: AgentClient | None
+    sandbox: Sandbox | None
+    ledger: Ledger
+
+    async def ask(self, question: JudgeQuestion) -> JudgeReply:
+        """Return a reply of the schema's form, after one repair at most; its usage counts every try.
+
+        Raises:
+            JudgeFailure: stage judge when the target gave no answer, parse when its repaired reply
+                still cannot be read. What the ledger's `admit` raises passes through.
+
+        """
+        asked, spent = _Asked(question), _Spent(self.ledger)
+        text, digest = asked.as_one_text()
+        answer = await self._answer(asked, spent, text, digest)
+        if problem := asked.problem_of(answer.text):
+            again = asked.again_as_one_text(answer.text, problem)
+            repaired = sha256_of([digest, answer.text, problem])
+            asked.takes_least = True
+            answer = await self._answer(asked, spent, again, repaired, repair=1)
+            if problem := asked.problem_of(answer.text):
+                raise JudgeFailure(UNREADABLE.format(problem), stage="parse", usage=spent.usage)
+        return JudgeReply(asked.content, spent.usage, _model_of(answer) or self.asked.plan.name)
+
+    async def _answer(
+        self, asked: _Asked, spent: _Spent, text: str, digest: str, *, repair: int = 0
+    ) -> Output:
+        """Return the output that the target gives to a text; raises JudgeFailure when there is none."""
+        question, path = asked.question, self.path
+        key = CallKey(CallPurpose.EVALUATION.value, path, question.sample, question.round, repair)
+        calls = TargetCalls(
+            asked=replace(self.asked, config=_within(self.asked.config, question.timeout_s)),
+            key=key,
+            trace=self.trace,
+            models=self.models,
+            client=self.client,
+            agents=self.agents,
+            ledger=spent.ledger,
+            digest=digest,
+            problem_of=asked.problem_of,
+        )
+        context = TargetContext(
+            self.asked.plan.name, self._case(text, question), sandbox=self.sandbox
+        )
+        if self.asked.kind.uses_model or self.asked.kind.uses_agent:
+            answer = await calls.answer(context)
+        else:
+            request = {**_shown(self.asked.config), "input": storable(text)}
+            call = ProgramCall(self.asked.plan.name, key, digest, request, asked.problem_of)
+            answer = await call.run(spent.ledger, lambda: calls.answer(context))
+        if isinstance(answer, TargetFailure):
+            reason = storable(f"{self.asked.plan.name}: {answer.reason}")
+            raise JudgeFailure(reason, stage="judge", usage=spent.usage)
+        return answer
+
+    def _case(self, text: str, question: JudgeQuestion) -> CaseFacts:
+        """Return the question as a case, under an id of its own.
+
+        An agent that keeps sessions by id must not go on here with what it was asked as the system
+        under test, nor in one sample with what it said in another.
+        """
+        sample = f"/{question.sample + 1}" if question.sample else ""
+        return CaseFacts(
+            key=f"{self.case.key}/{self.path or 'all'}{sample}",
+            input=(Message("user", text),),
+            metadata=self.case.metadata,
+        )
+
+
+class _Asked(AskedQuestion):
+    """A question to an agent, which may be a simple program: one that picks JSON out of all it was sent."""
+
+    def problem_of(self, text: str) -> str:
+        """Read a reply and keep its content; return what is wrong with it, or "".
+
+        One that stands word for word in a quoted text is a verdict of whoever wrote that text.
+        """
+        problem = AskedQuestion.problem_of(self, text)
+        if problem:
+            return problem
+        said = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
+        quoted = [_squeezed(one) for _, one in self.question.quoted]
+        is_copied = any(reply in one for reply in said for one in quoted)
+        return "it stands word for word in a quoted text" if is_copied else ""
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+@dataclass(slots=True)
+class _Spent:
+    """A ledger that adds up what the calls of one question cost, those found again included."""
+
+    inner: Ledger
+    records: list[CallRecord] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Ledger:
+        return replace(self.inner, recall=self._recall, record=self._record)
+
+    @property
+    def usage(self) -> Usage:
+        return total_usage(record.usage for record in self.records)
+
+    def _recall(self, key: CallKey, request_hash: str) -> CallRecord | None:
+        found = self.inner.recall(key, request_hash)
+        if found is not None:
+            self.records.append(found)
+        return found
+
+    def _record(self, record: CallRecord) -> None:
+        self.records.append(record)
+        self.inner.record(record)
+
+
+def _within(config: TargetConfig, timeout_s: float | None) -> TargetConfig:
+    """Return a target's settings with another time-out; None leaves its own."""
+    if timeout_s is None or "timeout_s" not in type(config).model_fields:
+        return config
+    return config.model_copy(update={"timeout_s": timeout_s})
+
+
+def _shown(config: TargetConfig) -> dict[str, Any]:
+    values = {name: getattr(config, name, "") for name in SHOWN}
+    return {name: str(value)[:MOST_COMMAND] for name, value in values.items() if value}
+
+
+def _model_of(output: Output) -> str:
+    """Return the model that answered, as far as the target's trace tells."""
+    steps = (step.name for step in output.trace or () if step.type == "model")
+    return next(steps, "")
+
 
 # A call for which nobody could be asked whether it may be made is not the target's failure.
 NOT_MADE = (CallRefusedError, DatabaseError, InterfaceError)

@@ -1,4 +1,4 @@
-"""The secret headers of a target: decrypted for sending, blotted out of everything that comes back."""
+"""The secret headers of a target: decrypted for sending, redacted in everything that comes back."""
 
 from __future__ import annotations
 
@@ -10,18 +10,30 @@ from typing import Any
 
 from django.conf import settings
 
-from evaluators.judging.blotting import blotted, blotted_bytes, blotted_json
-from evaluators.judging.keys import KeyUnreadableError, decrypt
 from evaluators.kinds._base import Message, Output
-from runs.models import Target
-from runs.targets._base import Header, TargetConfig
-from runs.targets._headers import (
+from evaluators.model_calls.calls import CallStatus
+from evaluators.model_calls.models import KeyUnreadableError, decrypt
+from evaluators.model_calls.redaction import blotted, blotted_bytes, blotted_json
+from runs.engine.ports import Cause
+from runs.models.targets import Target
+from runs.target_kinds._base import Header, TargetConfig
+from runs.target_kinds.http import (
     VARIABLE,
     is_allowed_variable,
     origin_of,
     value_problem,
     variables_of,
 )
+
+CAUSES: Mapping[CallStatus, Cause] = {
+    CallStatus.TIMEOUT: Cause.TIMEOUT,
+    CallStatus.REFUSED: Cause.REFUSED,
+    CallStatus.RATE_LIMITED: Cause.RATE_LIMITED,
+    CallStatus.SERVER_ERROR: Cause.SERVER_ERROR,
+    CallStatus.CONNECTION: Cause.CONNECTION,
+    CallStatus.UNREADABLE: Cause.BAD_REPLY,
+}
+
 
 HIDDEN = "[secret]"
 # Shorter parts of a value, such as Bearer, are words that a reply may well hold.

@@ -2,17 +2,360 @@
 
 from __future__ import annotations
 
+import lzma
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path, PurePosixPath
-from typing import IO
+from posixpath import basename
+from typing import IO, NoReturn
 
-from runs.formats import _zips
-from runs.formats._folders import FolderFiles, listed
-from runs.formats._ignoring import LeftOut, checked_path
-from runs.formats._origins import LooseFiles, Origin
-from runs.formats._problems import Problem, UnreadableFileError
+from runs.specs.problems import Problem, UnreadableFileError
+
+LONGEST_PATH = 300
+CACHES = ("node_modules", "__pycache__", "__MACOSX", "venv", "Thumbs.db", "desktop.ini")
+COMPILED = (".pyc", ".pyo")
+MOST_NAMED = 8
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Gathers what is passed over: folders once, whatever lies in them."""
+
+    hidden: set[str] = field(default_factory=set)
+    links: set[str] = field(default_factory=set)
+
+    def takes(self, path: str, *, is_link: bool = False) -> bool:
+        """Tell whether a path is passed over, and remember it if so."""
+        parts = PurePosixPath(path).parts
+        for n, part in enumerate(parts, 1):
+            if _is_ignored(part):
+                self.hidden.add("/".join(parts[:n]) + ("/" if n < len(parts) else ""))
+                return True
+        if is_link:
+            self.links.add(path)
+        return is_link
+
+    def problems(self, place: str = "") -> list[Problem]:
+        """Return what was passed over in at most two sentences."""
+        said = {
+            "hidden files and caches are not read": self.hidden,
+            "links that lead out of the folder are not followed": self.links,
+        }
+        return [
+            Problem(f"{sentence}: {named(paths)}", place.rstrip("/"))
+            for sentence, paths in said.items()
+            if paths
+        ]
+
+
+def checked_path(path: str, source: str) -> str:
+    """Return a path with plain slashes; raises UnreadableFileError for one that leads out or is endless."""
+    found = PurePosixPath(path.replace("\\", "/"))
+    if found.is_absolute() or ".." in found.parts or not found.parts or "\0" in path:
+        raise UnreadableFileError([Problem(f"the path {path[:60]!r} leads out of it", source)])
+    if len(str(found)) > LONGEST_PATH:
+        said = f"the path {str(found)[:60]}… is longer than {LONGEST_PATH} characters"
+        raise UnreadableFileError([Problem(said, source)])
+    return str(found)
+
+
+def named(paths: set[str] | list[str]) -> str:
+    """Return the first of some paths and how many more there are."""
+    listed = sorted(paths)
+    rest = len(listed) - MOST_NAMED
+    return ", ".join(listed[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _is_ignored(part: str) -> bool:
+    return part.startswith(".") or part in CACHES or part.endswith(COMPILED)
+
+
+MAX_FOLDER_BYTES = 50 * 1024 * 1024
+MAX_FOLDER_FILES = 20_000
+
+
+class FolderFiles(Mapping[str, bytes]):
+    """The plain files under a folder by their path in it; nothing outside can be named or linked to.
+
+    Reading one raises UnreadableFileError when it is too large or the system refuses it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Look at nothing yet."""
+        self._root = root.resolve()
+        self._paths: list[str] | None = None
+
+    def __getitem__(self, path: str) -> bytes:
+        """Return the content of a file; raises KeyError."""
+        return self.beginning(path, MAX_FOLDER_BYTES)
+
+    def __contains__(self, path: object) -> bool:
+        """Tell whether there is such a file, without reading it."""
+        return isinstance(path, str) and self._place(path) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the paths, hidden files and caches left out, as they were when first asked for."""
+        if self._paths is None:
+            self._paths = listed(self._root, LeftOut())
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        """Return how many files there are."""
+        return sum(1 for _ in self)
+
+    def beginning(self, path: str, size: int) -> bytes:
+        """Return the first bytes of a file; of one that is asked for whole, all."""
+        place = self._place(path)
+        if place is None:
+            raise KeyError(path)
+        try:
+            if size == MAX_FOLDER_BYTES and place.stat().st_size > MAX_FOLDER_BYTES:
+                said = f"the file is larger than {MAX_FOLDER_BYTES // 1024**2} MB"
+                raise UnreadableFileError([Problem(said, path)])
+            with place.open("rb") as stream:
+                return stream.read(size)
+        except OSError as error:
+            said = f"the file cannot be read: {error.strerror}"
+            raise UnreadableFileError([Problem(said, path)]) from error
+
+    def _place(self, path: str) -> Path | None:
+        try:
+            place = (self._root / path).resolve()
+            is_inside = place.is_relative_to(self._root) and place.is_file()
+        except (OSError, ValueError):
+            return None
+        return place if is_inside else None
+
+
+def listed(root: Path, left_out: LeftOut) -> list[str]:
+    """Return the paths of the plain files under a folder, sorted; raises UnreadableFileError for too many."""
+    found: list[str] = []
+    inside = FolderFiles(root)
+    for folder, folders, names in os.walk(root, onerror=_refuse):
+        at = Path(folder).relative_to(root)
+        folders[:] = sorted(name for name in folders if _is_wanted(root, at / name, left_out))
+        paths = [(at / name).as_posix() for name in names]
+        found += [
+            path
+            for path in paths
+            if not left_out.takes(path, is_link=(root / path).is_symlink() and path not in inside)
+        ]
+        if len(found) > MAX_FOLDER_FILES:
+            said = f"holds more than {MAX_FOLDER_FILES} files; name the folder of the suites in it"
+            raise UnreadableFileError([Problem(said, str(root))])
+    unnameable = [path for path in found if not _is_text(path)]
+    if unnameable:
+        said = f"the name {unnameable[0]!r} is not text in UTF-8; rename the file"
+        raise UnreadableFileError([Problem(said, str(root))])
+    return sorted(path for path in found if path in inside)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    said = f"the folder cannot be read: {error.strerror}"
+    raise UnreadableFileError([Problem(said, str(error.filename))]) from error
+
+
+def _is_text(path: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in path)
+
+
+def _is_wanted(root: Path, path: Path, left_out: LeftOut) -> bool:
+    # Links to folders are never followed: they may lead out, or round in a circle.
+    inside = f"{path.as_posix()}/"
+    return not left_out.takes(inside + "x", is_link=(root / path).is_symlink())
+
+
+ZIP_SUFFIX = ".zip"
+WRITTEN_BY = "Evalsite suite: "
+MAX_ZIP_BYTES = 50 * 1024 * 1024
+MAX_ZIP_FILES = 2_000
+# Everything that taking a damaged zip apart can end in.
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError,
+    LookupError, ValueError, RuntimeError, OverflowError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Unzipped:
+    """The contents of a zip by path. `suite` names the one suite among them in a zip we wrote."""
+
+    files: dict[str, bytes]
+    suite: str = ""
+
+
+def comment_for(suite: str) -> bytes:
+    """Return the comment of a zip that holds this suite and its files, be they suites themselves."""
+    return f"{WRITTEN_BY}{suite}".encode()
+
+
+def unzipped(stream: IO[bytes], name: str, left_out: LeftOut) -> Unzipped:
+    """Return the contents of a zip by path; hidden files, caches and links are noted as left out.
+
+    Raises UnreadableFileError for a broken or locked zip, a path that leads out of it or stands twice,
+    and too much of anything.
+    """
+    try:
+        with zipfile.ZipFile(stream) as packed:
+            files = _contents(packed, name, left_out)
+            said = packed.comment.decode(errors="replace")
+            suite = said.removeprefix(WRITTEN_BY) if said.startswith(WRITTEN_BY) else ""
+            return Unzipped(files, suite if suite in files else "")
+    except UnreadableFileError:
+        raise
+    except DAMAGE as error:
+        raise UnreadableFileError([Problem(f"cannot be unpacked: {error}", name)]) from None
+
+
+def _contents(packed: zipfile.ZipFile, name: str, left_out: LeftOut) -> dict[str, bytes]:
+    wanted: dict[str, zipfile.ZipInfo] = {}
+    for member in packed.infolist():
+        if member.is_dir():
+            continue
+        path = checked_path(member.filename, name)
+        if left_out.takes(path, is_link=stat.S_ISLNK(member.external_attr >> 16)):
+            continue
+        if path in wanted:
+            raise UnreadableFileError([Problem(f"holds {path} twice", name)])
+        wanted[path] = member
+    _refuse_large_zip(wanted, name)
+    return {path: _read(packed, member) for path, member in wanted.items()}
+
+
+def _refuse_large_zip(wanted: dict[str, zipfile.ZipInfo], name: str) -> None:
+    """Refuse what the zip claims to hold; that it holds no more is seen to as it is read."""
+    if (
+        len(wanted) > MAX_ZIP_FILES
+        or sum(part.file_size for part in wanted.values()) > MAX_ZIP_BYTES
+    ):
+        said = f"holds more than {MAX_ZIP_FILES} files or {MAX_ZIP_BYTES // 1024**2} MB"
+        raise UnreadableFileError([Problem(said, name)])
+
+
+def _read(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    with packed.open(member) as stream:
+        return stream.read(member.file_size + 1)
+
+
+OUTSIDE = "lies outside the folder of the suite; give the folder that holds both"
+
+
+class Origin(Enum):
+    """Where files come from, with what mends a name that leads to none of them."""
+
+    DISK = "there is no file {}; correct the name, or create the file"
+    ZIP = "the file {} is not in the zip; add it there"
+    UPLOAD = "the file {} is not among the files given; add it to the upload"
+    LOOSE = (
+        "the file {} is not among the files given; add it, or choose the folder or a zip of it: "
+        "browsers send single files without their folders"
+    )
+
+
+class LooseFiles(Mapping[str, bytes]):
+    """Files that were given without their folders.
+
+    One that is asked for in a folder is found by its own name. It stands for one path only: two
+    files of one name in two folders were never both given.
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        """Hold files by name."""
+        self._files = files
+        self._stands_for: dict[str, str] = {}
+
+    def __getitem__(self, path: str) -> bytes:
+        """Return a content, from now on that of this path; raises KeyError."""
+        name = self.given_as(path)
+        if name != path:
+            self._stands_for[name] = path
+        return self._files[name]
+
+    def __contains__(self, path: object) -> bool:
+        """Tell whether a file of this name can stand for the path."""
+        return isinstance(path, str) and self.given_as(path) in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        """Return how many files there are."""
+        return len(self._files)
+
+    def given_as(self, path: str) -> str:
+        """Return the name of the file that stands for a path, the path itself where none does."""
+        name = basename(path)
+        is_free = self._stands_for.get(name, path) == path
+        return name if name in self._files and is_free else path
+
+
+def origin_of(files: Mapping[str, bytes]) -> Origin:
+    """Return where files come from, as they say themselves."""
+    found = getattr(files, "origin", Origin.UPLOAD)
+    return found if isinstance(found, Origin) else Origin.UPLOAD
+
+
+def absent(reference: str, files: Mapping[str, bytes]) -> str:
+    """Say that no file stands where a reference leads, and what mends it."""
+    return origin_of(files).value.format(repr(reference.strip()))
+
+
+UPWARDS = re.compile(rb"(?:\.\./)+")
+STEP = len(b"../")
+
+
+class Below(Mapping[str, bytes]):
+    """The files under one folder of others, by their path from there."""
+
+    def __init__(
+        self, files: Mapping[str, bytes], folder: str, origin: Origin = Origin.UPLOAD
+    ) -> None:
+        """Look from a folder; "" is the top."""
+        self.origin = origin
+        self._files = files
+        self._before = f"{folder}/" if folder else ""
+
+    def __getitem__(self, path: str) -> bytes:
+        """Return a content; raises KeyError, or UnreadableFileError that names the path from here."""
+        try:
+            return self._files[f"{self._before}{path}"]
+        except UnreadableFileError as error:
+            raise UnreadableFileError(
+                [replace(problem, file=path) for problem in error.problems]
+            ) from error
+
+    def __contains__(self, path: object) -> bool:
+        """Tell whether there is such a file, without reading it."""
+        return f"{self._before}{path}" in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the paths."""
+        inside = (path for path in self._files if path.startswith(self._before))
+        return (path.removeprefix(self._before) for path in inside)
+
+    def __len__(self) -> int:
+        """Return how many files there are."""
+        return sum(1 for _ in self)
+
+
+def folder_for(path: str, *contents: bytes) -> str:
+    """Return the folder that everything a suite may refer to lies under; "" is the top.
+
+    It is the suite's own unless the files say `../`. So a suite is the same whether it comes alone, in
+    a zip of its folder, or with the folders around it.
+    """
+    ups = max((len(m) // STEP for part in contents for m in UPWARDS.findall(part)), default=0)
+    parts = PurePosixPath(path).parent.parts
+    return "/".join(parts[: max(0, len(parts) - ups)])
+
 
 ENOUGH_TO_TELL = 1024 * 1024
 
@@ -72,26 +415,26 @@ def bundles_of(parts: Sequence[tuple[str, IO[bytes]]]) -> tuple[Bundle, ...]:
     for one, place in [*(([part], f"{part[0]}/") for part in zips), (rest, "")]:
         bundles += [_merged(one, place)] if one else []
         # Each zip is looked at before the next is opened: small ones can hold much together.
-        _refuse_much(sum(_size(bundle.files) for bundle in bundles))
+        _refuse_large(sum(_size(bundle.files) for bundle in bundles))
     return tuple(bundles)
 
 
 def _is_zip(name: str) -> bool:
-    return name.lower().endswith(_zips.SUFFIX)
+    return name.lower().endswith(ZIP_SUFFIX)
 
 
 def _zip_at(path: Path) -> Bundle:
     left_out, place = LeftOut(), f"{path}/"
     try:
         with path.open("rb") as stream:
-            found = _zips.unzipped(stream, str(path), left_out)
+            found = unzipped(stream, str(path), left_out)
     except OSError as error:
         said = f"the file cannot be read: {error.strerror}"
         raise UnreadableFileError([Problem(said, str(path))]) from error
     return Bundle(found.files, _given(found), place, tuple(left_out.problems(place)), Origin.ZIP)
 
 
-def _given(found: _zips.Unzipped) -> tuple[str, ...]:
+def _given(found: Unzipped) -> tuple[str, ...]:
     return (found.suite,) if found.suite else tuple(sorted(found.files))
 
 
@@ -124,9 +467,9 @@ def _merged(parts: Sequence[tuple[str, IO[bytes]]], place: str = "") -> Bundle:
             if path in files:
                 raise UnreadableFileError([Problem("was uploaded twice", path)])
             files[path] = content
-        _refuse_much(_size(files))
-    if len(files) > _zips.MOST_FILES:
-        said = f"these are {len(files)} files; an import takes up to {_zips.MOST_FILES}"
+        _refuse_large(_size(files))
+    if len(files) > MAX_ZIP_FILES:
+        said = f"these are {len(files)} files; an import takes up to {MAX_ZIP_FILES}"
         raise UnreadableFileError([Problem(said)])
     origin = _origin_of([name for name, _ in parts], files)
     held = LooseFiles(files) if origin is Origin.LOOSE else files
@@ -143,19 +486,19 @@ def _size(files: Mapping[str, bytes]) -> int:
     return sum(map(len, files.values()))
 
 
-def _refuse_much(size: int) -> None:
-    if size > _zips.MOST_BYTES:
-        most = _zips.MOST_BYTES // 1024**2
+def _refuse_large(size: int) -> None:
+    if size > MAX_ZIP_BYTES:
+        most = MAX_ZIP_BYTES // 1024**2
         said = f"the files hold more than {most} MB, the most an import takes"
         raise UnreadableFileError([Problem(said)])
 
 
-def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> _zips.Unzipped:
+def _members(name: str, stream: IO[bytes], left_out: LeftOut) -> Unzipped:
     if _is_zip(name):
-        return _zips.unzipped(stream, name, left_out)
+        return unzipped(stream, name, left_out)
     path = checked_path(name, name)
     # Whoever chooses a file or folder that is hidden means it; what lies in a folder is another matter.
     inside = PurePosixPath(path).parts[1:]
     if inside and left_out.takes("/".join(inside)):
-        return _zips.Unzipped({})
-    return _zips.Unzipped({path: stream.read()})
+        return Unzipped({})
+    return Unzipped({path: stream.read()})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from xml.sax.saxutils import escape, quoteattr
 
-from runs.formats.results import ResultLine, walk
+from runs.formats.results_writing import ResultLine, walk_lines
 
 LABEL = "JUnit XML"
 # What no XML 1.0 document may hold, not even escaped.
@@ -138,7 +138,7 @@ def _scores(line: ResultLine) -> dict[str, str]:
     scores |= {} if line.score is None else {"score": f"{line.score:g}"}
     scores |= {
         f"score.{path}": f"{one.score:g}"
-        for path, one in walk(line.evaluators)
+        for path, one in walk_lines(line.evaluators)
         if one.score is not None
     }
     purses = {"run_cost_usd": line.run_cost_usd, "evaluation_cost_usd": line.evaluation_cost_usd}

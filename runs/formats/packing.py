@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from runs.formats import agentv
-from runs.formats._content import SuiteContent
-from runs.formats._zips import comment_for
+from runs.formats import suite_files
+from runs.formats.bundles import comment_for
+from runs.specs.content import SuiteContent
 
 # The same suite is the same zip whenever it is written.
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
@@ -31,7 +31,7 @@ def packed(content: SuiteContent, name: str, *, always_zip: bool = False) -> Pac
     Its first part is written at once: what cannot be written at all is raised here.
     """
     is_zip = bool(content.files) or always_zip
-    parts = _zip_parts(content) if is_zip else agentv.write_parts(content)
+    parts = _zip_parts(content) if is_zip else suite_files.write_suite_parts(content)
     begun = chain([next(parts)], parts)
     if is_zip:
         return Packed(f"{name}.zip", "application/zip", begun)
@@ -44,7 +44,7 @@ def _zip_parts(content: SuiteContent) -> Iterator[bytes]:
     with ZipFile(written, "w", ZIP_DEFLATED) as zipped:
         zipped.comment = comment_for(suite_file_name(content))
         with zipped.open(_member(suite_file_name(content)), "w") as stream:
-            for part in agentv.write_parts(content):
+            for part in suite_files.write_suite_parts(content):
                 stream.write(part)
                 yield written.taken()
         for path, part in content.files.items():

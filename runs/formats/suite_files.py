@@ -1,64 +1,390 @@
-"""The suites among files that were given together, and what became of all the other files."""
+"""Suite files in YAML and in JSON Lines: the AgentEvals family, and the format Evalsite exports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
 
-from runs.formats._problems import Problem, UnreadableFileError
-from runs.formats._searching import SUFFIXES, FoundSuite, Search
-from runs.formats.bundles import Bundle
-from runs.profiles import profile_named
-
-__all__ = ["SUFFIXES", "FoundSuite", "FoundSuites", "read_suites"]
-
-NONE_FOUND = (
-    "there is no suite among these files: one ends in .yaml or .yml and lists cases under tests, or "
-    "ends in .jsonl and holds a case a line; a spreadsheet comes in under New suite, From a spreadsheet"
+from evaluators.kinds import read_config, spelled_as
+from evaluators.kinds._prompts import path_of
+from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
+from evaluators.kinds._text import yaml_of
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Aggregator, Node
+from runs.formats.lines import (
+    CASES_KEYS,
+    LINES_SUFFIXES,
+    YAML_SUFFIXES,
+    Form,
+    misplaced,
+    read_lined,
 )
+from runs.formats.reading import Fields, Reading
+from runs.formats.suite_cases import Defaults, folder_of, read_cases, with_cases
+from runs.formats.suite_evaluators import (
+    check_composite,
+    default_children,
+    model_places,
+    read_aggregator,
+    read_evaluators,
+    root_of,
+)
+from runs.formats.suite_policy import read_policy, written_policy
+from runs.formats.suite_turns import BLOCKS, read_shared
+from runs.formats.yaml import Document, decoded, named, read_document
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.profiles import Profile, UnknownProfileError, profile_named
 
 
-@dataclass(frozen=True, slots=True)
-class FoundSuites:
-    """Every suite that was given, in the order of their paths, and what is to be said of the rest."""
-
-    suites: tuple[FoundSuite, ...]
-    notes: tuple[Problem, ...] = ()
-
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """Return what is to be said of the suites, then of what was not used."""
-        return (*(warning for one in self.suites for warning in one.content.warnings), *self.notes)
+def written(content: SuiteContent) -> Iterator[bytes]:
+    """Yield the suite as YAML, case by case."""
+    yield yaml_of(suite_head(content)).encode()
+    yield b"tests:\n"
+    for case in content.cases:
+        yield yaml_of([case_values(case)]).encode()
 
 
-def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
-    """Return the suites of all bundles; what is no suite is named in the notes.
+def suite_head(content: SuiteContent) -> dict[str, Any]:
+    """Return what a suite file says before its cases."""
+    policy, verdicts = written_policy(content.policy)
+    suite = {
+        "name": content.slug,
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "judge": content.judge,
+        "metadata": dict(content.metadata),
+        "policy": policy,
+        "verdicts": verdicts,
+        "aggregator": _aggregator(content.root),
+        "evaluators": [_evaluator(child) for child in content.root.children],
+    }
+    return _given(suite)
 
-    A YAML file that lists no cases, JSON Lines that hold none, and what a suite names as its own file
-    are no suites, unless nothing else was given. With the name of a `profile` its policy and evaluators
-    stand where a file says nothing; a profile that the file names itself goes before it, with a note.
-    Raises UnknownProfileError, and UnreadableFileError with the problems of every suite when one of
-    them cannot be used, when two have one name, and when there is none.
+
+def case_values(case: CaseContent) -> dict[str, Any]:
+    """Return what a suite file says of a case."""
+    own = case.evaluators
+    listed = [_evaluator(child) for child in own.children] if own else []
+    is_one_question = len(case.input) == 1 and _is_question(case.input[0])
+    written_case = _given(
+        {
+            "id": case.key,
+            "title": case.title,
+            "tags": list(case.tags),
+            "criteria": case.criteria,
+            "expected_output": case.expected_output,
+            "expected_outcomes": list(case.expected_outcomes),
+            "metadata": dict(case.metadata),
+            "assertions": listed if case.evaluators_append else [],
+            "evaluators": [] if case.evaluators_append else listed,
+            "aggregator": _aggregator(own) if own and not case.evaluators_append else {},
+        }
+    )
+    turns = [_turn(turn) for turn in case.input]
+    asked = case.input[0]["content"] if is_one_question else turns
+    written_case["input"] = asked or turns
+    if case.recorded_output is not None:
+        written_case["output"] = dict(case.recorded_output)
+    order = ("id", "title", "tags", "input")
+    return {key: written_case[key] for key in (*order, *written_case) if key in written_case}
+
+
+def own_values(own: Node) -> dict[str, Any]:
+    """Return what a suite file says of evaluators that stand in place of the suite's."""
+    listed = [_evaluator(child) for child in own.children]
+    return {**_given({"aggregator": _aggregator(own)}), "evaluators": listed}
+
+
+def _is_question(turn: Mapping[str, Any]) -> bool:
+    return turn["role"] == "user" and turn.keys() == {"role", "content"}
+
+
+def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a turn as it is read: where its content names files, their names and not their text."""
+    content = list(turn[BLOCKS]) if BLOCKS in turn else turn["content"]
+    rest = {key: value for key, value in turn.items() if key not in ("role", "content", BLOCKS)}
+    return {"role": turn["role"], "content": content, **rest}
+
+
+def _evaluator(node: Node) -> dict[str, Any]:
+    spelling, settings = node.kind, dict[str, Any]()
+    if not node.is_composite:
+        spelling, settings = _settings(node)
+    facts = {
+        "name": node.name,
+        "type": spelling,
+        "weight": _number(node.weight) if node.weight != 1 else None,
+        "required": True if node.required else None,
+        "min_score": node.required_below,
+        "negate": True if node.negate else None,
+    }
+    common = {key: value for key, value in facts.items() if value is not None}
+    if not node.is_composite:
+        return {**common, **settings}
+    children = [_evaluator(child) for child in node.children]
+    return {**common, **_given({"aggregator": _aggregator(node)}), "evaluators": children}
+
+
+def _settings(node: Node) -> tuple[str, dict[str, Any]]:
+    """Return the type and the settings that are not as usual; of a kind that changed since, all there are."""
+    try:
+        config = read_config(node.kind, node.config)
+    except (UnknownKindError, InvalidConfigError):
+        return node.kind, _given(node.config)
+    return spelled_as(node.kind, config.model_dump(mode="json", exclude_defaults=True))
+
+
+def _aggregator(node: Node) -> dict[str, Any]:
+    """Return the options of a composite, those of a script or a judge that aggregates among them."""
+    options: dict[str, Any] = dict(node.as_json()["config"].get("aggregator") or {})
+    return {} if options == Aggregator().as_json() else options
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value not in ("", [], {}, None)}
+
+
+def _number(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+YAML_LABEL = "YAML suite file"
+SUITE_SUFFIXES = (".yaml", ".yml")
+LONGEST_SLUG = 80
+LONGEST_TITLE = 200
+ALIASES = {
+    "tests": ("cases", "evalcases", "eval_cases"),
+    "evaluators": ("assertions", "assert"),
+}
+
+
+def read_suite(
+    content: bytes,
+    *,
+    file: str = "suite.yaml",
+    files: Mapping[str, bytes] | None = None,
+    profile: Profile | None = None,
+) -> SuiteContent:
+    """Return what a suite file says, and what a chosen profile says where the file says nothing.
+
+    `file` is the path of the suite file and `files` holds the files around it by path; prompts it
+    names are looked up beside it. Raises UnreadableFileError with every problem found.
     """
-    chosen = profile_named(profile) if profile else None
-    searches = [Search(bundle, chosen) for bundle in bundles]
-    for search in searches:
-        search.look()
-    suites = tuple(suite for search in searches for suite in search.suites())
-    problems = [problem for search in searches for problem in search.problems()]
-    notes = tuple(note for search in searches for note in search.notes)
-    if problems or not suites:
-        raise UnreadableFileError(problems or [Problem(NONE_FOUND), *notes])
-    if doubled := list(_doubled(suites)):
-        raise UnreadableFileError(doubled)
-    return FoundSuites(suites, notes)
+    return suite_of(read_document(decoded(content, file), file), files or {}, profile)
 
 
-def _doubled(suites: Sequence[FoundSuite]) -> Iterator[Problem]:
-    first: dict[str, str] = {}
-    for suite in suites:
-        slug = suite.content.slug
-        if slug in first:
-            said = f"the suite {slug!r} stands in {first[slug]} too; give one of them another name"
-            yield Problem(said, suite.path, key="name")
-        first.setdefault(slug, suite.path)
+def suite_of(
+    document: Document, files: Mapping[str, bytes], profile: Profile | None = None
+) -> SuiteContent:
+    """Return what the values of a suite file say; raises UnreadableFileError like read."""
+    document, beside = with_cases(document, files)
+    reading = Reading(document, files, folder_of(document.file))
+    suite = Fields(reading, (), aliases=ALIASES, value=document.value)
+    found = _suite(reading, suite, _stem(document.file), profile)
+    if reading.problems:
+        raise UnreadableFileError(reading.in_order())
+    places = model_places(document, found.cases)
+    return replace(found, read_with=beside, model_places=places)
+
+
+def write_suite(content: SuiteContent) -> bytes:
+    """Return the suite file that reads back as this suite; the files it names go beside it."""
+    return b"".join(written(content))
+
+
+def write_suite_parts(content: SuiteContent) -> Iterator[bytes]:
+    """Yield the same file part by part, so that nobody waits for the last case of thousands."""
+    return written(content)
+
+
+def slug_of(name: str) -> str:
+    """Return a name as it stands in addresses: small letters, digits and hyphens; a slug stays as it is."""
+    if len(name) <= LONGEST_SLUG and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
+        return name
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
+
+
+def _stem(file: str) -> str:
+    """Return the name of a file without its endings, the family's usual `.eval.yaml` among them."""
+    return re.sub(r"(?<=.)\.evals?\Z", "", PurePosixPath(file).stem, flags=re.IGNORECASE)
+
+
+def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteContent:
+    name = suite.text("name") or stem
+    title = suite.text("title") or name
+    slug = slug_of(name)
+    if not slug:
+        said = "has no letter or digit an address could be made of; give the suite another name"
+        suite.refuse("name", f"{name!r} {said}")
+    if len(title) > LONGEST_TITLE:
+        suite.refuse("title", f"the title is longer than {LONGEST_TITLE} characters; shorten it")
+    children, rest = _evaluators(reading, suite)
+    aggregator_key, options = suite.mapping("aggregator")
+    aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None
+    profile = _profile(suite, chosen)
+    usual = profile.evaluators if profile else default_children()
+    root = root_of(children or usual, aggregator)
+    check_composite(reading, (aggregator_key or "evaluators",), root)
+    defaults = Defaults(root, not (children or profile), read_shared(suite))
+    cases_key, items = _cases(suite)
+    cases = read_cases(reading, (cases_key,), items, defaults)
+    own = reading.kept.pop("", {})
+    return SuiteContent(
+        slug=slug,
+        title=title,
+        description=suite.text("description"),
+        tags=suite.texts("tags"),
+        judge=suite.text("judge"),
+        policy=read_policy(reading, suite, profile.policy if profile else Policy()),
+        root=root,
+        cases=cases,
+        metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
+        files=dict(sorted(reading.used_files.items())),
+        warnings=tuple(sorted(reading.warnings, key=lambda one: (one.file, one.line))),
+    )
+
+
+def _profile(suite: Fields, chosen: Profile | None) -> Profile | None:
+    """Return the profile the suite starts from: its policy and evaluators stand where it says nothing.
+
+    The file's own line goes before the one that was chosen, as everything does that it writes.
+    """
+    key, _ = suite.peek("profile")
+    name = suite.text("profile")
+    try:
+        own = profile_named(name) if name else None
+    except UnknownProfileError as error:
+        suite.refuse("profile", str(error))
+        return None
+    if own and chosen and own != chosen:
+        said = f"the file starts from {own.name}, which goes before the chosen {chosen.name}"
+        suite.warn(key, f"{said}; remove the line to start from {chosen.name}")
+    return own or chosen
+
+
+def _cases(suite: Fields) -> tuple[str, list[Any]]:
+    """Return the list of cases with its key; what is no list of any is noted."""
+    key, value = suite.take("tests")
+    if isinstance(value, str):
+        said = "names no cases; list them here, or name a file of them that ends in .yaml or .jsonl"
+        suite.refuse(key, f"{value[:100]!r} {said}")
+        return key, []
+    if value is not None and not isinstance(value, list):
+        suite.refuse(key, f"{named(value)} stands where a list of cases is expected")
+        return key, []
+    if not value:
+        suite.refuse(key, "the suite has no cases; list them under tests")
+    return key, value or []
+
+
+def _evaluators(reading: Reading, suite: Fields) -> tuple[tuple[Node, ...], dict[str, Any]]:
+    """Return the evaluators of the suite and what else its `execution` block holds."""
+    execution_key, block = suite.mapping("execution")
+    aliases = {"evaluators": ALIASES["evaluators"]}
+    execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
+    found: tuple[Node, ...] = ()
+    for fields in (suite, execution):
+        key, items = fields.items("evaluators")
+        if items and found:
+            said = "evaluators stand at the top and under execution; keep one list"
+            fields.refuse(key, said)
+        found += read_evaluators(reading, fields.place(key), items, beside=found)
+    key, rubrics = suite.items("rubrics")
+    if rubrics:
+        items = [{"type": "rubric", "rubrics": rubrics}]
+        found += read_evaluators(reading, (key,), items, beside=found)
+    execution.flag("skip_defaults")
+    rest = execution.keep_rest()
+    return found, {"execution": rest} if rest else {}
+
+
+LINES_LABEL = "JSON Lines of cases"
+CASE_LINES_SUFFIXES = LINES_SUFFIXES
+CASES = "tests"
+# In the values the lines are one list; a reader of the file looks for the key within a line.
+WITHIN_LIST = re.compile(rf"\A{CASES}(\[\d+\]\.?)?")
+
+
+def read_case_lines(
+    content: bytes,
+    *,
+    file: str = "suite.jsonl",
+    files: Mapping[str, bytes] | None = None,
+    profile: Profile | None = None,
+) -> SuiteContent:
+    """Return the suite of a file of cases and of the YAML beside it, which may be missing.
+
+    `files` holds the files around it by path, the YAML among them: name, description, evaluators,
+    judge and policy stand there in the spellings of suite files, and what they leave open is as a
+    chosen profile says. Raises UnreadableFileError with every problem found, each with its file and line.
+    """
+    lines = read_lined(content, file, CASES)
+    beside = sidecar_of(file, files or {})
+    head = _head(files or {}, beside, file) if beside else Document({})
+    if not lines.cases:
+        raise UnreadableFileError(lines.problems or [Problem("the file holds no cases", file)])
+    document = Document(
+        value={**head.value, CASES: lines.cases},
+        file=beside or file,
+        lines={**head.lines, **lines.lines},
+        written={**head.written, **lines.written},
+        elsewhere={CASES: file},
+    )
+    try:
+        found = suite_of(document, files or {}, profile)
+    except UnreadableFileError as error:
+        lines.problems += [_within_line(problem, file) for problem in error.problems]
+    else:
+        warnings = tuple(_within_line(problem, file) for problem in found.warnings)
+        found = replace(found, warnings=warnings)
+        if not lines.problems:
+            return found
+    only = misplaced(content, file, Form.CASES)
+    raise UnreadableFileError([only] if only else lines.problems)
+
+
+def write_case_lines(content: SuiteContent) -> tuple[bytes, bytes]:
+    """Return the lines and the YAML beside them that read back as this suite."""
+    lines = (
+        json.dumps(case_values(case), ensure_ascii=False, allow_nan=False) for case in content.cases
+    )
+    return "".join(f"{line}\n" for line in lines).encode(), yaml_of(suite_head(content)).encode()
+
+
+def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
+    """Return the path of the YAML beside a file of cases, "" when there is none."""
+    stem = PurePosixPath(file).with_suffix("")
+    return next((f"{stem}{suffix}" for suffix in YAML_SUFFIXES if f"{stem}{suffix}" in files), "")
+
+
+def _head(files: Mapping[str, bytes], path: str, cases: str) -> Document:
+    document = read_document(decoded(files[path], path), path)
+    if not isinstance(document.value, dict):
+        raise UnreadableFileError([Problem("the file is no mapping of keys", path, 1)])
+    head = dict(document.value)
+    for key, value in document.value.items():
+        if normal_spelling(key) not in CASES_KEYS:
+            continue
+        if not isinstance(value, str) or path_of(value, folder_of(path)) != cases:
+            said = "the cases stand in the JSON Lines beside this file; remove them here"
+            raise UnreadableFileError([Problem(said, path, document.line_of((key,)), key=key)])
+        # It says what is so anyway.
+        del head[key]
+    return replace(document, value=head if "name" in head else _named(head))
+
+
+def _named(head: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with what other readers call the data set as the name of the suite."""
+    return {"name" if key == "dataset" else key: value for key, value in head.items()}
+
+
+def _within_line(problem: Problem, file: str) -> Problem:
+    if problem.file != file:
+        return problem
+    return replace(problem, key=WITHIN_LIST.sub("", problem.key))

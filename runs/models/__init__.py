@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-from runs.models.case_uploads import CaseUpload
-from runs.models.drafts import SuiteDraft
-from runs.models.evaluator_trials import EvaluatorTrial, EvaluatorTrialState
-from runs.models.ledger import ANSWERED, CallPurpose, CallStatus, ModelCall
 from runs.models.results import (
+    ANSWERED,
     OPEN_RESULT_STATUSES,
     Artifact,
     Attempt,
+    CallPurpose,
+    CallStatus,
+    EvaluatorScore,
+    ModelCall,
     Result,
     ResultOutput,
     ResultStatus,
     Retry,
-    Score,
     ScoreState,
     VerdictChoice,
 )
-from runs.models.review_uploads import ReviewUpload
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
     ALL_ALIKE,
     RESUMABLE_RUN_STATUSES,
     Campaign,
+    Hand,
     Run,
     RunEvent,
     RunOwner,
     RunStatus,
+    WorkerProcess,
 )
-from runs.models.shares import ShareDepth, ShareLink
+from runs.models.sharing import ApiToken, ShareDepth, ShareLink
 from runs.models.suites import (
     Case,
     CaseGate,
     FileContent,
     FinalScore,
     OnUnscored,
-    RecordedOutput,
     Suite,
+    SuiteDraft,
     SuiteFile,
     SuiteVersion,
-    Target,
 )
-from runs.models.tokens import ApiToken
-from runs.models.trials import TargetTrial, TrialState
-from runs.models.workers import Hand, WorkerProcess
+from runs.models.targets import RecordedOutput, Target
+from runs.models.trials import EvaluatorTrial, EvaluatorTrialState, TargetTrial, TrialState
+from runs.models.uploads import CaseUpload, ReviewUpload
 
 __all__ = [
     "ACTIVE_RUN_STATUSES",
@@ -62,6 +62,7 @@ __all__ = [
     "Case",
     "CaseGate",
     "CaseUpload",
+    "EvaluatorScore",
     "EvaluatorTrial",
     "EvaluatorTrialState",
     "FileContent",
@@ -82,7 +83,6 @@ __all__ = [
     "RunEvent",
     "RunOwner",
     "RunStatus",
-    "Score",
     "ScoreState",
     "ShareDepth",
     "ShareLink",

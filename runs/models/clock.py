@@ -1,11 +1,12 @@
-"""The one clock that leases and heartbeats go by, whatever the machines' own clocks say."""
+"""The one clock that leases and heartbeats go by, and connections that have failed."""
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
-from django.db import connection
+from django.db import Error, connection
 from django.utils import timezone
 
 # A hand renews its leases every sixth of this; one that has not for so long is taken for dead.
@@ -37,3 +38,18 @@ def database_now() -> datetime:
         cursor.execute("SELECT clock_timestamp()")
         row: tuple[datetime] = cursor.fetchone()
     return row[0]
+
+
+def discard_connection() -> None:
+    """Close this thread's connection for good; the next query opens another.
+
+    One only put back would be handed out again, and with it what it remembers: a session that was
+    opened while its server was read-only stays so for as long as it lives.
+    """
+    # Inside a test's transaction the connection is not ours to close.
+    if connection.in_atomic_block:
+        return
+    if connection.vendor == "postgresql" and connection.connection is not None:
+        connection.connection.close()
+    with contextlib.suppress(Error):
+        connection.close()

@@ -1,15 +1,17 @@
-"""Runs and campaigns."""
+"""Runs, campaigns, and the workers that work on them."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Self
 
 from django.conf import settings
 from django.db import models, transaction
 
 from evaluators.models import money_field
-from runs.models.clock import database_now
-from runs.models.suites import Suite, Target
+from runs.models.clock import LEASE, database_now
+from runs.models.suites import Suite
+from runs.models.targets import Target
 
 
 class RunStatus(models.TextChoices):
@@ -212,3 +214,59 @@ class RunEvent(models.Model):
     def __str__(self) -> str:
         """Return the text."""
         return self.text
+
+
+class HandQuerySet(models.QuerySet["Hand"]):
+    """Pairs of hands."""
+
+    def alive(self, *, now: datetime) -> Self:
+        """Return those that have shown a sign of life lately."""
+        return self.filter(heartbeat_at__gte=now - LEASE)
+
+
+class Hand(models.Model):
+    """One `work_on_run` at work: a pair of hands on one run, alive while its heartbeat is young."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="hands")
+    token = models.CharField(max_length=64, unique=True)
+    worker = models.CharField(max_length=200)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField()
+    in_flight = models.PositiveIntegerField(default=0)
+
+    objects = HandQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        """Return worker and run."""
+        return f"{self.worker} on run {self.run_id}"
+
+
+class WorkerProcessQuerySet(models.QuerySet["WorkerProcess"]):
+    """Worker processes."""
+
+    def alive(self, *, now: datetime) -> Self:
+        """Return those that have shown a sign of life lately."""
+        return self.filter(heartbeat_at__gte=now - LEASE)
+
+
+class WorkerProcess(models.Model):
+    """One worker process; alive while its heartbeat is young."""
+
+    name = models.CharField(max_length=200, unique=True)
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    version = models.CharField(max_length=40)
+    sandbox = models.CharField(max_length=100, blank=True, default="")
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField(db_index=True)
+    last_error = models.TextField(blank=True, default="")
+    last_error_at = models.DateTimeField(null=True, blank=True)
+
+    objects = WorkerProcessQuerySet.as_manager()
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+
+RESCORED = "rescored"

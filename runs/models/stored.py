@@ -1,10 +1,19 @@
-"""Outcomes as rows: what is written of a result, and what is read back when only a part is done again."""
+"""Outcomes of evaluators as rows and as one compressed piece, written and read back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet, Sum
 
 from evaluators.kinds._base import Output
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.decision import Decision
 from evaluators.scoring.tree import Node, walk
 from evaluators.scoring.types import (
     Finding,
@@ -14,12 +23,22 @@ from evaluators.scoring.types import (
     Skipped,
     Unscored,
     Usage,
+    Verdict,
 )
-from evaluators.scoring.verdict import Decision
-from runs.models import ResultOutput, ScoreState
-from runs.models import Score as ScoreRow
-from runs.plan import OUTCOMES_KIND, OUTCOMES_PATH, is_in_line
-from runs.targets._outputs import output_from_columns
+from runs.engine.plan import METRICS_KIND, OUTCOMES_KIND, OUTCOMES_PATH, is_in_line
+from runs.models.results import (
+    CHUNK,
+    CallPurpose,
+    EvaluatorScore,
+    ModelCall,
+    Result,
+    ResultOutput,
+    ScoreState,
+)
+from runs.models.results import EvaluatorScore as ScoreRow
+from runs.models.runs import Run
+from runs.summary.figures import Execution
+from runs.target_kinds._outputs import output_from_columns
 
 SCORE_COLUMNS = (
     *("result_id", "path", "position", "kind", "state", "score", "raw_score", "scale", "weight"),
@@ -121,3 +140,135 @@ def kept_outcomes(
 def kept_output(row: ResultOutput, files: Mapping[str, bytes]) -> Output:
     """Return what the target answered before, with the files it left."""
     return output_from_columns(row.text, row.messages, row.trace, row.usage, files)
+
+
+VERSION = 1
+SCORES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class LeafScores:
+    """Scores by result, one for each of the `columns`, which are found by path.
+
+    A score is None where the evaluator was not run, False where it could not score, and
+    [score, required parts missed] where it missed some.
+    """
+
+    columns: Mapping[str, int]
+    scores: Mapping[int, Sequence[Any]]
+
+
+def unpack_leaf_scores(packed: bytes) -> LeafScores | None:
+    """Return what was packed, None where another version wrote it."""
+    content = json.loads(zlib.decompress(packed))
+    if content.get("version") != VERSION:
+        return None
+    return LeafScores(
+        columns={path: place for place, path in enumerate(content["paths"])},
+        scores={row[0]: row[SCORES] for row in content["results"]},
+    )
+
+
+def pack_leaf_scores(run_id: int) -> bytes:
+    """Return what every evaluator of a run said, small enough to be read at once for what-if.
+
+    Compressed JSON: {"version", "paths", "results": [[result, case, repetition, status, outcome
+    marks, error stage, [score of each path]]]}. A score is null where the evaluator was not run,
+    false where it could not score, and [score, required parts missed] where it missed some.
+    """
+    places: dict[str, int] = {}
+    scores: dict[int, dict[int, Any]] = {}
+    rows = EvaluatorScore.objects.filter(result__run_id=run_id).order_by()
+    for result_id, path, state, score, missed in rows.values_list(
+        "result_id", "path", "state", "score", "failed_required"
+    ).iterator(chunk_size=5000):
+        place = places.setdefault(path, len(places))
+        said = score if state == "scored" else False if state == "unscored" else None
+        scores.setdefault(result_id, {})[place] = [said, missed] if missed else said
+    results = Result.objects.filter(run_id=run_id).order_by("position", "repetition", "id")
+    packed = [
+        [*row, [scores.get(row[0], {}).get(place) for place in range(len(places))]]
+        for row in results.values_list(
+            "id", "case_id", "repetition", "status", "outcome_marks", "error_stage"
+        ).iterator(chunk_size=5000)
+    ]
+    content = {"version": VERSION, "paths": list(places), "results": packed}
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), level=6)
+
+
+COLUMNS = (
+    *("pk", "case__key", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
+    *("latency_ms", "input_tokens", "output_tokens", "run_cost_usd", "evaluation_cost_usd"),
+)
+TOKENS = ("input_tokens", "output_tokens")
+NO_TOKENS: tuple[int | None, int | None] = (None, None)
+
+
+def executions_of(run: Run, *, case: int | None = None, parts: bool = False) -> Iterator[Execution]:
+    """Yield the executions in the order of the suite; of one case where its id is given.
+
+    Two queries; `parts` are the scores of metrics and of dimensions, and take a third. Tokens are
+    those of all calls, failed and repeated ones included; of a target that is no model of ours they
+    are what it reported.
+    """
+    results = run.results.order_by("position", "repetition", "id")
+    calls = ModelCall.objects.filter(run=run)
+    if case is not None:
+        results = results.filter(case=case)
+        # Led by the results alone the database finds the calls by their index.
+        calls = ModelCall.objects.filter(result__in=results.order_by().values("pk"))
+    tokens = _tokens(calls)
+    found = _parts(results) if parts else {}
+    is_model = bool((run.snapshot.get("target") or {}).get("model"))
+    for row in results.values_list(*COLUMNS).iterator(chunk_size=CHUNK):
+        pk, key, status, verdict, score, is_forced, reviewed, latency_ms, *rest = row
+        paid, judged = (
+            tokens.get((pk, CallPurpose.TARGET)),
+            tokens.get((pk, CallPurpose.EVALUATION)),
+        )
+        target = paid if is_model and paid and paid != NO_TOKENS else (rest[0], rest[1])
+        metrics, dimensions = found.get(pk, ({}, {}))
+        yield Execution(
+            case=key,
+            status=status,
+            verdict=Verdict(verdict) if verdict else None,
+            score=score,
+            is_forced=is_forced,
+            reviewed_verdict=Verdict(reviewed) if reviewed else None,
+            latency_ms=latency_ms,
+            input_tokens=target[0],
+            output_tokens=target[1],
+            run_cost_usd=rest[2],
+            evaluation_cost_usd=rest[3],
+            metrics=metrics,
+            dimensions=dimensions,
+            evaluation_input_tokens=(judged or NO_TOKENS)[0],
+            evaluation_output_tokens=(judged or NO_TOKENS)[1],
+        )
+
+
+def _tokens(calls: QuerySet[ModelCall]) -> Mapping[tuple[int, str], tuple[int | None, int | None]]:
+    """Return the tokens in and out of every result and purpose."""
+    sums = {f"{name}_sum": Sum(name) for name in TOKENS}
+    rows: Any = calls.order_by().values_list("result_id", "purpose").annotate(**sums)
+    return {(result, purpose): (said, answered) for result, purpose, said, answered in rows}
+
+
+def _parts(
+    results: QuerySet[Result],
+) -> Mapping[int, tuple[dict[str, float], dict[str, float]]]:
+    """Return by result its metrics (0 to 5) and final dimensions (0 to 10); the first judge of each speaks."""
+    scores = EvaluatorScore.objects.filter(
+        result__in=results.order_by().values("pk"),
+        kind__in=(METRICS_KIND, HYBRID_KIND),
+        state=ScoreState.SCORED,
+    ).order_by("result_id", "position", "id")
+    found: dict[int, tuple[dict[str, float], dict[str, float]]] = defaultdict(lambda: ({}, {}))
+    rows = scores.values_list("result_id", "details__metrics", "details__dimensions")
+    for pk, metrics, dimensions in rows.iterator(chunk_size=CHUNK):
+        for metric in metrics or ():
+            found[pk][0].setdefault(metric["key"], metric["score"])
+        for dimension in dimensions or ():
+            if dimension.get("final") is not None:
+                found[pk][1].setdefault(dimension["key"], dimension["final"])
+    return found

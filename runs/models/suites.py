@@ -1,4 +1,4 @@
-"""Suites, their versions, files and cases, and the targets they are run against."""
+"""Suites, their versions, files, cases and drafts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from django.db import models
 
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.scoring.policy import Policy
+from runs.engine.plan import content_hash
 
 FILES_A_STATEMENT = 100
 
@@ -237,49 +238,44 @@ class Case(models.Model):
         return self.key
 
 
-class Target(models.Model):
-    """The system under test. `config` is validated by the target's kind.
+STAMP_DIGITS = 12
 
-    `encrypted_secrets` are the values of its secret headers by name: write-only, and for execution
-    alone to decrypt.
+
+class SuiteDraft(models.Model):
+    """What somebody edits of a suite; `content` is that of `runs.drafting`.
+
+    `base_version` is the version it started from, or was last brought up to. `revision` counts the
+    changes, so that a form of an earlier state can be told.
     """
 
-    name = models.CharField(max_length=120, unique=True)
-    description = models.TextField(blank=True, default="")
-    kind = models.CharField(max_length=50)
-    config = models.JSONField(default=dict, blank=True)
-    encrypted_secrets = models.JSONField(default=dict, blank=True)
-    model = models.ForeignKey(
-        LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="targets"
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="drafts")
+    author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="suite_drafts"
     )
-    archived_at = models.DateTimeField(null=True, blank=True)
+    base_version = models.PositiveIntegerField()
+    content = models.JSONField()
+    revision = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        """List targets by name."""
+        """One draft of a suite for each person, the latest first."""
 
-        ordering = ("name", "id")
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name
-
-
-class RecordedOutput(models.Model):
-    """One uploaded output of a `recorded` target, for the case of that key."""
-
-    target = models.ForeignKey(Target, on_delete=models.CASCADE, related_name="recorded_outputs")
-    case_key = models.CharField(max_length=200)
-    output = models.JSONField()
-
-    class Meta:
-        """One output a case."""
-
+        ordering = ("-updated_at", "-id")
         constraints = (
-            models.UniqueConstraint(fields=("target", "case_key"), name="recorded_one_a_case"),
+            models.UniqueConstraint(fields=("suite", "author"), name="suite_draft_one_a_person"),
         )
 
     def __str__(self) -> str:
-        """Return the case's key."""
-        return self.case_key
+        """Return the suite's title and whose draft it is."""
+        return f"{self.suite} by {self.author}"
+
+    @property
+    def stamp(self) -> str:
+        """Return what a form of this state carries; it is another after every change.
+
+        A draft that is not stored yet is stamped with its content: nothing else tells it from others.
+        """
+        if self._state.adding:
+            return f"new-{content_hash(self.content)[:STAMP_DIGITS]}"
+        return f"{self.pk}-{self.revision}"

@@ -1,14 +1,23 @@
-"""Tries of a target on one case, from its page or from its form before it is saved."""
+"""Tries of targets and of evaluators, outside of any run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
+from django.utils import timezone
 
-from evaluators.models import LanguageModel
-from runs.models.suites import Suite, Target
+from evaluators.models import LanguageModel, money_field
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, LONGEST_PATH, Node
+from runs.models.results import Result
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
 
 KEPT = timedelta(days=1)
 
@@ -76,3 +85,120 @@ class TargetTrial(models.Model):
     def finish(self, found: dict[str, object]) -> None:
         """Keep what came back."""
         TargetTrial.objects.filter(pk=self.pk).update(state=TrialState.DONE, found=found)
+
+
+LONGEST_TRY = timedelta(minutes=5)
+GIVEN_UP = LONGEST_TRY + timedelta(minutes=1)
+
+
+class EvaluatorTrialState(models.TextChoices):
+    """How far a try is. A try is lost when its worker did not come back with anything."""
+
+    WAITING = "waiting", "Waiting for a worker"
+    RUNNING = "running", "Scoring"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+    LOST = "lost", "Lost"
+
+
+OPEN_STATES = (EvaluatorTrialState.WAITING, EvaluatorTrialState.RUNNING)
+
+
+class EvaluatorTrialQuerySet(models.QuerySet["EvaluatorTrial"]):
+    """What is done with tries."""
+
+    def forget_old(self, *, now: datetime) -> None:
+        """Remove tries after a day."""
+        self.filter(asked_at__lt=now - KEPT).delete()
+
+    def give_up(self, *, now: datetime) -> None:
+        """Note as lost what no worker took in time, and what the one that did never finished."""
+        untaken = Q(state=EvaluatorTrialState.WAITING, asked_at__lt=now - GIVEN_UP)
+        unfinished = Q(state=EvaluatorTrialState.RUNNING, begun_at__lt=now - GIVEN_UP)
+        self.filter(untaken | unfinished).update(state=EvaluatorTrialState.LOST)
+
+    def open_of(self, member: Any, *, is_dry: bool) -> EvaluatorTrial | None:
+        """Return the try of a member that is under way, None without one."""
+        return self.filter(asked_by=member, is_dry=is_dry, state__in=OPEN_STATES).first()
+
+
+class EvaluatorTrial(models.Model):
+    """One try: the evaluator as the draft had it, what it was tried on, and what came of it.
+
+    `tree` is the evaluator with all below it, `policy` and `judge` are those of the draft. It scores
+    the output of `result`, else the one that was pasted for `case`. What its calls cost is booked here
+    and belongs to no run; one that `is_dry` sends nothing and only finds out what it would send. `once`
+    is the number of the form, so that one sent twice is tried once.
+    """
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="evaluator_trials")
+    node = models.CharField(max_length=40)
+    path = models.CharField(max_length=LONGEST_PATH, blank=True, default="")
+    tree = models.JSONField()
+    policy = models.JSONField()
+    judge = models.CharField(max_length=80, blank=True, default="")
+    case = models.ForeignKey(Case, on_delete=models.CASCADE, related_name="+")
+    result = models.ForeignKey(
+        Result, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
+    )
+    pasted = models.JSONField(null=True, blank=True)
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    asked_at = models.DateTimeField(default=timezone.now, db_index=True)
+    once = models.UUIDField()
+    is_dry = models.BooleanField(default=False)
+    state = models.CharField(
+        max_length=10, choices=EvaluatorTrialState.choices, default=EvaluatorTrialState.WAITING
+    )
+    begun_at = models.DateTimeField(null=True, blank=True)
+    found = models.JSONField(null=True, blank=True)
+    cost_usd = money_field(null=True, blank=True)
+
+    objects = EvaluatorTrialQuerySet.as_manager()
+
+    class Meta:
+        """Newest first; a person has one of each sort under way at a time, and one of each form."""
+
+        ordering = ("-asked_at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("asked_by", "is_dry"),
+                condition=Q(state__in=("waiting", "running")),
+                name="evaluator_trial_one_a_person",
+            ),
+            models.UniqueConstraint(fields=("asked_by", "once"), name="evaluator_trial_one_a_form"),
+        )
+
+    def __str__(self) -> str:
+        """Return what was tried."""
+        return f"{self.path or 'all'} of {self.suite}"
+
+    @property
+    def root(self) -> Node:
+        """Return the evaluator at its own path, alone in composites of the names above it."""
+        node = Node.from_json(self.tree)
+        if not self.path:
+            return node
+        for name in (*reversed(self.path.split("/")[:-1]), "all"):
+            # What it weighs among others says nothing while it is alone.
+            node = Node(name=name, kind=COMPOSITE, children=(replace(node, weight=1.0),))
+        return node
+
+    @property
+    def rules(self) -> Policy:
+        """Return the policy of the draft; the score alone decides, as nobody judges the outcomes."""
+        policy = Policy.from_json(self.policy)
+        return replace(policy, case_gate="score", final_score="aggregate")
+
+    def begin(self) -> bool:
+        """Move a waiting try to running; False when another worker has it, or nobody waits any more."""
+        waiting = EvaluatorTrial.objects.filter(pk=self.pk, state=EvaluatorTrialState.WAITING)
+        return bool(waiting.update(state=EvaluatorTrialState.RUNNING, begun_at=timezone.now()))
+
+    def finish(self, found: Mapping[str, Any], *, cost_usd: Any, has_failed: bool) -> None:
+        """Keep what came of it, even when it was given up meanwhile: its calls are paid."""
+        state = EvaluatorTrialState.FAILED if has_failed else EvaluatorTrialState.DONE
+        EvaluatorTrial.objects.filter(
+            pk=self.pk, state__in=(EvaluatorTrialState.RUNNING, EvaluatorTrialState.LOST)
+        ).update(state=state, found=found, cost_usd=cost_usd)

@@ -10,6 +10,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from runs.models.suites import Suite
+
 KEPT = timedelta(days=1)
 MOST_OF_ONE = 10
 
@@ -54,3 +56,25 @@ class Upload(models.Model):
     def __str__(self) -> str:
         """Return the name of the file."""
         return self.name
+
+
+class CaseUpload(Upload):
+    """A table of cases, how its columns were last said to be read, and what came of it.
+
+    Without `suite` it begins one, as `begins` says. Once its cases are stored `stored` holds the
+    counts and the version.
+    """
+
+    suite = models.ForeignKey(
+        Suite, on_delete=models.CASCADE, null=True, blank=True, related_name="case_uploads"
+    )
+    begins = models.JSONField(null=True, blank=True)
+    reading = models.JSONField(null=True, blank=True)
+
+    objects = UploadQuerySet["CaseUpload"].as_manager()
+
+
+class ReviewUpload(Upload):
+    """A file of reviews, and what came of it."""
+
+    objects = UploadQuerySet["ReviewUpload"].as_manager()

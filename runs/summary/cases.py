@@ -2,13 +2,125 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from evaluators.scoring.numbers import mean
+from evaluators.scoring.numbers import SCALE_DIGITS, mean, rounded, spelt, spelt_limit
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
 from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, Means, total_of
-from runs.summary.verdicts import case_decision, verdict_of
+
+BY_SCORE, BY_FORCE, BY_OUTCOMES, BY_REVIEWS = "mean_score", "forced_fail", "outcomes", "reviews"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDecision:
+    """The verdict of a case, the rule that gave it, and its numbers in a few words.
+
+    Without a scored repetition there is no verdict, and the rule is "".
+    """
+
+    verdict: Verdict | None = None
+    rule: str = ""
+    text: str = ""
+
+
+def verdict_of(row: Execution, policy: Policy) -> Verdict | None:
+    """Return the verdict that counts: the machine's, or a reviewed one where the policy counts it."""
+    if policy.count_reviews and row.reviewed_verdict is not None and row.is_ended:
+        return row.reviewed_verdict
+    return row.verdict if row.status == SCORED else None
+
+
+def case_verdict(group: Sequence[Execution], policy: Policy) -> Verdict | None:
+    """Return a case's verdict from its scored repetitions; None when none has a verdict."""
+    return case_decision(group, policy, has_words=False).verdict
+
+
+def case_decision(
+    group: Sequence[Execution], policy: Policy, *, has_words: bool = True
+) -> CaseDecision:
+    """Return how a case came to its verdict from its scored repetitions, in words if these are asked for.
+
+    Score gate: the band of the mean score, and fail when any repetition's fail was forced.
+    Outcomes gate: pass when all passed, fail when none did, else borderline. Where a review
+    overrules the machine, the score cannot decide and the verdicts do: all alike that one, else
+    borderline; a forced fail that no review lifted still fails the case.
+    """
+    scored = [row for row in group if verdict_of(row, policy) is not None]
+    if not scored:
+        return CaseDecision()
+    verdicts = [verdict for row in scored if (verdict := verdict_of(row, policy)) is not None]
+    is_overruled = any(_is_overruled(row, policy) for row in scored)
+    if is_overruled and len(set(verdicts)) == 1:
+        text = (
+            f"with reviews, {f'all {len(scored)} ' if len(scored) > 1 else ''}{verdicts[0].value}"
+        )
+        return CaseDecision(verdicts[0], BY_REVIEWS, text)
+    if policy.case_gate == "expected_outcomes":
+        return _by_outcomes(verdicts)
+    forced = sum(row.is_forced and not _is_overruled(row, policy) for row in scored)
+    if forced:
+        text = f"fail forced in {forced} of {len(scored)} repetitions"
+        return CaseDecision(Verdict.FAIL, BY_FORCE, text)
+    if is_overruled:
+        return CaseDecision(Verdict.BORDERLINE, BY_REVIEWS, "with reviews, verdicts differ")
+    scores = [row.score for row in scored if row.score is not None]
+    return _by_score(scores, policy, has_words=has_words)
+
+
+def count_reviews(rows: Iterable[Execution], policy: Policy) -> int:
+    """Return how many reviewed verdicts count in the machine's place."""
+    return sum(
+        policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
+    )
+
+
+def _by_outcomes(verdicts: Sequence[Verdict]) -> CaseDecision:
+    passed, total = verdicts.count(Verdict.PASS), len(verdicts)
+    if passed == total:
+        return CaseDecision(Verdict.PASS, BY_OUTCOMES, f"outcomes: all of {total} passed")
+    if passed:
+        text = f"outcomes: some passed, {passed} of {total}"
+        return CaseDecision(Verdict.BORDERLINE, BY_OUTCOMES, text)
+    return CaseDecision(Verdict.FAIL, BY_OUTCOMES, f"outcomes: none of {total} passed")
+
+
+def _by_score(scores: Sequence[float], policy: Policy, *, has_words: bool) -> CaseDecision:
+    score = mean(scores)
+    if score is None:
+        return CaseDecision(Verdict.FAIL, BY_SCORE, "no repetition has a score")
+    verdict = policy.verdict_of(score)
+    if not has_words:
+        # Words take longer than the verdict, and ten thousand cases are asked for theirs at once.
+        return CaseDecision(verdict, BY_SCORE)
+    bands = (policy.borderline_threshold, policy.pass_threshold)
+    low, high = (spelt_limit(band, scale=policy.scale) for band in bands)
+    said = f"mean {_distinct(score, policy)}"
+    texts = {
+        Verdict.PASS: f"{said} ≥ {high}",
+        Verdict.BORDERLINE: f"{low} ≤ {said} < {high}",
+        Verdict.FAIL: f"{said} < {low}",
+    }
+    return CaseDecision(verdict, BY_SCORE, texts[verdict])
+
+
+def _distinct(score: float, policy: Policy) -> str:
+    """Return the score on the suite's scale, with as many digits as tell it from both bands."""
+    limits = [rounded(policy.pass_threshold), rounded(policy.borderline_threshold)]
+    for digits in range(SCALE_DIGITS[policy.scale], 9):
+        text = spelt(score, digits, scale=policy.scale)
+        shown = rounded(float(text) / policy.scale)
+        if all((shown >= limit) == (rounded(score) >= limit) for limit in limits):
+            return text
+    return spelt(score, 9, scale=policy.scale)
+
+
+def _is_overruled(row: Execution, policy: Policy) -> bool:
+    """Tell whether a reviewed verdict counts that is another than the machine's."""
+    return verdict_of(row, policy) is not (row.verdict if row.status == SCORED else None)
+
 
 OPEN = ("pending", "running")
 WAITING, NOT_RUN = "waiting", "not_run"
@@ -88,3 +200,63 @@ def state_of(group: Sequence[Execution], verdict: Verdict | None) -> str:
 def _sum(counts: Iterable[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionFigures:
+    """Cases of a run over their repetitions.
+
+    `all_passed` and `any_passed` are of the `settled`, all of whose repetitions were carried out;
+    `flaky` is of the `comparable`, which have two verdicts or more. `spread` is the mean of highest −
+    lowest score (0 to 1) over the `spread_cases` that have two scores or more, None without any.
+    """
+
+    settled: int = 0
+    all_passed: int = 0
+    any_passed: int = 0
+    comparable: int = 0
+    flaky: int = 0
+    spread: float | None = None
+    spread_cases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """The median and the 95th percentile of the `timed` executions, nearest ranks, in milliseconds."""
+
+    timed: int = 0
+    latency_p50_ms: float | None = None
+    latency_p95_ms: float | None = None
+
+
+def repetitions_of(cases: Iterable[CaseSummary]) -> RepetitionFigures:
+    """Return what the repetitions of a run's cases tell."""
+    found = list(cases)
+    settled = [case for case in found if case.is_settled]
+    spreads = [case.spread for case in found if case.spread is not None]
+    average = mean(spreads)
+    return RepetitionFigures(
+        settled=len(settled),
+        all_passed=sum(case.all_passed for case in settled),
+        any_passed=sum(case.any_passed for case in settled),
+        comparable=sum(case.scored > 1 for case in found),
+        flaky=sum(case.is_flaky for case in found),
+        spread=None if average is None else rounded(average),
+        spread_cases=len(spreads),
+    )
+
+
+def latencies_of(rows: Iterable[Execution]) -> Latencies:
+    """Return the middle and the slow end of the latencies that were measured."""
+    known = sorted(row.latency_ms for row in rows if row.latency_ms is not None)
+    return Latencies(len(known), nearest_rank(known, 0.5), nearest_rank(known, 0.95))
+
+
+def nearest_rank(ordered: Sequence[float], share: float) -> float | None:
+    """Return the least value that a share of all, 0 to 1, does not exceed; None of nothing."""
+    return ordered[rank_of(share, len(ordered))] if ordered else None
+
+
+def rank_of(share: float, count: int) -> int:
+    """Return the place, from 0, of the nearest rank of a share among so many values in order."""
+    return max(0, math.ceil(rounded(share * count)) - 1)

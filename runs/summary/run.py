@@ -1,18 +1,206 @@
-"""Summarise a whole run: both gates, the distribution of its cases, the purses (SCORING §8)."""
+"""Summarise a whole run: both gates and their outlook, the distribution of its cases, the costs (SCORING §8)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
+from evaluators.scoring.numbers import is_at_least, mean, rounded
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
-from runs.summary.cases import distribution_of, means_of, summarise_case
-from runs.summary.figures import ERROR, CaseSummary, Execution, Summary
-from runs.summary.gates import gates_of
-from runs.summary.repetitions import latencies_of, repetitions_of
-from runs.summary.verdicts import count_reviews, verdict_of
+from runs.summary.cases import (
+    case_verdict,
+    count_reviews,
+    distribution_of,
+    latencies_of,
+    means_of,
+    repetitions_of,
+    state_of,
+    summarise_case,
+    verdict_of,
+)
+from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, GateResult, Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Both gates, and how many executions passed."""
+
+    metrics: GateResult
+    cases: GateResult
+    passed: int
+
+
+def gates_of(
+    rows: Sequence[Execution],
+    policy: Policy,
+    scores: tuple[float | None, int],
+    *,
+    is_completed: bool,
+) -> Gates:
+    """Return the gates over the executions; `scores` are their mean and how many have one.
+
+    A run that is not completed is judged over what has ended, and its gates stay open.
+    """
+    average, scored = scores
+    marks = [
+        verdict_of(row, policy) is Verdict.PASS for row in rows if is_completed or row.is_ended
+    ]
+    passed = sum(marks)
+    rate = passed / len(marks) if marks else None
+    limits = policy.metrics_pass_threshold, policy.cases_pass_threshold
+    return Gates(
+        metrics=_gate(average, limits[0], is_completed, (scored, len(rows))),
+        cases=_gate(rate, limits[1], is_completed, (len(marks), len(rows))),
+        passed=passed,
+    )
+
+
+def _gate(
+    figure: float | None, threshold: float, is_completed: bool, counts: tuple[int, int]
+) -> GateResult:
+    """Return a gate's result: closed once the run is completed and has a figure."""
+    is_closed = is_completed and figure is not None
+    return GateResult(
+        share=figure if is_closed else None,
+        so_far=figure,
+        threshold=threshold,
+        passed=is_at_least(figure, threshold) if is_closed and figure is not None else None,
+        counted=counts[0],
+        total=counts[1],
+    )
+
+
+ON_COURSE, AT_RISK, OUT_OF_REACH = "on_course", "at_risk", "out_of_reach"
+TENTHS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How a gate stands. `state` is on_course, at_risk or out_of_reach.
+
+    `needed` is what the rest must average (0 to 1) or how many of the `remaining` must pass; None
+    when nothing remains. `text` says it in a sentence.
+    """
+
+    state: str
+    so_far: float | None
+    needed: float | None
+    remaining: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run is, in executions; `repetitions` of every case."""
+
+    total: int
+    ended: int
+    passed: int
+    score_sum: float
+    score_count: int
+    repetitions: int = 1
+
+    @property
+    def remaining(self) -> int:
+        """Return how many executions are still to end."""
+        return self.total - self.ended
+
+
+def metrics_outlook(progress: Progress, policy: Policy) -> Outlook:
+    """Return how the metrics gate stands if every remaining execution gets a score."""
+    limit, left = policy.metrics_pass_threshold, progress.remaining
+    so_far = progress.score_sum / progress.score_count if progress.score_count else None
+    reached = so_far is not None and is_at_least(so_far, limit)
+    if left <= 0:
+        return Outlook(_settled(reached), so_far, None, 0, "Every execution has ended")
+    needed = rounded((limit * (progress.score_count + left) - progress.score_sum) / left)
+    what = _units(progress)
+    if needed > 1:
+        text = f"Out of reach: the remaining {what} would have to average {_percent(needed)}"
+        return Outlook(OUT_OF_REACH, so_far, needed, left, text)
+    state = ON_COURSE if reached or so_far is None else AT_RISK
+    if needed <= 0:
+        verb = "score" if what.endswith("s") else "scores"
+        return Outlook(state, so_far, 0.0, left, f"Passed whatever the remaining {what} {verb}")
+    return Outlook(
+        state, so_far, needed, left, f"The remaining {what} must average {_percent(needed)}"
+    )
+
+
+def cases_outlook(progress: Progress, policy: Policy) -> Outlook:
+    """Return how the cases gate stands; errored executions have not passed."""
+    limit, left = policy.cases_pass_threshold, progress.remaining
+    so_far = progress.passed / progress.ended if progress.ended else None
+    reached = so_far is not None and is_at_least(so_far, limit)
+    if left <= 0:
+        return Outlook(_settled(reached), so_far, None, 0, "Every execution has ended")
+    needed = max(0, math.ceil(rounded(limit * progress.total)) - progress.passed)
+    if needed > left:
+        text = f"Out of reach: {needed} more must pass, {left} {'is' if left == 1 else 'are'} left"
+        return Outlook(OUT_OF_REACH, so_far, needed, left, text)
+    state = ON_COURSE if reached or so_far is None else AT_RISK
+    if needed == 0:
+        return Outlook(ON_COURSE, so_far, 0, left, "Enough have passed already")
+    return Outlook(state, so_far, needed, left, f"{needed} of the last {left} must pass")
+
+
+def _settled(reached: bool) -> str:
+    return ON_COURSE if reached else OUT_OF_REACH
+
+
+def _units(progress: Progress) -> str:
+    """Name what remains: whole cases where the repetitions allow it, else executions."""
+    whole, rest = divmod(progress.remaining, progress.repetitions)
+    count, unit = (progress.remaining, "execution") if rest else (whole, "case")
+    return f"{count} {unit}s" if count != 1 else unit
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, rounded up to tenths, so that reaching it is enough."""
+    return f"{math.ceil(rounded(rounded(share) * TENTHS)) / 10:.1f}%"
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """`cases` holds by key the state of a case and its mean score; `passed` counts executions."""
+
+    passed: int
+    distribution: Mapping[str, int]
+    mean_score: float | None
+    with_score: int
+    metrics_gate: GateResult
+    cases_gate: GateResult
+    cases: Mapping[str, tuple[str, float | None]]
+
+
+def brief(executions: Iterable[Execution], policy: Policy, *, is_completed: bool) -> Brief:
+    """Return what `summarise` says of verdicts, scores and gates, in a fraction of its time."""
+    rows = list(executions)
+    by_case: dict[str, list[Execution]] = {}
+    for row in rows:
+        by_case.setdefault(row.case, []).append(row)
+    cases = {case: _standing(group, policy) for case, group in by_case.items()}
+    scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
+    average = mean(scores)
+    gates = gates_of(rows, policy, (average, len(scores)), is_completed=is_completed)
+    return Brief(
+        passed=gates.passed,
+        distribution=distribution_of(state for state, _ in cases.values()),
+        mean_score=average,
+        with_score=len(scores),
+        metrics_gate=gates.metrics,
+        cases_gate=gates.cases,
+        cases=cases,
+    )
+
+
+def _standing(group: list[Execution], policy: Policy) -> tuple[str, float | None]:
+    verdict: Verdict | None = case_verdict(group, policy)
+    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+    return state_of(group, verdict), mean(scores)
 
 
 def summarise(

@@ -2,32 +2,198 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evaluators.kinds._base import Kind
-from evaluators.scoring.evaluation import HYBRID_KIND
+from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import rounded
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import Verdict
-from evaluators.scoring.verdict import Rules
-from runs.summary import Execution
-from runs.what_if.changes import Comparing, LeafChange, Reach
-from runs.what_if.executions import (
+from runs.running.rules import Origins
+from runs.summary.cases import case_decision
+from runs.summary.figures import Execution
+from runs.summary.run import brief
+from runs.what_if.changes import CaseTrees, Comparing, LeafChange, Reach, RuleSet, key_of, trees_of
+from runs.what_if.deciding import (
     BY_OUTCOMES,
-    JUDGE_OVERALL,
-    OPEN,
+    FINAL_FROM_JUDGE,
+    OPEN_STATE,
     Decided,
     Deciding,
+    PartsRead,
     RescoredScores,
+    Staleness,
 )
-from runs.what_if.figures import WhatIf
-from runs.what_if.flips import flips_of
-from runs.what_if.rescoring import PartsRead
-from runs.what_if.rules import CaseTrees, Origins, RuleSet, key_of, trees_of
-from runs.what_if.sides import histogram_of, side_of
-from runs.what_if.staleness import Staleness
-from runs.what_if.stored import StoredCase, StoredResult, StoredRun
+from runs.what_if.figures import (
+    Agreement,
+    Band,
+    Bin,
+    CaseFlip,
+    ExecutionFlip,
+    Histogram,
+    Side,
+    Stand,
+    StoredCase,
+    StoredResult,
+    StoredRun,
+    WhatIf,
+)
+
+BINS = 20
+SCORED, ERROR = "scored", "error"
+
+
+def side_of(
+    rows: Sequence[Execution], policy: Policy, *, is_completed: bool, open_: int
+) -> tuple[Side, Mapping[str, tuple[str, float | None]]]:
+    """Return the figures of one side, and by case its state and mean score."""
+    found = brief(rows, policy, is_completed=is_completed and not open_)
+    reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
+    agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
+    side = Side(
+        executions=len(rows),
+        scored=sum(row.status == SCORED for row in rows),
+        passed=found.passed,
+        errors=sum(row.status == ERROR for row in rows),
+        open=open_,
+        distribution=found.distribution,
+        mean_score=found.mean_score,
+        with_score=found.with_score,
+        metrics_gate=found.metrics_gate,
+        cases_gate=found.cases_gate,
+        agreement=Agreement(agreed, len(reviewed)),
+    )
+    return side, found.cases
+
+
+def histogram_of(
+    before: Sequence[Execution], after: Sequence[Execution], policies: tuple[Policy, Policy]
+) -> Histogram:
+    """Return the scores of both sides in bins of 0.05."""
+    counts = [_counted(rows) for rows in (before, after)]
+    bins = (
+        Bin(rounded(at / BINS), rounded((at + 1) / BINS), counts[0][at], counts[1][at])
+        for at in range(BINS)
+    )
+    return Histogram(tuple(bins), bands_of(policies[0]), bands_of(policies[1]))
+
+
+def bands_of(policy: Policy) -> tuple[Band, ...]:
+    """Return the limits that scores are held to: two bands, or the fallback of the outcomes gate."""
+    if policy.case_gate == "score":
+        return (
+            Band("borderline", policy.borderline_threshold),
+            Band("pass", policy.pass_threshold),
+        )
+    return (Band("fallback", policy.fallback_threshold),)
+
+
+def _counted(rows: Iterable[Execution]) -> list[int]:
+    counts = [0] * BINS
+    for row in rows:
+        if row.score is not None:
+            # To nine decimals like every comparison, so that a score on a band lies above it.
+            counts[min(math.floor(rounded(row.score * BINS)), BINS - 1)] += 1
+    return counts
+
+
+STATES = {"error": "error", "pending": "waiting", "running": "waiting"}
+Standing = Mapping[str, tuple[str, float | None]]
+Rows = tuple[Sequence[Execution], Sequence[Execution]]
+
+
+def flips_of(
+    stored: StoredRun,
+    rows: Rows,
+    cases: tuple[Standing, Standing],
+    policies: tuple[Policy, Policy],
+    words: Callable[[StoredResult], str],
+) -> tuple[CaseFlip, ...]:
+    """Return the cases whose verdict changes or that of one of their executions, in their order.
+
+    `words` tells what would decide a result.
+    """
+    changed: dict[int, list[int]] = {}
+    for place, (one, other) in enumerate(zip(*rows, strict=True)):
+        if one is not other and (one.status, one.verdict) != (other.status, other.verdict):
+            changed.setdefault(stored.results[place].case, []).append(place)
+    told = Telling(stored, rows, policies, words)
+    found = []
+    for case, facts in stored.cases.items():
+        if facts.key not in cases[0]:
+            continue
+        if cases[0][facts.key][0] != cases[1][facts.key][0] or case in changed:
+            executions = tuple(told.execution(place) for place in changed.get(case, ()))
+            stands = told.stands(case, (cases[0][facts.key], cases[1][facts.key]), executions)
+            found.append(CaseFlip(case, facts.key, *stands, executions))
+    return tuple(found)
+
+
+class Telling:
+    """Puts both sides of a flip into words."""
+
+    def __init__(
+        self,
+        stored: StoredRun,
+        rows: Rows,
+        policies: tuple[Policy, Policy],
+        words: Callable[[StoredResult], str],
+    ) -> None:
+        self.stored, self.rows, self.policies, self.words = stored, rows, policies, words
+        self.places: dict[int, list[int]] = {}
+        for place, result in enumerate(stored.results):
+            self.places.setdefault(result.case, []).append(place)
+
+    def execution(self, place: int) -> ExecutionFlip:
+        """Return the flip of one execution."""
+        result = self.stored.results[place]
+        before, after = (side[place] for side in self.rows)
+        return ExecutionFlip(
+            result=result.id,
+            repetition=result.repetition,
+            before=Stand(state_of(before), before.score, result.decided_by or result.error),
+            after=Stand(state_of(after), after.score, self.words(result)),
+            reviewed=result.reviewed,
+            review=_review(before.verdict, after.verdict, before.reviewed_verdict),
+        )
+
+    def stands(
+        self,
+        case: int,
+        found: tuple[tuple[str, float | None], tuple[str, float | None]],
+        executions: tuple[ExecutionFlip, ...],
+    ) -> tuple[Stand, Stand]:
+        """Return a case on both sides; the words of one that ran once are those of its execution."""
+        places = self.places[case]
+        if len(places) == 1 and executions:
+            texts = [executions[0].before.decided_by, executions[0].after.decided_by]
+        else:
+            texts = [
+                case_decision([rows[place] for place in places], policy).text
+                for rows, policy in zip(self.rows, self.policies, strict=True)
+            ]
+        (old, old_score), (new, new_score) = found
+        return Stand(old, old_score, texts[0]), Stand(new, new_score, texts[1])
+
+
+def state_of(row: Execution) -> str:
+    """Return a verdict, error, waiting or not_run."""
+    return row.verdict.value if row.verdict is not None else STATES.get(row.status, "not_run")
+
+
+def _review(before: Verdict | None, after: Verdict | None, reviewed: Verdict | None) -> str:
+    if reviewed is None:
+        return ""
+    if after is None:
+        return ""
+    if before is reviewed:
+        return "contradicted"
+    return "agreed" if after is reviewed else "still_contradicted"
+
 
 # How far a score of another tool may be from what our rules give.
 NEAR = 1e-6
@@ -84,7 +250,7 @@ class Asked:
     @property
     def takes_overall(self) -> bool:
         """Tell whether judges' own overall scores decide on one of the two sides."""
-        return JUDGE_OVERALL in (self.before.policy.final_score, self.after.policy.final_score)
+        return FINAL_FROM_JUDGE in (self.before.policy.final_score, self.after.policy.final_score)
 
     @property
     def overall_paths(self) -> Collection[str]:
@@ -198,7 +364,7 @@ def _answer(
     before, after = rows
     stale, told = left
     policies = answering.asked.before.policy, answering.asked.after.policy
-    open_ = sum(found.status == OPEN for found in decided.values())
+    open_ = sum(found.status == OPEN_STATE for found in decided.values())
     side_before, cases_before = side_of(
         before, policies[0], is_completed=stored.is_completed, open_=0
     )
@@ -255,7 +421,7 @@ def _as_stored(result: StoredResult, key: str) -> Execution:
 
 def _as_decided(row: Execution, found: Decided) -> Execution:
     """Return the execution as it would stand; the same one where nothing of it changes."""
-    if found.status == OPEN:
+    if found.status == OPEN_STATE:
         return replace(row, status=WAITING, verdict=None, score=None, is_forced=False)
     score = row.score if _is_near(row.score, found.score) else found.score
     if (row.status, row.verdict, row.is_forced) == (

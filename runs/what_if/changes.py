@@ -1,9 +1,10 @@
-"""Which evaluators an edit changed, and whether what is stored of them still serves."""
+"""Which evaluators an edit changed, whether what is stored of them still serves, and where each came from."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -11,9 +12,83 @@ from pydantic import ValidationError
 
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind, KindConfig
-from evaluators.scoring.tree import ROOT_PATH, Node, walk
-from runs.plan import judge_models, script_paths
-from runs.what_if.rules import CaseTrees, RuleSet
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from runs.engine.plan import Plan, judge_models, script_paths, tree_of_case
+from runs.running.rules import Origins
+
+ORIGIN = "origin"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """A policy and a suite's tree. `judge` is the slug of the suite's judge or ""; `files` are paths with hashes."""
+
+    policy: Policy
+    root: Node
+    judge: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> RuleSet:
+        """Return the rules that a run froze."""
+        return cls(plan.policy, plan.root, plan.judge, plan.files)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTrees:
+    """The trees that score some cases before and after."""
+
+    before: Node
+    after: Node
+    origins: Origins
+
+
+def origins_of(evaluators: Mapping[str, Any]) -> Origins:
+    """Return the origins that the nodes of an edited tree tell by their key `origin`.
+
+    A node without one is new. A tree in which no node tells one is taken for unmoved: None.
+    """
+    told: dict[str, str] = {}
+    _gather(evaluators, ROOT_PATH, told)
+    return {**told, ROOT_PATH: ROOT_PATH} if told else None
+
+
+def _gather(node: Mapping[str, Any], path: str, told: dict[str, str]) -> None:
+    if isinstance(node.get(ORIGIN), str):
+        told[path] = node[ORIGIN]
+    for child in node.get("children") or ():
+        _gather(child, below(path, str(child.get("name", ""))), told)
+
+
+def trees_of(
+    before: RuleSet,
+    after: RuleSet,
+    origins: Origins,
+    evaluators: Mapping[str, Any] | None,
+    *,
+    append: bool,
+) -> CaseTrees:
+    """Return the trees of cases with these evaluators of their own, which no change of the suite's moves."""
+    if not evaluators:
+        return CaseTrees(before.root, after.root, origins)
+    if not append:
+        own = tree_of_case(before.root, evaluators)
+        return CaseTrees(own, own, None)
+    joined = [tree_of_case(root, evaluators, append=True) for root in (before.root, after.root)]
+    return CaseTrees(joined[0], joined[1], _with_own(origins, Node.from_json(evaluators)))
+
+
+def _with_own(origins: Origins, own: Node) -> Origins:
+    if origins is None:
+        return None
+    return {**origins, **{path: path for path, _ in walk(own) if path != ROOT_PATH}}
+
+
+def key_of(evaluators: Mapping[str, Any] | None, *, append: bool) -> str:
+    """Return the same text for cases whose own evaluators are the same."""
+    return f"{append} {json.dumps(evaluators, sort_keys=True)}" if evaluators else ""
+
 
 SHOWN_TO_JUDGES = ("pass_threshold", "borderline_threshold", "on_unscored")
 _ABSENT = object()

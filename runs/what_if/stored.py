@@ -1,55 +1,185 @@
-"""What a run came to, as it is stored."""
+"""Read from the database what a finished run came to, in a fixed number of queries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any
+
+from django.db.models.functions import Substr
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import read_plan
+from runs.models.results import EvaluatorScore, ResultOutput, ScoreState
+from runs.models.runs import Run, RunStatus
+from runs.models.stored import LeafScores, pack_leaf_scores, unpack_leaf_scores
+from runs.models.suites import Case
+from runs.running.rules import Origins
+from runs.what_if.asking import Asked, told_of, what_if
+from runs.what_if.changes import RuleSet
+from runs.what_if.deciding import PartsRead, overall_of, rescore_parts
+from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
+
+CHUNK = 2000
+PARTS_CHUNK = 200
+MOST_MARKS = 200
+LONGEST_CELL = 300
+MOST_KEPT = 4
+# Packed scores of some 40,000 results of ten leaves; larger ones are decoded each time.
+LONGEST_KEPT = 2_000_000
+RESULT_COLUMNS = (
+    *("id", "case_id", "repetition", "status", "verdict", "score", "is_forced"),
+    *("reviewed_verdict", "outcome_marks", "decided_by", "said"),
+)
 
 
-class StoredResult(NamedTuple):
-    """One execution as it was recorded; `marks` has a character for each expected outcome, 1 met and 0 missed."""
+class RunNotEndedError(DomainError):
+    """The run is still being carried out."""
 
-    id: int
-    case: int
-    repetition: int
-    status: str
-    verdict: str
-    score: float | None
-    is_forced: bool
-    reviewed: str
-    marks: str
-    decided_by: str
-    error: str
+    code = "run_not_ended"
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was decoded of the runs asked about last, as moving one slider asks many times."""
+
+    most: int = MOST_KEPT
+    found: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    lock: Lock = field(default_factory=Lock)
+
+    def get(self, key: str, make: Callable[[], Any]) -> Any:
+        with self.lock:
+            if key in self.found:
+                self.found.move_to_end(key)
+                return self.found[key]
+        made = make()
+        with self.lock:
+            self.found[key] = made
+            while len(self.found) > self.most:
+                self.found.popitem(last=False)
+        return made
+
+
+DECODED = _Kept()
+TOLD = _Kept()
 
 
 @dataclass(frozen=True, slots=True)
-class StoredCase:
-    """A case in the revision that ran: how many outcomes it expects, and evaluators of its own."""
+class Question:
+    """A question to a run with everything that answers it; `told` results keep their verdict."""
 
-    key: str
-    expected: int = 0
-    evaluators: Mapping[str, Any] | None = None
-    append: bool = False
+    asked: Asked
+    stored: StoredRun
+    parts: Mapping[str, PartsRead]
+    told: frozenset[int]
+
+    def answer(self) -> WhatIf:
+        """Return the run before and after."""
+        return what_if(self.asked, self.stored, parts=self.parts, told=self.told)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """The executions of a run in the order of the suite, with what every evaluator said.
+def question(run: Run, after: RuleSet, *, origins: Origins = None) -> Question:
+    """Return what a finished run and other rules take to be compared.
 
-    `scores` holds by result one entry for each of the `columns`, which are found by path: the
-    score before negation, False where the evaluator could not score, None where it was not run,
-    [score, required parts missed] where it missed some. `overalls` holds by path and result the
-    judge's own overall score, 0 to 1, where it gave one. `is_completed` tells whether nothing was left out.
+    Raises RunNotEndedError for a run that is still on, DomainError for rules that cannot be.
     """
+    if run.is_active:
+        raise RunNotEndedError(f"Run {run} is still on. Its scores are complete when it ends.")
+    plain, version = _stored(run)
+    asked = Asked(
+        RuleSet.of_plan(read_plan(run.snapshot)), after, plain.cases, all_kinds(), origins=origins
+    )
+    stored = _with_overalls(run, asked, plain)
+    told = TOLD.get(f"{run.pk} {version}", lambda: told_of(asked, stored))
+    return Question(asked, stored, _parts(run, asked), told)
 
-    results: Sequence[StoredResult]
-    cases: Mapping[int, StoredCase]
-    columns: Mapping[str, int]
-    scores: Mapping[int, Sequence[Any]]
-    overalls: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    is_completed: bool = True
 
-    def is_answered(self, result_id: int) -> bool:
-        """Tell whether an evaluator saw an output of this execution."""
-        return any(said is not None for said in self.scores.get(result_id, ()))
+def _stored(run: Run) -> tuple[StoredRun, str]:
+    """Return what is stored, and what tells this state of the scores from others."""
+    said, version = _leaf_scores(run)
+    results = _results(run)
+    known = {
+        pk: StoredCase(key, len(expected or ()), evaluators, append)
+        for pk, key, expected, evaluators, append in Case.objects.filter(
+            pk__in=run.results.order_by().values("case_id")
+        ).values_list("pk", "key", "expected_outcomes", "evaluators", "evaluators_append")
+    }
+    # In the order of the suite, as results are.
+    cases = {result.case: known[result.case] for result in results}
+    is_completed = run.status == RunStatus.COMPLETED
+    stored = StoredRun(results, cases, said.columns, said.scores, is_completed=is_completed)
+    return stored, version
+
+
+def _leaf_scores(run: Run) -> tuple[LeafScores, str]:
+    packed = run.leaf_scores
+    if packed is None:
+        packed = pack_leaf_scores(run.pk)
+    version = hashlib.sha256(packed).hexdigest()
+    if len(packed) > LONGEST_KEPT:
+        return _decoded(run, bytes(packed)), version
+    return DECODED.get(version, lambda: _decoded(run, bytes(packed))), version
+
+
+def _decoded(run: Run, packed: bytes) -> LeafScores:
+    found = unpack_leaf_scores(packed) or unpack_leaf_scores(pack_leaf_scores(run.pk))
+    if found is None:
+        raise AssertionError("what this version packs it also unpacks")
+    return found
+
+
+def _results(run: Run) -> list[StoredResult]:
+    rows = (
+        run.results.annotate(said=Substr("error", 1, LONGEST_CELL))
+        .order_by("position", "repetition", "id")
+        .values_list(*RESULT_COLUMNS)
+    )
+    results = [StoredResult._make(row) for row in rows.iterator(chunk_size=CHUNK)]
+    cut = [one.id for one in results if len(one.marks) >= MOST_MARKS]
+    if not cut:
+        return results
+    outputs = ResultOutput.objects.filter(pk__in=cut).values_list("pk", "outcomes")
+    marks = {pk: "".join("01"[one["passed"]] for one in found or ()) for pk, found in outputs}
+    return [one._replace(marks=marks.get(one.id, one.marks)) for one in results]
+
+
+def _parts(run: Run, asked: Asked) -> Mapping[str, PartsRead]:
+    """Return what the stored parts of changed evaluators come to; one query, none without such."""
+    changes = asked.rescored.values()
+    if not changes:
+        return {}
+    rows = EvaluatorScore.objects.filter(
+        result__run_id=run.pk,
+        path__in={change.origin for change in changes},
+        state=ScoreState.SCORED,
+    ).order_by()
+    found: Iterator[tuple[str, int, Mapping[str, Any]]] = rows.values_list(
+        "path", "result_id", "details"
+    ).iterator(chunk_size=PARTS_CHUNK)
+    return rescore_parts(changes, asked.kinds, found)
+
+
+def _with_overalls(run: Run, asked: Asked, stored: StoredRun) -> StoredRun:
+    """Add the overall scores of judges where they decide; one query, none elsewhere."""
+    if not asked.takes_overall:
+        return stored
+    rows = EvaluatorScore.objects.filter(result__run_id=run.pk, state=ScoreState.SCORED).order_by()
+    paths = asked.overall_paths
+    rows = rows.filter(path__in=paths) if paths else rows.filter(details__has_key="judge_overall")
+    overalls: dict[str, dict[int, float]] = {}
+    found = rows.values_list("path", "result_id", "details__judge_overall")
+    for path, result, judged in found.iterator(chunk_size=CHUNK):
+        if (overall := overall_of(judged)) is not None:
+            overalls.setdefault(path, {})[result] = overall
+    return StoredRun(
+        stored.results,
+        stored.cases,
+        stored.columns,
+        stored.scores,
+        overalls,
+        is_completed=stored.is_completed,
+    )

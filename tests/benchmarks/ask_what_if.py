@@ -39,10 +39,12 @@ def main() -> None:
 def store(count: int) -> int:
     """Return a completed run of so many cases, half of whose scores lie about the bands."""
     from evaluators.models import Evaluator
-    from runs import services
-    from runs.execution.running import work_on_run
-    from runs.models import Case, Run, Suite, Target
-    from runs.models.leaf_scores import pack_leaf_scores
+    from runs.execution.run_worker import work_on_run
+    from runs.models.runs import Run
+    from runs.models.stored import pack_leaf_scores
+    from runs.models.suites import Case, Suite
+    from runs.models.targets import Target
+    from runs.running.services import start_run
     from tests.benchmarks.suites import CONTAINS, LEAF
 
     root = Evaluator.objects.create(name="all", kind="composite", config={})
@@ -61,7 +63,7 @@ def store(count: int) -> int:
         for number in range(count)
     )
     target = Target.objects.create(name="asked", kind="recorded")
-    run = services.start_run(suite=suite, target=target, started_by=None, concurrency=8)
+    run = start_run(suite=suite, target=target, started_by=None, concurrency=8)
     work_on_run(run.pk)
     scatter(run.pk)
     Run.objects.filter(pk=run.pk).update(leaf_scores=pack_leaf_scores(run.pk))
@@ -70,22 +72,25 @@ def store(count: int) -> int:
 
 def scatter(run_id: int) -> None:
     """Give every leaf another score, and every result the verdict and score that follow."""
+    from evaluators.scoring.score_tree import Rules
     from evaluators.scoring.types import Score as Said
-    from evaluators.scoring.verdict import Rules
-    from runs.models import Result, Run, Score
-    from runs.models.rows import update_rows
-    from runs.plan import read_plan
+    from runs.engine.plan import read_plan
+    from runs.models.bulk import update_rows
+    from runs.models.results import EvaluatorScore, Result
+    from runs.models.runs import Run
 
     plan = read_plan(Run.objects.get(pk=run_id).snapshot)
     rules, chance = Rules(plan.root, plan.policy), random.Random(7)
-    leaves = Score.objects.filter(result__run=run_id).exclude(path="").order_by("result_id")
+    leaves = (
+        EvaluatorScore.objects.filter(result__run=run_id).exclude(path="").order_by("result_id")
+    )
     said: dict[int, dict[str, Said]] = {}
     rows = []
     for pk, result, path in leaves.values_list("pk", "result_id", "path"):
         score = round(chance.random(), 3)
         said.setdefault(result, {})[path] = Said(score)
         rows.append((score, pk))
-    update_rows(Score, ("score",), rows, key="id")
+    update_rows(EvaluatorScore, ("score",), rows, key="id")
     decided = ((pk, rules.decide(outcomes)) for pk, outcomes in said.items())
     update_rows(
         Result,
@@ -97,12 +102,12 @@ def scatter(run_id: int) -> None:
 
 def measure(run_id: int) -> dict[str, float]:
     """Return the seconds of the first question, of later ones, and of a new run made of the scores."""
-    from runs.execution.rescoring import rescore_run as carried_out
-    from runs.models import Run
-    from runs.plan import read_plan
-    from runs.reports.what_if import what_if_of
-    from runs.services import rescore_run
-    from runs.what_if import RuleSet
+    from runs.engine.plan import read_plan
+    from runs.models.runs import Run
+    from runs.tasks import rescore_run as carried_out
+    from runs.what_if.changes import RuleSet
+    from runs.what_if.page import what_if_of
+    from runs.what_if.services import rescore_run
 
     plan = read_plan(Run.objects.get(pk=run_id).snapshot)
     children = tuple(
@@ -142,7 +147,7 @@ def panel_of(suite: Any) -> Callable[[], None]:
     from django.test import Client
     from django.urls import reverse
 
-    from runs.services.drafts import draft_of
+    from runs.suites.drafts import draft_of
 
     editor = User.objects.create_superuser("editor")
     client = Client(SERVER_NAME="localhost")

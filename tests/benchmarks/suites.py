@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from evaluators.models import Evaluator, LanguageModel
-from runs import services
-from runs.execution.running import work_on_run
-from runs.models import Case, Run, Suite, Target
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
+from runs.running.services import start_run
 
 LEAF: dict[str, Any] = {"weight": 1.0, "required": False, "required_below": None, "negate": False}
 CONTAINS = {"kind": "text_check", "config": {"operator": "contains", "value": "refund"}}
@@ -58,13 +60,13 @@ def store(
 def start(name: str, *, at_once: int) -> int:
     """Start a run of a stored suite, for workers to carry out, and return its id."""
     suite, target = Suite.objects.get(slug=name), Target.objects.get(name=name)
-    run = services.start_run(suite=suite, target=target, started_by=None, concurrency=at_once)
+    run = start_run(suite=suite, target=target, started_by=None, concurrency=at_once)
     return run.pk
 
 
 def carry_out(order: dict[str, Any]) -> None:
     """Start a run and work it off here; raises SystemExit unless every case passed."""
-    run = services.start_run(**order)
+    run = start_run(**order)
     work_on_run(run.pk)
     ended = Run.objects.only("status", "pass_count", "execution_count").get(pk=run.pk)
     if ended.status != "completed" or ended.pass_count != ended.execution_count:

@@ -24,7 +24,7 @@ def main() -> None:
     chosen = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     django.setup()
-    from runs.execution.settling import settle
+    from runs.execution.run_worker import settle
     from tests.benchmarks import suites
 
     settle()

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from evalsite.access.links import login_path
+from evalsite.access.members import login_path
 from tests.browser.conftest import Console
 from tests.members import PASSWORD, make_member
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Suite
+from runs.models.suites import Suite
 from tests.browser.conftest import Console
 from tests.browser.keyboard import enter, press, tab_to
 from tests.browser.test_every_page import CONTRAST, EVERY_RULE, barriers

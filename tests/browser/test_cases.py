@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Case
-from runs.services.suites import create_suite
+from runs.models.suites import Case
+from runs.suites.services import create_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

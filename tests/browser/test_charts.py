@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Suite
+from runs.models.suites import Suite
 from tests.factories import make_campaign, make_suite
 from tests.runs.charted import make_charted_run
 

@@ -12,7 +12,7 @@ from django.db import connections
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Suite, SuiteDraft
+from runs.models.suites import Suite, SuiteDraft
 from runs.tasks import try_evaluator
 from tests.browser.keyboard import enter, press, tab_to
 from tests.factories import make_case, make_model, make_result, make_run, make_suite
@@ -95,7 +95,7 @@ def test_an_evaluator_is_tried_by_keyboard_alone(
 ) -> None:
     queued: list[int] = []
     monkeypatch.setattr(
-        "runs.services.trying_evaluators.current_app.send_task",
+        "runs.evaluator_trials.services.current_app.send_task",
         lambda name, *, kwargs, **options: queued.append(kwargs["trial_id"]),
     )
     suite = make_suite(

@@ -12,14 +12,17 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluators.scoring.types import Verdict
-from runs import services
-from runs.comparison import Tolerances
-from runs.imports import import_results
-from runs.models import Attempt, Campaign, Retry, ReviewItem, RunEvent, ShareLink, Suite
-from runs.reports.shared_subjects import document_of, sources_of, subject_of
-from runs.services.reviews import Decided, decide
-from runs.services.sharing import hash_of
-from runs.sharing import Depth
+from runs.compare.cases import Tolerances
+from runs.files.importing_results import store_results
+from runs.models.results import Attempt, Retry
+from runs.models.reviews import ReviewItem
+from runs.models.runs import Campaign, RunEvent
+from runs.models.sharing import ShareLink
+from runs.models.suites import Suite
+from runs.reviews.services import Decided, decide
+from runs.sharing.services import document_of, hash_of, sources_of, subject_of
+from runs.sharing.whitelist import Depth
+from runs.suites.versions import record_version
 from tests.factories import (
     STARTED,
     make_call,
@@ -175,7 +178,7 @@ def site_with_runs(transactional_db: None) -> None:
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
     Suite.objects.filter(pk=suite.pk).update(description="What it answers", pass_threshold=0.85)
-    services.record_version(suite, author=None, note="Asks for more")
+    record_version(suite, author=None, note="Asks for more")
     import_and_review()
     for kind, fields in (
         ("comparison", {"baseline": "support:1", "candidate": "support:3"}),
@@ -190,7 +193,7 @@ def site_with_runs(transactional_db: None) -> None:
 def import_and_review() -> None:
     """Make a suite of another tool's results, one of which a person decided otherwise than the machine."""
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
-    done = import_results(line, file="results.jsonl", suite=None, imported_by=None)
+    done = store_results(line, file="results.jsonl", suite=None, imported_by=None)
     result = done.runs[0].results.first()
     item = ReviewItem.objects.create(pk=2, result=result, reasons=" borderline ", sampling_rate=0.5)
     decide(item, Decided(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))

@@ -10,7 +10,7 @@ from django.urls import reverse
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Result
+from runs.models.results import Result
 from tests.factories import make_call, make_case, make_result, make_run, make_suite
 from tests.runs.views.test_results import ATTACK, at, judged
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Run, RunEvent
+from runs.models.runs import Run, RunEvent
 from tests.browser.conftest import Console
 from tests.browser.keyboard import press
 from tests.factories import make_case, make_result, make_run, make_score, make_suite

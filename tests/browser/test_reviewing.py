@@ -10,7 +10,9 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import ResultOutput, Review, ReviewItem, Run
+from runs.models.results import ResultOutput
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import Run
 from tests.browser.conftest import Console
 from tests.browser.test_every_page import EVERY_RULE, barriers
 from tests.factories import make_score

@@ -12,7 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Run
+from runs.models.runs import Run
 from tests.browser.conftest import Console
 from tests.factories import make_case, make_model, make_result, make_run, make_suite, make_target
 

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import ShareLink
+from runs.models.sharing import ShareLink
 from tests.browser.conftest import Console
 from tests.factories import make_scored_run, make_suite
 

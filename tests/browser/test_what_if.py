@@ -11,7 +11,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 from pytest_django.live_server_helper import LiveServer
 
-from runs.models import Run, SuiteDraft
+from runs.models.runs import Run
+from runs.models.suites import SuiteDraft
 from tests.browser.conftest import Console
 from tests.browser.keyboard import enter, press, tab_to
 from tests.factories import make_score, make_scored_run, make_snapshot, make_suite, make_target

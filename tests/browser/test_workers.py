@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluators.sandbox.probe import sandbox_offered
-from runs.models import WorkerProcess
+from runs.models.runs import WorkerProcess
 from tests.browser.conftest import Console
 from tests.factories import make_model
 from tests.runs.crews import ago, ahead, make_hand, make_open_run, make_worker

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from django.core.management import load_command_class
 
-from evalsite.cli import main, name_address
-from evalsite.commands import WORKER, overview, own_commands, own_name, unknown
+from evalsite.cli import WORKER, main, name_address, overview, own_commands, own_name, unknown
 from tests.services.processes import ROOT, Process, free_port, wait_until
 from tests.services.site import is_healthy
 

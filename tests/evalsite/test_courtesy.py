@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalsite.courtesy import Requests
+from evalsite.embedded import Requests
 
 StartResponse = Callable[..., Any]
 

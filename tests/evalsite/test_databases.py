@@ -9,7 +9,7 @@ import pytest
 from django.db import OperationalError, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
 
-from evalsite.databases import database_settings
+from evalsite.env import database_settings
 from tests.services.processes import free_port
 
 

@@ -19,7 +19,7 @@ from django.urls import get_resolver, reverse
 from pytest_django import DjangoDbBlocker
 
 from evalsite.access.roles import Role
-from runs.services.review_queue import ask_for_review
+from runs.reviews.services import ask_for_review
 from tests.evalsite.test_security import all_patterns
 from tests.factories import (
     make_call,

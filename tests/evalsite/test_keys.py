@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from evalsite.keys import kept_key, new_encryption_key, new_secret_key
+from evalsite.data_folder import kept_key, new_encryption_key, new_secret_key
 
 
 def test_a_key_is_made_once_and_only_its_owner_may_read_it(tmp_path: Path) -> None:

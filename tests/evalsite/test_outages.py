@@ -8,18 +8,12 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import (
-    DatabaseError,
-    InterfaceError,
-    OperationalError,
-    ProgrammingError,
-    connection,
-)
+from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connection
 from django.test import Client
 from django.urls import reverse
 
-from evalsite.outages import outage_of
-from runs.models import Target
+from evalsite.health import outage_of
+from runs.models.targets import Target
 from tests.factories import make_model, make_run
 from tests.members import make_client, make_member
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evalsite.pulse import Pulse
-from evaluators.sandbox.lives import own_life
+from evalsite.heartbeat import Pulse
 from evaluators.sandbox.probe import sandbox_offered
-from runs.models import WorkerProcess
+from evaluators.sandbox.processes import own_life
+from runs.models.runs import WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from pytest_django import Settings
 
-from runs.api.permissions import MayView
+from evalsite.access.tokens import MayView
 from tests.members import PASSWORD
 
 pytestmark = pytest.mark.django_db

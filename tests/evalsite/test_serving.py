@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.serving import FILE, follow_served, served
+from evalsite.data_folder import FILE, follow_served, served
 from tests.services.processes import ROOT
 
 SERVE = """
 import os, sys
 from pathlib import Path
-from evalsite.serving import keep_served
+from evalsite.data_folder import keep_served
 keep_served(Path(sys.argv[1]), os.environ)
 # As a site does, which turns into the server.
 os.execv(sys.executable, [sys.executable, "-c", "print('served', flush=True); input()"])

@@ -12,9 +12,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
-from evaluators.forms import LanguageModelForm
-from evaluators.judging.keys import decrypt, encrypt, key_of
-from evaluators.judging.specs import spec_of
+from evaluators.catalog.forms import LanguageModelForm
+from evaluators.model_calls.models import decrypt, encrypt, key_of, spec_of
 from evaluators.models import AuditEntry, LanguageModel
 from tests.evaluators.model_forms import SECRET, done, posted
 from tests.factories import make_model, make_suite, make_target

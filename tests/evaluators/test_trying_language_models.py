@@ -15,9 +15,9 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from evalsite.celery import app
-from evaluators.judging.keys import encrypt
+from evaluators.catalog.views import TEST_TASK
+from evaluators.model_calls.models import encrypt
 from evaluators.models import LanguageModel
-from evaluators.services import TEST_TASK
 from evaluators.tasks import test_language_model as run_test
 from tests.evaluators.model_forms import SECRET
 from tests.factories import make_model
@@ -35,7 +35,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, Any]]:
         assert name == run_test.name
         sent.append(kwargs)
 
-    monkeypatch.setattr("evaluators.services.current_app.send_task", send)
+    monkeypatch.setattr("evaluators.catalog.views.current_app.send_task", send)
     return sent
 
 
@@ -181,7 +181,7 @@ def test_a_broker_that_does_not_answer_is_told_and_nothing_waits(
     def refuse(*args: Any, **options: Any) -> None:
         raise OperationalError("no broker")
 
-    monkeypatch.setattr("evaluators.services.current_app.send_task", refuse)
+    monkeypatch.setattr("evaluators.catalog.views.current_app.send_task", refuse)
     model = make_model(slug="m")
 
     response = admin_client.post("/models/m/test/start/")
@@ -209,7 +209,7 @@ def test_a_test_of_a_model_that_was_changed_meanwhile_is_left(
 def test_importing_the_pages_loads_no_openai() -> None:
     code = (
         "import os; os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'evalsite.settings'); "
-        "import django, sys; django.setup(); import evaluators.urls; "
+        "import django, sys; django.setup(); import evaluators.catalog.urls; "
         "sys.exit('openai' in sys.modules or 'genai_prices' in sys.modules)"
     )
 

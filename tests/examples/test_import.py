@@ -4,16 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from runs.formats import SuiteContent, agentv, jsonl
+from runs.formats import recorded_outputs, suite_files
 from runs.formats.bundles import bundles_at
-from runs.formats.suite_files import read_suites
-from tests.examples.reading import (
-    QUICK_CHECK,
-    RETURNS_DESK,
-    SUPPORT_AGENT,
-    VERSIONS,
-    read_outputs,
-)
+from runs.formats.finding import read_suites
+from runs.specs.content import SuiteContent
+from tests.examples.reading import QUICK_CHECK, RETURNS_DESK, SUPPORT_AGENT, VERSIONS, read_outputs
 
 FOLDERS = [SUPPORT_AGENT, QUICK_CHECK, RETURNS_DESK]
 
@@ -27,7 +22,7 @@ def imported(folder: Path) -> SuiteContent:
 def test_a_suite_is_imported_without_a_warning_and_survives_export(folder: Path) -> None:
     suite = imported(folder)
     assert suite.warnings == ()
-    assert agentv.read(agentv.write(suite), files=suite.files) == suite
+    assert suite_files.read_suite(suite_files.write_suite(suite), files=suite.files) == suite
 
 
 def test_the_policy_is_the_one_the_readme_tells_of() -> None:
@@ -46,5 +41,5 @@ def test_checks_of_a_case_join_those_of_the_suite() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_outputs_are_read_as_an_upload(version: str) -> None:
     name = f"outputs-{version}.jsonl"
-    lines = jsonl.read_outputs((SUPPORT_AGENT / name).read_bytes(), file=name)
+    lines = recorded_outputs.read_outputs((SUPPORT_AGENT / name).read_bytes(), file=name)
     assert [line.key for line in lines] == list(read_outputs(version))

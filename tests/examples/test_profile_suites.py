@@ -14,14 +14,14 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from runs.execution.running import work_on_run
-from runs.formats import agentv
+from runs.cli import watching
+from runs.execution.run_worker import work_on_run
+from runs.formats import suite_files
 from runs.formats.bundles import bundles_at
-from runs.formats.suite_files import read_suites
-from runs.management import own_hands
-from runs.management.demo_suites import EXAMPLES, SUITES
-from runs.models import Run
-from runs.profiles import all_profiles, profile_named
+from runs.formats.finding import read_suites
+from runs.management.commands.demo import EXAMPLES, SUITES
+from runs.models.runs import Run
+from runs.specs.profiles import all_profiles, profile_named
 from tests.examples.scripted_server import ScriptedServer
 from tests.factories import make_model
 
@@ -38,7 +38,7 @@ def test_a_suite_starts_from_its_profile_and_survives_export(folder: str, name: 
     assert (content.root, content.warnings, len(content.cases) >= 20) == (profile.root, (), True)
     policy, usual = content.policy.as_json(), profile.policy.as_json()
     assert {key for key in policy if policy[key] != usual[key]} <= OWN
-    assert agentv.read(agentv.write(content), files=content.files) == content
+    assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
 
 
 def test_there_is_a_suite_for_every_profile() -> None:
@@ -98,7 +98,7 @@ CASE = {
 def test_cases_alone_are_run_by_any_profile(
     scripted_server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     make_model(slug="judge", base_url=scripted_server.base_url, send_trace_headers=True)
     for profile in all_profiles():
         cases = tmp_path / f"{profile.name}.jsonl"

@@ -11,15 +11,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from runs.management.demo_suites import JUDGES
+from runs.management.commands.demo import JUDGES
 from tests.examples.reading import Entry, read_lines
-from tests.examples.scripted_server import (
-    QUESTION,
-    SCRIPT,
-    Answer,
-    ScriptedServer,
-    started,
-)
+from tests.examples.scripted_server import QUESTION, SCRIPT, Answer, ScriptedServer, started
 
 SCHEMA = {
     "type": "object",

@@ -14,16 +14,18 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from evaluators.scoring.brackets import bracket_of
 from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.metrics import DEFAULT_METRICS
-from runs.formats import SuiteContent, agentv
+from evaluators.scoring.samples import bracket_of
+from runs.cli import watching
+from runs.formats import suite_files
 from runs.formats.bundles import bundles_at
-from runs.formats.results import write_results
-from runs.formats.suite_files import read_suites
-from runs.management import own_hands
-from runs.models import Run, Score
-from runs.reports.result_lines import result_lines
+from runs.formats.finding import read_suites
+from runs.formats.results_writing import write_results
+from runs.models.results import EvaluatorScore
+from runs.models.runs import Run
+from runs.results.files import result_lines
+from runs.specs.content import SuiteContent
 from tests.examples.reading import EXAMPLES
 from tests.factories import make_model, make_target
 from tests.model_server import ModelServer, Request, good
@@ -265,7 +267,7 @@ def run_folder(folder: str, server: ModelServer, tmp_path: Path) -> dict[str, Li
 
 @pytest.fixture(autouse=True)
 def _scripts(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     settings.SCRIPTS = True
 
 
@@ -275,7 +277,7 @@ def test_an_example_is_imported_without_a_warning_and_survives_export(folder: st
 
     assert content.slug == folder
     assert content.warnings == ()
-    assert agentv.read(agentv.write(content), files=content.files) == content
+    assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
     assert (SEEDS / folder / "README.md").read_text().startswith("# ")
     assert f"({folder}/README.md)" in (SEEDS / "README.md").read_text()
 
@@ -485,7 +487,7 @@ def test_every_round_of_votes_is_kept_and_the_readme_tells_what_comes_of_them(
         )
     rounds = dict[str, int]()
     for key in lines:
-        details = Score.objects.get(result__case__key=key, path="panel").details
+        details = EvaluatorScore.objects.get(result__case__key=key, path="panel").details
         rounds[key] = len(details["rounds"])
     ties = {"tie-broken": 2, "tie-kept": 2, "by-mean": 1, "one-unreadable": 1}
     assert rounds == {**dict.fromkeys(("excellent", "good", "fair", "poor"), 2), **ties}

@@ -23,12 +23,15 @@ from evaluators.kinds._base import (
     Output,
     Sandbox,
 )
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.types import Score, Usage
-from evaluators.scoring.verdict import Decision, Rules
-from runs.engine import Execution, execute
-from runs.formats import CaseContent, SuiteContent, agentv
-from runs.plan import OUTCOMES_PATH, Cause, TargetFailure, tree_of_case
-from runs.targets._outputs import output_from_json
+from runs.engine.execute import execute
+from runs.engine.plan import OUTCOMES_PATH, tree_of_case
+from runs.engine.ports import Cause, Execution, TargetFailure
+from runs.formats import suite_files
+from runs.specs.content import CaseContent, SuiteContent
+from runs.target_kinds._outputs import output_from_json
 from tests.examples.reading import SUPPORT_AGENT, VERSIONS, Entry, read_lines, read_outputs
 
 REPLIES: dict[tuple[str, str, str], Entry] = {
@@ -126,7 +129,7 @@ class Ended:
 
 @cache
 def imported() -> SuiteContent:
-    return agentv.read((SUPPORT_AGENT / "suite.yaml").read_bytes())
+    return suite_files.read_suite((SUPPORT_AGENT / "suite.yaml").read_bytes())
 
 
 def ended(suite: SuiteContent, case: CaseContent, target: str, line: Entry | None) -> Ended:

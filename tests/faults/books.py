@@ -6,18 +6,9 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from runs.execution.writing import BATCH
+from runs.execution.result_writer import BATCH
 from tests.faults.installations import Installation
-from tests.faults.suite import (
-    AGENT,
-    AT_ONCE,
-    CALLS,
-    CASES,
-    JUDGE,
-    charge,
-    is_right,
-    usage_of,
-)
+from tests.faults.suite import AGENT, AT_ONCE, CALLS, CASES, JUDGE, charge, is_right, usage_of
 from tests.services.processes import wait_until
 
 RIGHT = sum(map(is_right, range(CASES)))

@@ -102,7 +102,8 @@ async def _judge(request: Request) -> web.StreamResponse:
 def store(base_url: str) -> None:
     """Store the suite and queue a run of it; for a process of the site."""
     from evaluators.models import Evaluator
-    from runs.models import Case, Suite, Target
+    from runs.models.suites import Case, Suite
+    from runs.models.targets import Target
 
     root = Evaluator.objects.create(name="all", kind="composite", config={})
     prompt = {"prompt": "Is the answer right? {{question}} {{candidate_answer}}"}
@@ -125,19 +126,20 @@ def store(base_url: str) -> None:
 
 def start() -> None:
     """Start a run, as the browser does; for a process of the site."""
-    from runs import services
-    from runs.models import Suite, Target
+    from runs.models.suites import Suite
+    from runs.models.targets import Target
+    from runs.running.services import start_run
 
     suite, target = Suite.objects.get(slug=SUITE), Target.objects.get(name=AGENT)
-    services.start_run(suite=suite, target=target, started_by=None)
+    start_run(suite=suite, target=target, started_by=None)
 
 
 def resume() -> None:
     """Go on with the run that was stopped; for a process of the site."""
-    from runs import services
-    from runs.models import Run
+    from runs.models.runs import Run
+    from runs.running.retrying import resume_run
 
-    services.resume_run(Run.objects.get(), resumed_by=None)
+    resume_run(Run.objects.get(), resumed_by=None)
 
 
 def _store_model(slug: str, base_url: str) -> Any:

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.processes]
 CASES = 60
 KEY = "sk-kept-by-the-backup"
 STORE = """
-from evaluators.judging.keys import encrypt
+from evaluators.model_calls.models import encrypt
 from evaluators.models import Evaluator, LanguageModel
 from runs import services
 from runs.models import Case, Suite, Target

@@ -7,13 +7,13 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver
 
-from evaluators.judging.calls import CallRecord, Ledger
 from evaluators.kinds._base import CaseFacts, Message, Output
+from evaluators.model_calls.calls import CallRecord, Ledger
+from runs.engine.ports import TargetFailure
 from runs.execution.agents import AgentClient
 from runs.execution.target_secrets import TargetSecrets
-from runs.plan import TargetFailure
-from runs.targets._base import TargetContext
-from runs.targets.http import Config, answer
+from runs.target_kinds._base import TargetContext
+from runs.target_kinds.http import Config, answer
 
 CASE = CaseFacts(key="C-1", input=(Message("user", "Where is it?"),), expected_output="HIDDEN")
 SECRET = "Bearer s3cr3t/with-slash"

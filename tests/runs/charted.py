@@ -7,8 +7,11 @@ from decimal import Decimal
 from typing import Any
 
 from evaluators.scoring.types import Verdict
-from runs.models import Run, Suite, Target
-from runs.summary import Execution, summarise
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.summary.figures import Execution
+from runs.summary.run import summarise
 from tests.factories import make_case, make_run, make_target
 
 CASES = 40

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from runs import services
-from runs.execution import sweeping
-from runs.models import Run
+from runs.execution import reaper
+from runs.models.runs import Run
+from runs.running.services import start_run
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer
 from tests.runs.trees import CHECK, JUDGED, tree
@@ -22,7 +22,7 @@ StartRun = Callable[..., Run]
 def long_running_database(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the database been there for long: sweeps trust no silence shortly after its start."""
     long_ago = datetime.min.replace(tzinfo=UTC)
-    monkeypatch.setattr(sweeping, "database_answers_since", lambda: long_ago)
+    monkeypatch.setattr(reaper, "database_answers_since", lambda: long_ago)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def start_recorded() -> StartRun:
                 position=number,
                 recorded_output={"output": text, "cost_usd": "0.25"},
             )
-        return services.start_run(suite=suite, target=make_target(), started_by=None, **choices)
+        return start_run(suite=suite, target=make_target(), started_by=None, **choices)
 
     return start
 
@@ -56,6 +56,6 @@ def start_chat(model_server: ModelServer) -> StartRun:
         for number in range(cases):
             make_case(suite=suite, key=f"C-{number}", position=number)
         target = make_target(name="agent", kind="chat", model=agent)
-        return services.start_run(suite=suite, target=target, started_by=None, **choices)
+        return start_run(suite=suite, target=target, started_by=None, **choices)
 
     return start

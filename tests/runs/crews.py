@@ -8,7 +8,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from runs.models import Hand, Result, Run, WorkerProcess
+from runs.models.results import Result
+from runs.models.runs import Hand, Run, WorkerProcess
 from tests.factories import make_case, make_run, make_suite
 
 

@@ -9,11 +9,10 @@ from typing import Any
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Context, Judge, Kind, KindConfig, Output
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import Aggregator, Node
 from evaluators.scoring.types import Outcome
-from evaluators.scoring.verdict import Rules
-from runs.engine import Execution
-from runs.plan import TargetFailure
+from runs.engine.ports import Execution, TargetFailure
 
 ANSWER = Output("an answer")
 Behaviour = Callable[[Context], Awaitable[Outcome]]

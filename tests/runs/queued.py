@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from runs.execution.finishing import summarise_ended
-from runs.models import ReviewItem, Run
+from runs.models.reviews import ReviewItem
+from runs.models.runs import Run
 from tests.factories import make_scored_run, make_suite
 
 NO_AUDIT = {"review_pass_sample": 0.0, "review_fail_sample": 0.0}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runs import services
-from runs.execution.running import work_on_run
-from runs.models import Run
-from runs.plan import read_plan
-from runs.what_if import RuleSet
+from runs.engine.plan import read_plan
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run
+from runs.running.services import start_run
+from runs.what_if.changes import RuleSet
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.trees import CHECK, LEAF, tree
 
@@ -64,9 +64,7 @@ def finished_run(
             recorded_output=None if text is None else output,
             **(own or {}).get(number, {}),
         )
-    run = services.start_run(
-        suite=suite, target=make_target(), started_by=None, repetitions=repetitions
-    )
+    run = start_run(suite=suite, target=make_target(), started_by=None, repetitions=repetitions)
     work_on_run(run.pk)
     run.refresh_from_db()
     return run

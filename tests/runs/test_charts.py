@@ -8,8 +8,15 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from runs.charts import Offer, TrendPoint, dominators, front, score_cost_figure, trend_figure
-from runs.charts._drawing import money_axis
+from runs.charts.figures import (
+    Offer,
+    TrendPoint,
+    dominators,
+    front,
+    money_axis,
+    score_cost_figure,
+    trend_figure,
+)
 
 
 def offer(number: int, score: float, cost: str, latency: float | None = 1000.0) -> Offer:

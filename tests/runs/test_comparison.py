@@ -8,17 +8,16 @@ import pytest
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
 from evaluators.templatetags.figures import delta
-from runs.comparison import (
+from runs.compare.cases import (
     CaseSide,
-    RunFacts,
     RunSide,
     Tolerances,
     by_harm,
     compare_case,
     compare_cases,
     compare_runs,
-    differences,
 )
+from runs.compare.comparability import RunFacts, differences
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 BASELINE = RunSide(passed=9, total=10, mean_score=0.9, mean_latency_ms=1000)

@@ -7,7 +7,8 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.comparison import Evidence, Standing, evidence, holm, ranks
+from runs.compare.cases import Standing, ranks
+from runs.compare.evidence import Evidence, evidence, holm
 
 shares = st.sampled_from([0.0, 0.1 + 0.2, 0.3, 0.5, 2 / 3, 1.0])
 standings = st.lists(st.tuples(shares, st.none() | shares), max_size=8).map(

@@ -7,18 +7,9 @@ import pytest
 import scipy
 
 from evaluators.scoring.types import Verdict
-from runs.comparison import (
-    METRIC,
-    CaseSide,
-    Evidence,
-    Figure,
-    MeasuredPair,
-    OwnMean,
-    compare_case,
-    paired,
-    paired_figures,
-    significance,
-)
+from runs.compare.cases import CaseSide, compare_case
+from runs.compare.evidence import Evidence, paired, paired_figures
+from runs.compare.measured import METRIC, Figure, MeasuredPair, OwnMean, significance
 
 
 def differences(*, size: int, shift: float) -> list[float]:

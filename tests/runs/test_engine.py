@@ -8,8 +8,8 @@ import pytest
 from evaluators.kinds._base import Output
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import OutcomeResult, Score, Skipped, Unscored
-from runs.engine import execute
-from runs.plan import Cause, TargetFailure
+from runs.engine.execute import execute
+from runs.engine.ports import Cause, TargetFailure
 from tests.runs.doubles import FakePorts, composite, leaf, make_execution
 
 

@@ -13,16 +13,16 @@ from django.utils import timezone
 
 from evaluators.kinds._base import Output
 from evaluators.scoring.types import Score as ScoreValue
-from runs import services
-from runs.engine import ExecutionOutcome
-from runs.execution.claiming import begin_run, claim_results
-from runs.execution.desks import Place
-from runs.execution.ended_rows import Ended
+from runs.engine.ports import ExecutionOutcome
+from runs.execution.claims import begin_run, claim_results
 from runs.execution.loading import load_work
-from runs.execution.recording import broken_target, write_down
-from runs.execution.running import _work, work_on_run
-from runs.execution.sweeping import sweep
-from runs.models import ModelCall, Result, ResultOutput, Run, RunStatus, Score
+from runs.execution.reaper import sweep
+from runs.execution.result_writer import Ended, broken_target, write_down
+from runs.execution.run_worker import Place, _work, work_on_run
+from runs.models.results import EvaluatorScore, ModelCall, Result, ResultOutput
+from runs.models.runs import Run, RunStatus
+from runs.running.retrying import BudgetSpentError, resume_run, retry_results, stop_run
+from runs.running.services import start_run
 from tests.factories import make_case, make_suite, make_target
 from tests.model_server import good, status
 from tests.runs.trees import CHECK, tree
@@ -45,7 +45,7 @@ def test_a_recorded_target_is_run_to_the_end():
     make_case(suite=suite, key="good", recorded_output={"output": "You get a refund."})
     make_case(suite=suite, key="bad", recorded_output={"output": "No."})
     make_case(suite=suite, key="gone")
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
 
     work_on_run(run.pk)
 
@@ -88,7 +88,7 @@ def test_a_cases_own_evaluators_take_the_suites_place_or_join_them():
             evaluators_append=append,
             recorded_output={"output": "a refund"},
         )
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
 
     replaced, joined = run.results.all()
@@ -134,7 +134,7 @@ def test_results_are_claimed_once_in_the_order_of_the_suite(start_recorded):
 
 def test_nothing_is_claimed_from_a_run_that_is_over(start_recorded):
     run = start_recorded("a")
-    services.stop_run(run, stopped_by=None)
+    stop_run(run, stopped_by=None)
     Result.objects.update(status="pending")
 
     assert claim_results(run.pk, token="one", most=2, now=timezone.now()) == []
@@ -161,7 +161,7 @@ def test_a_record_that_comes_too_late_is_refused(start_recorded, change):
 
     assert state.stale == (late.claim.result_id,)
     assert Result.objects.values().get(pk=late.claim.result_id) == before
-    assert not Score.objects.filter(result=late.claim.result_id).exists()
+    assert not EvaluatorScore.objects.filter(result=late.claim.result_id).exists()
     assert Result.objects.get(pk=in_time.claim.result_id).status == "scored"
     assert after(run, "done_count", "pass_count", "score_sum") == (1, 1, 1.0)
 
@@ -225,7 +225,7 @@ def test_both_purses_are_exact_to_the_ledger(start_chat, model_server):
 def test_a_replayed_output_brings_its_cost_once(start_recorded):
     run = start_recorded("a refund", "nothing")
     work_on_run(run.pk)
-    services.retry_results(run, asked_by=None, which="failed")
+    retry_results(run, asked_by=None, which="failed")
     work_on_run(run.pk)
 
     assert after(run, "run_cost_usd") == (Decimal("0.5"),)
@@ -243,9 +243,9 @@ def test_the_budget_stops_calls_before_they_are_made_and_is_no_failure(start_cha
     assert run.results.filter(status="cancelled").count() == 17
     assert run.summary["cases_pass_rate_pct"] is None
 
-    with pytest.raises(services.BudgetSpentError, match="higher budget"):
-        services.resume_run(run, resumed_by=None)
-    services.resume_run(run, resumed_by=None, budget_usd=Decimal(100))
+    with pytest.raises(BudgetSpentError, match="higher budget"):
+        resume_run(run, resumed_by=None)
+    resume_run(run, resumed_by=None, budget_usd=Decimal(100))
     work_on_run(run.pk)
     assert after(run, *COUNTS) == ("completed", 20, 20, 0, 0)
     assert costs(run)[0] == 40 * PER_CALL
@@ -262,7 +262,7 @@ def test_a_target_that_fails_the_first_eight_alike_ends_the_run(start_chat, mode
     assert run.results.filter(status="cancelled").count() == 30 - run.error_count
 
     model_server.on_model("agent", good("Fine."))
-    services.resume_run(run, resumed_by=None)
+    resume_run(run, resumed_by=None)
     work_on_run(run.pk)
     assert after(run, *COUNTS) == ("completed", 30, 30, 0, 0)
 
@@ -294,7 +294,7 @@ def test_different_errors_do_not_end_a_run(start_recorded):
     for number in range(12):
         recorded = {"output": "a refund"} if number > 9 else None
         make_case(suite=suite, key=f"C-{number}", position=number, recorded_output=recorded)
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
 
     assert after(run, *COUNTS) == (RunStatus.COMPLETED, 12, 2, 0, 10)
@@ -306,7 +306,7 @@ def test_a_lost_attempts_replies_are_not_paid_again(start_chat, model_server):
     paid = len(model_server.chats)
     # As if the worker had died after its calls were written and before its results were.
     Run.objects.update(status="running", done_count=0, pass_count=0, summary=None)
-    Score.objects.all().delete()
+    EvaluatorScore.objects.all().delete()
     ResultOutput.objects.all().delete()
     Result.objects.update(
         status="running",

@@ -7,8 +7,8 @@ import socket
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from evaluators.judging.calls import CallStatus
-from runs.plan import Cause
+from evaluators.model_calls.calls import CallStatus
+from runs.engine.ports import Cause
 from tests.agent_server import AgentServer
 from tests.runs.agent_calls import Asking
 

@@ -13,14 +13,17 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
-from evaluators.judging.keys import encrypt
-from runs import services
-from runs.execution import running
-from runs.execution.desks import Desks
-from runs.execution.running import work_on_run
-from runs.formats import agentv
-from runs.management import own_hands
-from runs.models import ModelCall, Result, Run, Target
+from evaluators.model_calls.models import encrypt
+from runs.cli import watching
+from runs.execution import run_worker
+from runs.execution.run_worker import Desks, work_on_run
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.results import ModelCall, Result
+from runs.models.runs import Run
+from runs.models.targets import Target
+from runs.running.retrying import retry_results
+from runs.running.services import start_run
 from tests.agent_server import AgentServer, Asked, hangs, refuses, says
 from tests.factories import make_model, make_target
 from tests.model_server import ModelServer, good, prose
@@ -59,16 +62,16 @@ print(json.dumps({"output": json.dumps({"reasoning": f"Asked as {case['id']}.", 
 
 @pytest.fixture(autouse=True)
 def _hands(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
-    monkeypatch.setattr(running, "_desks", Desks())
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(run_worker, "_desks", Desks())
     settings.SCRIPTS = True
 
 
 def started(extra: str = "samples: 1", *, target: Target | None = None, **choices: Any) -> Run:
-    content = agentv.read((SUITE % (extra, json.dumps(ANSWER))).encode())
-    suite = services.import_suite(content, imported_by=None)
+    content = suite_files.read_suite((SUITE % (extra, json.dumps(ANSWER))).encode())
+    suite = import_suite(content, imported_by=None)
     target = target or make_target(name="recorded outputs")
-    return services.start_run(suite=suite, target=target, started_by=None, **choices)
+    return start_run(suite=suite, target=target, started_by=None, **choices)
 
 
 def evaluated(folder: Path, extra: str = "samples: 1") -> dict[str, Any]:
@@ -377,14 +380,14 @@ def test_a_retry_asks_the_agent_again_with_the_secret_and_settings_it_began_with
     reviewer.encrypted_secrets = {"authorization": encrypt("Bearer another-one")}
     reviewer.save()
 
-    services.retry_results(run, asked_by=None, paths=["quality"])
+    retry_results(run, asked_by=None, paths=["quality"])
     work_on_run(run.pk)
 
     assert counts(run)[2:] == (1, 0)
     assert agent_server.asked[1].headers["Authorization"] == "Bearer another-one"
     reviewer.config = reviewer.config | {"url": "http://127.0.0.2:9/ask"}
     reviewer.save()
-    services.retry_results(run, asked_by=None, which="failed", result_ids=[Result.objects.get().pk])
+    retry_results(run, asked_by=None, which="failed", result_ids=[Result.objects.get().pk])
     work_on_run(run.pk)
     reason = Result.objects.get().scores.get(path="quality").reasoning
     assert "reviewer now points at http://127.0.0.2:9" in reason

@@ -15,12 +15,15 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluators.judging.keys import encrypt
+from evaluators.model_calls.models import encrypt
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.execution.running import work_on_run
-from runs.execution.sweeping import sweep
-from runs.models import Artifact, ModelCall, Result, Run, RunStatus, Target
+from runs.execution.reaper import sweep
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Artifact, ModelCall, Result
+from runs.models.runs import Run, RunStatus
+from runs.models.targets import Target
+from runs.running.retrying import stop_run
+from runs.running.services import start_run, suggested_concurrency
 from tests.agent_server import AgentServer, Asked, echoes, refuses, says, sends
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.trees import CHECK, tree
@@ -64,7 +67,7 @@ def start(agent_server: AgentServer) -> Start:
             config=config | (changes or {}),
             encrypted_secrets={"authorization": encrypt(SECRET)},
         )
-        return services.start_run(suite=suite, target=target, started_by=None, **choices)
+        return start_run(suite=suite, target=target, started_by=None, **choices)
 
     return start
 
@@ -195,7 +198,7 @@ def test_a_stop_prevents_further_requests_and_books_those_in_flight(
     run = start(200, concurrency=2)
     thread = work_in_thread(run)
     agent_server.wait_for(2)
-    services.stop_run(run=run, stopped_by=None)
+    stop_run(run=run, stopped_by=None)
     agent_server.release()
     thread.join(30)
     run.refresh_from_db()
@@ -278,4 +281,4 @@ def test_a_variable_that_is_gone_since_the_start_is_told(
 def test_a_run_suggests_as_many_at_once_as_the_agent_allows(start: Start) -> None:
     target = start(1, changes={"concurrency": 3}).target
     assert target is not None
-    assert services.suggested_concurrency(target, None) == 3
+    assert suggested_concurrency(target, None) == 3

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from evaluators.judging.calls import CallStatus
+from evaluators.model_calls.calls import CallStatus
+from runs.engine.ports import Cause
 from runs.execution.target_secrets import TargetSecrets
-from runs.plan import Cause
 from tests.agent_server import AgentServer, echoes, says, sends
 from tests.runs.agent_calls import Asking
 

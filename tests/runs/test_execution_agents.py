@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.calls import Ledger
 from evaluators.kinds._base import Output
-from runs.execution.agent_bodies import LARGEST_REPLY
-from runs.plan import Cause, TargetFailure
+from evaluators.model_calls.calls import Ledger
+from runs.engine.ports import Cause, TargetFailure
+from runs.execution.agents import LARGEST_REPLY
 from tests.agent_server import (
     AgentServer,
     Behaviour,

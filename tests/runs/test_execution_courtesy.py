@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from runs.execution import courtesy
-from runs.execution.courtesy import Courtesy, give_way_to
-from runs.execution.running import work_on_run
-from runs.models import RunStatus
+from runs.execution import run_worker
+from runs.execution.run_worker import Courtesy, give_way_to, work_on_run
+from runs.models.runs import RunStatus
 from tests.runs.conftest import StartRun
 
 
@@ -20,7 +19,7 @@ def waiting() -> Iterator[list[str]]:
     who: list[str] = []
     give_way_to(lambda: bool(who))
     yield who
-    give_way_to(courtesy._nobody)
+    give_way_to(run_worker._nobody)
 
 
 def most_beside_each_other(executions: int) -> tuple[int, int]:

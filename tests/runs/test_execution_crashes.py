@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from runs.execution import finishing, mishaps, running
-from runs.execution.running import work_on_run
-from runs.execution.sweeping import show_worker, sweep
-from runs.models import Run, WorkerProcess
+from runs.execution import database, finishing, run_worker
+from runs.execution.reaper import show_worker, sweep
+from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now
+from runs.models.runs import Run, WorkerProcess
 from tests.runs.doubles import Failing
 from tests.runs.working import counts
 
@@ -26,7 +26,7 @@ def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_reco
     run = start_recorded("a refund")
     show_worker(now=database_now(), version="1")
 
-    monkeypatch.setattr("runs.execution.hands.claim_jobs", broken)
+    monkeypatch.setattr("runs.execution.run_worker.claim_jobs", broken)
     for expected in ("running", "running", "failed"):
         with pytest.raises(ExceptionGroup):
             work_on_run(run.pk)
@@ -35,7 +35,7 @@ def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_reco
     assert run.status_reason == "The run cannot be carried out: TypeError: a bug of ours"
     assert list(run.results.values_list("status", flat=True)) == ["cancelled"]
     assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
-    events = run.events.filter(kind=mishaps.CRASHED)
+    events = run.events.filter(kind=database.CRASHED)
     assert {event.text for event in events} == {
         "A worker broke off after 0 results: TypeError: a bug of ours"
     }
@@ -43,7 +43,7 @@ def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_reco
 
 def test_a_run_that_breaks_while_it_is_read_is_failed_by_it(start_recorded, monkeypatch):
     run = start_recorded("a refund")
-    monkeypatch.setattr(running, "load_work", Failing(*[AttributeError("no tree")] * 3))
+    monkeypatch.setattr(run_worker, "load_work", Failing(*[AttributeError("no tree")] * 3))
     for expected in ("running", "running", "failed"):
         with pytest.raises(AttributeError):
             work_on_run(run.pk)

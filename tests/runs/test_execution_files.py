@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from django.urls import reverse
 
-from runs import services
-from runs.execution.running import work_on_run
-from runs.formats import agentv
-from runs.imports import import_suite
-from runs.models import Artifact, FileContent
+from runs.execution.run_worker import work_on_run
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.results import Artifact
+from runs.models.suites import FileContent
+from runs.running.retrying import retry_results
+from runs.running.services import start_run
 from tests.factories import make_case, make_suite, make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,9 +37,9 @@ def files_of(run, key):
 
 @pytest.fixture
 def run():
-    content = agentv.read(SUITE, files={"fixtures/chart.png": CHART, "unused.md": b""})
+    content = suite_files.read_suite(SUITE, files={"fixtures/chart.png": CHART, "unused.md": b""})
     suite = import_suite(content, imported_by=None)
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
     return run
 
@@ -52,7 +54,7 @@ def test_files_are_kept_when_the_output_is_scored_again(run):
     before = {key: files_of(run, key) for key in ("A", "B")}
     everything = list(run.results.values_list("pk", flat=True))
 
-    services.retry_results(run, asked_by=None, result_ids=everything, keep_output=True)
+    retry_results(run, asked_by=None, result_ids=everything, keep_output=True)
     work_on_run(run.pk)
 
     assert set(run.results.values_list("generation", "status")) == {(2, "scored")}

@@ -7,12 +7,13 @@ from decimal import Decimal
 
 import pytest
 
-from runs import services
-from runs.execution.claiming import claim_results
-from runs.execution.running import work_on_run
-from runs.execution.sweeping import show_worker, sweep
-from runs.models import ModelCall, Result, Run
+from runs.execution.claims import claim_results
+from runs.execution.reaper import show_worker, sweep
+from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now
+from runs.models.results import ModelCall, Result
+from runs.models.runs import Run
+from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.model_server import good
 from tests.runs.working import counts, late, ledger, purses, work_in_thread
 from tests.services.processes import wait_until
@@ -30,7 +31,7 @@ def test_a_reply_that_comes_after_a_stop_is_booked_and_changes_nothing_else(
     worker = work_in_thread(run)
     model_server.wait_for_chats(3)
     wait_until(lambda: counts(run)[1] == 1)
-    services.stop_run(run, stopped_by=None)
+    stop_run(run, stopped_by=None)
     before = Result.objects.filter(run=run).values_list("id", "status", "verdict", "score")
     before = list(before)
     model_server.release()
@@ -49,8 +50,8 @@ def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat
     run = start_chat(4, concurrency=1)
     first = work_in_thread(run)
     model_server.wait_for_chats(1)
-    services.stop_run(run, stopped_by=None)
-    services.resume_run(run, resumed_by=None)
+    stop_run(run, stopped_by=None)
+    resume_run(run, resumed_by=None)
     show_worker(now=database_now(), version="1")
     # The old hands have seen that the run is on without them, and make room for others.
     wait_until(lambda: sweep(now=database_now()) == [run.pk])
@@ -69,8 +70,8 @@ def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start
     Run.objects.update(status="running", started_at=database_now(), done_count=1, error_count=1)
     first = run.results.first()
     Result.objects.filter(pk=first.pk).update(status="error", attempt=1, error_stage="target")
-    services.stop_run(Run.objects.get(), stopped_by=None)
-    services.retry_results(Run.objects.get(), asked_by=None, which="errored")
+    stop_run(Run.objects.get(), stopped_by=None)
+    retry_results(Run.objects.get(), asked_by=None, which="errored")
     for number in range(3):
         claim_results(run.pk, token=f"lost-{number}", most=9, now=database_now())
         sweep(now=database_now() + 2 * MINUTE)

@@ -15,17 +15,17 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from evaluators.judging.calls import CallKey, CallStatus, ChatCall, ChatReply, Ledger
-from evaluators.judging.client import ModelClient
-from evaluators.judging.sharing import Ask
-from evaluators.judging.specs import spec_of
+from evaluators.model_calls.calls import CallKey, CallStatus, ChatCall, ChatReply, Ledger
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.limit_policy import Ask
+from evaluators.model_calls.models import spec_of
 from evaluators.models import LanguageModel, SlotLease
-from runs import services
-from runs.execution import limiting, slots, starts
+from runs.execution import rate_limits
 from runs.execution.database import DatabaseThread
-from runs.execution.desks import Place
-from runs.execution.running import _work
-from runs.models import Hand, ModelCall
+from runs.execution.run_worker import Place, _work
+from runs.models.results import ModelCall
+from runs.models.runs import Hand
+from runs.running.services import start_run
 from tests.factories import make_case, make_model, make_run, make_suite, make_target
 from tests.model_server import good, hang, rate_limited
 from tests.runs.trees import JUDGED, tree
@@ -40,8 +40,8 @@ HEARTBEAT_S = 5.0
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """Let the database go by a clock of its own."""
     virtual = VirtualTime()
-    monkeypatch.setattr(slots, "database_now", virtual.database_now)
-    monkeypatch.setattr(starts, "database_now", virtual.database_now)
+    monkeypatch.setattr(rate_limits, "database_now", virtual.database_now)
+    monkeypatch.setattr(rate_limits, "database_now", virtual.database_now)
     return virtual
 
 
@@ -131,10 +131,11 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
     model = make_model(slug="m", name="Big model", base_url=model_server.base_url, concurrency=8)
     first, second = make_run(status="running"), make_run(status="running")
     changes, arrivals, refused = [(0.0, 8)], [], []
+    really_change_limit = rate_limits.change_limit
 
     def change_limit(model, ask, **facts):
-        limiting.change_limit(model, ask, **facts)
-        changes.append((clock.now, limiting.limit_in_force(model)))
+        really_change_limit(model, ask, **facts)
+        changes.append((clock.now, rate_limits.limit_in_force(model)))
 
     async def busy_at_first(request):
         arrivals.append((clock.now, model_server.in_flight))
@@ -144,7 +145,7 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
         await clock.sleep_at_work(0.5)
         return await good("fine")(request)
 
-    monkeypatch.setattr(slots, "change_limit", change_limit)
+    monkeypatch.setattr(rate_limits, "change_limit", change_limit)
     model_server.behave(then=busy_at_first)
     a, b = Worker("a", model, first, clock), Worker("b", model, second, clock)
     replies = together(clock, a.call(300), b.call(300))
@@ -282,7 +283,7 @@ def test_target_and_judge_each_keep_their_own_time_out(model_server):
     for key in ("slow answer", "slow judge"):
         make_case(suite=suite, key=key, input=[{"role": "user", "content": key}])
     target = make_target(kind="chat", model=agent, config={"timeout_s": 1})
-    run = services.start_run(suite=suite, target=target, started_by=None)
+    run = start_run(suite=suite, target=target, started_by=None)
     target.config = {"timeout_s": 50}
     target.save()
 
@@ -311,9 +312,9 @@ def test_hands_that_ask_at_the_same_moment_get_no_more_than_there_is():
 
     def take(name):
         try:
-            standing = slots.agree(model.pk, run.pk, name, ask)
-            granted = [starts.grant_starts(model.pk, name, 3, {}).calls for _ in range(5)]
-            slots.agree(model.pk, run.pk, name, replace(ask, cuts=standing.cuts))
+            standing = rate_limits.agree(model.pk, run.pk, name, ask)
+            granted = [rate_limits.grant_starts(model.pk, name, 3, {}).calls for _ in range(5)]
+            rate_limits.agree(model.pk, run.pk, name, replace(ask, cuts=standing.cuts))
             return standing, sum(granted)
         finally:
             connection.close()

@@ -10,9 +10,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs import services
-from runs.execution.running import work_on_run
-from runs.models import Run, RunStatus, Suite
+from runs.execution.run_worker import work_on_run
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite
+from runs.running.retrying import retry_results
+from runs.running.services import start_run
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer, good, prose
 from tests.runs.trees import LEAF, tree
@@ -52,7 +54,7 @@ def start(server: ModelServer, cases: int, node: Any = JUDGE, **policy: Any) -> 
             expected_outcomes=list(OUTCOMES),
             recorded_output={"output": "Between 14 and 17."},
         )
-    return services.start_run(suite=suite, target=make_target(), started_by=None, concurrency=1)
+    return start_run(suite=suite, target=make_target(), started_by=None, concurrency=1)
 
 
 def worked(run: Run) -> Run:
@@ -101,11 +103,11 @@ def test_a_suite_and_a_run_choose_who_judges_the_metrics(
     worked(start(model_server, 1))
     suite = Suite.objects.get()
     large = make_model(slug="large", model_id="large-9", base_url=model_server.base_url)
-    asked = [services.start_run(suite=suite, target=make_target(), started_by=None, judge=large)]
+    asked = [start_run(suite=suite, target=make_target(), started_by=None, judge=large)]
     node = suite.root.children.get()
     node.config = {**node.config, "model": "large"}
     node.save()
-    asked.append(services.start_run(suite=suite, target=make_target(), started_by=None))
+    asked.append(start_run(suite=suite, target=make_target(), started_by=None))
 
     for run in map(worked, asked):
         result = run.results.get()
@@ -205,9 +207,9 @@ def test_another_evaluator_scored_again_keeps_metrics_and_outcomes(
         recorded_output={"output": "Between 14 and 17."},
     )
     model_server.behave(good(reply(4, 4, done=True, met=(True, False))), then=prose())
-    run = worked(services.start_run(suite=suite, target=make_target(), started_by=None))
+    run = worked(start_run(suite=suite, target=make_target(), started_by=None))
 
-    services.retry_results(run, asked_by=None, which="failed", paths=("window",))
+    retry_results(run, asked_by=None, which="failed", paths=("window",))
     again = worked(run)
 
     (result,) = again.results.all()

@@ -10,10 +10,12 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.execution.running import work_on_run
-from runs.formats import agentv
-from runs.models import ModelCall, Run
+from runs.execution.run_worker import work_on_run
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.results import ModelCall
+from runs.models.runs import Run
+from runs.running.services import start_run
 from tests.factories import make_model, make_target
 from tests.model_server import ModelServer, good, prose
 
@@ -54,10 +56,8 @@ def started(model_server: ModelServer) -> Run:
     model_server.on_model("odd", prose())
     model_server.on_evaluator("overall/same", good(opinion(80)))
     model_server.on_evaluator("overall", good(opinion(0.4)))
-    suite = services.import_suite(agentv.read(SUITE.encode()), imported_by=None)
-    return services.start_run(
-        suite=suite, target=make_target(), judge=models["usual"], started_by=None
-    )
+    suite = import_suite(suite_files.read_suite(SUITE.encode()), imported_by=None)
+    return start_run(suite=suite, target=make_target(), judge=models["usual"], started_by=None)
 
 
 def test_every_judge_is_asked_counted_and_shown(started: Run, viewer_client: Client) -> None:
@@ -89,8 +89,8 @@ def test_every_judge_is_asked_counted_and_shown(started: Run, viewer_client: Cli
 
 def test_a_judge_of_the_panel_that_does_not_exist_keeps_the_run_from_starting() -> None:
     judge, *_, odd = (make_model(slug=slug) for slug in ("usual", "big", "small", "odd"))
-    suite = services.import_suite(agentv.read(SUITE.encode()), imported_by=None)
+    suite = import_suite(suite_files.read_suite(SUITE.encode()), imported_by=None)
     odd.delete()
 
     with pytest.raises(DomainError, match="asks the language model 'odd', which does not exist"):
-        services.start_run(suite=suite, target=make_target(), judge=judge, started_by=None)
+        start_run(suite=suite, target=make_target(), judge=judge, started_by=None)

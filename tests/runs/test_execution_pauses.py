@@ -9,16 +9,17 @@ from decimal import Decimal
 import pytest
 from django.db import DatabaseError, OperationalError
 
-from evalsite.pulse import Pulse, sweep_and_queue
+from evalsite.heartbeat import Pulse, sweep_and_queue
 from evaluators.models import SlotLease
-from runs.execution import ended_rows, leasing, recording, running, sweeping
-from runs.execution.claiming import claim_results, show_hand
-from runs.execution.jobs import claim_jobs
+from runs.execution import claims, reaper, result_writer, run_worker
+from runs.execution.claims import begin_run, claim_jobs, claim_results, show_hand
+from runs.execution.finishing import finish_run
 from runs.execution.loading import load_work
-from runs.execution.running import work_on_run
-from runs.execution.sweeping import sweep
-from runs.models import Hand, ModelCall, Result, Run
+from runs.execution.reaper import sweep
+from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now
+from runs.models.results import ModelCall, Result
+from runs.models.runs import Hand, Run
 from tests.factories import make_model
 from tests.model_server import good
 from tests.runs.doubles import Failing
@@ -48,8 +49,8 @@ class Away:
 def test_no_call_is_made_while_nothing_can_be_written_and_nothing_is_paid_twice(
     start_chat, model_server, monkeypatch
 ):
-    away = Away(recording.write_down)
-    monkeypatch.setattr("runs.execution.writing.write_down", away)
+    away = Away(result_writer.write_down)
+    monkeypatch.setattr("runs.execution.result_writer.write_down", away)
     run = start_chat(40, concurrency=4)
     worker = work_in_thread(run)
     wait_until(lambda: away.refused >= 2)
@@ -78,7 +79,7 @@ def test_hands_that_stood_still_make_no_call_for_what_others_took_over(
     worker = work_in_thread(run)
     model_server.wait_for_chats(2)
     # As after a long sleep: the leases are doubted, and meanwhile they went to others.
-    monkeypatch.setattr(leasing, "DOUBT_AFTER_S", -1.0)
+    monkeypatch.setattr(claims, "DOUBT_AFTER_S", -1.0)
     taken = run.results.filter(status="running").update(lease_token="others")
     run.results.filter(status="pending").update(status="running", lease_token="others")
     model_server.release()
@@ -98,14 +99,14 @@ def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
 ):
     run = start_chat(3, concurrency=3)
     poisoned = run.results.all()[1].pk
-    marks = ended_rows._result_row
+    marks = result_writer._result_row
 
     def result_row(one, now):
         if one.claim.result_id == poisoned and one.outcome.failure is None:
             raise ValueError("a lone surrogate \x00")
         return marks(one, now)
 
-    monkeypatch.setattr(ended_rows, "_result_row", result_row)
+    monkeypatch.setattr(result_writer, "_result_row", result_row)
     work_on_run(run.pk)
 
     assert counts(run) == ("completed", 3, 2, 1)
@@ -149,13 +150,13 @@ def test_hands_taken_for_dead_show_themselves_again(start_recorded):
 
 def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monkeypatch):
     swept = []
-    monkeypatch.setattr("evalsite.pulse.sweep_and_queue", lambda: swept.append(1))
+    monkeypatch.setattr("evalsite.heartbeat.sweep_and_queue", lambda: swept.append(1))
     pulse = Pulse()
     pulse.beat()
     assert len(swept) == 1
 
     with monkeypatch.context() as away:
-        away.setattr("evalsite.pulse.show_worker", Failing(*[OperationalError("away")] * 2))
+        away.setattr("evalsite.heartbeat.show_worker", Failing(*[OperationalError("away")] * 2))
         pulse.beat()
     pulse.beat()
     assert len(swept) == 1
@@ -166,7 +167,9 @@ def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monk
 def test_what_a_sweep_queues_does_not_pile_up_while_everybody_is_busy(start_recorded, monkeypatch):
     run = start_recorded("a refund")
     sent = []
-    monkeypatch.setattr("evalsite.pulse.queue", lambda *args, **facts: sent.append((args, facts)))
+    monkeypatch.setattr(
+        "evalsite.heartbeat.queue", lambda *args, **facts: sent.append((args, facts))
+    )
     sweep_and_queue()
     assert sent == [(("runs.work_on_run", run.pk), {"expires_s": 60.0})]
 
@@ -196,7 +199,7 @@ def test_silence_is_no_sign_of_death_shortly_after_the_database_was_away(
 
     with monkeypatch.context() as restarted:
         since = now + MINUTE - timedelta(seconds=1)
-        restarted.setattr(sweeping, "database_answers_since", lambda: since)
+        restarted.setattr(reaper, "database_answers_since", lambda: since)
         sweep(now=now + MINUTE)
     assert list(run.results.values_list("status", flat=True)) == ["running", "pending"]
 
@@ -209,7 +212,6 @@ def test_hands_begin_and_end_although_their_threads_connection_has_died(
 ):
     run = start_recorded("a refund")
     begin, finish = Failing(OperationalError("stale")), Failing(OperationalError("stale"))
-    begin_run, finish_run = running.begin_run, running.finish_run
 
     def begins(*args, **kwargs):
         begin(False)
@@ -219,8 +221,8 @@ def test_hands_begin_and_end_although_their_threads_connection_has_died(
         finish(False)
         return finish_run(*args, **kwargs)
 
-    monkeypatch.setattr(running, "begin_run", begins)
-    monkeypatch.setattr(running, "finish_run", finishes)
+    monkeypatch.setattr(run_worker, "begin_run", begins)
+    monkeypatch.setattr(run_worker, "finish_run", finishes)
     work_on_run(run.pk)
     assert counts(run) == ("completed", 1, 1, 0)
     assert len(begin.heard) == len(finish.heard) == 2
@@ -235,7 +237,7 @@ def test_a_database_error_while_a_call_waits_is_no_error_of_the_target(start_cha
         raise DatabaseError("gave up")
 
     with monkeypatch.context() as broken:
-        broken.setattr("runs.execution.slots.agree", agree)
+        broken.setattr("runs.execution.rate_limits.agree", agree)
         work_on_run(run.pk)
     assert refused
     assert counts(run)[1:] == (0, 0, 0)

@@ -10,14 +10,16 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs import services
-from runs.execution.running import work_on_run
-from runs.exports import stored_content
-from runs.formats import agentv
+from runs.execution.run_worker import work_on_run
+from runs.files.importing import import_suite
+from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
+from runs.formats.finding import read_suites
 from runs.formats.packing import packed
-from runs.formats.suite_files import read_suites
-from runs.models import Result, Run
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.running.services import start_run
+from runs.suites.stored import stored_content
 from tests.factories import make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -74,10 +76,10 @@ tests:
 def run(settings: Any) -> Run:
     """Carry out the suite."""
     settings.SCRIPTS = True
-    content = agentv.read(SUITE.encode(), files=FILES)
+    content = suite_files.read_suite(SUITE.encode(), files=FILES)
     assert set(content.files) == set(FILES)
-    suite = services.import_suite(content, imported_by=None)
-    started = services.start_run(suite=suite, target=make_target(), started_by=None)
+    suite = import_suite(content, imported_by=None)
+    started = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(started.pk)
     return started
 
@@ -106,8 +108,8 @@ def test_scripts_decide_and_say_why(run: Run, viewer_client: Client) -> None:
 
 def test_a_worker_whose_switch_is_off_gives_no_score_and_says_so(settings: Any) -> None:
     settings.SCRIPTS = True
-    suite = services.import_suite(agentv.read(SUITE.encode(), files=FILES), imported_by=None)
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    suite = import_suite(suite_files.read_suite(SUITE.encode(), files=FILES), imported_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     settings.SCRIPTS = False
 
     work_on_run(run.pk)
@@ -135,12 +137,12 @@ def test_a_script_beside_the_folder_of_its_suite_runs_and_comes_out_and_in_again
     settings.SCRIPTS = True
     given = [(path, BytesIO(content)) for path, content in BESIDE.items()]
     [found] = read_suites(bundles_of(given)).suites
-    suite = services.import_suite(found.content, imported_by=None)
+    suite = import_suite(found.content, imported_by=None)
     taken_out = BytesIO(b"".join(packed(stored_content(suite), "cities").parts))
     [again] = read_suites(bundles_of([("cities.zip", taken_out)])).suites
-    assert services.import_suite(again.content, imported_by=None).version == 1
+    assert import_suite(again.content, imported_by=None).version == 1
 
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
 
     result = results_of(run)["fr"]

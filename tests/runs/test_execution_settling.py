@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from runs.execution.settling import MOST_TIMES, settle
+from runs.execution.run_worker import MOST_TIMES, settle
 
 
 class Knot:

@@ -7,15 +7,13 @@ import pytest
 from django.db.models import Sum
 from django.utils import timezone
 
-from evaluators.judging.minutes import BEHIND_OTHERS_S, COUNTS_S
-from evaluators.judging.sharing import Ask, Standing
+from evaluators.model_calls.limit_policy import BEHIND_OTHERS_S, COUNTS_S, Ask, Standing
 from evaluators.models import LanguageModel, SlotLease, StartGrant
-from runs.execution import slots as slots_module
-from runs.execution.processes import process_name
-from runs.execution.slots import agree, leave, tell_wait
-from runs.execution.starts import grant_starts
-from runs.execution.sweeping import sweep
-from runs.models import Hand, RunEvent
+from evaluators.sandbox.processes import process_name
+from runs.execution import rate_limits
+from runs.execution.rate_limits import agree, grant_starts, leave, tell_wait
+from runs.execution.reaper import sweep
+from runs.models.runs import Hand, RunEvent
 from tests.factories import make_model, make_run
 
 pytestmark = pytest.mark.django_db
@@ -80,8 +78,8 @@ def test_slots_that_do_not_go_evenly_into_the_holders_go_round(monkeypatch):
     model, start = make_model(concurrency=1), timezone.now()
     got = []
     for turn in range(6):
-        now = start + timedelta(seconds=turn * slots_module.TURN_S)
-        monkeypatch.setattr(slots_module, "database_now", lambda now=now: now)
+        now = start + timedelta(seconds=turn * rate_limits.TURN_S)
+        monkeypatch.setattr(rate_limits, "database_now", lambda now=now: now)
         for _ in range(2):
             found = {holder: lease(model, holder, 8) for holder in ("a", "b", "c")}
         got += [holder for holder, count in found.items() if count]

@@ -5,12 +5,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from runs import services
-from runs.execution.claiming import claim_results
-from runs.execution.processes import is_dead, process_name
-from runs.execution.running import work_on_run
-from runs.execution.sweeping import hide_worker, show_worker, sweep
-from runs.models import Attempt, Hand, ModelCall, Result, Run, Score, WorkerProcess
+from evaluators.sandbox.processes import is_dead, process_name
+from runs.execution.claims import claim_results
+from runs.execution.reaper import hide_worker, show_worker, sweep
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
+from runs.models.runs import Hand, Run, WorkerProcess
+from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.model_server import good, hang
 from tests.runs.working import counts, work_in_thread
 from tests.services.processes import dead_process_name, wait_until
@@ -98,7 +99,7 @@ def test_an_abandoned_command_line_run_is_stopped_and_can_be_resumed(start_recor
 
     assert counts(run)[0] == "stopped"
     assert statuses(run) == ["cancelled"]
-    assert services.resume_run(run, resumed_by=None) == 1
+    assert resume_run(run, resumed_by=None) == 1
 
 
 def test_sweeping_again_changes_nothing(start_recorded):
@@ -127,7 +128,7 @@ def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
     worker = work_in_thread(run)
     model_server.wait_for_chats(3)
     wait_until(lambda: counts(run)[1] == 1)
-    services.stop_run(run, stopped_by=None)
+    stop_run(run, stopped_by=None)
     model_server.release()
     worker.join(30)
 
@@ -136,9 +137,9 @@ def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
     assert "came too late" not in caplog.text
     assert statuses(run) == ["scored", *["cancelled"] * 5]
     assert run.status_reason == "Stopped"
-    assert Score.objects.filter(result__run=run).count() == 2
+    assert EvaluatorScore.objects.filter(result__run=run).count() == 2
 
-    assert services.resume_run(run, resumed_by=None) == 5
+    assert resume_run(run, resumed_by=None) == 5
     work_on_run(run.pk)
     assert counts(run) == ("completed", 6, 6, 0)
     answered = ModelCall.objects.filter(run=run, status="ok").count()
@@ -158,7 +159,7 @@ def test_errored_results_are_tried_again_in_place(start_chat, model_server):
     run = errored_run(start_chat, model_server)
     before = len(model_server.chats)
 
-    assert services.retry_results(run, asked_by=None) == 3
+    assert retry_results(run, asked_by=None) == 3
     assert counts(run) == ("queued", 0, 0, 0)
     work_on_run(run.pk)
 
@@ -168,7 +169,7 @@ def test_errored_results_are_tried_again_in_place(start_chat, model_server):
     kept = Attempt.objects.first()
     assert (kept.generation, kept.status) == (1, "error")
     assert "could not be read" in kept.reason
-    assert Score.objects.filter(result__run=run).count() == 6
+    assert EvaluatorScore.objects.filter(result__run=run).count() == 6
 
 
 def test_only_scoring_is_repeated_when_the_outputs_are_kept(start_chat, model_server):
@@ -176,7 +177,7 @@ def test_only_scoring_is_repeated_when_the_outputs_are_kept(start_chat, model_se
     before = len(model_server.chats)
     texts = list(run.results.values_list("output__text", flat=True))
 
-    services.retry_results(run, asked_by=None, keep_output=True)
+    retry_results(run, asked_by=None, keep_output=True)
     work_on_run(run.pk)
 
     assert counts(run) == ("completed", 3, 3, 0)
@@ -189,9 +190,9 @@ def test_one_evaluator_alone_can_be_repeated(start_recorded, monkeypatch):
     run = start_recorded("a refund", "nothing")
     work_on_run(run.pk)
     first = run.results.first()
-    Score.objects.filter(result=first, path="mentions_refund").update(score=0.9)
+    EvaluatorScore.objects.filter(result=first, path="mentions_refund").update(score=0.9)
 
-    services.retry_results(run, asked_by=None, result_ids=[first.pk], paths=["mentions_refund"])
+    retry_results(run, asked_by=None, result_ids=[first.pk], paths=["mentions_refund"])
     work_on_run(run.pk)
     first.refresh_from_db()
     assert (first.score, first.generation) == (1.0, 2)
@@ -203,7 +204,7 @@ def test_failed_results_can_be_tried_again_while_others_stay(start_recorded):
     work_on_run(run.pk)
     stays = Result.objects.values().get(verdict="pass")
 
-    assert services.retry_results(run, asked_by=None, which="failed") == 1
+    assert retry_results(run, asked_by=None, which="failed") == 1
     work_on_run(run.pk)
 
     assert counts(run) == ("completed", 2, 1, 0)

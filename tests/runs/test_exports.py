@@ -8,15 +8,17 @@ from io import BytesIO
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from evaluators.kinds import all_kinds, models_named
+from evaluators.kinds import all_kinds
+from evaluators.kinds._judging import models_named
 from evaluators.models import LanguageModel
-from runs.exports import UnknownVersionError, stored_content
-from runs.formats import SuiteContent, agentv
+from runs.files.importing import import_suite
+from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
+from runs.formats.finding import read_suites
 from runs.formats.packing import packed
-from runs.formats.suite_files import read_suites
-from runs.imports import import_suite
-from runs.models import Suite, SuiteVersion
+from runs.models.suites import Suite, SuiteVersion
+from runs.specs.content import SuiteContent
+from runs.suites.stored import UnknownVersionError, stored_content
 from tests.factories import make_model
 from tests.runs.formats.contents import suites
 
@@ -63,7 +65,7 @@ def models_of(content: SuiteContent) -> set[str]:
 
 def suite_of(*texts: str) -> SuiteContent:
     cases = "".join(f"  - {{id: C-{n}, input: {text}}}\n" for n, text in enumerate(texts))
-    return agentv.read(f"name: shop\nowner: me\ntests:\n{cases}".encode())
+    return suite_files.read_suite(f"name: shop\nowner: me\ntests:\n{cases}".encode())
 
 
 def test_every_version_comes_out_as_it_was() -> None:
@@ -94,11 +96,11 @@ def test_what_was_not_used_survives() -> None:
         b"name: shop\nowner: me\nmetadata: {team: red}\ntests:\n"
         b"  - {id: A, input: hi, reviewer: you, evaluators: [{type: contains, value: x, note: y}]}\n"
     )
-    suite = import_suite(agentv.read(text), imported_by=None)
+    suite = import_suite(suite_files.read_suite(text), imported_by=None)
     again = through_a_file(stored_content(suite))
     assert again.metadata == {"team": "red", "owner": "me"}
     assert again.cases[0].metadata["reviewer"] == "you"
-    assert again == agentv.read(text)
+    assert again == suite_files.read_suite(text)
 
 
 def test_an_evaluator_of_a_kind_that_is_gone_is_written_as_it_was() -> None:
@@ -107,7 +109,7 @@ def test_an_evaluator_of_a_kind_that_is_gone_is_written_as_it_was() -> None:
     child = version.content["evaluators"]["children"][0]
     child |= {"kind": "palmistry", "config": {"hand": "left", "lines": None}}
     version.save()
-    written = agentv.write(stored_content(suite)).decode()
+    written = suite_files.write_suite(stored_content(suite)).decode()
     assert "type: palmistry\n    hand: left\n" in written
 
 

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from evaluators.models import AuditEntry, Evaluator
-from evaluators.trees import BrokenTreeError, node_from_rows
-from runs.formats import CaseContent, SuiteContent, UnreadableFileError, agentv, case_lines
-from runs.imports import (
-    TargetKindDiffersError,
-    UnknownJudgeError,
-    import_recorded_outputs,
-    import_suite,
-)
-from runs.models import FileContent, Suite, Target
+from evaluators.models import AuditEntry, BrokenTreeError, Evaluator, node_from_rows
+from runs.files.importing import TargetKindDiffersError, import_recorded_outputs, import_suite
+from runs.formats import suite_files
+from runs.models.suites import FileContent, Suite
+from runs.models.targets import Target
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import UnreadableFileError
+from runs.suites.references import UnknownJudgeError
 from tests.factories import make_model, make_user
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +46,7 @@ FILES = {"tone.md": b"Is it kind?"}
 @pytest.fixture
 def content() -> SuiteContent:
     make_model(slug="strict")
-    return agentv.read(FILE.encode(), files=FILES)
+    return suite_files.read_suite(FILE.encode(), files=FILES)
 
 
 def current(suite: Suite) -> list[tuple[str, int, int]]:
@@ -144,7 +142,7 @@ def test_the_note_of_a_version_says_what_changed(
 ) -> None:
     make_model(slug="cheap")
     import_suite(content, imported_by=None)
-    changed = agentv.read(FILE.replace(old, new).encode(), files=FILES)
+    changed = suite_files.read_suite(FILE.replace(old, new).encode(), files=FILES)
 
     suite = import_suite(changed, imported_by=None)
 
@@ -206,7 +204,7 @@ tests:
         prompt: Good?
         model: gone
 """
-    content = agentv.read(text.encode(), file="evals/s.yaml")
+    content = suite_files.read_suite(text.encode(), file="evals/s.yaml")
     with pytest.raises(UnknownJudgeError) as refused:
         import_suite(content, imported_by=None)
     told = [(one.file, one.line, one.case, one.key) for one in refused.value.problems]
@@ -242,7 +240,7 @@ tests:
   - {id: C-1, input: Hi}
 """
     make_model(slug="strict")
-    content = agentv.read(text.encode(), file="evals/s.yaml")
+    content = suite_files.read_suite(text.encode(), file="evals/s.yaml")
     with pytest.raises(UnknownJudgeError) as refused:
         import_suite(content, imported_by=None)
     assert [(one.file, one.line, one.key) for one in refused.value.problems] == [
@@ -257,7 +255,9 @@ tests:
 def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
     judged = {"type": "llm_judge", "prompt": "Good?", "model": "gone"}
     cases = [{"id": "C-1", "input": "Hi"}, {"id": "C-2", "input": "Hi", "evaluators": [judged]}]
-    content = case_lines.read("\n".join(map(json.dumps, cases)).encode(), file="s.jsonl")
+    content = suite_files.read_case_lines(
+        "\n".join(map(json.dumps, cases)).encode(), file="s.jsonl"
+    )
     with pytest.raises(UnknownJudgeError, match=r"s\.jsonl, line 2, case C-2, evaluator llm_judge"):
         import_suite(content, imported_by=None)
 
@@ -276,7 +276,7 @@ def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
 def test_a_judge_that_is_not_set_up_refuses_the_suite_and_leaves_nothing(
     content: SuiteContent, old: str, new: str, said: str
 ) -> None:
-    unknown = agentv.read(FILE.replace(old, new).encode(), files=FILES)
+    unknown = suite_files.read_suite(FILE.replace(old, new).encode(), files=FILES)
 
     with pytest.raises(UnknownJudgeError, match=said):
         import_suite(unknown, imported_by=None)
@@ -293,7 +293,7 @@ def test_an_import_that_breaks_leaves_the_suite_as_it_was(
     def broken(*_: Any, **__: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("runs.versions.AuditEntry.objects.create", broken)
+    monkeypatch.setattr("runs.suites.versions.AuditEntry.objects.create", broken)
     with pytest.raises(OSError, match="disk full"):
         import_suite(replace(content, title="Other", cases=content.cases[:1]), imported_by=None)
 

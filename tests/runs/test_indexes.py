@@ -11,13 +11,13 @@ import pytest
 from django.db import connection
 from django.db.models import Model
 
-from runs.execution.claiming import claim_results
+from runs.costs import with_purses
+from runs.execution.claims import claim_results
 from runs.execution.loading import earlier_calls
-from runs.execution.sweeping import sweep
-from runs.models import Run
+from runs.execution.reaper import sweep
+from runs.models.bulk import insert_rows
 from runs.models.clock import database_now
-from runs.models.rows import insert_rows
-from runs.reports.purses import with_purses
+from runs.models.runs import Run
 from tests.factories import make_call, make_case, make_result, make_run
 
 pytestmark = pytest.mark.django_db

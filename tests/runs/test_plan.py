@@ -7,7 +7,7 @@ import pytest
 from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import walk
-from runs.plan import (
+from runs.engine.plan import (
     OUTCOMES_PATH,
     Plan,
     TargetPlan,

@@ -10,11 +10,12 @@ import pytest
 from evaluators.scoring.metrics import DEFAULT_METRICS
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Aggregator, walk
-from runs.formats import SuiteContent, agentv, case_lines
-from runs.formats._problems import UnreadableFileError
+from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
-from runs.formats.suite_files import read_suites
-from runs.profiles import UnknownProfileError, all_profiles, profile_named
+from runs.formats.finding import read_suites
+from runs.specs.content import SuiteContent
+from runs.specs.problems import UnreadableFileError
+from runs.specs.profiles import UnknownProfileError, all_profiles, profile_named
 from tests.examples.test_seeds import content_of
 
 NAMES = ("verdicts", "metrics", "tasks", "hybrid")
@@ -22,7 +23,7 @@ CASE = "tests: [{id: A, input: Hello}]"
 
 
 def suite(*lines: str) -> SuiteContent:
-    return agentv.read("\n".join((*lines, CASE)).encode(), file="start.yaml")
+    return suite_files.read_suite("\n".join((*lines, CASE)).encode(), file="start.yaml")
 
 
 def test_there_is_one_for_each_system() -> None:
@@ -59,9 +60,12 @@ def test_a_file_of_three_lines_gets_policy_and_evaluators(name: str) -> None:
     assert (content.policy, content.root) == (profile.policy, profile.root)
     assert content.root.aggregator == Aggregator("weighted_average")
     assert content.warnings == ()
-    assert agentv.read(agentv.write(content), file="start.yaml") == content
-    lines, beside = case_lines.write(content)
-    assert case_lines.read(lines, file="start.jsonl", files={"start.yaml": beside}) == content
+    assert suite_files.read_suite(suite_files.write_suite(content), file="start.yaml") == content
+    lines, beside = suite_files.write_case_lines(content)
+    assert (
+        suite_files.read_case_lines(lines, file="start.jsonl", files={"start.yaml": beside})
+        == content
+    )
 
 
 @pytest.mark.parametrize(("name", "example"), [("metrics", "eight-metrics"), ("tasks", "combined")])
@@ -98,15 +102,17 @@ def test_what_the_file_says_goes_before_the_profile() -> None:
         case_gate="score", fallback_threshold=0.5, pass_threshold=0.9, scale=100
     )
     assert [node.name for node in content.root.children] == ["said"]
-    assert agentv.read(agentv.write(content), file="start.yaml") == content
+    assert suite_files.read_suite(suite_files.write_suite(content), file="start.yaml") == content
 
 
 def test_evaluators_of_a_case_join_those_of_the_profile() -> None:
     case = "tests: [{id: A, input: Hello, assertions: [{type: contains, value: Hello}]}]"
-    content = agentv.read(f"name: start\nprofile: metrics\n{case}".encode(), file="start.yaml")
+    content = suite_files.read_suite(
+        f"name: start\nprofile: metrics\n{case}".encode(), file="start.yaml"
+    )
 
     assert content.cases[0].evaluators_append
-    assert agentv.read(agentv.write(content), file="start.yaml") == content
+    assert suite_files.read_suite(suite_files.write_suite(content), file="start.yaml") == content
 
 
 def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
@@ -120,7 +126,7 @@ def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
 def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
     chosen = profile_named("metrics")
     written = b"name: start\npolicy: {case_gate: score}\n" + CASE.encode()
-    content = agentv.read(written, file="start.yaml", profile=chosen)
+    content = suite_files.read_suite(written, file="start.yaml", profile=chosen)
 
     assert (content.policy, content.root) == (Policy(case_gate="score", scale=100), chosen.root)
     assert content.warnings == ()

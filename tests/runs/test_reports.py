@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from evaluators.scoring.policy import Policy
-from runs.models import Case, ResultOutput, Run
-from runs.reports.conversation import LONGEST_SHOWN, conversation
-from runs.reports.gates import cases_gate, metrics_gate
-from runs.reports.judge_warnings import model_family
-from runs.reports.purses import purses
-from runs.reports.results_query import ResultsQuery
-from runs.reports.run_head import run_head
-from runs.reports.run_list import listed, run_row
-from runs.reports.run_page import run_live
-from runs.reports.text_diff import text_diff
+from runs.case_groups import ResultsQuery
+from runs.costs import purses
+from runs.models.results import ResultOutput
+from runs.models.runs import Run
+from runs.models.suites import Case
+from runs.results.run_figures import cases_gate, metrics_gate
+from runs.results.run_list import listed, run_row
+from runs.results.run_page import run_head, run_live
+from runs.running.warnings import model_family
+from runs.texts import LONGEST_SHOWN, conversation, text_diff
 from tests.factories import STARTED, make_call, make_result, make_run, make_suite
 
 ASKED = [{"role": "user", "content": "Hi"}]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evaluators.scoring.policy import Policy
-from runs.models import Result
-from runs.reports.case_groups import case_groups, count_states, policy_of, state_of_rows
+from runs.case_groups import case_groups, count_states, policy_of, state_of_rows
+from runs.models.results import Result
 from tests.factories import make_case, make_result, make_run, make_suite
 
 pytestmark = pytest.mark.django_db

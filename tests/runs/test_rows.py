@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from runs.models import Result, ResultOutput, Score
-from runs.models.rows import add_to_rows, insert_rows, update_rows
+from runs.models.bulk import add_to_rows, insert_rows, update_rows
+from runs.models.results import EvaluatorScore, Result, ResultOutput
 from tests.factories import make_case, make_result, make_run
 
 pytestmark = pytest.mark.django_db
@@ -52,12 +52,12 @@ def test_inserted_figures_are_exact(results: list[Result]) -> None:
     names = ("position", "state", "scale", "stage", "reasoning")
 
     insert_rows(
-        Score,
+        EvaluatorScore,
         (*columns, *names, "findings", "failed_required", "warnings", "details"),
         [(*row, *spare) for row in rows],
     )
 
-    assert list(Score.objects.order_by("result_id").values_list(*columns)) == rows
+    assert list(EvaluatorScore.objects.order_by("result_id").values_list(*columns)) == rows
 
 
 def test_updated_rows_hold_what_was_given_and_others_stay(results: list[Result]) -> None:

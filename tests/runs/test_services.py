@@ -7,10 +7,13 @@ from celery import current_app
 
 from evaluators.models import AuditEntry, Evaluator
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.drafting.for_one_run import RunRules
-from runs.models import RecordedOutput, Result, Run
-from runs.plan import read_plan
+from runs.engine.plan import read_plan
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.targets import RecordedOutput
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.running.rules import RunRules
+from runs.running.services import start_run
 from tests.factories import make_case, make_model, make_suite, make_target, make_user
 from tests.runs.trees import CHECK, JUDGED, tree
 
@@ -40,9 +43,7 @@ def ready_suite(*, cases=2, **columns):
 
 
 def start(suite, target=None, **choices):
-    return services.start_run(
-        suite=suite, target=target or make_target(), started_by=None, **choices
-    )
+    return start_run(suite=suite, target=target or make_target(), started_by=None, **choices)
 
 
 def test_a_run_is_frozen_its_results_wait_and_work_is_queued(
@@ -51,7 +52,7 @@ def test_a_run_is_frozen_its_results_wait_and_work_is_queued(
     suite = ready_suite()
     user = make_user()
     with django_capture_on_commit_callbacks(execute=True):
-        run = services.start_run(
+        run = start_run(
             suite=suite, target=make_target(), started_by=user, repetitions=3, note="nightly"
         )
 
@@ -213,15 +214,15 @@ def test_a_recorded_target_needs_an_output_for_one_case_at_least():
 def test_a_run_that_is_over_cannot_be_stopped_and_one_that_is_on_cannot_be_resumed():
     run = start(ready_suite())
     with pytest.raises(DomainError, match="under way already"):
-        services.resume_run(run, resumed_by=None)
-    services.stop_run(run, stopped_by=None)
+        resume_run(run, resumed_by=None)
+    stop_run(run, stopped_by=None)
     with pytest.raises(DomainError, match="is over already"):
-        services.stop_run(run, stopped_by=None)
+        stop_run(run, stopped_by=None)
 
 
 def test_a_retry_without_such_results_is_refused():
     with pytest.raises(DomainError, match="no such results"):
-        services.retry_results(start(ready_suite()), asked_by=None)
+        retry_results(start(ready_suite()), asked_by=None)
 
 
 def test_starting_a_large_run_takes_few_queries(django_assert_max_num_queries):

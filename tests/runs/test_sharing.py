@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.sharing import SHAPES, Allowance, Depth, Shape, digest_of, let_through, texts_of
+from runs.sharing.scan import texts_of
+from runs.sharing.whitelist import SHAPES, Allowance, Depth, Shape, digest_of, let_through
 
 DEPTHS = list(Depth)
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.types import Score
-from evaluators.scoring.verdict import decide
-from runs.models import ResultOutput, ScoreState
-from runs.models import Score as ScoreRow
+from runs.models.results import EvaluatorScore as ScoreRow
+from runs.models.results import ResultOutput, ScoreState
 from runs.models.stored import SCORE_COLUMNS, kept_outcomes, score_rows
 from tests.runs.doubles import composite, leaf
 

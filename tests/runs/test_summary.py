@@ -12,20 +12,10 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
-from runs.summary import (
-    Execution,
-    MetricMean,
-    Progress,
-    Summary,
-    cases_outlook,
-    means_by_key,
-    means_of,
-    metric_means,
-    metrics_outlook,
-    shares,
-    summarise,
-    summarise_case,
-)
+from runs.summary.cases import means_of, summarise_case
+from runs.summary.figures import Execution, Summary, shares
+from runs.summary.metrics import MetricMean, means_by_key, metric_means
+from runs.summary.run import Progress, cases_outlook, metrics_outlook, summarise
 
 POLICY = Policy()
 OUTCOMES = Policy(case_gate="expected_outcomes")

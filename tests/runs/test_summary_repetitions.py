@@ -12,18 +12,10 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
-from runs.summary import (
-    DimensionMean,
-    Execution,
-    SideMean,
-    Summary,
-    case_decision,
-    dimension_means,
-    finals_by_key,
-    latencies_of,
-    summarise,
-    summarise_case,
-)
+from runs.summary.cases import case_decision, latencies_of, summarise_case
+from runs.summary.figures import Execution, Summary
+from runs.summary.metrics import DimensionMean, SideMean, dimension_means, finals_by_key
+from runs.summary.run import summarise
 
 POLICY, OUTCOMES = Policy(), Policy(case_gate="expected_outcomes")
 REVIEWED = Policy(count_reviews=True)

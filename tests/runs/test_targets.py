@@ -8,10 +8,10 @@ from pydantic import ValidationError
 
 from evaluators.kinds._base import CaseFacts, Message, Output, Step
 from evaluators.scoring.types import Usage
-from runs.plan import Cause, TargetFailure
-from runs.targets import UnknownTargetKindError, target_kind_named, target_kinds
-from runs.targets._base import ChatAnswer, ChatFailure, TargetContext
-from runs.targets._outputs import (
+from runs.engine.ports import Cause, TargetFailure
+from runs.target_kinds import UnknownTargetKindError, target_kind_named, target_kinds
+from runs.target_kinds._base import ChatAnswer, ChatFailure, TargetContext
+from runs.target_kinds._outputs import (
     messages_as_json,
     output_from_columns,
     output_from_json,

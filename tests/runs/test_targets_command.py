@@ -22,12 +22,13 @@ from evaluators.kinds._base import (
 from evaluators.sandbox.limits import Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Usage
-from runs import services
-from runs.execution.running import work_on_run
-from runs.models import Artifact, Result
-from runs.plan import Cause, TargetFailure
-from runs.targets import target_kind_named
-from runs.targets._base import TargetContext
+from runs.engine.ports import Cause, TargetFailure
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Artifact, Result
+from runs.running.retrying import stop_run
+from runs.running.services import start_run
+from runs.target_kinds import target_kind_named
+from runs.target_kinds._base import TargetContext
 from tests.evaluators.sandbox.offers import processes_named
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.trees import CHECK, tree
@@ -318,7 +319,7 @@ def test_a_run_asks_the_program_and_keeps_what_it_left(settings):
         make_case(suite=suite, key=f"C-{number}", position=number)
     command = "cat > $EVAL_WORKSPACE/case.json; echo You get a refund."
     target = make_target(name="desk", kind="command", config={"command": command})
-    run = services.start_run(suite=suite, target=target, started_by=None)
+    run = start_run(suite=suite, target=target, started_by=None)
 
     work_on_run(run.pk)
 
@@ -336,7 +337,7 @@ def test_a_run_whose_scripts_were_switched_off_meanwhile_says_so(settings):
     suite = make_suite(tree=tree(CHECK))
     make_case(suite=suite, key="C-1")
     target = make_target(name="desk", kind="command", config={"command": "true"})
-    run = services.start_run(suite=suite, target=target, started_by=None)
+    run = start_run(suite=suite, target=target, started_by=None)
     settings.SCRIPTS = False
 
     work_on_run(run.pk)
@@ -351,12 +352,12 @@ def test_a_run_that_is_stopped_ends_its_programs(settings):
     suite, mark = make_suite(tree=tree(CHECK)), f"9{os.getpid()}"
     make_case(suite=suite, key="C-1")
     target = make_target(name="desk", kind="command", config={"command": f"sleep {mark}"})
-    run = services.start_run(suite=suite, target=target, started_by=None)
+    run = start_run(suite=suite, target=target, started_by=None)
     thread = work_in_thread(run)
     while not processes_named(mark):
         thread.join(timeout=0.01)
 
-    services.stop_run(run, stopped_by=None)
+    stop_run(run, stopped_by=None)
     thread.join()
 
     assert processes_named(mark) == []

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from runs import tasks
-from runs.execution.claiming import show_hand
-from runs.execution.sweeping import show_worker
-from runs.models import Run, WorkerProcess
+from runs.execution.claims import show_hand
+from runs.execution.reaper import show_worker
 from runs.models.clock import database_now
+from runs.models.runs import Run, WorkerProcess
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def passed_on(monkeypatch):
     """Collect what is put back into the queue; this process is at every run already."""
     sent = []
-    monkeypatch.setattr(tasks.running, "work_on_run", lambda run_id: False)
+    monkeypatch.setattr(tasks.run_worker, "work_on_run", lambda run_id: False)
     monkeypatch.setattr(
         tasks.work_on_run, "apply_async", lambda kwargs, **options: sent.append(kwargs)
     )

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.kinds import InvalidConfigError
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.metrics_judge import Config as MetricsConfig
 from evaluators.kinds.metrics_judge import rescore as rescore_metrics
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Score, Skipped, Unscored
-from evaluators.scoring.verdict import decide
-from runs.what_if import RuleSet, StoredCase, origins_of
+from runs.what_if.changes import RuleSet, origins_of
+from runs.what_if.figures import StoredCase
 from tests.evaluators.scoring.test_properties import FEW, cases
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.runs.what_if_values import FAILED_TARGET, ask, stored_run

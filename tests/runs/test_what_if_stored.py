@@ -9,10 +9,11 @@ import pytest
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node, TreeError
 from evaluators.scoring.types import DomainError
-from runs.models import Result, Run, RunStatus, Score
-from runs.reports.what_if import askable_runs, edited_rules, what_if_of
-from runs.rescoring import reading
-from runs.rescoring.reading import RunNotEndedError
+from runs.models.results import EvaluatorScore, Result
+from runs.models.runs import Run, RunStatus
+from runs.what_if import stored
+from runs.what_if.page import askable_runs, edited_rules, what_if_of
+from runs.what_if.stored import RunNotEndedError
 from tests.runs.scored import CHECK, EXACT, NO_CARD, SHORT, STYLE, TREE, finished_run, rules_of
 from tests.runs.trees import tree
 
@@ -75,10 +76,10 @@ def test_scores_packed_by_another_version_are_read_from_the_rows(monkeypatch):
     expected = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7)))
     run.leaf_scores = None
     assert what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7))) == expected
-    from runs.models import leaf_scores
+    from runs.models import stored
 
-    monkeypatch.setattr(leaf_scores, "VERSION", 2)
-    run.leaf_scores = leaf_scores.pack_leaf_scores(run.pk)
+    monkeypatch.setattr(stored, "VERSION", 2)
+    run.leaf_scores = stored.pack_leaf_scores(run.pk)
     monkeypatch.undo()
     assert what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7))) == expected
 
@@ -87,7 +88,7 @@ def test_what_is_kept_of_one_run_serves_no_other():
     one, other = finished_run(), finished_run(("We cannot help",))
     assert what_if_of(one, rules_of(one)).before.executions == 5
     assert what_if_of(other, rules_of(other)).before.executions == 1
-    assert len(reading.DECODED.found) <= reading.MOST_KEPT
+    assert len(stored.DECODED.found) <= stored.MOST_KEPT
 
 
 def test_cases_follow_their_own_evaluators():
@@ -109,7 +110,7 @@ def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
     found = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.99)))
-    reading.TOLD.found.clear()
+    stored.TOLD.found.clear()
     found = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.99)))
     assert found.told == 1
     assert "C-0" not in states(found)
@@ -163,7 +164,7 @@ def replace_weight(node):
 
 def test_stored_parts_that_cannot_be_read_keep_the_score():
     run = finished_run()
-    Score.objects.filter(result__run=run, path="exact").update(details={"matches": None})
+    EvaluatorScore.objects.filter(result__run=run, path="exact").update(details={"matches": None})
     root = Node.from_json(
         {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
     )

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TypeVar
 
-from evaluators.judging.limits import Limiter
-from evaluators.judging.sharing import Ask, Standing, Starts
-from evaluators.judging.specs import ModelSpec
-from runs.execution.slots import SlotKeeper
+from evaluators.model_calls.limit_policy import Ask, Standing, Starts
+from evaluators.model_calls.models import ModelSpec
+from evaluators.model_calls.rate_limits import Limiter
+from runs.execution.rate_limits import SlotKeeper
 
 Value = TypeVar("Value")
 EPOCH = datetime(2026, 5, 12, 9, tzinfo=UTC)

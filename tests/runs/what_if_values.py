@@ -7,21 +7,13 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import Node, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
-from evaluators.scoring.verdict import Rules
-from runs.what_if import (
-    Asked,
-    PartsRead,
-    RuleSet,
-    StoredCase,
-    StoredResult,
-    StoredRun,
-    WhatIf,
-    overall_of,
-    rescore_parts,
-    what_if,
-)
+from runs.what_if.asking import Asked, what_if
+from runs.what_if.changes import RuleSet
+from runs.what_if.deciding import PartsRead, overall_of, rescore_parts
+from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
 
 FAILED_TARGET = "the target failed"
 Said = Mapping[str, Outcome] | str

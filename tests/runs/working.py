@@ -7,8 +7,8 @@ import threading
 from django.db import connection
 from django.db.models import Sum
 
-from runs.execution.running import work_on_run
-from runs.models import ModelCall
+from runs.execution.run_worker import work_on_run
+from runs.models.results import ModelCall
 from tests.model_server import good
 
 

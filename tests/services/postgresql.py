@@ -15,13 +15,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.services.processes import (
-    Process,
-    free_port,
-    running,
-    scratch_folder,
-    unprivileged_user,
-)
+from tests.services.processes import Process, free_port, running, scratch_folder, unprivileged_user
 
 DEBIAN_FOLDER = Path("/usr/lib/postgresql")
 FAST: Mapping[str, str] = {

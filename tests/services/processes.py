@@ -237,7 +237,7 @@ def scratch_folder(name: str, *, owner: str | None = None) -> Iterator[Path]:
 
 def dead_process_name() -> str:
     """Return the name that a process of this machine had which has just ended."""
-    code = "from runs.execution.processes import process_name; print(process_name())"
+    code = "from evaluators.sandbox.processes import process_name; print(process_name())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

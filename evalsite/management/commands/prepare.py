@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 
-from runs.management.answering import AnsweringCommand
+from runs.cli.answering import AnsweringCommand
 
 STAMP = "collected"
 PACKAGES_WITH_FILES = ("django-htmx", "drf-spectacular-sidecar")

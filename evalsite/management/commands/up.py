@@ -12,10 +12,11 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import CommandError, CommandParser
 
-from evalsite.access.links import address_of
+from evalsite.access.members import address_of
+from evalsite.data_folder import keep_served
 from evalsite.gunicorn import ANNOUNCEMENT
-from evalsite.serving import keep_served
-from runs.management.answering import COULD_NOT, AnsweringCommand
+from runs.cli.answering import AnsweringCommand
+from runs.cli.names import COULD_NOT
 
 EPILOG = """\
 Variables of the environment change where and how (.env.example explains them):

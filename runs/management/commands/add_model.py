@@ -7,10 +7,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
-from evaluators.forms import LanguageModelForm
-from evaluators.judging.keys import OPENAI_VARIABLE
+from evaluators.catalog.forms import LanguageModelForm
+from evaluators.model_calls.models import OPENAI_VARIABLE
 from evaluators.models import LanguageModel
-from runs.management.answering import COULD_NOT, AnsweringCommand
+from runs.cli.answering import AnsweringCommand
+from runs.cli.names import COULD_NOT
 
 OPENAI_URL = "https://api.openai.com/v1"
 # Each option, and the field of the model's form that it fills.

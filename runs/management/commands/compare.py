@@ -10,15 +10,15 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from runs.comparison import Tolerances
-from runs.management.answering import COULD_NOT, AnsweringCommand
-from runs.management.comparing import NO_REGRESSION, comparison_table, conclude_comparison
-from runs.management.files import STANDARD_OUTPUT, check_writable, write_file
-from runs.management.names import run_named
-from runs.management.telling import tell
-from runs.plan import read_plan
-from runs.reports.comparison import compared, comparison_document
-from runs.reports.comparison_conclusion import conclude
+from runs.cli.answering import AnsweringCommand
+from runs.cli.comparing import NO_REGRESSION, comparison_table, conclude_comparison
+from runs.cli.files import STANDARD_OUTPUT, check_writable, write_file
+from runs.cli.names import COULD_NOT, run_named
+from runs.cli.printing import tell
+from runs.compare.cases import Tolerances
+from runs.compare.comparison import compared
+from runs.compare.documents import comparison_document, conclude
+from runs.engine.plan import read_plan
 
 JSON = "--json"
 # What one of the option's unit is divided by to be stored, how much it takes at most, and its words.

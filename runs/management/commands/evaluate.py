@@ -12,20 +12,9 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser, OutputWrapper
 from django.db import transaction
 
-from runs import services
-from runs.drafting.for_one_run import RunRules
-from runs.execution.processes import process_name
-from runs.execution.sweeping import sweep
-from runs.forms.money import MoneyField
-from runs.management.answering import AnsweringCommand
-from runs.management.asking import (
-    check_against_what,
-    check_tags,
-    chosen_target,
-    options_as_remedies,
-    unmatched,
-)
-from runs.management.campaigning import (
+from evaluators.sandbox.processes import process_name
+from runs.cli.answering import AnsweringCommand
+from runs.cli.campaigns import (
     Concluded,
     campaign_url,
     carry_out_all,
@@ -34,15 +23,28 @@ from runs.management.campaigning import (
     worst_code,
     write_files,
 )
-from runs.management.concluding import NOT_EVALUATED, PASSED, Conclusion, conclude
-from runs.management.files import FileOptions
-from runs.management.names import model_named, url_of
-from runs.management.suites import suite_meant
-from runs.management.telling import Progress, summary_table, tell
-from runs.management.watching import carry_out, stop_wanted
-from runs.management.worst_cases import worst_cases
-from runs.models import Run
+from runs.cli.evaluating import (
+    NOT_EVALUATED,
+    PASSED,
+    Conclusion,
+    check_against_what,
+    check_tags,
+    chosen_target,
+    conclude,
+    options_as_remedies,
+    suite_meant,
+    unmatched,
+)
+from runs.cli.files import FileOptions
+from runs.cli.names import model_named, url_of
+from runs.cli.printing import Progress, summary_table, tell, worst_cases
+from runs.cli.watching import carry_out, stop_wanted
+from runs.execution.reaper import sweep
+from runs.form_fields import MoneyField
 from runs.models.clock import database_now
+from runs.models.runs import Run
+from runs.running.rules import RunRules
+from runs.running.services import start_campaign
 
 EPILOG = """\
 SUITE is the short name of a suite of this site, or a path: a suite file, a folder or a zip. What
@@ -221,7 +223,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: Progress) ->
         targets = [chosen_target(name, options["outputs"], model) for name in names]
         for target in targets:
             notes += unmatched(suite, target, options["tag"], options["case"])
-        runs = services.start_campaign(
+        runs = start_campaign(
             suite=suite,
             targets=targets,
             started_by=None,

@@ -11,11 +11,12 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from runs.exports import stored_content
-from runs.formats import SuiteContent, agentv, case_lines
+from runs.cli.answering import AnsweringCommand
+from runs.cli.names import COULD_NOT, suite_named
+from runs.formats import suite_files
 from runs.formats.packing import packed, suite_file_name
-from runs.management.answering import COULD_NOT, AnsweringCommand
-from runs.management.names import suite_named
+from runs.specs.content import SuiteContent
+from runs.suites.stored import stored_content
 
 EPILOG = """\
 What is written is a suite file that other readers of the AgentEvals family understand too; importing
@@ -42,7 +43,7 @@ examples:
 """
 
 ZIP = ".zip"
-ENDINGS = (*agentv.SUFFIXES, *case_lines.SUFFIXES, ZIP)
+ENDINGS = (*suite_files.SUITE_SUFFIXES, *suite_files.CASE_LINES_SUFFIXES, ZIP)
 
 
 class Command(AnsweringCommand):
@@ -89,7 +90,7 @@ class Command(AnsweringCommand):
 def _write(content: SuiteContent, out: Path, *, is_folder: bool) -> list[Path]:
     """Write the form that the path asks for and return the files it became."""
     if is_folder or out.is_dir():
-        suite_file = {suite_file_name(content): agentv.write(content)}
+        suite_file = {suite_file_name(content): suite_files.write_suite(content)}
         return _write_all(out, {**suite_file, **content.files})
     suffix = out.suffix.lower()
     if suffix not in ENDINGS:
@@ -107,10 +108,10 @@ def _write(content: SuiteContent, out: Path, *, is_folder: bool) -> list[Path]:
             f"{out.name}. Name a zip or a folder with --out, such as {out.stem}.zip or {out.stem}/.",
             returncode=COULD_NOT,
         )
-    if suffix in case_lines.SUFFIXES:
-        lines, head = case_lines.write(content)
+    if suffix in suite_files.CASE_LINES_SUFFIXES:
+        lines, head = suite_files.write_case_lines(content)
         return _write_all(out.parent, {out.name: lines, f"{out.stem}.yaml": head})
-    return [_written(out, agentv.write_parts(content))]
+    return [_written(out, suite_files.write_suite_parts(content))]
 
 
 def _write_all(folder: Path, files: Mapping[str, bytes]) -> list[Path]:

@@ -9,16 +9,16 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db import transaction
 
-from runs import services
-from runs.formats import Problem
+from runs.cli.answering import AnsweringCommand
+from runs.cli.evaluating import told
+from runs.cli.files import add_table_arguments, check_table_options, import_table
+from runs.cli.names import COULD_NOT, model_named
+from runs.cli.printing import written_for
+from runs.files.importing import import_recorded_outputs, import_suites
 from runs.formats.bundles import bundles_at
-from runs.formats.suite_files import FoundSuites, read_suites
-from runs.management.answering import COULD_NOT, AnsweringCommand
-from runs.management.case_tables import add_table_arguments, check_table_options, import_table
-from runs.management.names import model_named
-from runs.management.suites import told
-from runs.management.telling import written_for
-from runs.models import Target
+from runs.formats.finding import FoundSuites, read_suites
+from runs.models.targets import Target
+from runs.specs.problems import Problem
 
 EPILOG = """\
 PATH is a folder, a zip or a suite file; a file may refer to others in its folder. Suite files end in
@@ -149,7 +149,7 @@ def _import_suites(found: FoundSuites, options: dict[str, Any]) -> tuple[Any, ..
     if not found.suites:
         return ()
     judge = model_named(options["judge"]).slug if options["judge"] else options["judge"]
-    return services.import_suites(
+    return import_suites(
         found.suites, imported_by=None, slug=options["slug"], judge=judge, note=options["note"]
     )
 
@@ -160,6 +160,6 @@ def _import_outputs(path: Path, name: str | None) -> Target:
     except OSError as error:
         said = f"--outputs {path} cannot be read: {error.strerror}."
         raise CommandError(said, returncode=COULD_NOT) from error
-    return services.import_recorded_outputs(
+    return import_recorded_outputs(
         target_name=name or path.stem, lines=lines, imported_by=None, file=str(path)
     )

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from runs import services
+from runs.cli.answering import AnsweringCommand
+from runs.cli.names import COULD_NOT, suite_named, url_of
+from runs.cli.printing import summary_table, tell
 from runs.execution.finishing import summarise_ended
-from runs.management.answering import COULD_NOT, AnsweringCommand
-from runs.management.names import suite_named, url_of
-from runs.management.telling import summary_table, tell
+from runs.files.forms import import_results
 
 EPILOG = """\
 FILE holds one JSON object a line, as `evaluate --out` and AgentV write them, in snake_case or
@@ -66,7 +66,7 @@ class Command(AnsweringCommand):
             said = f"{path} cannot be read: {error.strerror}."
             raise CommandError(said, returncode=COULD_NOT) from error
         suite = suite_named(options["suite"]) if options["suite"] else None
-        done = services.import_results(
+        done = import_results(
             content, file=path.name, suite=suite, imported_by=None, target_name=options["target"]
         )
         for note in done.notes:

@@ -8,10 +8,11 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluators.templatetags.figures import counted
+from runs.cli.answering import AnsweringCommand
+from runs.cli.names import COULD_NOT
+from runs.cli.printing import tell
 from runs.formats.reviews import rejected_rows
-from runs.management.answering import COULD_NOT, AnsweringCommand
-from runs.management.telling import tell
-from runs.services.review_imports import ReviewsRejectedError, import_reviews, preview_reviews
+from runs.reviews.importing import ReviewsRejectedError, import_reviews, preview_reviews
 
 EPILOG = """\
 FILE holds one decision a line, as JSON Lines or CSV, as the export of reviews writes it. Each names

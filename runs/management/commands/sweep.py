@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs.execution.sweeping import sweep
-from runs.management.answering import AnsweringCommand
+from runs.cli.answering import AnsweringCommand
+from runs.execution.reaper import sweep
 from runs.models.clock import database_now
-from runs.services.queueing import WORK_ON_RUN, queue
+from runs.queue import WORK_ON_RUN, queue
 
 EPILOG = """\
 Every worker does this by itself every 10 seconds: it is of use only where none is alive.

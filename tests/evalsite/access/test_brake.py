@@ -11,8 +11,8 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import Settings
 
-from evalsite.access.brake import client_address
-from evalsite.access.links import login_path
+from evalsite.access.login_throttle import client_address
+from evalsite.access.members import login_path
 from tests.members import PASSWORD, make_member
 
 pytestmark = pytest.mark.django_db

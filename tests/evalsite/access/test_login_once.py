@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from evalsite.access.links import login_path, password_path
+from evalsite.access.members import login_path, password_path
 from evalsite.access.roles import Role, role_of
 
 
@@ -42,7 +42,7 @@ def test_a_link_dies_with_time(
 ) -> None:
     link = login_path(viewer)
     later = datetime.now() + timedelta(hours=25)  # noqa: DTZ005 - what Django's generator counts in
-    monkeypatch.setattr("evalsite.access.links.LOGIN_TOKENS._now", lambda: later)
+    monkeypatch.setattr("evalsite.access.members.LOGIN_TOKENS._now", lambda: later)
     response = client.post(link)
     assert response.status_code == 410
     assert "does not work any more" in response.text

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeVar
 
-from evaluators.judging.calls import (
+from evaluators.model_calls.calls import (
     CallKey,
     CallRecord,
     ChatCall,
@@ -16,11 +16,10 @@ from evaluators.judging.calls import (
     Ledger,
     ModelCallError,
 )
-from evaluators.judging.client import ModelClient
-from evaluators.judging.limits import Limiter
-from evaluators.judging.pricing import Prices, Rate
-from evaluators.judging.retries import Retries
-from evaluators.judging.specs import ModelSpec
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.limit_policy import Retries
+from evaluators.model_calls.models import ModelSpec, Prices, Rate
+from evaluators.model_calls.rate_limits import Limiter
 from tests.model_server import ModelServer
 
 T = TypeVar("T")

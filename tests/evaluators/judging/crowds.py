@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.judging.limits import Limiter
-from evaluators.judging.sharing import Ask, Standing, Starts
-from evaluators.judging.specs import ModelSpec
+from evaluators.model_calls.limit_policy import Ask, Standing, Starts
+from evaluators.model_calls.models import ModelSpec
+from evaluators.model_calls.rate_limits import Limiter
 
 
 def spec(**changes: Any) -> ModelSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.judging.addresses import address_problem
+from evaluators.model_calls.addresses import address_problem
 
 
 @pytest.mark.parametrize(

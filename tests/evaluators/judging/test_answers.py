@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.answers import (
+from evaluators.model_calls.calls import (
+    CallStatus,
     UnreadableAnswerError,
     parse_body,
     read_answer,
     read_failure,
     retry_after_s,
 )
-from evaluators.judging.calls import CallStatus
-from runs.models import CallStatus as StoredStatus
+from runs.models.results import CallStatus as StoredStatus
 
 NOW = datetime(2026, 5, 12, 9, 0, 0, tzinfo=UTC)
 

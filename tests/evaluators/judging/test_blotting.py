@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evaluators.judging.blotting import blotted, blotted_bytes, blotted_json
+from evaluators.model_calls.redaction import blotted, blotted_bytes, blotted_json
 
 VISIBLE = [chr(number) for number in range(32, 127)]
 SECRETS = st.text(VISIBLE, min_size=10, max_size=40).map(str.strip).filter(lambda s: len(s) > 9)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.calls import (
+from evaluators.model_calls.calls import (
     CallKey,
     CallRecord,
     CallStatus,
@@ -19,8 +19,8 @@ from evaluators.judging.calls import (
     ModelCallError,
     TraceHeaders,
 )
-from evaluators.judging.client import ModelClient
-from evaluators.judging.retries import TRIES
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.limit_policy import TRIES
 from tests.evaluators.judging.asking import KEY, SECRET, ask, call, make_spec, run
 from tests.model_server import (
     ModelServer,

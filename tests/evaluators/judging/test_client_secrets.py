@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from evaluators.judging.calls import CallRecord, ChatReply, ModelCallError
+from evaluators.model_calls.calls import CallRecord, ChatReply, ModelCallError
 from tests.evaluators.judging.asking import SECRET, ask, make_spec
 from tests.model_server import ModelServer, body, good, status
 

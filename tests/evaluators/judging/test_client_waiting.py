@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.calls import CallRecord, CallStatus, Ledger, ModelCallError
-from evaluators.judging.client import ModelClient
-from evaluators.judging.limits import Limiter
+from evaluators.model_calls.calls import CallRecord, CallStatus, Ledger, ModelCallError
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.rate_limits import Limiter
 from tests.evaluators.judging.asking import ask, call, make_spec, run
 from tests.model_server import ModelServer, completion, good, rate_limited
 

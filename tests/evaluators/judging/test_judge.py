@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.calls import CallKey, CallRecord, Ledger
-from evaluators.judging.client import ModelClient
-from evaluators.judging.judge import ModelJudge
-from evaluators.judging.pricing import Prices, Rate
-from evaluators.judging.retries import Retries
-from evaluators.judging.specs import ModelSpec
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply
+from evaluators.model_calls.calls import CallKey, CallRecord, Ledger
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.judge import ModelJudge
+from evaluators.model_calls.limit_policy import Retries
+from evaluators.model_calls.models import ModelSpec, Prices, Rate
 from tests.model_server import (
     ModelServer,
     completion,

@@ -6,7 +6,7 @@ import pytest
 from cryptography.fernet import Fernet
 from django.conf import settings
 
-from evaluators.judging.keys import (
+from evaluators.model_calls.models import (
     KeyUnreadableError,
     ModelKey,
     decrypt,

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from evaluators.judging.adapting import AdaptiveLimit
-from evaluators.judging.limits import Limiter
-from evaluators.judging.sharing import Alone, Ask
+from evaluators.model_calls.limit_policy import AdaptiveLimit, Alone, Ask
+from evaluators.model_calls.rate_limits import Limiter
 from tests.evaluators.judging.crowds import Calls, Clock, settle, spec
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.judging.minutes import (
+from evaluators.model_calls.limit_policy import (
     BEHIND_OTHERS_S,
     COUNTS_S,
     MINUTE_S,

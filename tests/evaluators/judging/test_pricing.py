@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from evaluators.judging.pricing import Prices, Rate, library_prices, prices_of
+from evaluators.model_calls.models import Prices, Rate, library_prices, prices_of
 
 OPENAI = "https://api.openai.com/v1"
 LOOPBACK = "http://127.0.0.1:8000/v1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.judging.quoting import new_mark, quote, rule
+from evaluators.model_calls.judge import new_mark, quote, rule
 
 
 @given(st.lists(st.text()))
@@ -30,7 +30,7 @@ def test_marks_are_random() -> None:
 
 def test_a_mark_that_occurs_is_drawn_again(monkeypatch) -> None:
     drawn = iter(["aaaa", "bbbb"])
-    monkeypatch.setattr("evaluators.judging.quoting.secrets.token_hex", lambda size: next(drawn))
+    monkeypatch.setattr("evaluators.model_calls.judge.secrets.token_hex", lambda size: next(drawn))
 
     assert new_mark(["text with aaaa in it"]) == "bbbb"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from evaluators.judging.limits import Limiter
+from evaluators.model_calls.rate_limits import Limiter
 from tests.evaluators.judging.crowds import Calls, Clock, Others, settle, spec
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evaluators.judging.calls import CallKey, ChatCall, ChatReply, Ledger
-from evaluators.judging.client import ModelClient
-from evaluators.judging.specs import ModelSpec
+from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.models import ModelSpec
 from tests.model_server import ModelServer, Request, completion
 
 KEY = "sk-of-ours"

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from evaluators.judging.replies import UnreadableReplyError, read_reply
 from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import (
     CaseFacts,
@@ -23,6 +22,7 @@ from evaluators.kinds._base import (
     ScriptCall,
     ScriptResult,
 )
+from evaluators.model_calls.judge import UnreadableReplyError, read_reply
 from evaluators.scoring.types import Outcome, Score, Unscored, Usage
 
 ASKED = "Where is my order TW-1?"

@@ -6,8 +6,8 @@ from typing import Any
 
 from evaluators.kinds._base import Step
 from evaluators.scoring.types import Score
-from runs.formats import agentv
-from runs.formats._content import SuiteContent
+from runs.formats import suite_files
+from runs.specs.content import SuiteContent
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of
 
 KIND = "hybrid_judge"
@@ -43,4 +43,6 @@ LEFT = {"out/report.md": b"Total: 12 EUR", "raw.bin": b"\xff\x00"}
 
 def suite_with(lines: str, files: dict[str, bytes] | None = None) -> SuiteContent:
     text = f"name: s\nevaluators:\n  - name: h\n    type: hybrid\n{lines}"
-    return agentv.read(f"{text}tests:\n  - {{id: a, input: hi}}\n".encode(), files=files or {})
+    return suite_files.read_suite(
+        f"{text}tests:\n  - {{id: a, input: hi}}\n".encode(), files=files or {}
+    )

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, all_kinds, kind_for_spelling, kind_of, read_config
+from evaluators.kinds import all_kinds, kind_for_spelling, kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.types import Score
-from runs.formats import agentv
-from runs.plan import agent_paths, judge_calls, judge_models, script_paths
+from runs.engine.plan import agent_paths, judge_calls, judge_models, script_paths
+from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import (
     AGENT,
     ANSWERED,
@@ -202,13 +203,13 @@ evaluators:
 )
 def test_every_spelling_reads_and_survives_export(type_name: str, key: str) -> None:
     text = SUITE.format(type=type_name, agent=key, criteria="[Kind, Brief]")
-    suite = agentv.read(text.encode())
+    suite = suite_files.read_suite(text.encode())
 
     [node] = suite.root.children
     assert (node.kind, node.config["agent"]) == ("agent_judge", "code reviewer")
     assert (node.config["criteria"], node.config["scale"]) == ("- Kind\n- Brief", 10)
     assert suite.warnings == ()
-    assert agentv.read(agentv.write(suite)).root == suite.root
+    assert suite_files.read_suite(suite_files.write_suite(suite)).root == suite.root
 
 
 def test_two_names_for_the_agent_are_refused() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.kinds import read_config
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.types import Score, Unscored
 from tests.evaluators.kinds.doubles import context_of, outcome_of, score_of
 

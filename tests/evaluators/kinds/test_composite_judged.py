@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from evaluators.kinds import InvalidConfigError, all_kinds, read_config
+from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._base import ChildResult
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.types import Finding, Score, Unscored
-from runs.formats import agentv
-from runs.formats._problems import UnreadableFileError
-from runs.plan import judge_calls, judge_models
+from runs.engine.plan import judge_calls, judge_models
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 from tests.runs.doubles import composite, leaf
 from tests.runs.test_engine import FakePorts, make_execution, run, says
@@ -151,7 +152,7 @@ def test_in_a_tree_it_scores_what_its_children_came_to() -> None:
 
 def test_its_calls_and_model_are_known_before_a_run() -> None:
     panel = composite("panel", leaf("a", "text_check"), type="llm_judge")
-    named = agentv.read(suite_with("{type: llm_judge, model: big, samples: 3}")).root
+    named = suite_files.read_suite(suite_with("{type: llm_judge, model: big, samples: 3}")).root
 
     assert judge_calls(panel, all_kinds(), has_outcomes=False) == 1
     assert judge_calls(named, all_kinds(), has_outcomes=False) == 3
@@ -178,12 +179,14 @@ def test_files_spell_it_in_several_ways_and_read_back_the_same(
     aggregator: str, options: dict[str, Any]
 ) -> None:
     files = {"weigh.md": b"Weigh {{evaluator_results}}."}
-    content = agentv.read(suite_with(aggregator), files=files)
+    content = suite_files.read_suite(suite_with(aggregator), files=files)
     (node,) = content.root.children
 
     assert node.config["aggregator"] == {"type": "llm_judge", **options}
     assert ("weigh.md" in content.files) == ("weigh.md" in str(options))
-    assert agentv.read(agentv.write(content), files=files).root == content.root
+    assert (
+        suite_files.read_suite(suite_files.write_suite(content), files=files).root == content.root
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +203,7 @@ def test_files_spell_it_in_several_ways_and_read_back_the_same(
 )
 def test_files_are_told_what_cannot_be_meant(aggregator: str, said: str) -> None:
     with pytest.raises(UnreadableFileError, match="aggregator") as refused:
-        agentv.read(suite_with(aggregator), files={"odd.md": b"{{mood}}"})
+        suite_files.read_suite(suite_with(aggregator), files={"odd.md": b"{{mood}}"})
 
     assert said in str(refused.value)
 

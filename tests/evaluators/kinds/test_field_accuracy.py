@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.kinds._base import PartsMissingError
-from evaluators.kinds._json_values import json_in, same
+from evaluators.kinds._json import json_in, same
 from evaluators.kinds.field_accuracy import rescore
 from evaluators.scoring.types import Score
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
@@ -298,7 +298,7 @@ def test_an_expected_output_that_cannot_be_compared_is_unscored() -> None:
 
 
 def test_an_expression_without_end_is_unscored_not_0(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluators.kinds._patterns.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaluators.kinds._text.LIMIT_S", 0.05)
     field = {"path": "x", "match": "regex", "expected": r"(.*?,){20}P"}
 
     outcome = unscored_of(KIND, {"fields": [field]}, context_of(json.dumps({"x": "1," * 40})))

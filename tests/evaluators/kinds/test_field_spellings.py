@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, read_config
-from runs.formats import UnreadableFileError, agentv
+from evaluators.kinds import read_config
+from evaluators.kinds._refusals import InvalidConfigError
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
 from tests.evaluators.kinds.doubles import context_of, score_of
 from tests.evaluators.kinds.fields import KIND
 
@@ -103,16 +105,16 @@ SPELT = [
 def test_fields_are_read_in_every_spelling_and_written_back_the_same(
     written: str, meant: dict[str, Any]
 ) -> None:
-    content = agentv.read(suite(written))
+    content = suite_files.read_suite(suite(written))
 
     config = read_config(KIND, content.root.children[0].config)
     assert config.model_dump(mode="json", exclude_defaults=True) == meant
     assert content.warnings == ()
-    assert agentv.read(agentv.write(content)) == content
+    assert suite_files.read_suite(suite_files.write_suite(content)) == content
 
 
 def test_what_a_file_expects_is_what_fields_are_held_to() -> None:
-    content = agentv.read(suite("{type: field-accuracy, fields: [total, day]}"))
+    content = suite_files.read_suite(suite("{type: field-accuracy, fields: [total, day]}"))
 
     answer = '{"total": 1889.00, "day": "2025-01-15"}'
     context = context_of(answer, expected_output=content.cases[0].expected_output)
@@ -121,7 +123,7 @@ def test_what_a_file_expects_is_what_fields_are_held_to() -> None:
 
 def test_a_bad_path_of_a_file_is_refused_with_its_line() -> None:
     with pytest.raises(UnreadableFileError, match=r"line 3.*'a\.\.b' is no path"):
-        agentv.read(suite("{type: field-accuracy, fields: [a..b]}"))
+        suite_files.read_suite(suite("{type: field-accuracy, fields: [a..b]}"))
 
 
 def suite(evaluator: str) -> bytes:

@@ -10,8 +10,9 @@ import pytest
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import Context, ScriptResult
 from evaluators.scoring.tree import Node
-from runs.formats import UnreadableFileError, agentv
-from runs.plan import script_paths
+from runs.engine.plan import script_paths
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
 from tests.evaluators.kinds.doubles import ListedJudge, ListedSandbox, context_of, score_of
 from tests.evaluators.kinds.hybrid import KIND, LEFT, PRESENT, TRACE, hybrid, reply, suite_with
 
@@ -143,7 +144,7 @@ def test_a_suite_file_names_the_file_of_a_script_check(
     assert check["type"] == "script"
     assert stored.items() <= check.items()
     assert set(content.files) == {"judges/marker.py", "judges/words.py"}
-    assert agentv.read(agentv.write(content), files=content.files) == content
+    assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
 
 
 @pytest.mark.parametrize(

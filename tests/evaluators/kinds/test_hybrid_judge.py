@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, kind_of, read_config
+from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Score
-from evaluators.scoring.verdict import decide
-from runs.formats import agentv
+from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 from tests.evaluators.kinds.hybrid import KIND, LEFT, PRESENT, SIX, TRACE, hybrid, reply
 
@@ -154,7 +155,7 @@ def test_a_case_of_a_file_may_say_what_is_expected_of_it() -> None:
     case = (
         "{id: a, input: hi, expectations: {hardExpectations: [Is 4.]}, soft_expectations: Brief.}"
     )
-    content = agentv.read(
+    content = suite_files.read_suite(
         f"name: s\nevaluators: [{{name: h, type: hybrid}}]\ntests: [{case}]\n".encode()
     )
     judge = ListedJudge(reply(met=(True, True)))

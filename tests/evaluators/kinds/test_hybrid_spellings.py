@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.kinds import read_config
 from evaluators.scoring.hybrid import DIMENSIONS
-from runs.formats import agentv
+from runs.formats import suite_files
 from tests.evaluators.kinds.hybrid import KIND, PRESENT, suite_with
 
 
@@ -75,7 +75,7 @@ def test_a_hybrid_judge_is_the_same_after_export_and_import() -> None:
         "    samples: 2\n"
     )
 
-    written = agentv.write(content)
+    written = suite_files.write_suite(content)
 
-    assert agentv.read(written).root == content.root
-    assert b"dimensions:" not in agentv.write(suite_with("    samples: 3\n"))
+    assert suite_files.read_suite(written).root == content.root
+    assert b"dimensions:" not in suite_files.write_suite(suite_with("    samples: 3\n"))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.kinds import read_config
 from evaluators.kinds._base import Step
+from evaluators.kinds._refusals import InvalidConfigError
 from tests.evaluators.kinds.doubles import (
     ANSWERED,
     ASKED,

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, kind_for_spelling, kind_of, read_config
+from evaluators.kinds import kind_for_spelling, kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.metrics import DEFAULT_METRICS
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Score
-from evaluators.scoring.verdict import decide
-from runs.formats import agentv
-from runs.formats._content import SuiteContent
+from runs.formats import suite_files
+from runs.specs.content import SuiteContent
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 
 KIND = "metrics_judge"
@@ -376,7 +377,7 @@ def test_files_write_metrics_in_several_ways(line: str, weights: dict[str, float
 def suite_with(line: str) -> SuiteContent:
     evaluator = f"{{name: m, type: metrics, {line}}}"
     text = f"name: s\nevaluators:\n  - {evaluator}\ntests:\n  - {{id: a, input: hi}}\n"
-    return agentv.read(text.encode())
+    return suite_files.read_suite(text.encode())
 
 
 def test_a_weight_of_no_metric_is_refused() -> None:
@@ -392,9 +393,9 @@ def test_a_set_of_metrics_is_the_same_after_export_and_import() -> None:
     done = "{key: task_completion, binary: false}"
     content = suite_with(f"metrics: [tool_routing, {own}, {done}, {{key: a, binary: true}}]")
 
-    again = agentv.read(agentv.write(content))
+    again = suite_files.read_suite(suite_files.write_suite(content))
 
     assert again.root == content.root
     (node,) = again.root.children
     assert [one["binary"] for one in node.config["metrics"]] == [False, False, False, True]
-    assert b"metrics:" not in agentv.write(suite_with("samples: 3"))
+    assert b"metrics:" not in suite_files.write_suite(suite_with("samples: 3"))

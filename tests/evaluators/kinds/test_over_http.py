@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from evaluators.judging.calls import CallRecord, Ledger
-from evaluators.judging.client import ModelClient
-from evaluators.judging.judge import ModelJudge
-from evaluators.judging.retries import Retries
-from evaluators.judging.specs import ModelSpec
 from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import Context, Output
+from evaluators.model_calls.calls import CallRecord, Ledger
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.judge import ModelJudge
+from evaluators.model_calls.limit_policy import Retries
+from evaluators.model_calls.models import ModelSpec
 from evaluators.scoring.types import Outcome, Score, Unscored
 from tests.evaluators.kinds.doubles import case_of
 from tests.model_server import (

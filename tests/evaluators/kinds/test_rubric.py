@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, kind_for_spelling, kind_of, read_config
+from evaluators.kinds import kind_for_spelling, kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
+from evaluators.kinds._refusals import InvalidConfigError
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 
 SAFETY = {"id": "safety", "expected_outcome": "No harm", "required": True}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, kind_for_spelling, read_config
+from evaluators.kinds import kind_for_spelling, read_config
 from evaluators.kinds._base import Message, ScriptCall, ScriptResult, Step
-from evaluators.kinds._script_files import TooManyFilesError, placed
-from evaluators.kinds._script_payload import LONGEST_VARIABLE
-from evaluators.kinds._scripts import named_settings
+from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.kinds.script.program import TooManyFilesError, named_settings, placed
+from evaluators.kinds.script.running import LONGEST_VARIABLE
 from evaluators.scoring.types import Score, Unscored
 from tests.evaluators.kinds.doubles import ListedSandbox, context_of, outcome_of, score_of
 from tests.evaluators.scoring.test_vectors import VECTORS

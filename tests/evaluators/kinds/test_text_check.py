@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import InvalidConfigError, kind_for_spelling, read_config
+from evaluators.kinds import kind_for_spelling, read_config
+from evaluators.kinds._refusals import InvalidConfigError
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
 
 HOLDS: list[tuple[dict[str, Any], str]] = [
@@ -108,8 +109,8 @@ def test_settings_that_cannot_be_meant_are_refused_by_name(
 
 @pytest.fixture
 def short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evaluators.kinds._patterns.LIMIT_S", 0.05)
-    monkeypatch.setattr("evaluators.kinds._schemas.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaluators.kinds._text.LIMIT_S", 0.05)
+    monkeypatch.setattr("evaluators.kinds._json.LIMIT_S", 0.05)
 
 
 @pytest.mark.usefixtures("short_limit")

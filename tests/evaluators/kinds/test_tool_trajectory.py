@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.kinds import read_config
 from evaluators.kinds._base import PartsMissingError, Step
-from evaluators.kinds._trajectories import assigned
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.tool_trajectory import Config, rescore
+from evaluators.kinds.tool_trajectory.matching import assigned
 from evaluators.scoring.types import Score
-from runs.formats import UnreadableFileError, agentv
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
 
 KIND = "tool_trajectory"
@@ -325,12 +327,12 @@ SPELT += [
 def test_trajectories_are_read_in_every_spelling_and_written_back_the_same(
     written: str, meant: dict[str, Any]
 ) -> None:
-    content = agentv.read(suite(written))
+    content = suite_files.read_suite(suite(written))
 
     config = read_config(KIND, content.root.children[0].config)
     assert config.model_dump(mode="json", exclude_defaults=True) == meant
     assert content.warnings == ()
-    assert agentv.read(agentv.write(content)) == content
+    assert suite_files.read_suite(suite_files.write_suite(content)) == content
 
 
 @pytest.mark.parametrize(
@@ -349,14 +351,14 @@ def test_what_a_trajectory_cannot_be_held_to_here_is_refused_by_name(
     written: str, said: str
 ) -> None:
     with pytest.raises(UnreadableFileError) as refused:
-        agentv.read(suite(f"{{type: 'trajectory:{written}}}"))
+        suite_files.read_suite(suite(f"{{type: 'trajectory:{written}}}"))
 
     assert said in str(refused.value)
 
 
 def test_a_bad_expected_call_of_a_file_is_refused_at_its_line() -> None:
     with pytest.raises(UnreadableFileError, match=r"expected\[0\].tool: is missing"):
-        agentv.read(suite("{type: tool-trajectory, expected: [{args: {b: 1}}]}"))
+        suite_files.read_suite(suite("{type: tool-trajectory, expected: [{args: {b: 1}}]}"))
 
 
 def suite(evaluator: str) -> bytes:

@@ -16,9 +16,8 @@ from textwrap import dedent
 import pytest
 
 from evaluators.kinds._base import SandboxRefusal
-from evaluators.sandbox.boxes import remove
+from evaluators.sandbox.box import remove, user_of_slot
 from evaluators.sandbox.processes import children_of
-from evaluators.sandbox.users import user_of_slot
 from tests.evaluators.sandbox.offers import make_sandbox, processes_named, python, run, shell
 
 IS_ROOT = os.geteuid() == 0

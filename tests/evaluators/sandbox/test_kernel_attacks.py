@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from evaluators.sandbox.calls import MACHINES, filter_for
+from evaluators.sandbox.system_calls import MACHINES, filter_for
 from tests.evaluators.sandbox.offers import python, run, shell
 
 # Numbers of calls are the machine's: a program asks for those of all kinds it knows.

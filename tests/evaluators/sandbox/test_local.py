@@ -17,9 +17,8 @@ import pytest
 from evaluators.kinds._base import SandboxRefusal, ScriptCall
 from evaluators.sandbox import programs
 from evaluators.sandbox.limits import Limits
-from evaluators.sandbox.lives import own_life
 from evaluators.sandbox.probe import SandboxOffer
-from evaluators.sandbox.processes import children_of
+from evaluators.sandbox.processes import children_of, own_life
 from tests.evaluators.sandbox.offers import (
     make_sandbox,
     name_of,

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from evaluators.kinds._base import ScriptCall
-from evaluators.sandbox.lives import own_life, started
-from evaluators.sandbox.public import SHARED_MEMORY
-from evaluators.sandbox.reaping import clear_after_the_dead
+from evaluators.sandbox.box import SHARED_MEMORY, clear_after_the_dead
+from evaluators.sandbox.processes import own_life, started
 from tests.evaluators.sandbox.offers import name_of, processes_named
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.scoring.aggregation import aggregate, gate_failure, gate_order
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import aggregate, decide, gate_failure, gate_order, score_tree
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Outcome, Score, Skipped, Unscored
-from evaluators.scoring.verdict import decide, score_tree
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 
 POLICY = Policy()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evaluators.scoring.brackets import (
+from evaluators.scoring.samples import (
     BRACKETS,
     UnknownBracketError,
     Vote,

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import decide, score_tree
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score
-from evaluators.scoring.verdict import Decision, decide, score_tree
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.evaluators.scoring.verdicts import OUTCOMES, POLICY, TREE, results
 

@@ -4,9 +4,9 @@ import pytest
 
 from evaluators.scoring.decision import Flip
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped
-from evaluators.scoring.verdict import decide
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 
 POLICY = Policy()

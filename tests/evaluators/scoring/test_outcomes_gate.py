@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.types import OutcomeResult, Unscored
-from evaluators.scoring.verdict import decide
 from tests.evaluators.scoring.trees import leaf, root, scores
 from tests.evaluators.scoring.verdicts import OUTCOMES, POLICY, TREE, results
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import Rules, decide
 from evaluators.scoring.tree import Aggregator, Node, walk
 from evaluators.scoring.types import Outcome, Score, Unscored
-from evaluators.scoring.verdict import Decision, Rules, decide
 from tests.evaluators.scoring.trees import composite, leaf, root
 
 POLICY = Policy()

@@ -16,8 +16,8 @@ import pytest
 
 from evaluators.kinds import expected_output
 from evaluators.kinds._base import CaseFacts, Context, Message, Output
-from evaluators.scoring.aggregation import gate_failure
-from evaluators.scoring.brackets import Vote, bracket_of, deliberation_score, winner_of
+from evaluators.kinds.script.running import read_env_reply
+from evaluators.scoring.decision import Decision
 from evaluators.scoring.hybrid import (
     Check,
     JudgeOpinion,
@@ -27,20 +27,14 @@ from evaluators.scoring.hybrid import (
 )
 from evaluators.scoring.metrics import Metric, binary_score, metric_label, overall_score
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.scripts import read_env_reply
+from evaluators.scoring.samples import Vote, bracket_of, deliberation_score, winner_of
+from evaluators.scoring.score_tree import decide, gate_failure
 from evaluators.scoring.tree import Aggregator, Node, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
-from evaluators.scoring.verdict import Decision, decide
-from runs.comparison import CaseSide, RunSide, Tolerances, compare_case, compare_runs
-from runs.summary import (
-    Execution,
-    Summary,
-    distribution_of,
-    means_of,
-    shares,
-    summarise,
-    total_of,
-)
+from runs.compare.cases import CaseSide, RunSide, Tolerances, compare_case, compare_runs
+from runs.summary.cases import distribution_of, means_of
+from runs.summary.figures import Execution, Summary, shares, total_of
+from runs.summary.run import summarise
 
 FILE = Path(__file__).parents[2] / "vectors" / "scoring.json"
 VECTORS = json.loads(FILE.read_text(encoding="utf-8"))["vectors"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import Rules, decide, rules_of
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Outcome, Score, Skipped, Verdict
-from evaluators.scoring.verdict import Rules, decide, rules_of
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.evaluators.scoring.verdicts import OUTCOMES, POLICY, TREE, results
 

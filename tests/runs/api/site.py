@@ -12,7 +12,8 @@ from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
 from runs.execution.finishing import summarise_ended
-from runs.models import Result, Run
+from runs.models.results import Result
+from runs.models.runs import Run
 from tests.factories import (
     make_call,
     make_campaign,

@@ -11,15 +11,18 @@ from django.core.management import call_command
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from runs.comparison import Tolerances
-from runs.models import Case, ResultOutput, Run, Suite
-from runs.reports.campaign_files import leaderboard_lines
-from runs.reports.campaign_page import CampaignPage
-from runs.reports.campaign_query import CampaignQuery
-from runs.reports.comparison import compared, comparison_document
-from runs.reports.result_lines import result_lines
-from runs.reports.run_document import run_document
-from runs.reports.run_list import RunsQuery, run_list
+from runs.campaigns.board import CampaignQuery
+from runs.campaigns.documents import leaderboard_lines
+from runs.campaigns.page import CampaignPage
+from runs.compare.cases import Tolerances
+from runs.compare.comparison import compared
+from runs.compare.documents import comparison_document
+from runs.models.results import ResultOutput
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.results.documents import run_document
+from runs.results.files import result_lines
+from runs.results.run_list import RunsQuery, run_list
 from tests.factories import make_case, make_result, make_run, make_suite
 from tests.runs.api.site import get, make_site
 

@@ -14,7 +14,7 @@ from django.urls import get_resolver
 
 from evalsite.access.roles import Role
 from evalsite.access.tokens import make_token, revoke_token
-from runs.models import ApiToken
+from runs.models.sharing import ApiToken
 from tests.evalsite.test_security import all_patterns
 from tests.factories import make_campaign, make_case, make_result, make_run, make_suite
 from tests.members import make_client, make_member
@@ -217,7 +217,7 @@ def test_what_breaks_is_told_as_a_problem_and_tells_no_secret(
 
     client = make_client(viewer)
     client.raise_request_exception = False
-    monkeypatch.setattr("runs.api.views.runs.listed", fail)
+    monkeypatch.setattr("runs.api.views.listed", fail)
     told = assert_refused(client.get("/api/runs"), status)
     assert words in told["detail"]
     assert "secret" not in str(told)

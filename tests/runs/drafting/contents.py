@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node, walk
-from runs.drafting import content_of, tree_of
+from runs.suites.edits import content_of, tree_of
 from tests.evaluators.scoring.trees import composite, leaf, root
 
 

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import Policy
-from runs.drafting import (
+from runs.suites.differences import compare_versions
+from runs.suites.edits import Describe, SetPolicy, change
+from runs.suites.tree_edits import (
     Add,
     Combine,
     Configure,
-    Describe,
     Group,
     Guard,
     Move,
@@ -21,12 +22,9 @@ from runs.drafting import (
     Remove,
     Rename,
     Require,
-    SetPolicy,
     SetWeight,
     Shift,
-    change,
 )
-from runs.drafting.differences import compare_versions
 from tests.evaluators.scoring.trees import leaf, root
 from tests.runs.drafting.contents import draft, shop, version
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from runs.drafting import tree_of
-from runs.drafting.for_one_run import RunRules, ruled
+from runs.running.rules import RunRules, ruled
+from runs.suites.edits import tree_of
 from tests.runs.drafting.contents import shop, version
 from tests.runs.trees import CHECK, JUDGED, tree
 

@@ -9,28 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.scoring.types import DomainError
-from runs.drafting import (
+from runs.suites.differences import compare_versions, facts_of
+from runs.suites.edits import Describe, SetJudge, SetPolicy, change, edited_parts, origins, tree_of
+from runs.suites.merging import UndecidedError, merge_of, merged
+from runs.suites.tree_edits import (
     Add,
     Combine,
     Configure,
-    Describe,
     Guard,
     Move,
     Negate,
     Remove,
     Rename,
     Require,
-    SetJudge,
-    SetPolicy,
     SetWeight,
-    change,
-    edited_parts,
-    origins,
-    tree_of,
 )
-from runs.drafting.differences import compare_versions
-from runs.drafting.facts import facts_of
-from runs.drafting.merging import UndecidedError, merge_of, merged
 from tests.runs.drafting.contents import draft, paths, weights
 
 Operations = list[Any]

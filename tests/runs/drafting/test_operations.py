@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.tree import validate, walk
 from evaluators.scoring.types import DomainError
-from runs.drafting import (
+from runs.suites.edits import (
+    Describe,
+    SetJudge,
+    SetPolicy,
+    change,
+    nodes_with_paths,
+    origins,
+    tree_of,
+)
+from runs.suites.tree_edits import (
     Add,
     Combine,
     Configure,
-    Describe,
     Duplicate,
     Group,
     Guard,
@@ -25,15 +33,9 @@ from runs.drafting import (
     Remove,
     Rename,
     Require,
-    SetJudge,
-    SetPolicy,
     SetWeight,
     Shift,
-    change,
-    origins,
-    tree_of,
 )
-from runs.drafting.content import nodes_with_paths
 from tests.runs.drafting.contents import draft, node, paths, shop, weights
 
 IDS = st.sampled_from([f"n{number}" for number in range(1, 14)])

@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
-from runs.drafting.remarks import remarks, unfinished
+from runs.suites.warnings import remarks, unfinished
 from tests.evaluators.scoring.trees import composite, leaf, root
 from tests.runs.drafting.contents import version
 

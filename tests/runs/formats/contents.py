@@ -8,12 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from evaluators.kinds import InvalidConfigError, all_kinds, read_config
-from evaluators.kinds._yaml import yaml_of
+from evaluators.kinds import all_kinds, read_config
+from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.kinds._text import yaml_of
 from evaluators.scoring.policy import REVIEW_RULES, Policy
 from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, walk
-from runs.formats import CaseContent, SuiteContent, agentv
-from runs.formats._trees import root_of
+from runs.formats import suite_files
+from runs.formats.suite_evaluators import root_of
+from runs.specs.content import CaseContent, SuiteContent
 
 STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 TEXT = st.text(STORABLE, min_size=1, max_size=40)
@@ -60,7 +62,7 @@ def _examples() -> dict[str, dict[str, Any]]:
         if kind.in_gallery and name != COMPOSITE:
             listed = "\n".join(f"    {line}" for line in kind.example.splitlines()).lstrip()
             suite = f"evaluators:\n  - {listed}\ntests: [{{id: A, input: x}}]\n"
-            node = agentv.read(suite.encode(), files=around).root.children[0]
+            node = suite_files.read_suite(suite.encode(), files=around).root.children[0]
             found[name] = dict(node.config)
     return found
 
@@ -262,7 +264,7 @@ def inputs(draw: st.DrawFn) -> tuple[Mapping[str, Any], ...]:
     if blocks and any(block["type"] == "file" for block in blocks):
         # What the text of blocks is, is the reader's affair: it is told by reading them once.
         case = {"id": "A", "input": [{"role": "user", "content": blocks}]}
-        text = agentv.read(yaml_of({"tests": [case]}).encode(), files=FILES)
+        text = suite_files.read_suite(yaml_of({"tests": [case]}).encode(), files=FILES)
         turns += text.cases[0].input
     return tuple(turns)
 

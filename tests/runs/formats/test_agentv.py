@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from evaluators.scoring.tree import Node, walk
-from runs.formats import SuiteContent, UnreadableFileError, agentv
+from runs.formats import suite_files
+from runs.specs.content import SuiteContent
+from runs.specs.problems import UnreadableFileError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HEAD = "name: shop\n"
@@ -16,7 +18,7 @@ CASES = "tests:\n  - id: A\n    input: hi\n"
 
 
 def read(text: str, **options: Any) -> SuiteContent:
-    return agentv.read(text.encode(), file=options.pop("file", "shop.yaml"), **options)
+    return suite_files.read_suite(text.encode(), file=options.pop("file", "shop.yaml"), **options)
 
 
 def problems(text: str, **options: Any) -> list[str]:
@@ -219,7 +221,7 @@ def test_the_suite_is_named_after_its_file_when_it_has_no_name() -> None:
 
 @pytest.mark.parametrize("slug", ["0--0", "a_b-c", "7"])
 def test_a_name_that_is_a_slug_is_the_slug(slug):
-    content = agentv.read(f"name: {slug!r}\ntests: [{{id: a, input: hi}}]".encode())
+    content = suite_files.read_suite(f"name: {slug!r}\ntests: [{{id: a, input: hi}}]".encode())
     assert content.slug == slug
 
 
@@ -233,10 +235,10 @@ def test_every_example_reads_and_reads_back_the_same(path: Path) -> None:
         if p.is_file()
     }
 
-    content = agentv.read(path.read_bytes(), file=path.name, files=folder)
+    content = suite_files.read_suite(path.read_bytes(), file=path.name, files=folder)
 
     assert content.warnings == ()
-    assert agentv.read(agentv.write(content), files=content.files) == content
+    assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
 
 
 EVALUATOR = f"{HEAD}{CASES}evaluators:\n  - "
@@ -412,7 +414,7 @@ def test_every_problem_of_a_file_is_said_at_once_in_its_order() -> None:
 
 def test_a_file_that_is_no_text_names_the_line() -> None:
     with pytest.raises(UnreadableFileError, match="line 2: not text in UTF-8"):
-        agentv.read(b"name: x\n\xff\n", file="shop.yaml")
+        suite_files.read_suite(b"name: x\n\xff\n", file="shop.yaml")
 
 
 @pytest.mark.parametrize(
@@ -425,12 +427,12 @@ def test_a_file_that_is_no_text_names_the_line() -> None:
     ],
 )
 def test_a_suite_without_a_name_is_called_like_its_file(file: str, slug: str, title: str) -> None:
-    content = agentv.read(b"tests: [{id: A, input: hi}]", file=file)
+    content = suite_files.read_suite(b"tests: [{id: A, input: hi}]", file=file)
     assert (content.slug, content.title) == (slug, title)
 
 
 def test_a_key_that_is_kept_may_be_a_misspelt_one() -> None:
-    content = agentv.read(
+    content = suite_files.read_suite(
         b"evaluatrs: []\ntests: [{id: A, input: hi, expected_outcmes: [x], owner: me}]"
     )
     said = {warning.key: warning.message.partition("; ")[2] for warning in content.warnings}

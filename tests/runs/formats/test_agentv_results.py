@@ -7,9 +7,9 @@ import pytest
 
 from evaluators.kinds import kind_for_spelling
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
-from runs.formats import UnreadableFileError
-from runs.formats.agentv_results import read_results
-from runs.formats.results import EvaluatorLine, ResultLine, write_results
+from runs.formats.results_reading import read_results
+from runs.formats.results_writing import EvaluatorLine, ResultLine, write_results
+from runs.specs.problems import UnreadableFileError
 
 
 def read(*lines):

@@ -11,8 +11,9 @@ from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile, ZipI
 
 import pytest
 
-from runs.formats import UnreadableFileError, _folders, _zips
+from runs.formats import bundles
 from runs.formats.bundles import bundles_at, bundles_of
+from runs.specs.problems import UnreadableFileError
 
 
 def zipped(files: Mapping[str, bytes], method: int = ZIP_STORED) -> BytesIO:
@@ -112,14 +113,14 @@ def test_a_damaged_zip_is_refused_wherever_the_damage_is(method: int) -> None:
 
 
 def test_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_zips, "MOST_BYTES", 10)
+    monkeypatch.setattr(bundles, "MAX_ZIP_BYTES", 10)
     for name, stream in (("a.zip", zipped({"a": b"x" * 11})), ("a", BytesIO(b"x" * 11))):
         with pytest.raises(UnreadableFileError, match="more than"):
             bundles_of([(name, stream)])
     several = [(f"{n}.zip", zipped({"a": b"x" * 6})) for n in range(3)]
     with pytest.raises(UnreadableFileError, match="more than"):
         bundles_of(several)
-    monkeypatch.setattr(_zips, "MOST_FILES", 1)
+    monkeypatch.setattr(bundles, "MAX_ZIP_FILES", 1)
     with pytest.raises(UnreadableFileError, match="2 files"):
         bundles_of([("a", BytesIO()), ("b", BytesIO())])
 
@@ -186,10 +187,10 @@ class TestThisMachine:
         written(tmp_path, {"a.zip": b"no zip", "suite.yaml": b"12345"})
         with pytest.raises(UnreadableFileError, match=r"a\.zip: cannot be unpacked"):
             bundles_at([tmp_path / "a.zip"])
-        monkeypatch.setattr(_folders, "MOST_BYTES", 4)
+        monkeypatch.setattr(bundles, "MAX_FOLDER_BYTES", 4)
         (bundle,) = bundles_at([tmp_path / "suite.yaml"])
         with pytest.raises(UnreadableFileError, match="larger than"):
             bundle.files["suite.yaml"]
-        monkeypatch.setattr(_folders, "MOST_FILES", 1)
+        monkeypatch.setattr(bundles, "MAX_FOLDER_FILES", 1)
         with pytest.raises(UnreadableFileError, match="more than 1 files"):
             bundles_at([tmp_path])

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from runs.formats import UnreadableFileError, agentv, case_lines
+from runs.formats import suite_files
+from runs.specs.problems import UnreadableFileError
 
 SIDECAR = b"""
 name: refunds
@@ -27,14 +28,14 @@ def problems(lines: str | bytes, **files: bytes) -> list[str]:
     content = lines.encode() if isinstance(lines, str) else lines
     around = {name.replace("_", "."): part for name, part in files.items()}
     with pytest.raises(UnreadableFileError) as refusal:
-        case_lines.read(content, file="cases.jsonl", files=around)
+        suite_files.read_case_lines(content, file="cases.jsonl", files=around)
     return [str(problem) for problem in refusal.value.problems]
 
 
 def test_the_lines_are_the_cases_of_the_suite_beside_them() -> None:
     files = {"evals/refunds.yaml": SIDECAR, "evals/tone.md": b"Kind?"}
 
-    suite = case_lines.read(LINES, file="evals/refunds.jsonl", files=files)
+    suite = suite_files.read_case_lines(LINES, file="evals/refunds.jsonl", files=files)
 
     inline = SIDECAR + (
         b"tests:\n"
@@ -42,36 +43,42 @@ def test_the_lines_are_the_cases_of_the_suite_beside_them() -> None:
         b"  - {evalId: 7, input_messages: [{role: user, content: Why?}], "
         b"assertions: [{type: max-length, value: 9}]}\n"
     )
-    assert suite == agentv.read(inline, file="evals/refunds.yaml", files=files)
+    assert suite == suite_files.read_suite(inline, file="evals/refunds.yaml", files=files)
     assert (suite.cases[0].expected_output, suite.cases[1].key) == ("1.50", "7")
 
 
 def test_lines_alone_are_a_suite_named_after_their_file() -> None:
-    suite = case_lines.read(b'{"id": "A", "input": "x"}', file="Returns 2026.jsonl")
+    suite = suite_files.read_case_lines(b'{"id": "A", "input": "x"}', file="Returns 2026.jsonl")
 
     assert (suite.slug, suite.title) == ("returns-2026", "Returns 2026")
     assert [child.kind for child in suite.root.children] == ["llm_judge"]
-    assert case_lines.read(b'{"id": "A", "input": "x"}', file="x.evals.jsonl").slug == "x"
+    assert (
+        suite_files.read_case_lines(b'{"id": "A", "input": "x"}', file="x.evals.jsonl").slug == "x"
+    )
 
 
 def test_the_data_set_that_others_name_is_the_suite() -> None:
     lines = b'{"id": "A", "input": "x"}'
-    suite = case_lines.read(lines, file="c.jsonl", files={"c.yaml": b"dataset: math-tests\n"})
+    suite = suite_files.read_case_lines(
+        lines, file="c.jsonl", files={"c.yaml": b"dataset: math-tests\n"}
+    )
     assert (suite.slug, suite.metadata, suite.warnings) == ("math-tests", {}, ())
     both = {"c.yaml": b"name: sums\ndataset: math-tests\n"}
-    assert case_lines.read(lines, file="c.jsonl", files=both).slug == "sums"
+    assert suite_files.read_case_lines(lines, file="c.jsonl", files=both).slug == "sums"
 
 
 def test_the_yaml_beside_may_name_the_lines() -> None:
     lines = b'{"id": "A", "input": "x"}'
     head = {"e/c.yaml": b"name: c\ntests: ./c.jsonl\n"}
-    assert case_lines.read(lines, file="e/c.jsonl", files=head).warnings == ()
+    assert suite_files.read_case_lines(lines, file="e/c.jsonl", files=head).warnings == ()
 
 
 def test_what_is_not_used_is_told_with_the_line_of_its_own_file() -> None:
     lines = b'{"id": "A", "input": "x"}\n{"id": "B", "input": "x", "owner": {"team": "red"}}'
 
-    suite = case_lines.read(lines, file="c.jsonl", files={"c.yaml": b"name: c\n\nversion: 3\n"})
+    suite = suite_files.read_case_lines(
+        lines, file="c.jsonl", files={"c.yaml": b"name: c\n\nversion: 3\n"}
+    )
 
     told = [(w.file, w.line, w.case, w.key) for w in suite.warnings]
     assert sorted(told) == [("c.jsonl", 2, "B", "owner"), ("c.yaml", 3, "", "version")]
@@ -143,10 +150,12 @@ def test_lines_of_another_kind_are_told_apart(lines: str, said: str) -> None:
 
 def test_a_suite_written_as_lines_reads_back_the_same() -> None:
     files = {"r.yaml": SIDECAR, "tone.md": b"Kind?"}
-    suite = case_lines.read(LINES, file="r.jsonl", files=files)
+    suite = suite_files.read_case_lines(LINES, file="r.jsonl", files=files)
 
-    lines, head = case_lines.write(suite)
+    lines, head = suite_files.write_case_lines(suite)
 
-    again = case_lines.read(lines, file="x.jsonl", files={"x.yaml": head, "tone.md": b"Kind?"})
+    again = suite_files.read_case_lines(
+        lines, file="x.jsonl", files={"x.yaml": head, "tone.md": b"Kind?"}
+    )
     assert again == suite
     assert [json.loads(line)["id"] for line in lines.splitlines()] == ["A", "7"]

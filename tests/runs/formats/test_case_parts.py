@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaluators.scoring.tree import Node
-from runs.formats import UnreadableFileError
-from runs.formats._trees import default_children, root_of
-from runs.formats.case_parts import (
+from runs.cases.checks import (
     mapping_text,
     own_text,
     read_mapping,
@@ -15,6 +13,8 @@ from runs.formats.case_parts import (
     read_recorded_json,
     recorded_text,
 )
+from runs.formats.suite_evaluators import default_children, root_of
+from runs.specs.problems import UnreadableFileError
 
 SUITE = root_of(default_children())
 OWN = """\

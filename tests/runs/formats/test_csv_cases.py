@@ -11,18 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.formats import CaseContent, UnreadableFileError
-from runs.formats.csv_cases import (
-    CaseMapping,
-    Part,
-    ReadCases,
-    Split,
-    read_cases,
-    read_table,
-    rejected_csv,
-    suggest,
-    write_cases,
-)
+from runs.formats.table_cases import ReadCases, read_cases, rejected_csv, write_cases
+from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
+from runs.formats.tables import read_table
+from runs.specs.content import CaseContent
+from runs.specs.problems import UnreadableFileError
 
 
 def read(content: str | bytes, **changes: Any) -> ReadCases:

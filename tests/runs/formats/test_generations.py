@@ -9,8 +9,9 @@ import pytest
 
 from evaluators.kinds._base import Step
 from evaluators.scoring.tree import Node, walk
-from runs.formats import CaseContent, SuiteContent, agentv
-from runs.targets._outputs import output_from_json
+from runs.formats import suite_files
+from runs.specs.content import CaseContent, SuiteContent
+from runs.target_kinds._outputs import output_from_json
 
 FOLDER = Path(__file__).parent / "generations"
 FILES = {p.relative_to(FOLDER).as_posix(): p.read_bytes() for p in FOLDER.rglob("*.*")}
@@ -18,7 +19,7 @@ GENERATIONS = ("first", "second", "third")
 
 
 def suite(name: str) -> SuiteContent:
-    return agentv.read(FILES[f"{name}.yaml"], file=f"{name}.yaml", files=FILES)
+    return suite_files.read_suite(FILES[f"{name}.yaml"], file=f"{name}.yaml", files=FILES)
 
 
 def case(name: str, key: str) -> CaseContent:
@@ -44,7 +45,7 @@ def test_a_suite_of_each_generation_is_written_and_read_back_the_same(name: str)
     content = suite(name)
 
     assert content.slug == f"desk-{name}"
-    assert agentv.read(agentv.write(content), files=content.files) == content
+    assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -55,7 +56,7 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(
 ) -> None:
     text = mark + FILES[f"{name}.yaml"].replace(b"\n", ends)
 
-    assert agentv.read(text, file=f"{name}.yaml", files=FILES) == suite(name)
+    assert suite_files.read_suite(text, file=f"{name}.yaml", files=FILES) == suite(name)
 
 
 @pytest.mark.parametrize(

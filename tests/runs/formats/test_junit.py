@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.types import Finding, Usage
 from runs.formats.junit import JUnitRun, write_junit
-from runs.formats.results import EvaluatorLine, ResultLine
+from runs.formats.results_writing import EvaluatorLine, ResultLine
 
 RUN = JUnitRun(name="support #12", took_ms=61_500, began_at="2026-05-12T09:02:11+00:00")
 

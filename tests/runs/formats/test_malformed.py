@@ -11,8 +11,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from runs.formats import Problem, UnreadableFileError, agentv
-from runs.imports import import_suite
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.specs.problems import Problem, UnreadableFileError
 from tests.factories import make_user
 
 FILE = "shop.yaml"
@@ -220,7 +221,7 @@ def first_problem(problems: tuple[Problem, ...], bad: Bad) -> Problem:
 @pytest.mark.parametrize("bad", MALFORMED, ids=lambda bad: bad.name)
 def test_what_is_wrong_is_said_with_its_place_and_remedy(bad: Bad) -> None:
     with pytest.raises(UnreadableFileError) as refused:
-        agentv.read(bad.content, file=FILE, files=bad.files)
+        suite_files.read_suite(bad.content, file=FILE, files=bad.files)
 
     problem = first_problem(refused.value.problems, bad)
     assert (problem.file, problem.line, problem.case, problem.key) == (
@@ -250,7 +251,7 @@ def editor(client: Client) -> Client:
 @pytest.mark.django_db
 @pytest.mark.parametrize("bad", MALFORMED, ids=lambda bad: bad.name)
 def test_the_import_tells_it_and_leaves_nothing_behind(bad: Bad, editor: Client) -> None:
-    import_suite(agentv.read(BEFORE), imported_by=None)
+    import_suite(suite_files.read_suite(BEFORE), imported_by=None)
     before = stored()
     files = {FILE: bad.content, **bad.files}
     uploads = [SimpleUploadedFile(name, content or b" ") for name, content in files.items()]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runs.formats.agentv_results import read_results
-from runs.formats.results import EvaluatorLine
+from runs.formats.results_reading import read_results
+from runs.formats.results_writing import EvaluatorLine
 
 METRIC = {"key": "tone", "name": "Tone", "weight": 1, "score": 4, "justification": "kind"}
 OVERALL = {"score": 8, "evidence": ["so"]}

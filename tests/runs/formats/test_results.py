@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
-from runs.formats.results import EvaluatorLine, ResultLine, walk, write_results
+from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines, write_results
 
 GATE = EvaluatorLine(
     name="release_gate",
@@ -119,7 +119,7 @@ def test_lines_are_written_as_they_come():
 
 
 def test_evaluators_are_walked_with_their_paths():
-    assert [path for path, _ in walk((GATE,))] == [
+    assert [path for path, _ in walk_lines((GATE,))] == [
         "release_gate",
         "release_gate/safety",
         "release_gate/says_sorry",

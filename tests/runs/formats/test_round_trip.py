@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 
 from evaluators.kinds import all_kinds
 from evaluators.scoring.tree import COMPOSITE
-from runs.formats import SuiteContent, agentv, case_lines
+from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
+from runs.formats.finding import read_suites
 from runs.formats.packing import packed
-from runs.formats.suite_files import read_suites
+from runs.specs.content import SuiteContent
 from tests.runs.formats.contents import VARIANTS, suites
 
 
@@ -25,16 +26,18 @@ def test_the_suites_that_are_drawn_hold_every_kind() -> None:
 def test_a_suite_reads_back_the_same_from_everything_it_is_written_as(
     content: SuiteContent,
 ) -> None:
-    written = agentv.write(content)
-    again = agentv.read(written, files=content.files)
+    written = suite_files.write_suite(content)
+    again = suite_files.read_suite(written, files=content.files)
     assert again == content
 
-    rewritten = agentv.write(again)
-    assert agentv.write(agentv.read(rewritten, files=content.files)) == rewritten
+    rewritten = suite_files.write_suite(again)
+    assert (
+        suite_files.write_suite(suite_files.read_suite(rewritten, files=content.files)) == rewritten
+    )
 
-    lines, head = case_lines.write(content)
+    lines, head = suite_files.write_case_lines(content)
     files = {**content.files, "cases.yaml": head}
-    assert case_lines.read(lines, file="cases.jsonl", files=files) == content
+    assert suite_files.read_case_lines(lines, file="cases.jsonl", files=files) == content
 
     file = packed(content, "download")
     found = read_suites(bundles_of([(file.name, BytesIO(b"".join(file.parts)))]))

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from evaluators.kinds import InvalidConfigError, read_config
+from evaluators.kinds import read_config
+from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.tree import Node
-from runs.formats import CaseContent, SuiteContent, UnreadableFileError, agentv
-from runs.formats._trees import root_of
+from runs.formats import suite_files
+from runs.formats.suite_evaluators import root_of
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import UnreadableFileError
 
 FILES = {
     "judges/pii.py": b"import words",
@@ -27,7 +30,7 @@ def suite_with(evaluator: str, top: str = "") -> bytes:
 
 
 def read(evaluator: str, top: str = "") -> Any:
-    return agentv.read(suite_with(evaluator, top), files=FILES)
+    return suite_files.read_suite(suite_with(evaluator, top), files=FILES)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_what_cannot_run_is_refused_by_name(evaluator: str, said: str) -> None:
 def test_what_is_exported_reads_back_the_same(evaluator: str) -> None:
     content = read(f"name: pii\n{evaluator}")
 
-    again = agentv.read(agentv.write(content), files=content.files)
+    again = suite_files.read_suite(suite_files.write_suite(content), files=content.files)
 
     assert again == content
 
@@ -157,4 +160,4 @@ def test_every_script_is_exported_and_read_back_the_same(
     case = CaseContent(key="a", input=({"role": "user", "content": "hi"},))
     content = SuiteContent(slug="s", title="s", root=root_of((gate,)), cases=(case,))
 
-    assert agentv.read(agentv.write(content)) == content
+    assert suite_files.read_suite(suite_files.write_suite(content)) == content

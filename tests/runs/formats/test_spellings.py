@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from evaluators.scoring.tree import Node, walk
-from runs.formats import CaseContent, SuiteContent, agentv
-from runs.formats._problems import UnreadableFileError
-from runs.formats._reading import MOST_PROBLEMS
+from runs.formats import suite_files
+from runs.formats.reading import MOST_PROBLEMS
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import UnreadableFileError
 
 HEAD = "name: shop\n"
 CASES = "tests:\n  - id: A\n    input: hi\n"
@@ -22,8 +23,8 @@ FILES = {
 
 
 def read(text: str) -> SuiteContent:
-    content = agentv.read(text.encode(), file="evals/shop.yaml", files=FILES)
-    assert agentv.read(agentv.write(content), files=content.files) == content
+    content = suite_files.read_suite(text.encode(), file="evals/shop.yaml", files=FILES)
+    assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
     return content
 
 
@@ -383,7 +384,7 @@ def test_reading_ends_when_there_is_plenty_to_mend() -> None:
     cases = "".join(f"  - {{id: C{n}}}\n" for n in range(MOST_PROBLEMS * 2))
 
     with pytest.raises(UnreadableFileError) as refused:
-        agentv.read(f"{HEAD}tests:\n{cases}".encode())
+        suite_files.read_suite(f"{HEAD}tests:\n{cases}".encode())
 
     assert len(refused.value.problems) == MOST_PROBLEMS
 
@@ -398,7 +399,7 @@ def test_reading_ends_when_there_is_plenty_to_mend() -> None:
 )  # fmt: skip
 def test_a_file_without_measure_is_refused_before_it_fills_the_memory(text: str, said: str) -> None:
     with pytest.raises(UnreadableFileError, match=said):
-        agentv.read(text.encode())
+        suite_files.read_suite(text.encode())
 
 
 def test_what_is_said_of_a_file_stays_readable_whatever_stands_in_it() -> None:
@@ -406,7 +407,7 @@ def test_what_is_said_of_a_file_stays_readable_whatever_stands_in_it() -> None:
     text += f"policy: {{{'y' * 900}: 1}}\n"
 
     with pytest.raises(UnreadableFileError) as refused:
-        agentv.read(text.encode())
+        suite_files.read_suite(text.encode())
 
     assert all(len(str(problem)) < 2_500 for problem in refused.value.problems)
     assert any("llm_judge" in problem.message for problem in refused.value.problems)
@@ -429,7 +430,7 @@ def test_a_long_text_is_not_given_to_cases_without_end(written: str) -> None:
     )
 
     with pytest.raises(UnreadableFileError, match="shared texts|unfolds to too many"):
-        agentv.read(text.encode(), files={"long.txt": b"z" * 1_000_000})
+        suite_files.read_suite(text.encode(), files={"long.txt": b"z" * 1_000_000})
 
 
 BESIDE = b"- {id: A, input: 1.50}\n- id: B\n  input: hi\n  note: x\n"
@@ -439,14 +440,14 @@ def test_cases_may_stand_in_a_file_of_their_own() -> None:
     text = b"name: shop\nevaluators: [Is kind]\ntests: ./data/cases.yaml\n"
     files = {"evals/data/cases.yaml": BESIDE}
 
-    content = agentv.read(text, file="evals/shop.yaml", files=files)
+    content = suite_files.read_suite(text, file="evals/shop.yaml", files=files)
 
     assert [case.input[0]["content"] for case in content.cases] == ["1.50", "hi"]
     assert [(w.file, w.line, w.case) for w in content.warnings] == [
         ("evals/data/cases.yaml", 4, "B")
     ]
     assert content.files == {}
-    assert agentv.read(agentv.write(content)) == content
+    assert suite_files.read_suite(suite_files.write_suite(content)) == content
 
 
 def test_cases_may_stand_in_lines_of_their_own() -> None:
@@ -455,14 +456,14 @@ def test_cases_may_stand_in_lines_of_their_own() -> None:
         b'{"id": "A", "input": "x", "expected_output": 1.50}\n\n{"id": "B", "input": "y", "n": 1}\n'
     )
 
-    content = agentv.read(text, file="shop.yaml", files={"cases.jsonl": lines})
+    content = suite_files.read_suite(text, file="shop.yaml", files={"cases.jsonl": lines})
 
     assert [(case.key, case.expected_output) for case in content.cases] == [
         ("A", "1.50"),
         ("B", ""),
     ]
     assert [(w.file, w.line, w.case) for w in content.warnings] == [("cases.jsonl", 3, "B")]
-    assert agentv.read(agentv.write(content)) == content
+    assert suite_files.read_suite(suite_files.write_suite(content)) == content
 
 
 @pytest.mark.parametrize(
@@ -484,7 +485,7 @@ def test_cases_elsewhere_that_cannot_be_read_name_their_file(
     reference: str, beside: bytes, said: str
 ) -> None:
     with pytest.raises(UnreadableFileError) as refused:
-        agentv.read(
+        suite_files.read_suite(
             f"tests: {reference}".encode(),
             file="shop.yaml",
             files=dict.fromkeys(("cases.yml", "c.jsonl"), beside),

@@ -10,10 +10,10 @@ from zipfile import ZipFile
 
 import pytest
 
-from runs.formats import UnreadableFileError
 from runs.formats.bundles import Bundle, bundles_at, bundles_of
+from runs.formats.finding import FoundSuites, read_suites
 from runs.formats.packing import packed
-from runs.formats.suite_files import FoundSuites, read_suites
+from runs.specs.problems import UnreadableFileError
 from tests.runs.formats.test_bundles import written
 
 SUITE = b"tests:\n  - {id: A, input: hi}\n"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from evaluators.gallery import kinds_shown
+from evaluators.catalog.queries import kinds_shown
 from evaluators.kinds import kind_of
-from runs.drafting.content import nodes_with_paths
-from runs.formats import agentv
-from runs.forms.evaluators import EvaluatorForm
-from runs.services.drafts import draft_of
+from runs.formats import suite_files
+from runs.suites.drafts import draft_of
+from runs.suites.edits import nodes_with_paths
+from runs.suites.evaluator_forms import EvaluatorForm
 from tests.factories import make_suite
 from tests.members import make_member
 from tests.sent_forms import Sent
@@ -22,7 +22,7 @@ from tests.sent_forms import Sent
 def test_the_form_of_an_evaluator_sent_untouched_changes_nothing(name: str) -> None:
     example = "\n".join(f"    {line}" for line in kind_of(name).example.splitlines())
     text = f"name: s\nevaluators:\n  -\n{example}\ntests:\n  - {{id: a, input: hi}}\n"
-    suite = make_suite(tree=agentv.read(text.encode()).root.as_json())
+    suite = make_suite(tree=suite_files.read_suite(text.encode()).root.as_json())
     draft = draft_of(suite, make_member("editor"))
     before = draft.content["evaluators"]
     node: dict[str, Any] = before["children"][0]

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
-from runs.formats import UnreadableFileError
-from runs.formats.agentv_results import read_results
-from runs.imports._result_decisions import told
-from runs.imports._result_trees import common_tree
+from runs.files.importing_results import common_tree, told
+from runs.formats.results_reading import read_results
 from runs.models.stored import score_rows
+from runs.specs.problems import UnreadableFileError
 
 KEYS = (
     *("score", "verdict", "error", "evaluator_results", "scores", "name", "type", "weight", "hits"),

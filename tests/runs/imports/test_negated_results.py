@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from runs import services
-from runs.execution.running import work_on_run
+from runs.execution.run_worker import work_on_run
+from runs.files.importing_results import store_results
 from runs.formats.junit import JUnitRun, write_junit
-from runs.formats.results import write_results
-from runs.imports import import_results
-from runs.reports.result_lines import result_lines
-from runs.reports.result_page import result_page
+from runs.formats.results_writing import write_results
+from runs.results.files import result_lines
+from runs.results.result_page import result_page
+from runs.running.services import start_run
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.trees import CHECK, LEAF, tree
 
@@ -34,7 +34,7 @@ def run():
     suite = make_suite(slug="refunds", tree=tree({**CHECK, "name": "silent", "negate": True}, GATE))
     for number, text in enumerate(("a refund", "nothing")):
         make_case(suite=suite, key=f"C-{number}", position=number, recorded_output={"output": text})
-    run = services.start_run(suite=suite, target=make_target(name="agent"), started_by=None)
+    run = start_run(suite=suite, target=make_target(name="agent"), started_by=None)
     work_on_run(run.pk)
     return run
 
@@ -73,10 +73,10 @@ def test_a_finding_that_speaks_against_a_negated_evaluator_is_a_miss_everywhere(
 
 def test_results_that_went_out_and_came_back_are_the_same_lines_and_pages(run):
     content = "".join(write_results(result_lines(run))).encode()
-    [copy] = import_results(content, file="r.jsonl", suite=run.suite, imported_by=None).runs
+    [copy] = store_results(content, file="r.jsonl", suite=run.suite, imported_by=None).runs
     assert written(copy) == written(run)
     for key in ("C-0", "C-1"):
         assert found(copy, key) == found(run, key)
     again = "".join(write_results(result_lines(copy))).encode()
-    [third] = import_results(again, file="r.jsonl", suite=run.suite, imported_by=None).runs
+    [third] = store_results(again, file="r.jsonl", suite=run.suite, imported_by=None).runs
     assert written(third) == written(run)

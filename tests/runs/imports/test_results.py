@@ -8,16 +8,17 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
-from runs import services
+from runs.costs import listed_purses, purses, result_purses, with_purses
 from runs.execution.finishing import summarise_ended
-from runs.execution.running import work_on_run
-from runs.formats import UnreadableFileError
-from runs.formats.results import write_results
-from runs.imports import NotOfThisSuiteError, import_results
-from runs.models import Case, Result, Run, Suite
-from runs.reports.purses import listed_purses, purses, with_purses
-from runs.reports.result_lines import result_lines
-from runs.reports.result_purses import result_purses
+from runs.execution.run_worker import work_on_run
+from runs.files.importing_results import NotOfThisSuiteError, store_results
+from runs.formats.results_writing import write_results
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.results.files import result_lines
+from runs.running.services import start_run
+from runs.specs.problems import UnreadableFileError
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.formats.test_agentv_results import NESTED
 from tests.runs.trees import CHECK, LEAF, tree
@@ -29,7 +30,7 @@ GOOD = {"eval_id": "C-1", "score": 0.9, "target": "agent"}
 
 def brought_in(*lines, suite=None, file="results.jsonl", **choices):
     content = "\n".join(json.dumps(line) for line in lines).encode()
-    done = import_results(content, file=file, suite=suite, imported_by=None, **choices)
+    done = store_results(content, file=file, suite=suite, imported_by=None, **choices)
     for run in done.runs:
         summarise_ended(run.pk)
         run.refresh_from_db()
@@ -228,11 +229,11 @@ def test_what_one_site_writes_another_shows_alike():
         output = {"output": text, "latency_ms": 40, "cost_usd": "0.01"}
         make_case(suite=suite, key=f"C-{number}", position=number, recorded_output=output)
     make_case(suite=suite, key="C-9", position=9)
-    run = services.start_run(suite=suite, target=make_target(name="agent"), started_by=None)
+    run = start_run(suite=suite, target=make_target(name="agent"), started_by=None)
     work_on_run(run.pk)
     written = "".join(write_results(result_lines(run)))
 
-    [copy] = import_results(written.encode(), file="r.jsonl", suite=suite, imported_by=None).runs
+    [copy] = store_results(written.encode(), file="r.jsonl", suite=suite, imported_by=None).runs
 
     def told(text):
         return [

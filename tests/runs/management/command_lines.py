@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from runs.models import Run
+from runs.models.runs import Run
 
 
 def evaluate(*arguments: object) -> int:

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from runs.execution import running
-from runs.execution.desks import Desks
-from runs.management import own_hands
+from runs.cli import watching
+from runs.execution import run_worker
+from runs.execution.run_worker import Desks
 from tests.runs.management.worked import Walk
 
 
 @pytest.fixture(autouse=True)
 def a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a command end as if its process did: one that has let go takes on no run after that."""
-    monkeypatch.setattr(running, "_desks", Desks())
+    monkeypatch.setattr(run_worker, "_desks", Desks())
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def walk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Walk]:
     """Give the worked cases of the rule the test is parametrised with, and see that none is left out."""
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     found = Walk(request.param, tmp_path, viewer_client)
     yield found
     found.check_that_none_was_left_out()

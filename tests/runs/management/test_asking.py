@@ -7,8 +7,10 @@ import json
 import pytest
 from django.core.management import CommandError
 
-from runs.management import own_hands
-from runs.models import Run, Suite, Target
+from runs.cli import watching
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer
 from tests.runs.management.command_lines import evaluate
@@ -34,7 +36,7 @@ tests:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def refused(*arguments) -> str:

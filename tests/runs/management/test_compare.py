@@ -6,7 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from runs.management.commands.compare import Command
-from runs.models import Result, Run
+from runs.models.results import Result
+from runs.models.runs import Run
 from tests.factories import (
     TREE,
     digest,

@@ -6,8 +6,9 @@ import pytest
 
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import Verdict
-from runs.management.concluding import conclude, summary_document
-from runs.summary import Execution, summarise
+from runs.cli.evaluating import conclude, summary_document
+from runs.summary.figures import Execution
+from runs.summary.run import summarise
 from tests.factories import make_run
 
 pytestmark = pytest.mark.django_db

@@ -7,9 +7,11 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from evaluators.models import LanguageModel
-from runs.execution.running import work_on_run
-from runs.management.demo_suites import SUITES
-from runs.models import Campaign, Case, RecordedOutput, Run, Suite, Target
+from runs.execution.run_worker import work_on_run
+from runs.management.commands.demo import SUITES
+from runs.models.runs import Campaign, Run
+from runs.models.suites import Case, Suite
+from runs.models.targets import RecordedOutput, Target
 from tests.examples.reading import EXAMPLES
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,11 +8,12 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 
 from evaluators.models import AuditEntry
-from runs import services
-from runs.execution.processes import process_name
-from runs.management import own_hands
-from runs.models import Run
+from evaluators.sandbox.processes import process_name
+from runs.cli import watching
+from runs.execution.run_worker import work_on_run
 from runs.models.clock import LEASE, database_now
+from runs.models.runs import Run
+from runs.running.services import start_run
 from tests.factories import make_case, make_model, make_run, make_suite, make_target
 from tests.model_server import ModelServer, status
 from tests.runs.management.command_lines import evaluate
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def recorded(*texts: str):
@@ -192,7 +193,7 @@ def test_the_run_of_a_command_line_that_is_gone_is_ended_first():
 
 def test_hands_that_break_off_begin_again(monkeypatch):
     recorded("a refund")
-    usual, calls = own_hands.work_on_run, []
+    usual, calls = work_on_run, []
 
     def break_once(run_id, *, owner_id):
         calls.append(run_id)
@@ -200,28 +201,28 @@ def test_hands_that_break_off_begin_again(monkeypatch):
             raise RuntimeError("for a test")
         usual(run_id, owner_id=owner_id)
 
-    monkeypatch.setattr(own_hands, "work_on_run", break_once)
+    monkeypatch.setattr(watching, "work_on_run", break_once)
     assert evaluate("refunds", "--target", "agent 1.5") == 0
     assert len(calls) == 2
 
 
 def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypatch):
     recorded("a refund")
-    usual, breaks = own_hands.sweep, [OperationalError("stale")]
+    usual, breaks = watching.sweep, [OperationalError("stale")]
 
     def sweep(*, now):
         if breaks:
             raise breaks.pop()
         return usual(now=now)
 
-    worked = own_hands.work_on_run
+    worked = work_on_run
     idle = [True]
 
     def work(run_id, *, owner_id):
         return None if idle and idle.pop() else worked(run_id, owner_id=owner_id)
 
-    monkeypatch.setattr(own_hands, "sweep", sweep)
-    monkeypatch.setattr(own_hands, "work_on_run", work)
+    monkeypatch.setattr(watching, "sweep", sweep)
+    monkeypatch.setattr(watching, "work_on_run", work)
     assert evaluate("refunds", "--target", "agent 1.5") == 0
     assert not breaks
 
@@ -229,12 +230,12 @@ def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypat
 def test_hands_that_were_told_to_let_go_of_one_run_take_on_the_next():
     suite, target = recorded("a refund")
     first, second = (
-        services.start_run(suite=suite, target=target, started_by=None, owner_id=process_name())
+        start_run(suite=suite, target=target, started_by=None, owner_id=process_name())
         for _ in range(2)
     )
-    with own_hands.OwnHands(first) as hands:
+    with watching.OwnHands(first) as hands:
         hands.release()
-    with own_hands.OwnHands(second) as hands:
+    with watching.OwnHands(second) as hands:
         assert hands.wait(60)
     second.refresh_from_db()
     assert (second.status, second.done_count) == ("completed", 1)

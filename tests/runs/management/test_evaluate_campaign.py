@@ -11,12 +11,15 @@ from xml.etree import ElementTree as ET
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs import services
-from runs.execution.processes import process_name
-from runs.management import own_hands
-from runs.management.campaigning import carry_out_all, worst_code
-from runs.management.telling import Progress
-from runs.models import Campaign, Run, Suite, Target
+from evaluators.sandbox.processes import process_name
+from runs.cli import watching
+from runs.cli.campaigns import carry_out_all, worst_code
+from runs.cli.printing import Progress
+from runs.files.importing import import_recorded_outputs
+from runs.models.runs import Campaign, Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.running.services import start_campaign
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.management.command_lines import evaluate
 from tests.runs.trees import CHECK, tree
@@ -26,7 +29,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def recorded(tmp_path: Path) -> list[str]:
@@ -36,7 +39,7 @@ def recorded(tmp_path: Path) -> list[str]:
         make_case(suite=suite, key=key)
     for name, second in (("agent 1", "no idea"), ("agent 2", "your refund")):
         lines = [{"id": "C-0", "output": "a refund"}, {"id": "C-1", "output": second}]
-        services.import_recorded_outputs(
+        import_recorded_outputs(
             target_name=name,
             lines="\n".join(map(json.dumps, lines)).encode(),
             imported_by=None,
@@ -88,7 +91,7 @@ def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
             super().say(sentence)
             wanted.set()
 
-    runs = services.start_campaign(
+    runs = start_campaign(
         suite=Suite.objects.get(),
         targets=list(Target.objects.order_by("name")),
         started_by=None,
@@ -105,18 +108,18 @@ def test_what_waits_for_its_turn_is_in_hand_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path)
-    monkeypatch.setattr(own_hands, "BEAT_EVERY_S", 0.01)
-    runs = services.start_campaign(
+    monkeypatch.setattr(watching, "BEAT_EVERY_S", 0.01)
+    runs = start_campaign(
         suite=Suite.objects.get(),
         targets=list(Target.objects.order_by("name")),
         started_by=None,
         owner_id=process_name(),
     )
     # Nobody carries the first out, so that there is time for a heartbeat.
-    monkeypatch.setattr(own_hands, "work_on_run", lambda run, owner_id: time_for_a_beat.wait(10))
+    monkeypatch.setattr(watching, "work_on_run", lambda run, owner_id: time_for_a_beat.wait(10))
     time_for_a_beat = threading.Event()
     began = Run.objects.get(number=2).heartbeat_at
-    with own_hands.OwnHands(runs[0], waiting=[runs[1].pk]) as hands:
+    with watching.OwnHands(runs[0], waiting=[runs[1].pk]) as hands:
         while Run.objects.get(number=2).heartbeat_at == began:
             assert not hands.wait(0.01)
         Run.objects.update(status="stopped")

@@ -9,9 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from evaluators.scoring.brackets import BRACKETS
-from runs.management import own_hands
-from runs.models import Run
+from evaluators.scoring.samples import BRACKETS
+from runs.cli import watching
+from runs.models.runs import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, echo_injection, good, prose, status
 from tests.runs.management.command_lines import evaluated_by_case, page_of
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 @pytest.fixture(autouse=True)

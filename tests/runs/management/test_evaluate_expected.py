@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs.management import own_hands
+from runs.cli import watching
 from tests.factories import make_model
 from tests.model_server import ModelServer, good, prose
 from tests.runs.management.command_lines import evaluated_by_case, page_of
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def evaluated(folder: Path, cases: list[dict[str, Any]], **suite: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from django.core.management import call_command
 
-from runs.management import own_hands
-from runs.models import Run
+from runs.cli import watching
+from runs.models.runs import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, Request, good
 
@@ -64,7 +64,7 @@ async def judge(request: Request) -> web.StreamResponse:
 def test_files_of_each_generation_give_the_right_verdicts(
     generation: str, model_server: ModelServer, settings: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     settings.SCRIPTS = True
     make_model(slug="judge", base_url=model_server.base_url, send_trace_headers=True)
     model_server.behave(then=judge)

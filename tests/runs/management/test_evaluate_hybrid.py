@@ -13,8 +13,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evaluators.scoring.hybrid import DIMENSIONS
-from runs.management import own_hands
-from runs.models import Run
+from runs.cli import watching
+from runs.models.runs import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, good, prose
 from tests.runs.management.command_lines import evaluated_by_case, page_of
@@ -32,7 +32,7 @@ MADE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def case(key: str, checks: list[Any], **settings: Any) -> dict[str, Any]:

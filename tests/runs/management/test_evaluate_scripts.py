@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.management import own_hands
-from runs.models import Run
+from runs.cli import watching
+from runs.models.runs import Run
 from tests.factories import make_case, make_suite, make_target
 from tests.runs.management.worked import Values, Walk
 from tests.runs.trees import LEAF, tree
@@ -21,7 +21,7 @@ SCRIPT = {**LEAF, "name": "fine", "kind": "script", "config": {"script": ECHO}}
 @pytest.fixture
 def _suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a suite that a script scores."""
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     made = make_suite(slug="scripted", tree=tree(SCRIPT))
     make_case(suite=made, key="A", recorded_output={"output": "hi"})
     make_target(name="agent")

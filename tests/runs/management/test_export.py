@@ -9,9 +9,9 @@ from zipfile import ZipFile
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.formats import agentv, case_lines
-from runs.imports import import_suite
-from runs.models import Suite
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.suites import Suite
 from tests.factories import make_suite
 
 pytestmark = pytest.mark.django_db
@@ -33,7 +33,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def stored(text: str = FILE) -> Suite:
     files = {"prompts/tone.md": b"Kind?"} if JUDGED in text else {}
-    return import_suite(agentv.read(text.encode(), files=files), imported_by=None)
+    return import_suite(suite_files.read_suite(text.encode(), files=files), imported_by=None)
 
 
 def imported_again(path: str) -> Suite:
@@ -86,7 +86,7 @@ def test_lines_have_their_yaml_beside_them():
     suite = stored()
     call_command("export", "shop", "--out", "cases.jsonl")
     head = Path("cases.yaml").read_bytes()
-    read = case_lines.read(Path("cases.jsonl").read_bytes(), files={"suite.yaml": head})
+    read = suite_files.read_case_lines(Path("cases.jsonl").read_bytes(), files={"suite.yaml": head})
     assert [case.key for case in read.cases] == ["A", "B"]
     assert imported_again("cases.jsonl") == suite
 
@@ -95,7 +95,7 @@ def test_standard_output_takes_the_file_itself(capsysbinary):
     stored()
     call_command("export", "shop", "--out", "-")
     written = capsysbinary.readouterr()
-    assert agentv.read(written.out).slug == "shop"
+    assert suite_files.read_suite(written.out).slug == "shop"
     assert written.err == b""
     assert here() == []
 
@@ -105,7 +105,9 @@ def test_an_earlier_version_is_written_as_it_was(capsys):
     stored(FILE.replace("bye", "see you").replace("owner: me", "owner: you"))
     call_command("export", "shop", "--version", "1", "--out", "old.zip")
     with ZipFile("old.zip") as packed:
-        assert agentv.read(packed.read("shop.yaml")) == agentv.read(FILE.encode())
+        assert suite_files.read_suite(packed.read("shop.yaml")) == suite_files.read_suite(
+            FILE.encode()
+        )
     assert "shop, version 1, is written" in capsys.readouterr().err
     assert "shop has no version 7; there are 1, 2." in refused("shop", "--version", "7")
 

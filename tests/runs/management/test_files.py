@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from django.core.management import CommandError
 
-from runs.management import own_hands
-from runs.models import Run
+from runs.cli import watching
+from runs.models.runs import Run
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer
 from tests.runs.management.command_lines import evaluate
@@ -28,7 +28,7 @@ HOSTILE = "<b>\x1b[31m & “money” ]]>\u2028 \ufffe \U0001f600"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def recorded(*texts):

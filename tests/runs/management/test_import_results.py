@@ -5,7 +5,8 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.models import Run, Suite
+from runs.models.runs import Run
+from runs.models.suites import Suite
 from tests.factories import make_suite
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.models import Suite, SuiteVersion
+from runs.models.suites import Suite, SuiteVersion
 from tests.factories import make_suite
 
 pytestmark = pytest.mark.django_db

@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from evaluators.scoring.metrics import DEFAULT_METRICS, metric_label
-from runs.management import own_hands
-from runs.models import Run
+from runs.cli import watching
+from runs.models.runs import Run
 from tests.factories import make_model
 from tests.model_server import ModelServer, Request, good
 
@@ -122,7 +122,7 @@ AGGREGATES: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def _here(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(own_hands, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     settings.SCRIPTS = True
 
 

@@ -5,8 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs.management.telling import Progress, progress_line, summary_table, tell, written_for
-from runs.management.worst_cases import worst_cases
+from runs.cli.printing import Progress, progress_line, summary_table, tell, worst_cases, written_for
 from tests.factories import make_scored_run
 
 pytestmark = pytest.mark.django_db

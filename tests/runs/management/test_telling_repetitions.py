@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from runs.cli.evaluating import conclude, summary_document
+from runs.cli.files import junit_run
+from runs.cli.printing import summary_table
 from runs.execution.finishing import summarise_ended
-from runs.management.concluding import conclude, summary_document
-from runs.management.files import junit_run
-from runs.management.telling import summary_table
-from runs.models import Run
+from runs.models.runs import Run
 from tests.factories import make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db

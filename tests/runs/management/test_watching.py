@@ -6,10 +6,9 @@ from typing import cast
 import pytest
 from django.db import OperationalError, connection
 
-from runs.management.own_hands import OwnHands
-from runs.management.telling import Progress
-from runs.management.watching import AWAY, AWAY_WHILE_STOPPING, Watch
-from runs.models import Run
+from runs.cli.printing import Progress
+from runs.cli.watching import AWAY, AWAY_WHILE_STOPPING, OwnHands, Watch
+from runs.models.runs import Run
 from tests.factories import make_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +38,7 @@ class Watching:
         self.hands = FakeHands(self.run)
         self.stream = io.StringIO()
         # They end when told, as own hands do, and carry nothing out.
-        hands = cast(OwnHands, self.hands)
+        hands = cast("OwnHands", self.hands)
         self.watch = Watch(self.run, hands, Progress(self.stream, clock=lambda: 0.0))
 
     @property

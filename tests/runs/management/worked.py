@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from runs.models import Run
+from runs.models.runs import Run
 
 FILE = Path(__file__).parents[2] / "vectors" / "scoring.json"
 Values = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runs.models import Run
-from runs.models.executions import executions_of
+from runs.models.runs import Run
+from runs.models.stored import executions_of
 from tests.factories import make_call, make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from evaluators.scoring.types import Verdict
-from runs.models import Result, Review, ReviewItem, Run
-from runs.reports.judge_agreement import suite_agreement
-from runs.services.review_queue import ask_for_review
-from runs.services.reviews import Decided, decide, undo
+from runs.models.results import Result
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import Run
+from runs.reviews.judge_agreement import suite_agreement
+from runs.reviews.services import Decided, ask_for_review, decide, undo
 from tests.factories import make_score, make_user
 from tests.runs.queued import item_of, queued_run
 from tests.runs.trees import CHECK, tree

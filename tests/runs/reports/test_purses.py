@@ -14,14 +14,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.templatetags.figures import execution_money, money
-from runs import services
-from runs.execution.running import work_on_run
-from runs.models import ModelCall, Result, Run
-from runs.reports.purses import purses
-from runs.reports.result_attempts import result_attempts
-from runs.reports.result_purses import result_purses
-from runs.reports.run_list import listed, run_row
-from runs.reports.today import today
+from runs.costs import purses, result_purses
+from runs.execution.run_worker import work_on_run
+from runs.home.queries import today
+from runs.models.results import ModelCall, Result
+from runs.models.runs import Run
+from runs.results.result_page import result_attempts
+from runs.results.run_list import listed, run_row
+from runs.running.retrying import retry_results
 from tests.factories import (
     make_call,
     make_case,
@@ -81,7 +81,7 @@ def test_every_page_says_what_the_ledger_sums_to(
     work_on_run(run.pk)
     for keep_output in (True, False):
         some = list(run.results.values_list("pk", flat=True)[:3])
-        services.retry_results(run, asked_by=None, result_ids=some, keep_output=keep_output)
+        retry_results(run, asked_by=None, result_ids=some, keep_output=keep_output)
         work_on_run(run.pk)
     run = Run.objects.get(pk=run.pk)
 

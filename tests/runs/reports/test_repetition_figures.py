@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from runs.models import Run
-from runs.models.executions import executions_of
-from runs.reports.case_groups import case_groups, policy_of, repetition_figures
-from runs.summary import repetitions_of, summarise_case
+from runs.case_groups import case_groups, policy_of, repetition_figures
+from runs.models.runs import Run
+from runs.models.stored import executions_of
+from runs.summary.cases import repetitions_of, summarise_case
 from tests.factories import make_case, make_result, make_run, make_suite
 
 pytestmark = pytest.mark.django_db

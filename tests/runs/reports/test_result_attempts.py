@@ -8,9 +8,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs import services
-from runs.models import Attempt, Result, Run
-from runs.reports.result_attempts import result_attempts
+from runs.models.results import Attempt, Result
+from runs.models.runs import Run
+from runs.results.result_page import result_attempts
+from runs.running.retrying import retry_results
 from tests.factories import (
     STARTED,
     make_call,
@@ -34,7 +35,7 @@ def retried_twice() -> Result:
     )
     make_call(result=result)
     for paths, verdict, score in ((["tone"], "borderline", 0.7), (None, "pass", 0.9)):
-        services.retry_results(run, asked_by=mira, result_ids=[result.pk], paths=paths)
+        retry_results(run, asked_by=mira, result_ids=[result.pk], paths=paths)
         result.refresh_from_db()
         result.status, result.verdict, result.score = "scored", verdict, score
         result.attempt, result.decided_by = 1, f"{score}"

@@ -6,12 +6,12 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs import services
-from runs.execution.running import work_on_run
-from runs.formats.results import write_results
-from runs.reports import result_lines as report
-from runs.reports.result_lines import result_lines
-from runs.reports.result_page import result_page
+from runs.execution.run_worker import work_on_run
+from runs.formats.results_writing import write_results
+from runs.results import files
+from runs.results.files import result_lines
+from runs.results.result_page import result_page
+from runs.running.services import start_run
 from tests.factories import make_case, make_result, make_run, make_score, make_suite, make_target
 from tests.runs.trees import CHECK, LEAF, tree
 
@@ -37,7 +37,7 @@ def test_a_run_is_told_as_it_was_scored():
     output = {"output": "a refund", "latency_ms": 90, "cost_usd": "0.25"}
     make_case(suite=suite, key="C-1", recorded_output=output)
     make_case(suite=suite, key="C-2")
-    run = services.start_run(suite=suite, target=make_target(name="agent"), started_by=None)
+    run = start_run(suite=suite, target=make_target(name="agent"), started_by=None)
     work_on_run(run.pk)
 
     answered, missing = lines(run)
@@ -122,7 +122,7 @@ def test_the_queries_do_not_grow_with_the_results_of_a_piece(monkeypatch):
     few = queries()
     add(8)
     assert queries() == few == 4
-    monkeypatch.setattr(report, "CHUNK", 4)
+    monkeypatch.setattr(files, "CHUNK", 4)
     assert queries() == 1 + 3 * 3
     assert len(lines(run)) == 10
 
@@ -131,7 +131,7 @@ def test_the_queries_do_not_grow_with_the_results_of_a_piece(monkeypatch):
 def test_what_a_negated_evaluator_found_counts_alike_in_files_and_on_pages():
     suite = make_suite(slug="refunds", tree=tree({**CHECK, "negate": True}))
     make_case(suite=suite, key="C-1", recorded_output={"output": "nothing"})
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
     [line] = lines(run)
     page = result_page(run, "C-1", 1)

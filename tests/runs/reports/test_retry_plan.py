@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from runs.models import Run
-from runs.reports.retry_plan import retry_plan
+from runs.models.runs import Run
+from runs.running.retry_forms import retry_plan
 from tests.factories import (
     make_case,
     make_model,

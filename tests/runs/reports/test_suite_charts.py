@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 from pytest_django.asserts import assertNumQueries
 
-from runs.models import Run
-from runs.reports.chart_files import cost_file, trend_file
-from runs.reports.charts_query import ChartsQuery
-from runs.reports.counted_purses import counted_purses, with_origins
-from runs.reports.purses import purses
-from runs.reports.suite_charts import ChartsPage, charts_page
-from runs.summary import summarise
+from runs.charts.queries import ChartsPage, ChartsQuery, charts_page, cost_file, trend_file
+from runs.costs import counted_purses, purses, with_origins
+from runs.models.runs import Run
+from runs.summary.run import summarise
 from tests.factories import (
     make_call,
     make_model,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from runs.reports.score_histogram import NARROW, WIDE, score_histogram
-from runs.reports.what_if_figures import unanswered
-from runs.reports.what_if_flips import FlipQuery, by_harm
-from runs.what_if import Band, Bin, CaseFlip, ExecutionFlip, Histogram, Stale, Stand
+from runs.what_if.figures import Band, Bin, CaseFlip, ExecutionFlip, Histogram, Stale, Stand
+from runs.what_if.flips import FlipQuery, by_harm
+from runs.what_if.panel import NARROW, WIDE, score_histogram, unanswered
 
 BANDS = (Band("borderline", 0.6), Band("pass", 0.8))
 

@@ -8,10 +8,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import SlotLease, StartGrant
-from runs.models import RunEvent
 from runs.models.clock import LEASE
-from runs.reports.workers import ledger_counts, workers_page
-from runs.services.broker import BrokerState, ask_broker
+from runs.models.runs import RunEvent
+from runs.queue import BrokerState, ask_broker
+from runs.workers import models as workers_models
+from runs.workers.page import workers_page
 from tests.factories import make_call, make_model, make_result, make_run
 from tests.runs.crews import ago, ahead, hold, make_hand, make_open_run, make_worker
 from tests.services.processes import free_port
@@ -321,7 +322,7 @@ class TestModels:
         assert page.models.window.in_words == "in the last hour"
 
     def test_after_very_many_calls_the_window_is_shorter_and_says_so(self, monkeypatch):
-        monkeypatch.setattr(ledger_counts, "MOST_COUNTED", 3)
+        monkeypatch.setattr(workers_models, "MOST_COUNTED", 3)
         result = make_result(run=make_run(), case=make_open_run(cases=1).suite.cases.get())
         model = make_model()
         for minutes in range(8):

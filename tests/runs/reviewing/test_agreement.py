@@ -11,7 +11,8 @@ import scipy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from runs.reviewing import LABELS, VERDICTS, Pair, agreement_of
+from runs.engine.review_rules import LABELS, VERDICTS
+from runs.reviews.agreement import Pair, agreement_of
 
 CATEGORIES = ("a", "b", "c")
 # Table by rater and rater, and Cohen's kappa as published.

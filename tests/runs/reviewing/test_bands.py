@@ -9,8 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import Policy
-from runs.reviewing import VERDICTS, Pair, Reviewed, Suggestion, agreement_of, suggest_bands
-from runs.reviewing.bands import AGREEMENT
+from runs.engine.review_rules import VERDICTS
+from runs.reviews.agreement import (
+    AGREEMENT,
+    Pair,
+    Reviewed,
+    Suggestion,
+    agreement_of,
+    suggest_bands,
+)
 
 
 def found_of(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import REVIEW_RULES, Policy
 from evaluators.scoring.types import Verdict
-from runs.reviewing import Finished, Missed, Reason, distance_of, entries_of, reasons_of
+from runs.engine.review_rules import Finished, Missed, Reason, distance_of, entries_of, reasons_of
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 OUTCOMES = Policy(case_gate="expected_outcomes")

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.types import Verdict
-from runs.reviewing import settle
-from runs.reviewing.settling import SEVERITY
+from runs.engine.review_rules import SEVERITY, settle
 
 WORDS = {"p": Verdict.PASS, "b": Verdict.BORDERLINE, "f": Verdict.FAIL}
 # Decisions, reviewers by policy, verdict (- for open), how many decisions are wanted.

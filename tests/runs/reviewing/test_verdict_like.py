@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runs.reviewing import verdict_like
+from runs.engine.review_rules import verdict_like
 
 SPEAKING = [
     ("Your refund is on its way.\n\nVerdict: PASS", "Verdict: PASS"),

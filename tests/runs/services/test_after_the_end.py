@@ -12,15 +12,15 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from runs import services
 from runs.execution import finishing
-from runs.execution.budget import Budget
 from runs.execution.finishing import summarise_ended
-from runs.execution.ledger import add_costs
+from runs.execution.ledger import Budget, add_costs
 from runs.execution.loading import load_work
-from runs.execution.recording import read_state
-from runs.execution.running import _conclude, work_on_run
-from runs.models import ModelCall, Run
+from runs.execution.result_writer import read_state
+from runs.execution.run_worker import _conclude, work_on_run
+from runs.models.results import ModelCall
+from runs.models.runs import Run
+from runs.running.retrying import resume_run, stop_run
 from tests.model_server import ModelServer, good, hang
 from tests.services.processes import wait_until
 
@@ -57,7 +57,7 @@ def stopped_in_flight(start_chat: StartRun, model_server: ModelServer) -> tuple[
     worker = in_thread(run)
     model_server.wait_for_chats(3)
     wait_until(lambda: again(run).done_count == 1)
-    services.stop_run(run, stopped_by=None)
+    stop_run(run, stopped_by=None)
     assert summarise_ended(run.pk)
     return run, worker
 
@@ -107,7 +107,7 @@ def test_hands_of_before_a_stop_leave_the_resumed_run_alone(
     stopped_in_flight: tuple[Run, Any], model_server: ModelServer
 ) -> None:
     run, worker = stopped_in_flight
-    services.resume_run(run, resumed_by=None)
+    resume_run(run, resumed_by=None)
     model_server.release()
     worker.join(30)
 

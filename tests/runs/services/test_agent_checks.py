@@ -11,17 +11,20 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluators.judging.keys import encrypt
+from evaluators.model_calls.models import encrypt
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
-from runs import services
-from runs.comparison import RunFacts, differences
-from runs.formats import agentv
-from runs.imports import UnknownJudgeError
-from runs.models import Run, RunStatus, Suite, Target
-from runs.plan import read_plan
-from runs.services.checking import AgentNotReadyError
-from runs.services.script_rights import ScriptsRefusedError
+from runs.compare.comparability import RunFacts, differences
+from runs.engine.plan import read_plan
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.running.checks import AgentNotReadyError, ScriptsRefusedError
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.running.services import start_run
+from runs.suites.references import UnknownJudgeError
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.members import make_member
 from tests.runs.trees import JUDGED, tree
@@ -48,7 +51,7 @@ def suite_of(*nodes: dict[str, Any], **case: Any) -> Suite:
 
 
 def start(suite: Suite, target: Target | None = None, user: User | None = None) -> Run:
-    return services.start_run(suite=suite, target=target or make_target(), started_by=user)
+    return start_run(suite=suite, target=target or make_target(), started_by=user)
 
 
 def reviewer(**columns: Any) -> Target:
@@ -125,7 +128,7 @@ def test_agents_too_many_to_name_are_named_whole_as_far_as_they_go() -> None:
 def test_the_run_says_who_judges_beside_its_judge(viewer_client: Client) -> None:
     reviewer()
     make_target(name="second", kind="http", config=HTTP)
-    run = services.start_run(
+    run = start_run(
         suite=suite_of(QUALITY, TONE, {**JUDGED}),
         target=make_target(),
         judge=make_model(slug="usual"),
@@ -166,12 +169,12 @@ name: s
 evaluators: [{name: quality, type: agent-judge, agent: reviewer}]
 tests: [{id: a, input: hi, output: ho}]
 """
-    content = agentv.read(text.encode())
-    services.import_suite(content, imported_by=None)
+    content = suite_files.read_suite(text.encode())
+    import_suite(content, imported_by=None)
     reviewer(kind="recorded", config={})
 
     with pytest.raises(UnknownJudgeError, match="evaluator quality: agent.*recorded outputs"):
-        services.import_suite(content, imported_by=None)
+        import_suite(content, imported_by=None)
 
 
 @pytest.fixture
@@ -192,13 +195,13 @@ def test_a_program_that_judges_starts_for_those_alone_who_may_run_scripts(
     else:
         run = start(suite)
         if way == "resume":
-            services.stop_run(run, stopped_by=None)
-            go = lambda user: services.resume_run(run, resumed_by=user)  # noqa: E731
+            stop_run(run, stopped_by=None)
+            go = lambda user: resume_run(run, resumed_by=user)  # noqa: E731
         else:
             Run.objects.update(status=RunStatus.COMPLETED, done_count=1, error_count=1)
             run.results.update(status="error", error="x")
             keeps = way == "retry scoring"
-            go = lambda user: services.retry_results(run, asked_by=user, keep_output=keeps)  # noqa: E731
+            go = lambda user: retry_results(run, asked_by=user, keep_output=keeps)  # noqa: E731
         # What the run was started with counts, not what the target is now.
         Target.objects.filter(pk=program.pk).update(kind="http", config=HTTP)
 

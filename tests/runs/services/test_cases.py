@@ -13,11 +13,26 @@ from django.test.utils import CaptureQueriesContext
 from evaluators.models import AuditEntry
 from evaluators.scoring.tree import COMPOSITE, Node
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.exports import case_content, stored_content
-from runs.formats import CaseContent
-from runs.models import Case, Suite
-from runs.services.suites import archive_suite, create_suite
+from runs.cases.checks import InvalidCaseError
+from runs.cases.services import (
+    CaseChangedError,
+    CaseKeyInUseError,
+    CaseKeyTakenError,
+    UnknownCaseError,
+    add_case,
+    bring_back,
+    change_case,
+    place_case,
+    put_cases,
+    remove_cases,
+    tag_cases,
+    untag_cases,
+)
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent
+from runs.suites.services import archive_suite, create_suite
+from runs.suites.stored import case_content, stored_content
+from runs.suites.versions import restore_version
 from tests.factories import make_result, make_run, make_target, make_user
 from tests.runs.services.test_races import at_once
 
@@ -41,7 +56,7 @@ def ada(db: None) -> User:
 @pytest.fixture
 def suite(ada: User) -> Suite:
     suite = create_suite(slug="support", title="Support", by=ada)
-    services.put_cases(suite, [RETURNS, SIZES], by=ada, note="Two to begin with")
+    put_cases(suite, [RETURNS, SIZES], by=ada, note="Two to begin with")
     return suite
 
 
@@ -55,7 +70,7 @@ def versions(suite: Suite) -> list[tuple[int, str]]:
 
 def change(suite: Suite, base: int = 1, by: User | None = None, **changes: object) -> Case:
     content = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
-    return services.change_case(suite, "returns", content, base_revision=base, by=by)
+    return change_case(suite, "returns", content, base_revision=base, by=by)
 
 
 def test_an_edit_is_a_revision_and_edits_gather_in_one_version(suite: Suite, ada: User) -> None:
@@ -65,7 +80,7 @@ def test_an_edit_is_a_revision_and_edits_gather_in_one_version(suite: Suite, ada
 
     second = change(suite, by=ada, title="Send it back")
     third = change(suite, base=2, by=ada, title="Send it back", tags=("refunds", "tents"))
-    services.add_case(suite, replace(SIZES, key="paint"), by=ada)
+    add_case(suite, replace(SIZES, key="paint"), by=ada)
 
     assert (second.revision, third.revision, suite.version) == (2, 3, 3)
     assert versions(suite)[-1] == (3, "1 case added, 1 case changed")
@@ -86,8 +101,8 @@ def test_what_says_nothing_new_makes_no_revision(suite: Suite, ada: User) -> Non
     # The answer to the first of two presses came too late for the second.
     assert change(suite, by=ada, title="New").revision == 2
     assert change(suite, by=ada, title="New").revision == 2
-    assert services.add_case(suite, SIZES, by=ada).revision == 1
-    put = services.put_cases(suite, [SIZES], by=ada)
+    assert add_case(suite, SIZES, by=ada).revision == 1
+    put = put_cases(suite, [SIZES], by=ada)
     assert (put.added, put.changed, put.unchanged) == (0, 0, 1)
     assert AuditEntry.objects.count() == entries + 1
     assert suite.cases.count() == 3
@@ -97,7 +112,7 @@ def test_the_second_of_two_people_is_told_and_nothing_is_overwritten(
     suite: Suite, ada: User
 ) -> None:
     change(suite, by=ada, title="Hers")
-    with pytest.raises(services.CaseChangedError) as refusal:
+    with pytest.raises(CaseChangedError) as refusal:
         change(suite, title="His")
     found = refusal.value
     assert found.base is not None
@@ -105,8 +120,8 @@ def test_the_second_of_two_people_is_told_and_nothing_is_overwritten(
     assert (found.base.title, found.theirs.title, found.mine.title) == ("Returns", "Hers", "His")
     assert suite.cases.get(key="returns", is_current=True).title == "Hers"
 
-    services.remove_cases(suite, ["returns"], by=ada)
-    with pytest.raises(services.CaseChangedError) as refusal:
+    remove_cases(suite, ["returns"], by=ada)
+    with pytest.raises(CaseChangedError) as refusal:
         change(suite, base=2, title="His")
     assert refusal.value.theirs is None
 
@@ -123,59 +138,57 @@ def test_a_key_changes_until_the_case_was_run(suite: Suite, ada: User) -> None:
     assert (renamed.key, renamed.revision, renamed.position) == ("send-back", 1, 0)
     assert change(suite, by=ada, key="send-back").pk == renamed.pk, "pressed twice"
     assert current(suite) == [("send-back", 1), ("sizes", 1)]
-    with pytest.raises(services.CaseKeyTakenError, match="another key"):
-        services.change_case(
-            suite, "sizes", replace(SIZES, key="send-back"), base_revision=1, by=ada
-        )
-    with pytest.raises(services.CaseKeyTakenError):
-        services.add_case(suite, replace(SIZES, key="send-back"), by=ada)
+    with pytest.raises(CaseKeyTakenError, match="another key"):
+        change_case(suite, "sizes", replace(SIZES, key="send-back"), base_revision=1, by=ada)
+    with pytest.raises(CaseKeyTakenError):
+        add_case(suite, replace(SIZES, key="send-back"), by=ada)
     make_result(run=make_run(suite=suite), case=renamed, verdict="pass")
-    with pytest.raises(services.CaseKeyInUseError, match="has results"):
-        services.change_case(suite, "send-back", replace(RETURNS, key="x"), base_revision=1, by=ada)
-    services.restore_version(suite, 2, by=ada)
+    with pytest.raises(CaseKeyInUseError, match="has results"):
+        change_case(suite, "send-back", replace(RETURNS, key="x"), base_revision=1, by=ada)
+    restore_version(suite, 2, by=ada)
     assert current(suite) == [("returns", 1), ("sizes", 1)]
 
 
 def test_a_removed_case_stays_with_its_runs_and_comes_back(suite: Suite, ada: User) -> None:
     case = suite.cases.get(key="returns")
     result = make_result(run=make_run(suite=suite), case=case, verdict="pass")
-    assert services.remove_cases(suite, ["returns", "returns", "nobody"], by=ada) == 1
-    assert services.remove_cases(suite, ["returns"], by=ada) == 0
+    assert remove_cases(suite, ["returns", "returns", "nobody"], by=ada) == 1
+    assert remove_cases(suite, ["returns"], by=ada) == 0
     result.refresh_from_db()
     assert (result.case, current(suite)) == (case, [("sizes", 1)])
-    back = services.bring_back(suite, "returns", revision=1, base_revision=None, by=ada)
+    back = bring_back(suite, "returns", revision=1, base_revision=None, by=ada)
     assert (back.revision, current(suite)) == (1, [("returns", 1), ("sizes", 1)])
     change(suite, by=ada, title="New")
     for _ in range(2):
-        services.bring_back(suite, "returns", revision=1, base_revision=2, by=ada)
+        bring_back(suite, "returns", revision=1, base_revision=2, by=ada)
     assert suite.cases.get(key="returns", is_current=True).title == "Returns"
-    with pytest.raises(services.CaseChangedError):
-        services.bring_back(suite, "returns", revision=2, base_revision=2, by=ada)
-    with pytest.raises(services.UnknownCaseError):
-        services.bring_back(suite, "returns", revision=9, base_revision=1, by=ada)
+    with pytest.raises(CaseChangedError):
+        bring_back(suite, "returns", revision=2, base_revision=2, by=ada)
+    with pytest.raises(UnknownCaseError):
+        bring_back(suite, "returns", revision=9, base_revision=1, by=ada)
     assert change(suite, by=ada, title="Newer").revision == 3, "no revision is numbered twice"
 
 
 def test_many_are_tagged_or_put_in_as_many_queries_as_a_few(suite: Suite, ada: User) -> None:
     def tags(count: int) -> int:
         cases = [replace(SIZES, key=f"{count}-{n}") for n in range(count)]
-        services.put_cases(suite, cases, by=ada)
+        put_cases(suite, cases, by=ada)
         with CaptureQueriesContext(connection) as queries:
             keys = [case.key for case in cases]
-            assert services.tag_cases(suite, keys, ["new", "new"], by=ada) == count
+            assert tag_cases(suite, keys, ["new", "new"], by=ada) == count
         return len(queries)
 
     assert tags(3) == tags(40)
     assert set(suite.cases.get(key="3-1", is_current=True).tags) == {"new"}
-    assert services.tag_cases(suite, ["3-1", "returns"], ["refunds"], by=ada) == 1
-    assert services.untag_cases(suite, ["3-1", "sizes"], ["new"], by=ada) == 1
+    assert tag_cases(suite, ["3-1", "returns"], ["refunds"], by=ada) == 1
+    assert untag_cases(suite, ["3-1", "sizes"], ["new"], by=ada) == 1
     assert suite.cases.get(key="3-1", is_current=True).tags == ["refunds"]
 
 
 def test_a_case_moves_to_another_place(suite: Suite, ada: User) -> None:
-    assert services.place_case(suite, "sizes", 1, by=ada) == 1
-    assert services.place_case(suite, "sizes", 99, by=ada) == 2
-    assert services.place_case(suite, "sizes", 1, by=ada) == 1
+    assert place_case(suite, "sizes", 1, by=ada) == 1
+    assert place_case(suite, "sizes", 99, by=ada) == 2
+    assert place_case(suite, "sizes", 1, by=ada) == 1
     assert current(suite) == [("sizes", 1), ("returns", 1)]
     assert [case.key for case in stored_content(suite).cases] == ["sizes", "returns"]
 
@@ -214,16 +227,16 @@ def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
 ) -> None:
     make_target(name="replay", kind="recorded")
     wrong = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
-    with pytest.raises(services.InvalidCaseError) as refusal:
-        services.put_cases(suite, [replace(SIZES, key="fine"), wrong], by=None)
+    with pytest.raises(InvalidCaseError) as refusal:
+        put_cases(suite, [replace(SIZES, key="fine"), wrong], by=None)
     assert said in refusal.value.problems[wrong.key][field][0]
     assert len(str(refusal.value)) < 2_000
     assert current(suite) == [("returns", 1), ("sizes", 1)]
 
 
 def test_a_key_that_stands_twice_is_refused(suite: Suite) -> None:
-    with pytest.raises(services.InvalidCaseError, match="stands twice"):
-        services.put_cases(suite, [SIZES, SIZES], by=None)
+    with pytest.raises(InvalidCaseError, match="stands twice"):
+        put_cases(suite, [SIZES, SIZES], by=None)
 
 
 def test_a_long_case_is_stored_as_it_is(suite: Suite) -> None:
@@ -234,18 +247,18 @@ def test_a_long_case_is_stored_as_it_is(suite: Suite) -> None:
         expected_outcomes=tuple(f"<b>{n}</b>" for n in range(1_000)),
         recorded_output={"output": "x"},
     )
-    services.add_case(suite, long, by=None)
+    add_case(suite, long, by=None)
     assert case_content(suite.cases.get(key=long.key)) == long
 
 
 DEEDS: list[Callable[[Suite], object]] = [
-    lambda suite: services.add_case(suite, replace(SIZES, key="new"), by=None),
+    lambda suite: add_case(suite, replace(SIZES, key="new"), by=None),
     lambda suite: change(suite, title="New"),
-    lambda suite: services.put_cases(suite, [replace(SIZES, title="New")], by=None),
-    lambda suite: services.remove_cases(suite, ["sizes"], by=None),
-    lambda suite: services.tag_cases(suite, ["sizes"], ["new"], by=None),
-    lambda suite: services.place_case(suite, "sizes", 1, by=None),
-    lambda suite: services.bring_back(suite, "sizes", revision=1, base_revision=1, by=None),
+    lambda suite: put_cases(suite, [replace(SIZES, title="New")], by=None),
+    lambda suite: remove_cases(suite, ["sizes"], by=None),
+    lambda suite: tag_cases(suite, ["sizes"], ["new"], by=None),
+    lambda suite: place_case(suite, "sizes", 1, by=None),
+    lambda suite: bring_back(suite, "sizes", revision=1, base_revision=1, by=None),
 ]
 
 

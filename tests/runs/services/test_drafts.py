@@ -9,13 +9,25 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from evaluators.models import AuditEntry, Evaluator
-from runs import services
-from runs.drafting import Add, Describe, Remove, Rename, SetJudge, SetPolicy, SetWeight
-from runs.drafting.merging import UndecidedError
-from runs.models import Suite, SuiteDraft, SuiteVersion
-from runs.services.drafts import DraftChangedError, draft_for
-from runs.services.saving_drafts import DraftConflictError, NothingToSaveError
-from runs.versions import GATHERS_FOR
+from runs.models.suites import Suite, SuiteDraft, SuiteVersion
+from runs.suites.drafts import (
+    DraftChangedError,
+    DraftConflictError,
+    InvalidDraftError,
+    NothingToSaveError,
+    change_draft,
+    conflict_of,
+    discard_draft,
+    draft_for,
+    draft_of,
+    is_stored,
+    rebase_draft,
+    save_draft,
+)
+from runs.suites.edits import Describe, SetJudge, SetPolicy
+from runs.suites.merging import UndecidedError
+from runs.suites.tree_edits import Add, Remove, Rename, SetWeight
+from runs.suites.versions import GATHERS_FOR, record_version
 from tests.factories import make_case, make_model, make_run, make_suite, make_user
 
 pytestmark = pytest.mark.django_db
@@ -25,12 +37,12 @@ SUMS = {"type": "script", "command": ["python3", "sums.py"]}
 
 
 def change(suite: Suite, author: User, *operations: Any) -> SuiteDraft:
-    draft = services.draft_of(suite, author)
-    return services.change_draft(draft, draft.stamp, *operations)
+    draft = draft_of(suite, author)
+    return change_draft(draft, draft.stamp, *operations)
 
 
 def save(draft: SuiteDraft, note: str = "") -> SuiteVersion:
-    return services.save_draft(draft, draft.stamp, note=note)
+    return save_draft(draft, draft.stamp, note=note)
 
 
 def node_id(draft: SuiteDraft, name: str) -> str:
@@ -39,7 +51,7 @@ def node_id(draft: SuiteDraft, name: str) -> str:
 
 
 def weight(suite: Suite, author: User, name: str, value: float) -> SuiteDraft:
-    draft = services.draft_of(suite, author)
+    draft = draft_of(suite, author)
     return change(suite, author, SetWeight(node_id(draft, name), value))
 
 
@@ -55,8 +67,8 @@ def weights(suite: Suite) -> dict[str, float]:
 class TestOneDraft:
     def test_it_is_stored_with_its_first_change_and_becomes_the_next_version(self) -> None:
         suite, ada = make_suite(cases=2), make_user()
-        untouched = services.draft_of(suite, ada)
-        assert not services.is_stored(untouched)
+        untouched = draft_of(suite, ada)
+        assert not is_stored(untouched)
         assert SuiteDraft.objects.count() == 0
 
         draft = weight(suite, ada, "tone", 5)
@@ -92,41 +104,41 @@ class TestOneDraft:
             save(draft)
         assert (again(suite).version, SuiteDraft.objects.count()) == (1, 1)
 
-        services.discard_draft(draft, draft.stamp)
+        discard_draft(draft, draft.stamp)
         assert not SuiteDraft.objects.exists()
 
     def test_forms_of_an_earlier_state_are_refused(self) -> None:
         suite, ada = make_suite(), make_user()
-        first_tab = services.draft_of(suite, ada)
+        first_tab = draft_of(suite, ada)
         draft = weight(suite, ada, "tone", 5)
 
         for stale in (first_tab, draft):
             with pytest.raises(DraftChangedError, match="another tab"):
-                services.change_draft(stale, first_tab.stamp, SetJudge(""))
+                change_draft(stale, first_tab.stamp, SetJudge(""))
         with pytest.raises(DraftChangedError, match="another tab"):
-            services.save_draft(draft, f"{draft.pk}-0")
+            save_draft(draft, f"{draft.pk}-0")
         save(draft)
-        for deed in (services.save_draft, services.change_draft, services.discard_draft):
+        for deed in (save_draft, change_draft, discard_draft):
             with pytest.raises(DraftChangedError, match="saved or discarded"):
                 deed(draft, draft.stamp)
         assert again(suite).version == 2
 
     def test_a_page_of_an_untouched_draft_becomes_one_of_the_version_it_was_opened_at(self) -> None:
         suite, ada, bob = make_suite(), make_user(), make_user()
-        page = services.draft_of(suite, ada)
+        page = draft_of(suite, ada)
         save(weight(suite, bob, "tone", 3))
         save(weight(again(suite), bob, "tone", 4))
 
         now = again(suite)
         assert draft_for(now, ada, "new-0123456789ab").base_version == 3
         with pytest.raises(DraftChangedError, match="or the suite was"):
-            services.change_draft(services.draft_of(now, ada), page.stamp, SetWeight("n2", 9))
+            change_draft(draft_of(now, ada), page.stamp, SetWeight("n2", 9))
         with pytest.raises(DraftChangedError, match="or the suite was"):
-            services.change_draft(
+            change_draft(
                 draft_for(now, ada, page.stamp), page.stamp, SetWeight(node_id(page, "tone"), 4)
             )
         assert not SuiteDraft.objects.exists()
-        draft = services.change_draft(
+        draft = change_draft(
             draft_for(now, ada, page.stamp), page.stamp, SetPolicy({"pass_threshold": 0.9})
         )
         assert (draft.base_version, SuiteDraft.objects.get().base_version) == (1, 1)
@@ -149,7 +161,7 @@ class TestOneDraft:
             SetPolicy({"pass_threshold": 0.95}),
         )
 
-        with pytest.raises(services.InvalidDraftError) as refused:
+        with pytest.raises(InvalidDraftError) as refused:
             save(draft)
         said = {(one.path, one.field): one.message for one in refused.value.problems}
         assert set(said) == {
@@ -175,7 +187,7 @@ class TestOneDraft:
         make_case(suite=suite, key="C-9", evaluators=own, evaluators_append=True)
 
         draft = change(suite, ada, Rename("n3", "short"))
-        with pytest.raises(services.InvalidDraftError, match=r"case C-9.*short"):
+        with pytest.raises(InvalidDraftError, match=r"case C-9.*short"):
             save(draft)
 
 
@@ -215,9 +227,9 @@ class TestTwoPeople:
         save(change(suite, ada, SetWeight("n2", 3), SetWeight("n3", 2)))
 
         with pytest.raises(UndecidedError, match="tone"):
-            services.rebase_draft(mine, mine.stamp, version=2, choices={})
+            rebase_draft(mine, mine.stamp, version=2, choices={})
         choices = {"evaluators.tone.weight": side}
-        draft = services.rebase_draft(mine, mine.stamp, version=2, choices=choices)
+        draft = rebase_draft(mine, mine.stamp, version=2, choices=choices)
         assert draft.base_version == 2
         assert again(suite).version == 2
 
@@ -233,14 +245,14 @@ class TestTwoPeople:
 
         choices = {"evaluators.tone.weight": "mine"}
         with pytest.raises(DraftChangedError, match="Version 3 was saved"):
-            services.rebase_draft(mine, mine.stamp, version=2, choices=choices)
+            rebase_draft(mine, mine.stamp, version=2, choices=choices)
         assert SuiteDraft.objects.get().content == mine.content
 
     def test_edits_of_cases_are_no_conflict(self) -> None:
         suite, ada, bob = make_suite(), make_user(), make_user()
         mine = weight(suite, bob, "tone", 4)
         make_case(suite=suite, key="C-9")
-        assert services.record_version(suite, author=ada, gathers=True).number == 2
+        assert record_version(suite, author=ada, gathers=True).number == 2
 
         version = save(mine)
         assert version.number == 3
@@ -251,12 +263,12 @@ class TestTwoPeople:
         mine = weight(suite, bob, "tone", 4)
         save(change(suite, ada, Remove("n2"), Add("rubric", "n1", config=RUBRIC)))
 
-        conflict = services.conflict_of(services.draft_of(again(suite), bob))
+        conflict = conflict_of(draft_of(again(suite), bob))
         assert conflict is not None
         assert [one.key for one in conflict.merge.open] == ["arrangement"]
         assert conflict.merge.only_mine == ("tone",)
         assert conflict.merge.only_theirs == ("rubric",)
-        kept = services.rebase_draft(mine, mine.stamp, version=2, choices={"arrangement": "mine"})
+        kept = rebase_draft(mine, mine.stamp, version=2, choices={"arrangement": "mine"})
         save(kept)
         assert weights(suite) == {"tone": 4.0, "refund": 1.0}
 
@@ -270,9 +282,9 @@ class TestRecordedVersions:
 
         def edit(key: str, author: User = ada) -> SuiteVersion:
             make_case(suite=suite, key=key)
-            return services.record_version(suite, author=author, gathers=True)
+            return record_version(suite, author=author, gathers=True)
 
-        services.record_version(suite, author=None)
+        record_version(suite, author=None)
         assert edit("A").number == 3
         version = edit("B")
         assert (version.number, version.note) == (3, "2 cases added")
@@ -288,9 +300,9 @@ class TestRecordedVersions:
 
     def test_nothing_new_is_no_version_and_other_changes_do_not_join(self) -> None:
         suite, ada = make_suite(cases=1), make_user()
-        first = services.record_version(suite, author=ada, gathers=True)
-        assert services.record_version(suite, author=ada, gathers=True) == first
+        first = record_version(suite, author=ada, gathers=True)
+        assert record_version(suite, author=ada, gathers=True) == first
 
         Suite.objects.filter(pk=suite.pk).update(description="Other")
-        other = services.record_version(suite, author=ada, gathers=True, note="Described")
+        other = record_version(suite, author=ada, gathers=True, note="Described")
         assert (other.number, other.note, other.gathers) == (3, "Described", False)

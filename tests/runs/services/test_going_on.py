@@ -12,10 +12,11 @@ from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.execution.claiming import begin_run
-from runs.execution.running import work_on_run
-from runs.models import Attempt, Result, Retry, Run
+from runs.execution.claims import begin_run
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Attempt, Result, Retry
+from runs.models.runs import Run
+from runs.running.retrying import BudgetSpentError, resume_run, retry_results
 from tests.factories import make_scored_run, make_user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +43,7 @@ def test_resuming_carries_out_only_what_is_left(start_recorded: StartRun) -> Non
     before = run.results.values().first()
     mira = make_user(name="mira")
 
-    assert services.resume_run(run, resumed_by=mira) == 2
+    assert resume_run(run, resumed_by=mira) == 2
     work_on_run(run.pk)
 
     assert again(run).status == "completed"
@@ -57,14 +58,14 @@ def test_a_retry_in_a_stopped_run_leaves_the_rest_to_be_resumed(start_recorded: 
     first = run.results.first()
     assert first is not None
 
-    services.retry_results(run, asked_by=None, result_ids=[first.pk])
+    retry_results(run, asked_by=None, result_ids=[first.pk])
     work_on_run(run.pk)
 
     run = again(run)
     assert (run.status, run.done_count) == ("stopped", 1)
     assert "2 executions are left" in run.status_reason
     assert run.summary["cases_passed"] is None
-    assert services.resume_run(run, resumed_by=None) == 2
+    assert resume_run(run, resumed_by=None) == 2
     work_on_run(run.pk)
     assert (again(run).status, again(run).done_count) == ("completed", 3)
 
@@ -76,7 +77,7 @@ def test_what_a_broken_target_gave_is_tried_again(start_recorded: StartRun) -> N
     assert judged is not None
     Result.objects.filter(pk=judged.pk).update(error_stage="parse")
 
-    assert services.resume_run(run, resumed_by=None) == 2
+    assert resume_run(run, resumed_by=None) == 2
     assert list(run.results.values_list("status", "generation")) == [
         ("pending", 2),
         ("error", 1),
@@ -89,7 +90,7 @@ def test_the_workers_go_on_with_what_a_command_line_began(start_recorded: StartR
     owner = {"owner": "command_line", "owner_id": "box/1/2", "heartbeat_at": timezone.now()}
     run = stopped(start_recorded, **owner)
 
-    services.resume_run(run, resumed_by=None)
+    resume_run(run, resumed_by=None)
 
     run = again(run)
     assert (run.owner, run.owner_id, run.heartbeat_at) == ("workers", "", None)
@@ -108,7 +109,7 @@ def test_the_time_taken_is_that_of_all_stretches_of_work(start_recorded: StartRu
     minute = 60_000
     assert run.worked_ms(now=now) == 10 * minute
 
-    services.resume_run(run, resumed_by=None)
+    resume_run(run, resumed_by=None)
     assert again(run).worked_ms(now=now) == 10 * minute  # waiting is no work
     begin_run(run.pk, now=now)
     assert again(run).worked_ms(now=now + timedelta(minutes=5)) == 15 * minute
@@ -131,24 +132,22 @@ def test_a_spent_budget_is_named_before_anything_changes(
     )
     Run.objects.filter(pk=run.pk).update(run_cost_usd=99)  # replayed: spent long ago
     for budget in (None, Decimal("0.001"), Decimal("0.004")):
-        with pytest.raises(
-            services.BudgetSpentError, match=r"has spent \$0.004 of .* higher budget"
-        ):
-            services.resume_run(run, resumed_by=None, budget_usd=budget)
+        with pytest.raises(BudgetSpentError, match=r"has spent \$0.004 of .* higher budget"):
+            resume_run(run, resumed_by=None, budget_usd=budget)
     assert again(run).status == status
 
-    services.resume_run(run, resumed_by=None, budget_usd=Decimal("0.5"))
+    resume_run(run, resumed_by=None, budget_usd=Decimal("0.5"))
     assert again(run).budget_usd == Decimal("0.5")
 
 
 def test_resuming_twice_is_refused_in_words(start_recorded: StartRun) -> None:
     run = stopped(start_recorded)
-    services.resume_run(run, resumed_by=None)
+    resume_run(run, resumed_by=None)
     with pytest.raises(DomainError, match="is under way already"):
-        services.resume_run(run, resumed_by=None)
+        resume_run(run, resumed_by=None)
     assert run.results.filter(status="pending").count() == 2
 
 
 def test_a_completed_run_has_nothing_to_resume() -> None:
     with pytest.raises(DomainError, match="did not end early"):
-        services.resume_run(make_scored_run(verdicts=["pass"]), resumed_by=None)
+        resume_run(make_scored_run(verdicts=["pass"]), resumed_by=None)

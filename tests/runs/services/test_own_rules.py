@@ -10,15 +10,17 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import Evaluator
-from runs import services
-from runs.drafting import Configure
-from runs.drafting.editing import change
-from runs.drafting.for_one_run import RunRules
-from runs.execution.running import work_on_run
-from runs.models import Case, Result, Run, Suite
-from runs.services.drafts import draft_of
-from runs.services.rescoring import NewCallsNeededError
-from runs.services.scoring_again import score_again
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.running.rules import RunRules
+from runs.running.services import start_run
+from runs.suites.drafts import draft_of
+from runs.suites.edits import change
+from runs.suites.tree_edits import Configure
+from runs.what_if.services import NewCallsNeededError, score_again
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.model_server import ModelServer, good, malformed
 from tests.runs.trees import CHECK, JUDGED, tree
@@ -49,9 +51,7 @@ def suite(model_server: ModelServer) -> Suite:
 
 
 def started(suite: Suite, **choices: Any) -> Run:
-    return services.start_run(
-        suite=suite, target=make_target(), started_by=None, rules=OWN, **choices
-    )
+    return start_run(suite=suite, target=make_target(), started_by=None, rules=OWN, **choices)
 
 
 def let_suite_change(suite: Suite) -> None:
@@ -94,7 +94,9 @@ def asked_of_judge(server: ModelServer) -> int:
 def test_what_is_tried_again_goes_by_the_rules_the_run_was_started_with(
     suite: Suite, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluators.judging.retries.Retries.wait_s", lambda *one, **two: None)
+    monkeypatch.setattr(
+        "evaluators.model_calls.limit_policy.Retries.wait_s", lambda *one, **two: None
+    )
     model_server.behave(then=malformed())
     run = finished(started(suite))
     assert run.error_count == 3
@@ -102,17 +104,17 @@ def test_what_is_tried_again_goes_by_the_rules_the_run_was_started_with(
     model_server.behave(then=good(GOOD))
     asked_of_judge(model_server)
 
-    services.retry_results(run, asked_by=None, which="errored")
+    retry_results(run, asked_by=None, which="errored")
     assert standing(finished(run)) == ALL_RIGHT
     assert asked_of_judge(model_server) == 3 * 2
     gates = run.summary["cases_gate"]
 
-    services.retry_results(run, asked_by=None, which="failed", keep_output=True)
+    retry_results(run, asked_by=None, which="failed", keep_output=True)
     assert standing(finished(run)) == ALL_RIGHT
     assert asked_of_judge(model_server) == 2
 
     model_server.behave(then=good({**GOOD, "score": 0.9}))
-    services.retry_results(
+    retry_results(
         run, asked_by=None, result_ids=[run.results.order_by("position")[0].pk], paths=["right"]
     )
     better = ("pass", 0.925, "0.92 ≥ 0.75")
@@ -123,12 +125,12 @@ def test_what_is_tried_again_goes_by_the_rules_the_run_was_started_with(
 
 def test_a_stopped_run_goes_on_by_its_own_rules(suite: Suite, model_server: ModelServer) -> None:
     run = started(suite)
-    services.stop_run(run, stopped_by=None)
+    stop_run(run, stopped_by=None)
     run.refresh_from_db()
     assert run.results.filter(status="cancelled").count() == 3
     let_suite_change(suite)
 
-    assert services.resume_run(run, resumed_by=None) == 3
+    assert resume_run(run, resumed_by=None) == 3
 
     assert standing(finished(run)) == ALL_RIGHT
     assert asked_of_judge(model_server) == 3 * 2

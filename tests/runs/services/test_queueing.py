@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from celery import Celery
+from celery import Celery, current_app
 
 from evalsite.settings import REDIS_OPTIONS
-from runs.services import queueing
-from runs.services.queueing import WORK_ON_RUN, queue
+from runs import queue as runs_queue
+from runs.queue import WORK_ON_RUN, queue
 from tests.services.redis import RedisServer, redis_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
@@ -28,8 +28,8 @@ def server() -> Iterator[RedisServer]:
 def _app(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     app = Celery(broker=server.url, set_as_current=False)
     app.conf.broker_transport_options = REDIS_OPTIONS | {"socket_timeout": 0.3}
-    monkeypatch.setattr(queueing, "current_app", app)
-    monkeypatch.setattr(queueing, "BROKER", queueing.Broker())
+    monkeypatch.setattr(runs_queue, "current_app", app)
+    monkeypatch.setattr(runs_queue, "BROKER", runs_queue.Broker())
     server.empty()
     yield
     app.close()
@@ -61,12 +61,12 @@ def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_a
         # Without a time-out this would wait for as long as the broker is frozen.
         queue(WORK_ON_RUN, 2)
         asked: list[str] = []
-        monkeypatch.setattr(queueing.current_app, "send_task", lambda *a, **k: asked.append("task"))
+        monkeypatch.setattr(current_app, "send_task", lambda *a, **k: asked.append("task"))
         queue(WORK_ON_RUN, 3)
         assert asked == []
     finally:
         server.process.wake()
-    monkeypatch.setattr(queueing, "BROKER", queueing.Broker(away_until=time.monotonic() - 1))
+    monkeypatch.setattr(runs_queue, "BROKER", runs_queue.Broker(away_until=time.monotonic() - 1))
     queue(WORK_ON_RUN, 4)
     assert asked == ["task"]
 

@@ -12,12 +12,14 @@ from django.db import connection
 from django.db.models import Sum
 
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.drafting import SetWeight
-from runs.execution.desks import Place
 from runs.execution.finishing import finish_run
-from runs.execution.running import _work, work_on_run
-from runs.models import Attempt, ModelCall, Result, Retry, Run, SuiteDraft
+from runs.execution.run_worker import Place, _work, work_on_run
+from runs.models.results import Attempt, ModelCall, Result, Retry
+from runs.models.runs import Run
+from runs.models.suites import SuiteDraft
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.tree_edits import SetWeight
 from tests.factories import make_scored_run, make_suite, make_user
 from tests.model_server import ModelServer
 
@@ -66,7 +68,7 @@ def counters_are_true(run: Run) -> None:
 
 def test_a_retry_pressed_four_times_at_once_is_one() -> None:
     run = make_scored_run(verdicts=["error"] * 20 + ["pass"])
-    press = partial(services.retry_results, run, asked_by=None, seen_retry=0)
+    press = partial(retry_results, run, asked_by=None, seen_retry=0)
     done, refused = done_and_refused(at_once(*[press] * 4))
 
     assert (done, len(refused)) == ([20], 3)
@@ -81,7 +83,7 @@ def test_two_people_who_choose_the_same_rows_share_them() -> None:
     ids = list(run.results.values_list("pk", flat=True))
 
     def choose(chosen: list[int]) -> Callable[[], object]:
-        again = partial(services.retry_results, run, asked_by=None, keep_output=True)
+        again = partial(retry_results, run, asked_by=None, keep_output=True)
         return partial(again, result_ids=chosen, seen_retry=0)
 
     done, refused = done_and_refused(at_once(choose(ids[:20]), choose(ids[10:])))
@@ -93,8 +95,8 @@ def test_two_people_who_choose_the_same_rows_share_them() -> None:
 
 def test_a_resume_pressed_twice_while_somebody_retries() -> None:
     run = make_scored_run(verdicts=["pass", *["error"] * 10, *["cancelled"] * 10], status="stopped")
-    resume = partial(services.resume_run, run, resumed_by=None)
-    retry = partial(services.retry_results, run, asked_by=None, seen_retry=0)
+    resume = partial(resume_run, run, resumed_by=None)
+    retry = partial(retry_results, run, asked_by=None, seen_retry=0)
     done, refused = done_and_refused(at_once(resume, resume, retry))
 
     # Whoever was first opened the run; a retry may still join in, another resume may not.
@@ -111,7 +113,7 @@ def test_a_stop_while_the_run_finishes_has_one_winner(start_recorded: StartRun) 
         run = start_recorded("a refund", "nothing")
         work_on_run(run.pk)
         Run.objects.filter(pk=run.pk).update(status="running", summary=None, finished_at=None)
-        stop = partial(services.stop_run, run, stopped_by=None)
+        stop = partial(stop_run, run, stopped_by=None)
         _, refused = done_and_refused(at_once(stop, partial(finish_run, run.pk)))
         ended = again(run)
         assert ended.status == ("completed" if refused else "stopped")
@@ -126,7 +128,7 @@ def test_retries_while_hands_are_at_work_lose_and_double_nothing(start_recorded:
         reached = 0
         for _ in range(10):
             try:
-                reached += services.retry_results(run, asked_by=None, which="failed")
+                reached += retry_results(run, asked_by=None, which="failed")
             except DomainError:
                 continue
         return reached
@@ -164,8 +166,8 @@ def test_stopping_and_resuming_under_busy_hands_books_every_call_once(
     def stop_and_resume() -> None:
         for _ in range(3):
             for deed in (
-                lambda: services.stop_run(run, stopped_by=None),
-                lambda: services.resume_run(run, resumed_by=None),
+                lambda: stop_run(run, stopped_by=None),
+                lambda: resume_run(run, resumed_by=None),
             ):
                 try:
                     deed()
@@ -176,7 +178,7 @@ def test_stopping_and_resuming_under_busy_hands_books_every_call_once(
     while again(run).is_active:
         work_on_run(run.pk)
     if again(run).status == "stopped":
-        services.resume_run(run, resumed_by=None)
+        resume_run(run, resumed_by=None)
         work_on_run(run.pk)
 
     run = again(run)
@@ -193,9 +195,9 @@ def test_of_two_drafts_saved_at_once_one_becomes_the_version_and_the_other_stays
     suite = make_suite()
     drafts = []
     for weight in (3.0, 4.0):
-        draft = services.draft_of(suite, make_user())
-        drafts.append(services.change_draft(draft, draft.stamp, SetWeight("n2", weight)))
-    saves = [partial(services.save_draft, draft, draft.stamp) for draft in drafts]
+        draft = draft_of(suite, make_user())
+        drafts.append(change_draft(draft, draft.stamp, SetWeight("n2", weight)))
+    saves = [partial(save_draft, draft, draft.stamp) for draft in drafts]
     answers = at_once(*saves)
 
     refused = [answer for answer in answers if isinstance(answer, str)]
@@ -210,14 +212,14 @@ def test_of_two_drafts_saved_at_once_one_becomes_the_version_and_the_other_stays
 
 def test_a_draft_saved_twice_at_once_is_one_version_and_begun_twice_is_one_draft() -> None:
     suite, ada = make_suite(), make_user()
-    page = services.draft_of(suite, ada)
-    change = partial(services.change_draft, page, page.stamp, SetWeight("n2", 3))
+    page = draft_of(suite, ada)
+    change = partial(change_draft, page, page.stamp, SetWeight("n2", 3))
     begun = at_once(change, change, change)
     assert sum(isinstance(answer, str) for answer in begun) == 2
     draft = SuiteDraft.objects.get()
     assert draft.revision == 1
 
-    save = partial(services.save_draft, draft, draft.stamp)
+    save = partial(save_draft, draft, draft.stamp)
     answers = at_once(save, save, save)
     refused = [answer for answer in answers if isinstance(answer, str)]
     assert len(refused) == 2

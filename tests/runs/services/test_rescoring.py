@@ -10,19 +10,21 @@ from django.urls import reverse
 from evaluators.models import AuditEntry
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
-from runs import services
+from runs.charts.queries import ChartsQuery, left_out
+from runs.execution import reaper
 from runs.execution.finishing import summarise_ended
-from runs.execution.rescoring import rescore_run as carried_out
-from runs.execution.sweeping import sweep
-from runs.models import Result, ResultOutput, Review, Run, RunStatus, Score
+from runs.execution.reaper import sweep
 from runs.models.clock import LEASE, database_now
-from runs.reports.charted_runs import left_out
-from runs.reports.charts_query import ChartsQuery
-from runs.reports.what_if import what_if_of
-from runs.rescoring import reading
-from runs.rescoring.writing import fail
-from runs.services import rescoring
-from runs.services.rescoring import CannotRescoreError, NewCallsNeededError
+from runs.models.results import EvaluatorScore, Result, ResultOutput
+from runs.models.reviews import Review
+from runs.models.runs import Run, RunStatus
+from runs.running.retrying import stop_run
+from runs.tasks import rescore_run as carried_out
+from runs.what_if import services as what_if_services
+from runs.what_if import stored
+from runs.what_if.page import what_if_of
+from runs.what_if.rescoring import fail
+from runs.what_if.services import CannotRescoreError, NewCallsNeededError, rescore_run
 from tests.factories import make_user
 from tests.runs.scored import CHECK, EXACT, NO_CARD, SHORT, STYLE, TREE, finished_run, rules_of
 
@@ -44,7 +46,7 @@ def test_it_comes_to_what_was_foreseen():
     source = finished_run(repetitions=2)
     rules = rules_of(source, root=CHANGED, policy=STRICT)
     foreseen = what_if_of(source, rules)
-    run = services.rescore_run(source, rules, by=None, text="stricter")
+    run = rescore_run(source, rules, by=None, text="stricter")
     summarise_ended(run.pk)
     run.refresh_from_db()
 
@@ -70,11 +72,11 @@ def test_what_was_measured_and_reviewed_is_copied_and_nothing_is_paid():
     warned = ["the answer was cut", "exact: odd"]
     Result.objects.filter(pk=reviewed.pk).update(reviewed_verdict="fail", warnings=warned)
     rules = rules_of(source, root=CHANGED, policy=STRICT)
-    run = services.rescore_run(source, rules, by=reviewer)
+    run = rescore_run(source, rules, by=reviewer)
     assert (run.run_cost_usd, run.evaluation_cost_usd) == (0, 0)
     costs = set(run.results.values_list("run_cost_usd", "evaluation_cost_usd"))
     assert costs == {(0, 0)}
-    assert not Score.objects.filter(result__run=run, cost_usd__isnull=False).exists()
+    assert not EvaluatorScore.objects.filter(result__run=run, cost_usd__isnull=False).exists()
     latencies = [set(one.results.values_list("case", "latency_ms")) for one in (source, run)]
     assert latencies[0] == latencies[1]
 
@@ -94,7 +96,7 @@ def test_what_was_measured_and_reviewed_is_copied_and_nothing_is_paid():
 
 def test_its_page_and_the_list_of_runs_name_its_source(client):
     source, reader = finished_run(), make_user()
-    run = services.rescore_run(source, rules_of(source, policy=STRICT), by=reader)
+    run = rescore_run(source, rules_of(source, policy=STRICT), by=reader)
     assert "Scored again from run #1" in run.events.get(kind="rescore").text
     assert AuditEntry.objects.get(action="rescore").object_id == str(run.pk)
     client.force_login(reader)
@@ -124,7 +126,7 @@ def test_evaluators_that_moved_keep_their_scores_under_their_new_names():
         "short": "style/short",
         "no_card": "style/no_card",
     }
-    run = services.rescore_run(source, rules_of(source, root=root), by=None, origins=origins)
+    run = rescore_run(source, rules_of(source, root=root), by=None, origins=origins)
     result = run.results.get(case__key="C-0")
     assert [score.path for score in result.scores.order_by("position")] == [
         *("", "mentions_refund", "short", "no_card"),
@@ -140,9 +142,9 @@ def test_what_a_gate_holds_back_now_has_no_score_of_its_own_any_more():
     gate = {"type": "safety_gate", "required": ["exact"], "gate_threshold": 0.5}
     root = Node.from_json({**TREE, "config": {"aggregator": gate}})
     with pytest.raises(NewCallsNeededError, match="behind a gate"):
-        services.rescore_run(source, rules_of(source, root=root), by=None)
+        rescore_run(source, rules_of(source, root=root), by=None)
     source = finished_run(("Your refund is on its way", "Your refund"))
-    run = services.rescore_run(source, rules_of(source, root=root), by=None)
+    run = rescore_run(source, rules_of(source, root=root), by=None)
     held = run.results.get(case__key="C-1")
     assert (held.verdict, held.is_forced, held.decided_by) == (
         "fail",
@@ -157,15 +159,15 @@ def test_a_run_that_needs_calls_or_has_no_scores_is_refused_with_the_reason():
     other = {**CHECK, "config": {"operator": "contains", "value": "money"}}
     root = Node.from_json({**TREE, "children": [other, EXACT, STYLE]})
     with pytest.raises(NewCallsNeededError, match="mentions_refund: its settings changed") as error:
-        services.rescore_run(source, rules_of(source, root=root), by=None)
+        rescore_run(source, rules_of(source, root=root), by=None)
     assert [one.path for one in error.value.stale] == ["mentions_refund"]
-    Score.objects.filter(result__run=source).delete()
+    EvaluatorScore.objects.filter(result__run=source).delete()
     source.leaf_scores = None
     with pytest.raises(CannotRescoreError, match="no scores of evaluators"):
-        services.rescore_run(source, rules_of(source), by=None)
+        rescore_run(source, rules_of(source), by=None)
     source.status = RunStatus.RUNNING
-    with pytest.raises(reading.RunNotEndedError):
-        services.rescore_run(source, rules_of(source), by=None)
+    with pytest.raises(stored.RunNotEndedError):
+        rescore_run(source, rules_of(source), by=None)
     assert Run.objects.count() == 1
 
 
@@ -173,16 +175,22 @@ def test_many_executions_are_left_to_a_worker_who_may_die(monkeypatch):
     source = finished_run()
     lenient = rules_of(source, policy=Policy(pass_threshold=0.7))
     queued = []
-    monkeypatch.setattr(rescoring, "AT_ONCE", 0)
-    monkeypatch.setattr(rescoring, "queue", lambda task, run_id: queued.append((task, run_id)))
-    run = services.rescore_run(source, lenient, by=None)
+    monkeypatch.setattr(what_if_services, "AT_ONCE", 0)
+    monkeypatch.setattr(
+        what_if_services, "queue", lambda task, run_id: queued.append((task, run_id))
+    )
+    run = rescore_run(source, lenient, by=None)
     assert queued == [("runs.rescore_run", run.pk)]
     assert (run.status, run.done_count, run.execution_count) == ("running", 0, 5)
 
+    monkeypatch.setattr(
+        reaper, "queue", lambda task, run_id, **later: queued.append((task, run_id))
+    )
     sweep(now=database_now())
-    run.refresh_from_db()
-    assert run.status == "running"
+    assert len(queued) == 1
     sweep(now=database_now() + 3 * LEASE)
+    assert queued == [("runs.rescore_run", run.pk)] * 2
+    carried_out(run.pk)
     run.refresh_from_db()
     assert (run.status, run.done_count, run.summary["executions"]) == ("completed", 5, 5)
     assert standing(run) != standing(source)
@@ -192,12 +200,12 @@ def test_many_executions_are_left_to_a_worker_who_may_die(monkeypatch):
 
 def test_a_run_that_was_stopped_or_whose_source_is_gone_ends_without_it(monkeypatch):
     source = finished_run()
-    monkeypatch.setattr(rescoring, "AT_ONCE", 0)
-    stopped = services.rescore_run(source, rules_of(source, policy=STRICT), by=None)
-    services.stop_run(stopped, stopped_by=None)
+    monkeypatch.setattr(what_if_services, "AT_ONCE", 0)
+    stopped = rescore_run(source, rules_of(source, policy=STRICT), by=None)
+    stop_run(stopped, stopped_by=None)
     assert not carried_out(stopped.pk)
     assert stopped.results.count() == 0
-    lost = services.rescore_run(source, rules_of(source, policy=STRICT), by=None)
+    lost = rescore_run(source, rules_of(source, policy=STRICT), by=None)
     Run.objects.filter(pk=lost.pk).update(source_run=None)
     assert not carried_out(lost.pk)
     lost.refresh_from_db()
@@ -216,6 +224,6 @@ def test_what_a_stopped_run_left_out_is_left_out_again():
         status=RunStatus.STOPPED, finished_at=database_now() - timedelta(hours=1)
     )
     source.refresh_from_db()
-    run = services.rescore_run(source, rules_of(source, policy=STRICT), by=None)
+    run = rescore_run(source, rules_of(source, policy=STRICT), by=None)
     assert (run.status, run.done_count, run.execution_count) == ("stopped", 4, 5)
     assert run.results.get(case__key="C-4").status == "cancelled"

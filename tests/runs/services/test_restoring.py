@@ -7,13 +7,16 @@ from dataclasses import replace
 import pytest
 
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from runs import services
-from runs.drafting import Combine, SetPolicy, SetWeight
-from runs.drafting.differences import compare_versions
-from runs.exports import UnknownVersionError, stored_content
-from runs.formats import CaseContent, SuiteContent, agentv
-from runs.models import FileContent, Suite
-from runs.services.versions import CannotRestoreError
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.suites import FileContent, Suite
+from runs.specs.content import CaseContent, SuiteContent
+from runs.suites.differences import compare_versions
+from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.edits import SetPolicy
+from runs.suites.stored import UnknownVersionError, stored_content
+from runs.suites.tree_edits import Combine, SetWeight
+from runs.suites.versions import CannotRestoreError, restore_version
 from tests.factories import make_model, make_result, make_run, make_user
 from tests.runs.test_imports import FILE, FILES
 
@@ -23,7 +26,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def content() -> SuiteContent:
     make_model(slug="strict")
-    return agentv.read(FILE.encode(), files=FILES)
+    return suite_files.read_suite(FILE.encode(), files=FILES)
 
 
 def current(suite: Suite) -> list[tuple[str, int, int]]:
@@ -33,7 +36,7 @@ def current(suite: Suite) -> list[tuple[str, int, int]]:
 
 def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: SuiteContent) -> None:
     ada = make_user(name="ada")
-    suite = services.import_suite(content, imported_by=ada)
+    suite = import_suite(content, imported_by=ada)
     run = make_run(suite=suite)
     ran = make_result(run=run, case=suite.cases.get(key="B"), verdict="pass", score=0.9)
     _, second = content.cases
@@ -44,10 +47,10 @@ def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: Suit
         cases=(new, replace(second, criteria="Short")),
         files={"tone.md": b"Is it rude?", "more.md": b"x"},
     )
-    suite = services.import_suite(other, imported_by=None, judge="")
+    suite = import_suite(other, imported_by=None, judge="")
     assert current(suite) == [("C", 1, 0), ("B", 2, 1)]
 
-    version = services.restore_version(suite, 1, by=ada, note="Ran better")
+    version = restore_version(suite, 1, by=ada, note="Ran better")
     assert (version.number, version.note, version.author) == (
         *(3, "Restored version 1: Ran better"),
         ada,
@@ -69,51 +72,51 @@ def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: Suit
     assert compare_versions(*contents).is_empty
 
     # The next edit of a case counts on from its latest revision, not from the restored one.
-    again = services.import_suite(other, imported_by=None, judge="")
+    again = import_suite(other, imported_by=None, judge="")
     assert current(again) == [("C", 2, 0), ("B", 3, 1)]
 
 
 def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteContent) -> None:
     ada = make_user()
-    suite = services.import_suite(content, imported_by=ada)
-    draft = services.draft_of(suite, ada)
-    save = services.change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.95}))
-    services.save_draft(save, save.stamp)
+    suite = import_suite(content, imported_by=ada)
+    draft = draft_of(suite, ada)
+    save = change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.95}))
+    save_draft(save, save.stamp)
     Suite.objects.filter(pk=suite.pk).update(judge=None)
     LanguageModel.objects.all().delete()
 
     with pytest.raises(CannotRestoreError, match=r"'strict' \(the suite's judge\) is gone"):
-        services.restore_version(suite, 1, by=ada)
+        restore_version(suite, 1, by=ada)
     make_model(slug="strict")
     suite.files.all().delete()
     FileContent.objects.all().delete()
     with pytest.raises(CannotRestoreError, match=r"files tone\.md are no longer stored"):
-        services.restore_version(suite, 1, by=ada)
+        restore_version(suite, 1, by=ada)
     with pytest.raises(UnknownVersionError, match="no version 9"):
-        services.restore_version(suite, 9, by=ada)
+        restore_version(suite, 9, by=ada)
     assert Suite.objects.get(pk=suite.pk).version == 2
     assert Suite.objects.get(pk=suite.pk).pass_threshold == 0.95
 
 
 def test_what_is_so_already_is_not_restored(content: SuiteContent) -> None:
-    suite = services.import_suite(content, imported_by=None)
+    suite = import_suite(content, imported_by=None)
     with pytest.raises(CannotRestoreError, match="nothing to restore"):
-        services.restore_version(suite, 1, by=None)
+        restore_version(suite, 1, by=None)
 
 
 def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteContent) -> None:
     ada = make_user()
-    suite = services.import_suite(content, imported_by=ada)
-    draft = services.draft_of(suite, ada)
+    suite = import_suite(content, imported_by=ada)
+    draft = draft_of(suite, ada)
     gate = draft.content["evaluators"]["children"][0]
     tone = gate["children"][1]
-    draft = services.change_draft(
+    draft = change_draft(
         draft,
         draft.stamp,
         SetWeight(tone["id"], 1),
         Combine(gate["id"], "safety_gate", {"gate_threshold": 0.8}),
     )
-    version = services.save_draft(draft, draft.stamp)
+    version = save_draft(draft, draft.stamp)
     assert version.note == "2 evaluators changed"
     found = stored_content(Suite.objects.get(pk=suite.pk))
     assert (found.files, found.metadata, found.cases) == (

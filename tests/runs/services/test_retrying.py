@@ -10,9 +10,11 @@ import pytest
 from django.db.models import Sum
 
 from evaluators.scoring.types import DomainError
-from runs import services
-from runs.execution.running import work_on_run
-from runs.models import Attempt, Result, Retry, Run, Score
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Attempt, EvaluatorScore, Result, Retry
+from runs.models.runs import Run
+from runs.running.retrying import BudgetSpentError, retry_results, stop_run
+from runs.running.services import start_run
 from tests.factories import make_case, make_scored_run, make_suite, make_target, make_user
 from tests.model_server import ModelServer, good
 from tests.runs.trees import CHECK, JUDGED, tree
@@ -36,14 +38,14 @@ def two_checks() -> Run:
     for number in range(3):
         recorded = {"output": "a refund", "cost_usd": "0.25"}
         make_case(suite=suite, key=f"C-{number}", position=number, recorded_output=recorded)
-    return services.start_run(suite=suite, target=make_target(), started_by=None)
+    return start_run(suite=suite, target=make_target(), started_by=None)
 
 
 def test_a_request_is_kept_with_who_asked_for_what() -> None:
     run = make_scored_run(verdicts=["pass", "fail", "error"])
     mira = make_user(name="mira")
 
-    assert services.retry_results(run, asked_by=mira, which="failed", keep_output=True) == 1
+    assert retry_results(run, asked_by=mira, which="failed", keep_output=True) == 1
 
     retry = Retry.objects.get()
     assert (retry.asked_by, retry.asked_by_name, retry.count) == (mira, "mira", 1)
@@ -63,7 +65,7 @@ def test_the_costs_of_the_attempts_add_up_to_the_purse(
     run = start_chat(2)
     work_on_run(run.pk)
     for keep_output in (True, False):
-        services.retry_results(run, asked_by=None, result_ids=ids(run), keep_output=keep_output)
+        retry_results(run, asked_by=None, result_ids=ids(run), keep_output=keep_output)
         work_on_run(run.pk)
 
     for result in run.results.all():
@@ -83,16 +85,18 @@ def test_the_costs_of_the_attempts_add_up_to_the_purse(
 def test_one_evaluator_scores_again_and_the_others_stand() -> None:
     run = two_checks()
     work_on_run(run.pk)
-    Score.objects.update(score=0.5)
-    before = Score.objects.filter(path="mentions_refund").values("result", "score")
+    EvaluatorScore.objects.update(score=0.5)
+    before = EvaluatorScore.objects.filter(path="mentions_refund").values("result", "score")
 
-    services.retry_results(run, asked_by=None, result_ids=ids(run), paths=["manner/polite"])
+    retry_results(run, asked_by=None, result_ids=ids(run), paths=["manner/polite"])
     work_on_run(run.pk)
 
-    assert set(Score.objects.filter(path="manner/polite").values_list("score", flat=True)) == {1.0}
-    assert list(Score.objects.filter(path="mentions_refund").values("result", "score")) == list(
-        before
-    )
+    assert set(
+        EvaluatorScore.objects.filter(path="manner/polite").values_list("score", flat=True)
+    ) == {1.0}
+    assert list(
+        EvaluatorScore.objects.filter(path="mentions_refund").values("result", "score")
+    ) == list(before)
     assert run.events.first().text == "3 results tried again: only manner/polite, outputs kept"
     assert again(run).run_cost_usd == Decimal("0.75")  # outputs are not paid again
 
@@ -102,7 +106,7 @@ def test_an_evaluator_that_the_frozen_tree_lacks_is_refused_by_its_name(path: st
     run = two_checks()
     work_on_run(run.pk)
     with pytest.raises(DomainError) as refusal:
-        services.retry_results(run, asked_by=None, result_ids=ids(run), paths=[path])
+        retry_results(run, asked_by=None, result_ids=ids(run), paths=[path])
     assert path[:40] in str(refusal.value)
     assert "mentions_refund, manner, manner/polite" in str(refusal.value)
     assert again(run).status == "completed"
@@ -114,23 +118,23 @@ def test_an_evaluator_of_a_case_alone_can_score_again() -> None:
     own = tree({**CHECK, "name": "own_check"})
     recorded = {"output": "a refund"}
     make_case(suite=suite, key="own", evaluators=own, recorded_output=recorded)
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
 
-    assert services.retry_results(run, asked_by=None, result_ids=ids(run), paths=["own_check"]) == 1
+    assert retry_results(run, asked_by=None, result_ids=ids(run), paths=["own_check"]) == 1
 
 
 def test_the_root_stands_for_all_evaluators() -> None:
     run = two_checks()
     work_on_run(run.pk)
-    services.retry_results(run, asked_by=None, result_ids=ids(run), paths=[""])
+    retry_results(run, asked_by=None, result_ids=ids(run), paths=[""])
     retry = Retry.objects.get()
     assert (retry.keeps_output, retry.paths) == (True, None)
 
 
 def test_only_finished_results_of_an_active_run_are_reached() -> None:
     run = make_scored_run(verdicts=["pass", "running", "pending", "error"], status="running")
-    assert services.retry_results(run, asked_by=None, result_ids=ids(run)) == 2
+    assert retry_results(run, asked_by=None, result_ids=ids(run)) == 2
     assert [*run.results.values_list("status", "generation")] == [
         ("pending", 2),
         ("running", 1),
@@ -144,11 +148,11 @@ def test_cancelled_results_do_what_the_newer_request_asks() -> None:
     run = two_checks()
     work_on_run(run.pk)
     chosen = ids(run)[:1]
-    services.retry_results(run, asked_by=None, result_ids=chosen, paths=["mentions_refund"])
-    services.stop_run(run, stopped_by=None)
+    retry_results(run, asked_by=None, result_ids=chosen, paths=["mentions_refund"])
+    stop_run(run, stopped_by=None)
     assert [*run.results.values_list("status", flat=True)].count("cancelled") == 1
 
-    services.retry_results(run, asked_by=None, result_ids=chosen)
+    retry_results(run, asked_by=None, result_ids=chosen)
 
     result = Result.objects.get(pk=chosen[0])
     assert (result.status, result.keeps_output, result.retry_paths) == ("pending", False, None)
@@ -162,7 +166,7 @@ def test_results_of_another_run_are_refused_and_nothing_changes() -> None:
     run, other = make_scored_run(verdicts=["pass"]), make_scored_run(verdicts=["fail"])
     for stranger in (ids(other)[0], 10**9):
         with pytest.raises(DomainError, match=f"Result {stranger} is not of run"):
-            services.retry_results(run, asked_by=None, result_ids=[*ids(run), stranger])
+            retry_results(run, asked_by=None, result_ids=[*ids(run), stranger])
     assert again(run).status == "completed"
     assert not Attempt.objects.exists()
 
@@ -178,47 +182,47 @@ def test_results_of_another_run_are_refused_and_nothing_changes() -> None:
 def test_none_of_a_kind_is_said_in_words(which: str, said: str) -> None:
     run = make_scored_run(verdicts=["pass"])
     with pytest.raises(DomainError, match=f"no such results to try again: {said}"):
-        services.retry_results(run, asked_by=None, which=which)
+        retry_results(run, asked_by=None, which=which)
 
 
 def test_pressing_twice_tries_once(start_recorded: StartRun) -> None:
     run = start_recorded("a refund", "nothing")
     work_on_run(run.pk)
-    services.retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
+    retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
     with pytest.raises(DomainError, match="being tried again already"):
-        services.retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
+        retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
     work_on_run(run.pk)  # quick: they are finished before the second press arrives
     with pytest.raises(DomainError, match="being tried again already"):
-        services.retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
+        retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=0)
 
     assert set(run.results.values_list("generation", flat=True)) == {2}
     last = Retry.objects.get().pk
-    assert services.retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=last) == 2
+    assert retry_results(run, asked_by=None, result_ids=ids(run), seen_retry=last) == 2
 
 
 def test_two_people_share_out_what_both_chose() -> None:
     run = make_scored_run(verdicts=["fail", "fail", "fail"])
     first, second, third = ids(run)
-    services.retry_results(run, asked_by=None, result_ids=[first, second], seen_retry=0)
-    assert services.retry_results(run, asked_by=None, result_ids=[second, third], seen_retry=0) == 1
+    retry_results(run, asked_by=None, result_ids=[first, second], seen_retry=0)
+    assert retry_results(run, asked_by=None, result_ids=[second, third], seen_retry=0) == 1
     assert set(run.results.values_list("generation", flat=True)) == {2}
 
 
 def test_a_run_in_the_hands_of_a_command_line_is_left_to_it() -> None:
     run = make_scored_run(verdicts=["error", "pending"], status="running", owner="command_line")
     with pytest.raises(DomainError, match="carried out by a command line"):
-        services.retry_results(run, asked_by=None)
-    services.stop_run(run, stopped_by=None)
-    services.retry_results(run, asked_by=None)
+        retry_results(run, asked_by=None)
+    stop_run(run, stopped_by=None)
+    retry_results(run, asked_by=None)
     assert (again(run).owner, again(run).status) == ("workers", "queued")
 
 
 def test_a_retry_with_a_spent_budget_is_refused_before_it_costs_a_verdict() -> None:
     run = make_scored_run(verdicts=["pass", "fail"], budget_usd=Decimal("0.008"))
-    with pytest.raises(services.BudgetSpentError, match=r"\$0.008 of \$0.008"):
-        services.retry_results(run, asked_by=None, which="failed")
+    with pytest.raises(BudgetSpentError, match=r"\$0.008 of \$0.008"):
+        retry_results(run, asked_by=None, which="failed")
     assert again(run).fail_count == 1
-    services.retry_results(run, asked_by=None, which="failed", budget_usd=Decimal(1))
+    retry_results(run, asked_by=None, which="failed", budget_usd=Decimal(1))
     assert (again(run).fail_count, again(run).budget_usd) == (0, 1)
 
 
@@ -236,9 +240,9 @@ def test_an_evaluator_that_could_not_score_is_asked_alone(
     model_server.on_evaluator("kind", good())
     before = len(model_server.chats)
 
-    services.retry_results(again(run), asked_by=None, result_ids=ids(run), paths=["right"])
+    retry_results(again(run), asked_by=None, result_ids=ids(run), paths=["right"])
     work_on_run(run.pk)
 
     assert len(model_server.chats) == before + 1
-    states = dict(Score.objects.exclude(path="").values_list("path", "state"))
+    states = dict(EvaluatorScore.objects.exclude(path="").values_list("path", "state"))
     assert states == {"right": "scored", "kind": "unscored"}

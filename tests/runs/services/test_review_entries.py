@@ -10,10 +10,11 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from runs import services
-from runs.execution.finishing import finish_run, summarise_ended
-from runs.execution.review_entries import enter, review_entries
-from runs.models import Result, ResultOutput, Review, ReviewItem, Run
+from runs.execution.finishing import enter, finish_run, review_entries, summarise_ended
+from runs.models.results import Result, ResultOutput
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import Run
+from runs.what_if.services import rescore_run
 from tests.factories import (
     make_case,
     make_result,
@@ -205,7 +206,7 @@ def test_a_run_of_stored_scores_leaves_out_what_waits_at_its_source_and_draws_no
     kept = ReviewItem.objects.get(result__case__key="C-1")
     ReviewItem.objects.exclude(pk=kept.pk).delete()
     rules = rules_of(source)
-    made = services.rescore_run(source, rules, by=None)
+    made = rescore_run(source, rules, by=None)
     summarise_ended(made.pk)
     assert "C-1.1" not in reasons(made)
     assert "audit" not in reasons(made).values()

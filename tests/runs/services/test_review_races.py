@@ -9,10 +9,10 @@ import pytest
 from django.contrib.auth.models import User
 
 from evaluators.scoring.types import Verdict
-from runs import services
-from runs.models import Result, Review, ReviewItem
-from runs.services.review_queue import next_item
-from runs.services.reviews import Decided, decide
+from runs.models.results import Result
+from runs.models.reviews import Review, ReviewItem
+from runs.reviews.services import Decided, decide, next_item
+from runs.running.retrying import retry_results
 from tests.factories import make_user
 from tests.runs.queued import item_of, queued_run
 from tests.runs.services.test_races import at_once
@@ -60,7 +60,7 @@ def test_a_retry_and_a_decision_at_once_leave_no_verdict_on_an_output_nobody_saw
     run = queued_run(["borderline"] * 3)
     reviewer = make_user(role="reviewer")
     ids = list(run.results.values_list("id", flat=True))
-    retry = partial(services.retry_results, run, asked_by=None, result_ids=ids)
+    retry = partial(retry_results, run, asked_by=None, result_ids=ids)
     at_once(retry, partial(decide, item_of(run), PASS, by=reviewer))
     assert set(run.results.values_list("reviewed_verdict", "generation")) == {("", 2)}
     assert not Review.objects.standing().exists()

@@ -11,12 +11,13 @@ from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
-from runs import services
 from runs.execution.finishing import summarise_ended
-from runs.models import Result, ResultOutput, Review, ReviewItem, Run
-from runs.models.review_queue import QueueQuery
-from runs.services import review_queue as queue
-from runs.services.reviews import Decided, decide, last_decided, undo
+from runs.models.results import Result, ResultOutput
+from runs.models.reviews import QueueQuery, Review, ReviewItem
+from runs.models.runs import Run
+from runs.reviews import services as queue
+from runs.reviews.services import Decided, decide, last_decided, undo
+from runs.running.retrying import retry_results
 from tests.factories import make_score, make_user
 from tests.runs.queued import item_of, queued_run
 
@@ -236,7 +237,7 @@ class TestRetries:
 
     def retry(self, item: ReviewItem, **choices: Any) -> None:
         run = Run.objects.get(pk=item.result.run_id)
-        services.retry_results(run, asked_by=None, result_ids=[item.result_id], **choices)
+        retry_results(run, asked_by=None, result_ids=[item.result_id], **choices)
 
     def test_a_new_output_was_judged_by_nobody(self, item: ReviewItem) -> None:
         self.retry(item)

@@ -14,10 +14,13 @@ from django.urls import reverse
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
 from evaluators.scoring.tree import Node
-from runs import services
-from runs.models import Result, Run, RunStatus, Suite
-from runs.services.script_rights import ScriptsRefusedError, check_scripts, scripts_problem
-from runs.targets import target_kinds
+from runs.models.results import Result
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite
+from runs.running.checks import ScriptsRefusedError, check_scripts, scripts_problem
+from runs.running.retrying import resume_run, retry_results, stop_run
+from runs.running.services import start_run
+from runs.target_kinds import target_kinds
 from tests.factories import make_case, make_suite, make_target
 from tests.members import make_client, make_member
 from tests.runs.crews import make_worker
@@ -58,7 +61,7 @@ def suite_of(nodes: dict[str, Any] | None = None, **case: Any) -> Suite:
 
 def start(suite: Suite, user: User | None) -> Run:
     target = make_target()
-    return services.start_run(suite=suite, target=target, started_by=user)
+    return start_run(suite=suite, target=target, started_by=user)
 
 
 def ended(suite: Suite, settings: Any, status: RunStatus) -> Run:
@@ -67,7 +70,7 @@ def ended(suite: Suite, settings: Any, status: RunStatus) -> Run:
     run = start(suite, None)
     settings.SCRIPTS = switched
     if status == RunStatus.STOPPED:
-        services.stop_run(run, stopped_by=None)
+        stop_run(run, stopped_by=None)
     else:
         Run.objects.filter(pk=run.pk).update(status=status, done_count=1, error_count=1)
         Result.objects.filter(run=run).update(status="error", error="x")
@@ -80,10 +83,10 @@ def go(request: pytest.FixtureRequest, settings: Any) -> Go:
     """Give every way to have scripts run."""
     ways: dict[str, Go] = {
         "start": start,
-        "resume": lambda suite, user: services.resume_run(
+        "resume": lambda suite, user: resume_run(
             ended(suite, settings, RunStatus.STOPPED), resumed_by=user
         ),
-        "retry": lambda suite, user: services.retry_results(
+        "retry": lambda suite, user: retry_results(
             ended(suite, settings, RunStatus.COMPLETED), asked_by=user
         ),
     }
@@ -145,7 +148,7 @@ def test_without_a_sandbox_nothing_starts(
     monkeypatch.setattr(probe, "sandbox_offered", offered)
 
     with pytest.raises(ScriptsRefusedError, match="bubblewrap is not installed"):
-        services.resume_run(run, resumed_by=None)
+        resume_run(run, resumed_by=None)
     with pytest.raises(ScriptsRefusedError, match="no sandbox works on this machine"):
         start(suite, None)
 
@@ -182,8 +185,8 @@ def test_scoring_again_by_another_evaluator_is_held_to_the_same(settings: Any, p
     run = ended(suite_of(gate), settings, RunStatus.COMPLETED)
 
     with pytest.raises(ScriptsRefusedError, match="you may not run scripts"):
-        services.retry_results(run, asked_by=member(allowed=False), paths=[path])
-    assert services.retry_results(run, asked_by=None, paths=[path]) == 1
+        retry_results(run, asked_by=member(allowed=False), paths=[path])
+    assert retry_results(run, asked_by=None, paths=[path]) == 1
 
 
 def test_a_target_that_runs_a_program_is_held_to_the_same(settings: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evaluators.kinds._base import Message, Step
-from runs.targets._conversations import read_conversation
-from runs.targets._outputs import output_from_json
+from runs.target_kinds._outputs import output_from_json, read_conversation
 
 
 def called(**call):

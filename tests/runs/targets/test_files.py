@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from runs.targets._files import MOST_BYTES, MOST_FILES, check_files, files_from_json
-from runs.targets._outputs import output_from_json
+from runs.target_kinds._outputs import (
+    MOST_BYTES,
+    MOST_FILES,
+    check_files,
+    files_from_json,
+    output_from_json,
+)
 
 BESIDE = {"fixtures/plan.bin": b"\x00\x01"}
 

@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from evaluators.kinds._base import CaseFacts, Message
-from runs.targets import target_kind_named
-from runs.targets._base import AgentReply
-from runs.targets._reading import read
-from runs.targets.http import Config
+from runs.target_kinds import target_kind_named
+from runs.target_kinds._base import AgentReply
+from runs.target_kinds._replies import read
+from runs.target_kinds.http import Config
 
 CASE = CaseFacts(key="C-1", input=(Message("user", "Where is it?"),))
 URL = "https://agent.example/ask"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs.targets._paths import PathError, follow, parse_path
+from runs.target_kinds._replies import PathError, follow, parse_path
 
 REPLY = {
     "choices": [{"message": {"content": "Hello"}}],

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import CaseFacts, Message
-from runs.targets._placeholders import (
-    PlaceholderError,
-    filled,
-    filled_url,
-    placeholder_problem,
-)
+from runs.target_kinds.http import PlaceholderError, filled, filled_url, placeholder_problem
 
 CASE = CaseFacts(
     key="CS-1/ö",

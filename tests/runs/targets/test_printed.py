@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 
-from runs.targets._outputs import trace_as_json
-from runs.targets._printed import read_printed
+from runs.target_kinds._outputs import trace_as_json
+from runs.target_kinds.command import read_printed
 from tests.evaluators.kinds.doubles import case_of
 
 

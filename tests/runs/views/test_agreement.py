@@ -10,11 +10,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.scoring.types import Verdict
-from runs.drafting import Describe, SetPolicy
-from runs.models import ReviewItem, Run, Suite, SuiteDraft
-from runs.services.drafts import change_draft, draft_of
-from runs.services.review_queue import ask_for_review
-from runs.services.reviews import Decided, decide
+from runs.models.reviews import ReviewItem
+from runs.models.runs import Run
+from runs.models.suites import Suite, SuiteDraft
+from runs.reviews.services import Decided, ask_for_review, decide
+from runs.suites.drafts import change_draft, draft_of
+from runs.suites.edits import Describe, SetPolicy
 from tests.factories import make_score, make_suite, make_user
 from tests.members import make_client, make_member
 from tests.runs.queued import item_of, queued_run

@@ -11,7 +11,7 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from evaluators.models import AuditEntry
-from runs.reports.audit import changes_between
+from runs.audit.queries import changes_between
 from tests.factories import make_run, make_suite, make_target
 from tests.members import make_client, make_member
 

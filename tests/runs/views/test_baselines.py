@@ -6,8 +6,9 @@ import pytest
 from django.test import Client
 
 from evaluators.models import AuditEntry
-from runs.management.names import run_named
-from runs.models import Run, Suite
+from runs.cli.names import run_named
+from runs.models.runs import Run
+from runs.models.suites import Suite
 from tests.factories import make_run, make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from runs.execution.finishing import summarise_ended
-from runs.models import Campaign, Run, Suite
+from runs.models.runs import Campaign, Run
+from runs.models.suites import Suite
 from tests.factories import make_campaign, make_case, make_scored_run, make_suite, make_target
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.models import AuditEntry
-from runs.models import CaseUpload, Suite, SuiteVersion
+from runs.models.suites import Suite, SuiteVersion
+from runs.models.uploads import CaseUpload
 from tests.factories import make_case, make_run, make_suite, make_user
 
 pytestmark = pytest.mark.django_db

@@ -10,14 +10,16 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evaluators.kinds._yaml import yaml_of
-from runs import services
-from runs.exports import case_content, stored_content
-from runs.formats import CaseContent, agentv, case_lines
-from runs.formats._writing import suite_head
-from runs.models import Case, Result, ResultOutput, Suite
-from runs.profiles import profile_named
-from runs.services.suites import archive_suite, create_suite
+from evaluators.kinds._text import yaml_of
+from runs.cases.services import add_case, change_case, put_cases, remove_cases, tag_cases
+from runs.formats import suite_files
+from runs.formats.suite_files import suite_head
+from runs.models.results import Result, ResultOutput
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent
+from runs.specs.profiles import profile_named
+from runs.suites.services import archive_suite, create_suite
+from runs.suites.stored import case_content, stored_content
 from tests.factories import make_result, make_run
 from tests.members import make_client, make_member
 
@@ -62,12 +64,12 @@ def editor(ada: User) -> Client:
 def suite(ada: User) -> Suite:
     profile = profile_named("verdicts")
     suite = create_suite(slug="support", title="Support", by=ada, profile=profile)
-    contains = agentv.read(
+    contains = suite_files.read_suite(
         b"name: x\ntests:\n- id: a\n  input: b\n  evaluators:\n  - type: contains\n    value: c\n"
     )
     own = contains.cases[0].evaluators
     rest = [CaseContent(f"C-{n}", ({"role": "user", "content": f"Ask {n}"},)) for n in range(3)]
-    services.put_cases(suite, [replace(RICH, evaluators=own), *rest], by=ada)
+    put_cases(suite, [replace(RICH, evaluators=own), *rest], by=ada)
     return suite
 
 
@@ -145,7 +147,7 @@ def test_what_the_form_cannot_show_stays_as_it_was(editor: Client, suite: Suite)
     assert case_content(current()) == replace(before, criteria="Long")
     form = editor.get(edit).context["form"]
     rows = sent(form)["input-content"]
-    services.add_case(suite, CaseContent(key=" a/b\n", input=RICH.input), by=None)
+    add_case(suite, CaseContent(key=" a/b\n", input=RICH.input), by=None)
     odd = f"{CASES}%20a%252Fb%0A/edit/"
     assert editor.post(odd, sent(editor.get(odd).context["form"], title="T")).status_code == 302
     assert current(" a/b\n").title == "T"
@@ -260,7 +262,7 @@ def test_the_second_save_gets_both_edits_and_overwrites_nothing(
     assert case.expected_outcomes == ["Mine alone"]
     assert case.input[1]["name"] == "Eva"
 
-    services.remove_cases(suite, ["returns"], by=None)
+    remove_cases(suite, ["returns"], by=None)
     gone = editor.post(edit, mine)
     assert (gone.status_code, "deleted the case meanwhile" in page_of(gone)) == (409, True)
     editor.post(edit, settled | {"settle": "0"})
@@ -382,7 +384,7 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
     asked = editor.post(BULK, matching | {"deed": "delete"})
     assert "Delete 2 cases?" in page_of(asked)
     assert suite.cases.filter(is_current=True).count() == 4
-    services.tag_cases(suite, ["C-1"], ["new"], by=None)
+    tag_cases(suite, ["C-1"], ["new"], by=None)
     more = editor.post(BULK, matching | {"deed": "delete", "sure": "2"})
     assert "Delete 3 cases?" in page_of(more), "another one matches by now"
     editor.post(BULK, matching | {"deed": "delete", "sure": "3"})
@@ -392,10 +394,10 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
 def test_the_table_is_sorted_as_asked_to_its_end(
     editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services.change_case(
+    change_case(
         suite, "C-1", replace(case_content(current("C-1")), title="Aa"), base_revision=1, by=None
     )
-    monkeypatch.setattr("runs.reports.cases.PAGE", 3)
+    monkeypatch.setattr("runs.cases.queries.PAGE", 3)
     for sort, keys in (
         ("", ["returns", "C-0", "C-1", "C-2"]),
         ("key", ["C-0", "C-1", "C-2", "returns"]),
@@ -422,10 +424,10 @@ def test_ticked_cases_are_exported_and_read_back(
     # A block of text alone is read back as the text that it is.
     turns = ({k: v for k, v in turn.items() if k != "blocks"} for turn in RICH.input)
     wanted = (replace(whole.cases[0], input=tuple(turns)), whole.cases[2])
-    assert agentv.read(export("yaml", case=["C-1", "returns"])).cases == wanted
+    assert suite_files.read_suite(export("yaml", case=["C-1", "returns"])).cases == wanted
     lines = export("jsonl", case=["C-1", "returns"])
     head = {"s.yaml": yaml_of(suite_head(whole)).encode()}
-    assert case_lines.read(lines, file="s.jsonl", files=head).cases == wanted
+    assert suite_files.read_case_lines(lines, file="s.jsonl", files=head).cases == wanted
     assert [json.loads(line)["id"] for line in lines.splitlines()] == ["returns", "C-1"]
     with django_assert_max_num_queries(12):
         table = export("csv", everything="1").decode()

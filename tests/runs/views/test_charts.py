@@ -7,7 +7,7 @@ from django.contrib.staticfiles import finders
 from django.test import Client
 from django.urls import reverse
 
-from runs.views.charts import EMPTY_STYLE
+from runs.charts.views import EMPTY_STYLE
 from tests.factories import make_suite
 from tests.members import make_client, make_member
 from tests.runs.charted import make_charted_run

@@ -13,11 +13,11 @@ from django.core.management import call_command
 from django.test import Client
 
 from evaluators.templatetags.figures import NO_BREAK, delta, pct
-from runs.models import Run, RunStatus
-from runs.plan import read_plan
-from runs.reports.comparison_choice import named
-from runs.services import rescore_run
-from runs.what_if import RuleSet
+from runs.compare.choice import named
+from runs.engine.plan import read_plan
+from runs.models.runs import Run, RunStatus
+from runs.what_if.changes import RuleSet
+from runs.what_if.services import rescore_run
 from tests.factories import (
     make_case,
     make_result,

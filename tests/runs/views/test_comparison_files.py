@@ -12,10 +12,12 @@ import pytest
 from django.test import Client
 
 from evaluators.templatetags.figures import delta, score
-from runs.comparison import Tolerances
-from runs.models import Result, Run, RunStatus
-from runs.plan import read_plan
-from runs.reports.comparison import compared, comparison_document
+from runs.compare.cases import Tolerances
+from runs.compare.comparison import compared
+from runs.compare.documents import comparison_document
+from runs.engine.plan import read_plan
+from runs.models.results import Result
+from runs.models.runs import Run, RunStatus
 from tests.factories import make_case, make_result, make_run, make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -12,16 +12,16 @@ import pytest
 from django.contrib.auth.models import User
 from django.urls import reverse
 
-from evaluators.judging.keys import encrypt
 from evaluators.kinds import all_kinds
-from runs import services, tasks
-from runs.execution import running
-from runs.execution.desks import Desks
-from runs.execution.running import work_on_run
-from runs.models import Run
-from runs.plan import OUTCOMES_PATH
-from runs.services.drafts import draft_of
-from runs.services.trying_evaluators import TriedOutput, try_evaluator
+from evaluators.model_calls.models import encrypt
+from runs import tasks
+from runs.engine.plan import OUTCOMES_PATH
+from runs.evaluator_trials.services import TriedOutput, try_evaluator
+from runs.execution import run_worker
+from runs.execution.run_worker import Desks, work_on_run
+from runs.models.runs import Run
+from runs.running.services import start_run
+from runs.suites.drafts import draft_of
 from tests.agent_server import AgentServer, says
 from tests.factories import make_case, make_model, make_suite, make_target
 from tests.members import make_client
@@ -118,9 +118,9 @@ def test_the_table_has_every_kind() -> None:
 def _as_in_a_worker(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Let programs run, and keep the marks around quoted texts the same: else they are random."""
     settings.SCRIPTS = True
-    monkeypatch.setattr(running, "_desks", Desks())
-    monkeypatch.setattr("evaluators.judging.quoting.secrets.token_hex", lambda size: "5eal" * 4)
-    monkeypatch.setattr("runs.services.trying_evaluators.current_app.send_task", lambda *a, **k: 0)
+    monkeypatch.setattr(run_worker, "_desks", Desks())
+    monkeypatch.setattr("evaluators.model_calls.judge.secrets.token_hex", lambda size: "5eal" * 4)
+    monkeypatch.setattr("runs.evaluator_trials.services.current_app.send_task", lambda *a, **k: 0)
 
 
 def node(name: str, row: Row) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def carried_out(evaluators: dict[str, Any], server: ModelServer, **facts: Any) -
         },
         **facts,
     )
-    run = services.start_run(suite=suite, target=make_target(), started_by=None)
+    run = start_run(suite=suite, target=make_target(), started_by=None)
     work_on_run(run.pk)
     run.refresh_from_db()
     assert run.status == "completed"

@@ -10,10 +10,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evaluators.scoring.tree import Node, below, walk
-from runs.drafting import tree_of
-from runs.drafting.content import nodes_with_paths
-from runs.models import Suite, SuiteDraft
-from runs.services.drafts import draft_of
+from runs.models.suites import Suite, SuiteDraft
+from runs.suites.drafts import draft_of
+from runs.suites.edits import nodes_with_paths, tree_of
 from tests.factories import make_model, make_suite, make_target
 from tests.members import make_client, make_member
 

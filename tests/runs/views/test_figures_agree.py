@@ -23,7 +23,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from runs.execution.finishing import summarise_ended
-from runs.models import Run, ShareLink
+from runs.models.runs import Run
+from runs.models.sharing import ShareLink
 from tests.factories import (
     make_case,
     make_result,

@@ -12,9 +12,9 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from evaluators.judging.keys import decrypt, encrypt
+from evaluators.model_calls.models import decrypt, encrypt
 from evaluators.models import AuditEntry
-from runs.models import Target
+from runs.models.targets import Target
 from tests.factories import make_target
 
 pytestmark = pytest.mark.django_db

@@ -12,9 +12,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from runs.formats import agentv
-from runs.models import Suite, SuiteVersion, Target
-from runs.profiles import all_profiles, profile_named
+from runs.formats import suite_files
+from runs.models.suites import Suite, SuiteVersion
+from runs.models.targets import Target
+from runs.specs.profiles import all_profiles, profile_named
 from tests.factories import make_model, make_suite, make_target, make_user
 
 pytestmark = pytest.mark.django_db
@@ -272,7 +273,7 @@ class TestSeveralSuites:
         assert "Refunds is at version 1." in html
 
     def test_too_much_is_refused(self, editor: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("runs.forms.importing.MOST_BYTES", 10)
+        monkeypatch.setattr("runs.files.forms.MAX_SUITE_BYTES", 10)
         response = upload(editor, {"suite.yaml": SUITE_FILE})
         assert "the most an import takes" in response.content.decode()
 
@@ -310,7 +311,7 @@ class TestSuiteFile:
         assert response["Content-Type"] == "application/yaml"
         named = 'attachment; filename="support-agent-v1.yaml"'
         assert response["Content-Disposition"] == named
-        assert agentv.read(b"".join(response)) == agentv.read(SUITE_FILE)
+        assert suite_files.read_suite(b"".join(response)) == suite_files.read_suite(SUITE_FILE)
         assert reverse("runs:suite-file", args=["support-agent"]) in page(
             viewer, "runs:suite", "support-agent"
         )
@@ -336,7 +337,7 @@ class TestSuiteFile:
         assert address in page(editor, "runs:suite", "support-agent")
         response = editor.get(address)
         assert 'filename="support-agent-v1.yaml"' in response["Content-Disposition"]
-        assert agentv.read(b"".join(response)) == agentv.read(SUITE_FILE)
+        assert suite_files.read_suite(b"".join(response)) == suite_files.read_suite(SUITE_FILE)
 
     def test_a_version_that_was_not_kept_is_not_found(self, editor: Client) -> None:
         suite = make_suite(slug="bare")

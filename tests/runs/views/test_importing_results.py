@@ -8,9 +8,9 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
-from runs import services
-from runs.models import Run, Suite
-from runs.services.retrying import ImportedRunError
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.running.retrying import ImportedRunError, retry_results
 from tests.factories import make_case, make_suite
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +73,7 @@ def test_nothing_of_an_imported_run_is_offered_to_be_tried_again(editor_client: 
     editor_client.post(URL, {"results": upload(*lines)})
     run = Run.objects.get()
     with pytest.raises(ImportedRunError, match=r"Run #1 was imported from agent-1\.5\.jsonl"):
-        services.retry_results(run, asked_by=None)
+        retry_results(run, asked_by=None)
     retry = reverse("runs:run-retry", args=["new", 1])
     pages = [
         f"/suites/new/runs/1/{rest}" for rest in ("", "live/", "evaluators/", "C-1/1/", "C-2/1/")

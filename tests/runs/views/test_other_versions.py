@@ -7,7 +7,7 @@ import html
 import pytest
 from django.test import Client
 
-from runs.models import Run
+from runs.models.runs import Run
 from tests.factories import make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -14,21 +14,21 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
+from runs.campaigns.board import CampaignQuery
+from runs.campaigns.documents import leaderboard_json
+from runs.campaigns.page import CampaignPage
+from runs.cli.evaluating import conclude, summary_document
+from runs.cli.files import junit_run
+from runs.cli.printing import summary_table
 from runs.execution.finishing import summarise_ended
 from runs.formats.junit import write_junit
-from runs.management.concluding import conclude
-from runs.management.files import junit_run, summary_document
-from runs.management.telling import summary_table
-from runs.models import Campaign, Run
-from runs.reports.campaign_files import leaderboard_json
-from runs.reports.campaign_page import CampaignPage
-from runs.reports.campaign_query import CampaignQuery
-from runs.reports.result_lines import result_lines
-from runs.reports.run_facts import run_facts
-from runs.reports.run_list import listed
-from runs.reports.shared_run import shared_run
-from runs.services.reviews import Decided, decide, undo
-from runs.sharing import Depth
+from runs.models.runs import Campaign, Run
+from runs.results.documents import run_facts
+from runs.results.files import result_lines
+from runs.results.run_list import listed
+from runs.reviews.services import Decided, decide, undo
+from runs.sharing.frozen import shared_run
+from runs.sharing.whitelist import Depth
 from tests.factories import make_scored_run, make_user
 from tests.runs.queued import item_of, queued_run
 from tests.runs.views.shares.linked import share

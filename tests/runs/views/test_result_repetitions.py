@@ -9,7 +9,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs.models import Result, Run
+from runs.models.results import Result
+from runs.models.runs import Run
 from tests.factories import make_call, make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import OutcomeResult, Score, Unscored
-from evaluators.scoring.verdict import decide
-from runs.models import Result
+from runs.models.results import Result
 from tests.factories import (
     TREE,
     make_call,

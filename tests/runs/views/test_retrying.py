@@ -12,7 +12,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
 
-from runs.models import Result, Retry, Run
+from runs.models.results import Result, Retry
+from runs.models.runs import Run
 from tests.factories import (
     make_case,
     make_result,

@@ -17,9 +17,12 @@ from django.test import Client
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import Verdict
-from runs.models import Result, ResultOutput, Review, ReviewItem, ReviewUpload, Run
-from runs.reports.judge_agreement import suite_agreement
-from runs.services.reviews import Decided, decide, undo
+from runs.models.results import Result, ResultOutput
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import Run
+from runs.models.uploads import ReviewUpload
+from runs.reviews.judge_agreement import suite_agreement
+from runs.reviews.services import Decided, decide, undo
 from tests.factories import make_user
 from tests.members import make_client, make_member
 from tests.runs.queued import item_of, queued_run

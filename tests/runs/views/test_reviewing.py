@@ -13,10 +13,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
-from runs.models import Result, ResultOutput, Review, ReviewItem, Run, Suite
-from runs.plan import METRICS_KIND
-from runs.services import review_queue as queue
-from runs.services.reviews import Decided, decide, undo
+from runs.engine.plan import METRICS_KIND
+from runs.models.results import Result, ResultOutput
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.reviews import services
+from runs.reviews.services import Decided, decide, undo
+from runs.running.retrying import forget_outputs
 from tests.factories import make_score
 from tests.members import make_client, make_member
 from tests.runs.queued import item_of, queued_run
@@ -134,12 +138,12 @@ class TestQueue:
         assert "Nothing waits for review" in shown(client)
         run = queued_run(["borderline"])
         item = item_of(run)
-        queue.reserve(item, ben)
+        services.reserve(item, ben)
         page = shown(client)
         assert "Others have what is left" in page
         assert re.search(r"ben until \d\d:\d\d", page)
-        queue.release(item, ben)
-        queue.assign([item.pk], ben)
+        services.release(item, ben)
+        services.assign([item.pk], ben)
         assert "Nothing here is left for you" in shown(client)
         decide(item, Decided(Verdict.PASS), by=ben)
         assert "All of it is decided" in shown(client)
@@ -293,7 +297,7 @@ class TestDeciding:
     def test_the_second_of_two_gets_a_banner_and_keeps_the_note(self, ann: User, ben: User) -> None:
         item = item_of(queued_run())
         client, said = make_client(ben), {"verdict": "fail", "note": "No such rule"}
-        queue.reserve(item, ann)
+        services.reserve(item, ann)
         refused = client.post(to("decide", item), said)
         page = words(refused.content.decode())
         assert refused.status_code == 409
@@ -312,7 +316,7 @@ class TestDeciding:
 
     def test_what_was_replaced_meanwhile_gives_the_note_back(self, ann: User) -> None:
         item = item_of(queued_run())
-        queue.forget_outputs([item.result_id])
+        forget_outputs([item.result_id])
         said = {"verdict": "fail", "note": "No such rule"}
         refused = make_client(ann).post(to("decide", item), said)
         page = words(refused.content.decode())
@@ -340,9 +344,9 @@ class TestDeciding:
         run = queued_run()
         client, address = make_client(ann), reverse("runs:review-assign")
         client.post(address, {"item": item_of(run).pk, "to": ben.pk})
-        assert queue.next_item(ann) == item_of(run, "C-002")
+        assert services.next_item(ann) == item_of(run, "C-002")
         client.post(f"{address}?run={run.pk}", {"to": ben.pk})
-        assert queue.next_item(ben) is not None
+        assert services.next_item(ben) is not None
         assert ReviewItem.objects.filter(assigned_to=ben).count() == 3
         assert "Others have what is left" in shown(client, f"{QUEUE}?assignee={ben.pk}")
         client.post(address, {"to": 0})

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import Hand, Run, RunEvent
+from runs.models.runs import Hand, Run, RunEvent
 from tests.factories import (
     make_model,
     make_run,

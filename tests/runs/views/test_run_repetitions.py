@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.execution.finishing import summarise_ended
-from runs.models import Run
+from runs.models.runs import Run
 from tests.factories import make_call, make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db

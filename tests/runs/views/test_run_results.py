@@ -8,9 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs.models import Run
-from runs.reports.matching import matching_results
-from runs.reports.results_query import ResultsQuery
+from runs.case_groups import ResultsQuery, matching_results
+from runs.models.runs import Run
 from tests.factories import make_case, make_result, make_run, make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db

@@ -10,9 +10,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from runs.models import Result
-from runs.reports import csv_text, result_lines
-from runs.reports.run_files import results_csv
+from runs.formats import tables
+from runs.models.results import Result
+from runs.results import files
+from runs.results.files import results_csv
 from tests.factories import (
     make_case,
     make_result,
@@ -97,8 +98,8 @@ def test_no_cell_of_the_table_is_a_formula_to_a_spreadsheet(viewer_client: Clien
 
 
 def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(result_lines, "CHUNK", 2)
-    monkeypatch.setattr(csv_text, "AT_ONCE", 2)
+    monkeypatch.setattr(files, "CHUNK", 2)
+    monkeypatch.setattr(tables, "AT_ONCE", 2)
     run = make_scored_run(suite=make_suite(slug="support"), verdicts=("pass",) * 7)
     parts, lines, queries = results_csv(run), [], []
     while True:

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs.models import Run
+from runs.models.runs import Run
 from tests.factories import (
     make_case,
     make_result,

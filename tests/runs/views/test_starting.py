@@ -11,7 +11,9 @@ from django.urls import reverse
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
-from runs.models import Campaign, Run, Suite, Target
+from runs.models.runs import Campaign, Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
 from tests.factories import (
     STARTED,
     make_case,

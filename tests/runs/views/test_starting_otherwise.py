@@ -10,15 +10,10 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import Evaluator
-from runs.models import Run, Suite, Target
-from tests.factories import (
-    make_case,
-    make_model,
-    make_result,
-    make_run,
-    make_suite,
-    make_target,
-)
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from tests.factories import make_case, make_model, make_result, make_run, make_suite, make_target
 
 pytestmark = pytest.mark.django_db
 

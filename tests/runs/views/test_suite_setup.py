@@ -11,11 +11,11 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evaluators.models import AuditEntry, Evaluator
-from runs.drafting import Describe, SetPolicy
-from runs.models import ReviewItem, Suite, SuiteDraft
-from runs.services.drafts import change_draft, draft_of
-from runs.services.saving_drafts import save_draft
-from runs.services.suites import create_suite
+from runs.models.reviews import ReviewItem
+from runs.models.suites import Suite, SuiteDraft
+from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.edits import Describe, SetPolicy
+from runs.suites.services import create_suite
 from tests.factories import make_case, make_model, make_result, make_run
 from tests.members import make_client, make_member
 

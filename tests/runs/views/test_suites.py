@@ -11,8 +11,10 @@ from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags import figures
-from runs.models import Run, Suite
-from runs.summary import Execution, summarise
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.summary.figures import Execution
+from runs.summary.run import summarise
 from tests.factories import (
     TREE,
     make_call,

@@ -8,8 +8,8 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
-from runs.forms.targets import TargetForm
-from runs.models import Target
+from runs.models.targets import Target
+from runs.targets.forms import TargetForm
 from tests.factories import make_model, make_scored_run, make_target
 
 pytestmark = pytest.mark.django_db

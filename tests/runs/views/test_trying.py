@@ -14,11 +14,12 @@ from django.urls import reverse
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from evaluators.judging.keys import encrypt
+from evaluators.model_calls.models import encrypt
 from runs import tasks
-from runs.execution.sweeping import sweep
-from runs.models import Target, TargetTrial
-from runs.targets import target_kinds
+from runs.execution.reaper import sweep
+from runs.models.targets import Target
+from runs.models.trials import TargetTrial
+from runs.target_kinds import target_kinds
 from tests.agent_server import AgentServer, echoes, refuses, says
 from tests.factories import make_case, make_model, make_suite, make_target, make_trial
 from tests.members import make_client, make_member
@@ -53,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         assert name == "runs.try_target"
         queued.append(kwargs["trial_id"])
 
-    monkeypatch.setattr("runs.services.trying.current_app.send_task", send)
+    monkeypatch.setattr("runs.targets.trials.current_app.send_task", send)
     return queued
 
 
@@ -315,7 +316,7 @@ def test_a_broker_that_is_away_is_told_and_nothing_waits(
     def refuse(*args: Any, **options: Any) -> None:
         raise OperationalError
 
-    monkeypatch.setattr("runs.services.trying.current_app.send_task", refuse)
+    monkeypatch.setattr("runs.targets.trials.current_app.send_task", refuse)
     response = try_saved(editor_client, agent(agent_server), text="Hi")
     assert "the message broker does not answer" in response.content.decode()
     assert not TargetTrial.objects.exists()

@@ -17,16 +17,20 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluators.judging.keys import encrypt
-from evaluators.judging.sharing import Alone
+from evaluators.model_calls.limit_policy import Alone
+from evaluators.model_calls.models import encrypt
 from evaluators.models import LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
-from runs.drafting import Configure
-from runs.execution import slots, trying_evaluators
-from runs.execution.sweeping import sweep
-from runs.models import Case, EvaluatorTrial, ModelCall, Run, Suite, Target
-from runs.services.drafts import change_draft, draft_of
+from runs.execution import evaluator_trials, rate_limits
+from runs.execution.reaper import sweep
+from runs.models.results import ModelCall
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
+from runs.models.trials import EvaluatorTrial
+from runs.suites.drafts import change_draft, draft_of
+from runs.suites.tree_edits import Configure
 from tests.agent_server import AgentServer, says
 from tests.factories import make_case, make_model, make_result, make_run, make_suite, make_target
 from tests.members import make_client, make_member
@@ -48,8 +52,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         assert name == "runs.try_evaluator"
         queued.append(kwargs["trial_id"])
 
-    monkeypatch.setattr("runs.services.trying_evaluators.current_app.send_task", send)
-    monkeypatch.setattr(trying_evaluators, "SlotKeeper", lambda *own: Alone(time.monotonic))
+    monkeypatch.setattr("runs.evaluator_trials.services.current_app.send_task", send)
+    monkeypatch.setattr(evaluator_trials, "SlotKeeper", lambda *own: Alone(time.monotonic))
     return queued
 
 
@@ -62,9 +66,9 @@ def shares_limits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append(told)
         return slots_agree(*told)
 
-    slots_agree = slots.agree
-    monkeypatch.setattr(trying_evaluators, "SlotKeeper", slots.SlotKeeper)
-    monkeypatch.setattr(slots, "agree", agree)
+    slots_agree = rate_limits.agree
+    monkeypatch.setattr(evaluator_trials, "SlotKeeper", rate_limits.SlotKeeper)
+    monkeypatch.setattr(rate_limits, "agree", agree)
     return asked
 
 
@@ -174,7 +178,7 @@ def test_what_a_dry_run_shows_is_sent_byte_for_byte(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # The marks around quoted texts are random; here they are always the same.
-    monkeypatch.setattr("evaluators.judging.quoting.secrets.token_hex", lambda size: "5eal" * 4)
+    monkeypatch.setattr("evaluators.model_calls.judge.secrets.token_hex", lambda size: "5eal" * 4)
     panel = {
         **LEAF,
         "name": "panel",
@@ -314,7 +318,9 @@ def test_what_a_judge_does_wrong_is_shown_and_never_counts_as_0(
     words: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("evaluators.judging.retries.Retries.wait_s", lambda *one, **two: None)
+    monkeypatch.setattr(
+        "evaluators.model_calls.limit_policy.Retries.wait_s", lambda *one, **two: None
+    )
     model_server.behave(*behaviours[:-1], then=behaviours[-1])
     suite_with(JUDGED, judge=judge)
     ask(editor_client)
@@ -331,7 +337,7 @@ def test_a_judge_that_hangs_ends_the_try_at_its_limit(
     model_server: ModelServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trying_evaluators, "LONGEST_S", 0.3)
+    monkeypatch.setattr(evaluator_trials, "LONGEST_S", 0.3)
     model_server.behave(then=hang())
     suite_with(JUDGED, judge=judge)
     ask(editor_client)
@@ -455,7 +461,7 @@ def test_an_error_of_our_own_ends_the_try_with_a_reason(
 ) -> None:
     suite_with(CHECK)
     ask(editor_client)
-    monkeypatch.setattr(trying_evaluators, "work_of", lambda trial: 1 / 0)
+    monkeypatch.setattr(evaluator_trials, "work_of", lambda trial: 1 / 0)
     assert "ZeroDivisionError" in work()
 
 
@@ -465,7 +471,7 @@ def test_a_broker_that_is_away_is_told_and_nothing_waits(
     def refuse(*args: Any, **options: Any) -> None:
         raise OSError
 
-    monkeypatch.setattr("runs.services.trying_evaluators.current_app.send_task", refuse)
+    monkeypatch.setattr("runs.evaluator_trials.services.current_app.send_task", refuse)
     suite_with(CHECK)
     response = ask(editor_client)
     assert response.status_code == 422

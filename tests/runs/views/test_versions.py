@@ -6,9 +6,11 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from runs import services
-from runs.drafting import Add, Configure, Describe, Move, SetPolicy, SetWeight
-from runs.models import Suite, SuiteVersion
+from runs.models.suites import Suite, SuiteVersion
+from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.edits import Describe, SetPolicy
+from runs.suites.tree_edits import Add, Configure, Move, SetWeight
+from runs.suites.versions import record_version
 from tests.factories import make_case, make_model, make_run, make_suite, make_user
 
 pytestmark = pytest.mark.django_db
@@ -24,21 +26,21 @@ def shop() -> Suite:
     suite = make_suite(slug="shop", title="The shop")
     make_case(suite=suite, key="C-1", position=1)
     old = make_case(suite=suite, key="C-2", position=2)
-    services.record_version(suite, author=ada, gathers=True)
+    record_version(suite, author=ada, gathers=True)
     old.is_current = False
     old.save()
     make_case(
         suite=suite, key="C-2", revision=2, position=2, criteria="Short", content_hash="other"
     )
     make_case(suite=suite, key=ODD[:8], position=3)
-    draft = services.draft_of(suite, ada)
+    draft = draft_of(suite, ada)
     operations = (
         *(SetWeight("n2", 4), SetPolicy({"pass_threshold": 0.85, "count_reviews": True})),
         *(Describe(description=f"For the {ODD} desk"), Configure("n2", {"prompt": "Is it rude?"})),
         *(Add("composite", "n1", name="facts"), Move("n3", "n4")),
     )
-    draft = services.change_draft(draft, draft.stamp, *operations)
-    services.save_draft(draft, draft.stamp, note=f"Tone counts {ODD}")
+    draft = change_draft(draft, draft.stamp, *operations)
+    save_draft(draft, draft.stamp, note=f"Tone counts {ODD}")
     return Suite.objects.get(pk=suite.pk)
 
 

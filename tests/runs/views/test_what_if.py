@@ -13,13 +13,15 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from evaluators.scoring.policy import Policy
-from runs.drafting import SetPolicy
-from runs.models import Result, Review, Run, RunStatus, Suite, SuiteDraft
-from runs.reports.what_if import what_if_of
-from runs.rescoring import reading
-from runs.services.drafts import change_draft, draft_of
-from runs.services.saving_drafts import save_draft
-from runs.services.suites import create_suite
+from runs.models.results import Result
+from runs.models.reviews import Review
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite, SuiteDraft
+from runs.suites.drafts import change_draft, draft_of, save_draft
+from runs.suites.edits import SetPolicy
+from runs.suites.services import create_suite
+from runs.what_if import stored
+from runs.what_if.page import what_if_of
 from tests.factories import make_run
 from tests.members import make_client, make_member
 from tests.runs.scored import CHECK, EXACT, SHORT, STYLE, finished_run, rules_of
@@ -222,7 +224,7 @@ def test_a_run_of_another_version_is_asked_where_its_evaluators_stood(
             {**child, "name": {"exact": "letter"}.get(child["name"], child["name"])}
         )
     Run.objects.filter(pk=run.pk).update(snapshot={**snapshot, "evaluators": old}, suite_version=0)
-    reading.TOLD.found.clear()
+    stored.TOLD.found.clear()
     found = ask(client, run.suite, ada).context["what_if"]
     assert found.answer.found.stale == ()
     assert "Run #1 is of v0" in text_of(ask(client, run.suite, ada))
@@ -232,13 +234,13 @@ def test_verdicts_that_a_file_told_are_kept_and_said_so(
     client: Client, run: Run, ada: User
 ) -> None:
     run.results.filter(case__key="C-0").update(verdict="fail", is_forced=True)
-    reading.TOLD.found.clear()
+    stored.TOLD.found.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "1 of 5 executions carry a verdict that today" in text
     run.results.exclude(status="error").update(verdict="fail", is_forced=True, score=0.123)
     imported = {**run.snapshot, "imported": {"file": "results.jsonl"}}
     Run.objects.filter(pk=run.pk).update(snapshot=imported)
-    reading.TOLD.found.clear()
+    stored.TOLD.found.clear()
     text = text_of(ask(client, run.suite, ada))
     assert "The verdicts of run #1 were told by its file." in text
     assert "has no scores of evaluators" in text

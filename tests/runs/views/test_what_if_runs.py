@@ -9,10 +9,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import Evaluator
-from runs import services
-from runs.models import Result, Run, RunStatus, Suite
-from runs.rescoring import reading
-from runs.services.drafts import draft_of
+from runs.models.results import Result
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite
+from runs.suites.drafts import draft_of
+from runs.suites.versions import record_version
+from runs.what_if import stored
 from tests.factories import make_case, make_evaluator, make_model
 from tests.members import make_client, make_member
 from tests.runs.scored import TEXTS, finished_run
@@ -44,7 +46,7 @@ def early(run: Run, status: str, *, left: int = 0) -> None:
         status="cancelled", verdict="", score=None
     )
     Run.objects.filter(pk=run.pk).update(status=status, leaf_scores=None)
-    reading.TOLD.found.clear()
+    stored.TOLD.found.clear()
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_evaluators_that_came_and_went_since_an_older_version_are_told(
     make_evaluator(node=JUDGED, parent=run.suite.root)
     Suite.objects.filter(pk=run.suite_id).update(judge=make_model())
     suite = Suite.objects.get(pk=run.suite_id)
-    services.record_version(suite, author=ada, note="Asks a judge")
+    record_version(suite, author=ada, note="Asks a judge")
     text = text_of(ask(client, suite, ada))
     assert "Run #1 is of v1: each evaluator is asked" in text
     assert "Stored scores do not tell all of it." in text

@@ -6,7 +6,7 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from runs.models import RunEvent
+from runs.models.runs import RunEvent
 from tests.factories import make_model
 from tests.runs.crews import ago, ahead, make_hand, make_open_run, make_worker
 from tests.services.processes import free_port

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from runs.models import Run
+from runs.models.runs import Run
 from tests.factories import make_case, make_result, make_run, make_score, make_suite, make_target
 from tests.members import make_client, make_member
 

@@ -15,14 +15,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.models import AuditEntry
-from runs.models import Result, Run, ShareLink
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.sharing import ShareLink
 from tests.members import make_client, make_member
-from tests.runs.views.shares.linked import (
-    sent,
-    share,
-    subject,
-    text_of,
-)
+from tests.runs.views.shares.linked import sent, share, subject, text_of
 
 pytestmark = pytest.mark.django_db
 

@@ -14,15 +14,12 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evaluators.models import AuditEntry
-from runs.models import Result, Run, ShareLink
-from runs.services.sharing import hash_of
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.sharing import ShareLink
+from runs.sharing.services import hash_of
 from tests.factories import make_case, make_result, make_run, make_suite
-from tests.runs.views.shares.linked import (
-    sent,
-    share,
-    subject,
-    text_of,
-)
+from tests.runs.views.shares.linked import sent, share, subject, text_of
 
 pytestmark = pytest.mark.django_db
 

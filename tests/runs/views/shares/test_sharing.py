@@ -15,18 +15,15 @@ from django.urls import reverse
 from evaluators.scoring.decision import Decision, Flip, TraceStep
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import delta, money, pct
-from runs.comparison import Tolerances
-from runs.models import ResultOutput, Run, ShareDepth, ShareLink
-from runs.reports.comparison import compared, comparison_document
-from runs.sharing import Depth
+from runs.compare.cases import Tolerances
+from runs.compare.comparison import compared
+from runs.compare.documents import comparison_document
+from runs.models.results import ResultOutput
+from runs.models.runs import Run
+from runs.models.sharing import ShareDepth, ShareLink
+from runs.sharing.whitelist import Depth
 from tests.factories import make_case, make_result, make_run, make_score, make_suite, make_target
-from tests.runs.views.shares.linked import (
-    HOSTILE,
-    marks_within,
-    share,
-    subject,
-    text_of,
-)
+from tests.runs.views.shares.linked import HOSTILE, marks_within, share, subject, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -208,7 +205,7 @@ def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As SQLite gives them back: PostgreSQL keeps none.
-    monkeypatch.setattr("runs.reports.shared_words.spelled", lambda value: f"half \ud800 {value}")
+    monkeypatch.setattr("runs.sharing.documents.spelled", lambda value: f"half \ud800 {value}")
     path = share(editor_client, subject(runs, kind), "traces")
     for address in (path, f"{path}download"):
         assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text

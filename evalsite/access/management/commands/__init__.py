@@ -1,1 +1,0 @@
-"""Commands for people with a shell on the server."""

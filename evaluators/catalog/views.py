@@ -1,0 +1,197 @@
+"""The pages of language models, and those that explain every kind of evaluator."""
+
+from __future__ import annotations
+
+from celery import current_app
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.contrib.auth.models import User
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import (
+    require_GET,
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
+from kombu.exceptions import OperationalError
+
+from evaluators.catalog.forms import LanguageModelForm, SlugTakenError
+from evaluators.catalog.queries import (
+    KindTrialForm,
+    key_problem,
+    kind_page,
+    kinds_shown,
+    model_facts,
+    model_rows,
+    trial_report,
+)
+from evaluators.kinds._refusals import UnknownKindError
+from evaluators.models import LanguageModel, ModelInUseError
+from evaluators.scoring.types import DomainError
+
+
+@require_safe
+def gallery(request: HttpRequest) -> HttpResponse:
+    """Show every kind of evaluator in a sentence."""
+    return render(request, "evaluators/gallery.html", {"kinds": kinds_shown()})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def kind(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one kind whole, and write an evaluator of it from the settings given."""
+    try:
+        page = kind_page(name)
+    except UnknownKindError as error:
+        raise Http404(str(error)) from error
+    form = KindTrialForm(page.kind, request.POST if request.method == "POST" else None)
+    written = form.written() if form.is_bound and form.is_valid() else ""
+    status = 422 if form.is_bound and not written else 200
+    context = {"page": page, "form": form, "written": written}
+    return render(request, "evaluators/kind.html", context, status=status)
+
+
+TEST_TASK = "evaluators.tasks.test_language_model"
+
+
+class BrokerUnreachableError(DomainError):
+    """Work cannot be queued because the broker does not answer."""
+
+    code = "broker_unreachable"
+
+
+def queue_test(model: LanguageModel, *, actor: User) -> None:
+    """Ask a worker to test the model; raises BrokerUnreachableError when none can be asked."""
+    previous = model.last_test
+    model.ask_for_test(actor=actor)
+    try:
+        current_app.send_task(TEST_TASK, kwargs={"model_id": model.pk}, retry=False)
+    except (OperationalError, OSError) as error:
+        model.last_test = previous
+        model.save(update_fields=["last_test"])
+        raise BrokerUnreachableError(
+            "The test was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
+        ) from error
+
+
+REFUSED = 422
+may_view = permission_required("runs.view_run", raise_exception=True)
+may_change = permission_required("evaluators.change_languagemodel", raise_exception=True)
+
+
+class MemberRequest(HttpRequest):
+    """A request of somebody who is logged in."""
+
+    user: User
+
+
+@may_view
+@require_GET
+def language_models(request: MemberRequest) -> HttpResponse:
+    """List the language models with limit, key, price and last test."""
+    return render(request, "language_models/list.html", {"rows": model_rows()})
+
+
+@may_view
+@require_GET
+def language_model(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show one model: settings, limit, what uses it and its last test."""
+    model = get_object_or_404(LanguageModel, slug=slug)
+    return _page(request, model)
+
+
+@may_change
+@never_cache
+@sensitive_post_parameters("api_key")
+def language_model_new(request: MemberRequest) -> HttpResponse:
+    """Add a model."""
+    form = LanguageModelForm(_posted(request))
+    if form.is_valid():
+        try:
+            model = form.save_as(request.user)
+        except SlugTakenError as refusal:
+            form.add_error("slug", str(refusal))
+        else:
+            messages.success(request, f"{model.name} added. Test it to see that it answers.")
+            return redirect("evaluators:language-model", model.slug)
+    return _form_page(request, form)
+
+
+@may_change
+@never_cache
+@sensitive_post_parameters("api_key")
+def language_model_edit(request: MemberRequest, slug: str) -> HttpResponse:
+    """Change a model."""
+    model = get_object_or_404(LanguageModel, slug=slug)
+    form = LanguageModelForm(_posted(request), instance=model)
+    if form.is_valid():
+        form.save_as(request.user)
+        if form.dropped_key:
+            messages.warning(
+                request, "The base URL changed, so the stored key was removed. Enter the key again."
+            )
+        messages.success(
+            request, f"{model.name} saved. Runs that were started keep the old settings."
+        )
+        return redirect("evaluators:language-model", model.slug)
+    return _form_page(request, form)
+
+
+@may_change
+@require_POST
+def language_model_delete(request: MemberRequest, slug: str) -> HttpResponse:
+    """Delete a model that nothing uses."""
+    model = get_object_or_404(LanguageModel, slug=slug)
+    try:
+        model.remove(actor=request.user)
+    except ModelInUseError as refusal:
+        return _page(request, model, error=str(refusal), status=409)
+    messages.success(request, f"{model.name} deleted.")
+    return redirect("evaluators:language-models")
+
+
+@may_change
+@require_POST
+def language_model_test_start(request: MemberRequest, slug: str) -> HttpResponse:
+    """Queue a test of the model and show that it is awaited."""
+    model = get_object_or_404(LanguageModel, slug=slug)
+    try:
+        queue_test(model, actor=request.user)
+    except BrokerUnreachableError as refusal:
+        return _page(request, model, error=str(refusal), status=503)
+    return redirect("evaluators:language-model", slug)
+
+
+@may_view
+@require_GET
+@never_cache
+def language_model_test(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show how far the test is, as the fragment that polls itself until it is done."""
+    model = get_object_or_404(LanguageModel, slug=slug)
+    context = {"model": model, "test": trial_report(model)}
+    return render(request, "language_models/_language_model_test.html", context)
+
+
+def _page(
+    request: MemberRequest, model: LanguageModel, *, error: str = "", status: int = 200
+) -> HttpResponse:
+    context = {
+        "model": model,
+        "key_problem": key_problem(model),
+        "facts": model_facts(model),
+        "users": model.users(),
+        "test": trial_report(model),
+        "error": error,
+    }
+    return render(request, "language_models/language_model.html", context, status=status)
+
+
+def _form_page(request: MemberRequest, form: LanguageModelForm) -> HttpResponse:
+    status = REFUSED if form.is_bound else 200
+    return render(request, "language_models/form.html", {"form": form}, status=status)
+
+
+def _posted(request: HttpRequest) -> QueryDict | None:
+    return request.POST if request.method == "POST" else None

@@ -1,1 +1,0 @@
-"""Talking to judge models: transport, quoting, parsing, repair, prices and limits."""

@@ -1,0 +1,132 @@
+"""Texts: compared letter by letter, matched under a time limit, and values written as YAML."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+import regex  # type: ignore[import-untyped]  # it comes without types
+from ruamel.yaml import YAML
+from ruamel.yaml.representer import RoundTripRepresenter
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
+
+LONGEST_KEPT = 2_000
+LEAD = 200
+
+
+def compared(expected: str, text: str) -> dict[str, bool]:
+    """Return by comparison whether the answer matches."""
+    return {
+        "exact": text == expected,
+        "exact_trimmed": text.strip() == expected.strip(),
+        "contains": expected in text,
+        "contains_trimmed": expected.strip() in text,
+    }
+
+
+def excerpts(expected: str, text: str) -> dict[str, Any]:
+    """Return both texts from shortly before they part, for the page to show the difference."""
+    pairs = enumerate(zip(expected, text, strict=False))
+    parted = next((n for n, (one, other) in pairs if one != other), min(len(expected), len(text)))
+    start = max(0, parted - LEAD) if max(len(expected), len(text)) > LONGEST_KEPT else 0
+    return {
+        "expected": expected[start : start + LONGEST_KEPT],
+        "output": text[start : start + LONGEST_KEPT],
+        "starts_at": start,
+        "is_cut": max(len(expected), len(text)) > start + LONGEST_KEPT,
+    }
+
+
+LIMIT_S = 2.0
+# Most matches end at once; only a slow one is worth a thread of its own.
+AT_ONCE_S = 0.02
+LONGEST_PATTERN = 10_000
+
+
+class SlowPatternError(Exception):
+    """The expression did not come to an end within its time."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
+    """Return the compiled expression; raises ValueError with what is wrong and where."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise ValueError(f"the pattern is longer than {LONGEST_PATTERN} characters")
+    try:
+        return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
+    except regex.error as error:
+        where = "" if error.pos is None else f" at position {error.pos}"
+        raise ValueError(f"{pattern!r} is not a regular expression: {error.msg}{where}") from error
+
+
+async def found(pattern: Any, text: str) -> str | None:
+    """Return the first match in a text, None without one; raises SlowPatternError past the time limit."""
+    try:
+        return _search(pattern, text, AT_ONCE_S)
+    except TimeoutError:
+        pass
+    try:
+        return await asyncio.to_thread(_search, pattern, text, LIMIT_S)
+    except TimeoutError as error:
+        raise SlowPatternError(
+            f"the regular expression {pattern.pattern!r} took longer than {LIMIT_S:g} s"
+        ) from error
+
+
+def _search(pattern: Any, text: str, seconds: float) -> str | None:
+    match = pattern.search(text, timeout=seconds, concurrent=True)
+    return None if match is None else str(match.group())
+
+
+# Wide enough that no line is ever folded.
+WIDTH = 1_000_000
+FLOAT = "tag:yaml.org,2002:float"
+
+
+class _Representer(RoundTripRepresenter):
+    """Writes decimals in all their digits, which a float may not have."""
+
+
+_Representer.add_representer(
+    Decimal,
+    lambda representer, value: representer.represent_scalar(FLOAT, f"{value:f}"),
+)
+
+
+def yaml_of(value: Any) -> str:
+    """Return the values as YAML, texts of several lines as blocks, decimals in all their digits."""
+    stream = io.StringIO()
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = WIDTH
+    yaml.allow_unicode = True
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    yaml.Representer = _Representer
+    yaml.dump(_readable(value), stream)
+    return stream.getvalue()
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_text(str(key)): _readable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(part) for part in value]
+    if not isinstance(value, str):
+        return value
+    return LiteralScalarString(value) if _fits_block(value) else _text(value)
+
+
+def _text(value: str) -> str:
+    """Return a text, in quotes with escapes where anything else might read back as another."""
+    return value if value.isprintable() else DoubleQuotedScalarString(value)
+
+
+def _fits_block(text: str) -> bool:
+    """Tell whether a block reads back as this very text."""
+    lines = text.split("\n")
+    plain = all(line.isprintable() and line == line.rstrip() for line in lines)
+    starts_plainly = bool(lines[0]) and not lines[0].startswith(" ")
+    return plain and starts_plainly and len(lines) > 1 and not text.endswith("\n\n")

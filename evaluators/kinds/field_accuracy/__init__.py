@@ -1,0 +1,195 @@
+r"""Compare the fields of a JSON answer with what they should hold.
+
+The answer is JSON, or holds a block of it: the last one between lines of three backticks, or an
+object in its prose. Each field scores 1 when it is as expected, else 0; the score is their average by
+weight. What is expected stands at the same path in the expected output of the case, or in `expected`
+of the field.
+
+| match | the field matches when it |
+|---|---|
+| `exact` | is the expected value; 1 is 1.0, and the order of keys says nothing |
+| `numeric_tolerance` | is a number no further off than `tolerance`; with `relative: true` that is a share of the expected number |
+| `date` | is the same day. `formats` such as `DD.MM.YYYY` say how days are written; without them those of ISO 8601 and such with the month in words are read |
+| `contains` | has the expected text in it, or is a list with the expected value in it |
+| `regex` | has a match of the expected regular expression (time limit 2 s) |
+
+Paths lead through keys and lists: `invoice.total`, `lines[0].price`, `["a.b"]`. `lines[*].price` is
+the price of every line: the field then scores the share of the values that match, and a line too many
+or too few is a value that does not.
+
+- `required: true` fails the whole result when the field scores 0; `min_score` when it scores less.
+- `optional: true`: an answer may leave the field out, and then it counts nothing.
+- `aggregation: all_or_nothing` gives 1 when every field matches, else 0.
+
+A field of which a case expects nothing is left out there, with a warning. An answer that is no JSON,
+or whose JSON has a key twice, misses every field and scores 0: that is the agent's fault. An expected
+output that cannot be compared is yours, and leaves the evaluator unscored.
+
+Good: what an agent has to extract from a document, with a tolerance where people would round.
+
+Bad: a field in prose, such as a summary. Let a judge read it.
+
+```yaml
+name: invoice
+type: field_accuracy
+fields:
+  - {path: number, required: true}
+  - {path: date, match: date, formats: [DD.MM.YYYY, YYYY-MM-DD]}
+  - {path: total, match: numeric_tolerance, tolerance: 0.01, weight: 2}
+  - {path: 'lines[*].sku', match: regex, expected: '^[A-Z]{2}-\d+$'}
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evaluators.kinds._base import CaseFacts, Context, KindConfig, PartsMissingError, kind
+from evaluators.kinds._json import json_in, same
+from evaluators.kinds._text import SlowPatternError
+from evaluators.kinds.field_accuracy.fields import (
+    ABSENT,
+    UNEXPECTED,
+    FieldRule,
+    UncomparableError,
+    compared,
+    finding_of,
+    read,
+    row_of,
+)
+from evaluators.scoring.numbers import weighted_mean
+from evaluators.scoring.types import Finding, Outcome, Score, Unscored
+
+MOST_FIELDS = 200
+# From this length on reading is left to a thread, so that nobody waits for it.
+LONG = 200_000
+LONGEST_PROBLEM = 300
+
+
+class Config(KindConfig):
+    """The fields and how they make one score."""
+
+    fields: tuple[FieldRule, ...] = Field(
+        min_length=1,
+        max_length=MOST_FIELDS,
+        description="A list: each a path, or path with match, expected, tolerance, relative, "
+        "formats, weight, required, min_score, optional.",
+    )
+    aggregation: Literal["average", "all_or_nothing"] = Field(
+        "average", description="How the fields become one score."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _long_form(cls, values: Any) -> Any:
+        """Let a field be its path alone."""
+        if not isinstance(values, Mapping) or not isinstance(values.get("fields"), list | tuple):
+            return values
+        fields = [{"path": one} if isinstance(one, str) else one for one in values["fields"]]
+        return {**values, "fields": fields}
+
+    @model_validator(mode="after")
+    def _can_be_scored(self) -> Self:
+        for number, one in enumerate(self.fields):
+            if any(same(one.comparison, other.comparison) for other in self.fields[:number]):
+                raise ValueError(f"fields: {one.path!r} is compared twice in the same way")
+        if all(one.optional or one.weight == 0 for one in self.fields):
+            raise ValueError(
+                "fields: each is optional or of weight 0, so an answer without them has no score"
+            )
+        return self
+
+
+def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+    """Return the score of the stored comparisons with these weights.
+
+    Raises PartsMissingError for a field that was not compared so, and when none of them counts.
+    """
+    problem = str(details.get("problem", ""))
+    rows = [(one, row_of(one, _stored(one, details), is_json=not problem)) for one in config.fields]
+    counted = [row for _, row in rows if row["counts"]]
+    if not counted:
+        raise PartsMissingError("None of these fields was compared in this result.")
+    weights = [row["weight"] for row in counted]
+    average = weighted_mean([row["share"] for row in counted], weights) or 0.0
+    if config.aggregation == "all_or_nothing":
+        average = float(all(row["passed"] for row in counted))
+    read_as = (Finding("The answer is no JSON to go by", False, problem),) if problem else ()
+    return Score(
+        average,
+        findings=(*read_as, *(finding_of(*pair) for pair in rows if pair[1]["passed"] is not None)),
+        details={**details, "fields": [row for _, row in rows]},
+        failed_required=tuple(one.path for one, row in rows if row["failed_required"]),
+        warnings=tuple(
+            f"the case expects nothing of {one.path}, which was left out"
+            for one, row in rows
+            if row["state"] == UNEXPECTED
+        ),
+    )
+
+
+def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
+    """Return what is missing where neither the case nor a field says what is expected."""
+    has_own = any(one.get("expected") is not None for one in config.get("fields") or ())
+    return "" if has_own or case.expected_output.strip() else "expected output"
+
+
+@kind(
+    label="Field accuracy",
+    icon="e-expected",
+    config=Config,
+    rescore=rescore,
+    read=read,
+    needs=("an expected output that is JSON",),
+    lacks=lacks,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return the weighted share of the fields of a JSON answer that are as expected."""
+    try:
+        case = await _expected(config, context.case.expected_output)
+        answer, problem = await _answer(context.output.text)
+        facts = [await compared(one, answer, case) for one in config.fields]
+    except UncomparableError as error:
+        return Unscored(str(error), stage="config")
+    except SlowPatternError as error:
+        return Unscored(str(error), stage="limits")
+    details = {"fields": facts, **({"problem": problem} if problem else {})}
+    try:
+        return rescore(config, details)
+    except PartsMissingError:
+        reason = "the case expects nothing of any field, so there is nothing to compare"
+        return Unscored(reason, stage="config")
+
+
+async def _expected(config: Config, text: str) -> Any:
+    """Return what the case expects, ABSENT for nothing; raises UncomparableError for no JSON."""
+    if not text.strip() or all(one.expected is not None for one in config.fields):
+        return ABSENT
+    try:
+        return await _read(text)
+    except ValueError as error:
+        raise UncomparableError(f"the expected output of the case is no JSON: {error}") from error
+
+
+async def _answer(text: str) -> tuple[Any, str]:
+    """Return the JSON of an answer, or ABSENT with what keeps it from being JSON."""
+    try:
+        return await _read(text), ""
+    except ValueError as error:
+        return ABSENT, str(error)[:LONGEST_PROBLEM]
+
+
+async def _read(text: str) -> Any:
+    return await asyncio.to_thread(json_in, text) if len(text) > LONG else json_in(text)
+
+
+def _stored(rule: FieldRule, details: Mapping[str, Any]) -> Mapping[str, Any]:
+    for facts in details.get("fields", ()):
+        if same(facts["comparison"], rule.comparison):
+            stored: Mapping[str, Any] = facts
+            return stored
+    raise PartsMissingError(f"The field {rule.path!r} was not compared so in this result.")

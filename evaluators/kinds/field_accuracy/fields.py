@@ -1,0 +1,390 @@
+"""Fields of a JSON answer: the rule of each, how files write it, and what comparing it comes to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evaluators.kinds._json import (
+    LACKING,
+    is_json,
+    number_of,
+    parsed_path,
+    same,
+    shown_text,
+    shown_value,
+    spelt_value,
+    values_at,
+)
+from evaluators.kinds._refusals import normal_spelling
+from evaluators.kinds._text import compiled, found
+from evaluators.scoring.types import SCORE_DIGITS, Finding
+
+LONGEST_DATE = 64
+TOKENS = {
+    **{"YYYY": "%Y", "YY": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%m"},
+    **{"DD": "%d", "D": "%d", "HH": "%H", "H": "%H", "hh": "%I", "h": "%I"},
+    **{"mm": "%M", "ss": "%S", "SSS": "%f", "A": "%p", "Z": "%z"},
+}
+TOKEN = re.compile("|".join(sorted(TOKENS, key=len, reverse=True)))
+# Formats in which day and month cannot be taken for each other, beside those of ISO 8601.
+CLEAR = ("%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%B %d, %Y", "%b %d, %Y")
+ISO = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ].*)?", re.ASCII)
+SAMPLE = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only its day is looked at
+
+
+@lru_cache(maxsize=256)
+def directives(pattern: str) -> str:
+    """Return a format in the directives of strptime; raises ValueError for one that names no day."""
+    text = pattern if "%" in pattern else TOKEN.sub(lambda token: TOKENS[token.group()], pattern)
+    try:
+        read_back = datetime.strptime(SAMPLE.strftime(text), text)  # noqa: DTZ007 - as above
+    except (ValueError, re.error):
+        read_back = None
+    if len(pattern) > LONGEST_DATE or read_back is None or read_back.date() != SAMPLE.date():
+        raise ValueError(f"{pattern!r} is no format of a date such as YYYY-MM-DD or DD.MM.YYYY")
+    return text
+
+
+def day_of(text: str, formats: Sequence[str] = ()) -> date | None:
+    """Return the day a text names in the first of the formats that fits, None when none does.
+
+    Without formats those of ISO 8601 and such with the month in words are read. Of a point in time the
+    day counts as it is written.
+    """
+    text = text.strip()
+    if len(text) > LONGEST_DATE:
+        return None
+    if not formats and ISO.fullmatch(text):
+        return _iso_day(text)
+    for pattern in formats or CLEAR:
+        try:
+            return datetime.strptime(text, directives(pattern) if formats else pattern).date()  # noqa: DTZ007 - a day has no zone
+        except ValueError:
+            continue
+    return None
+
+
+def _iso_day(text: str) -> date | None:
+    try:
+        return datetime.fromisoformat(text).date()
+    except ValueError:
+        return None
+
+
+Match = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
+LONGEST_NUMBER = 100
+# What makes two rules compare alike; the rest says what a comparison counts for.
+COUNTING = {"weight", "required", "min_score", "optional"}
+HOW = {
+    **{"exact": "", "numeric_tolerance": "within {tolerance} of", "date": "the day"},
+    **{"contains": "contains", "regex": "matches"},
+}
+RELATIONS = {
+    "exact": ("is", "is not"),
+    "numeric_tolerance": ("is within {tolerance} of", "is not within {tolerance} of"),
+    "date": ("is the day of", "is not the day of"),
+    "contains": ("contains", "does not contain"),
+    "regex": ("matches", "does not match"),
+}
+
+
+class UncomparableError(Exception):
+    """The expected value is not of the form its rule compares."""
+
+
+class FieldRule(BaseModel):
+    """One field, how it is compared and what it counts for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    path: str = Field(description="Where it stands: total, lines[0].price, lines[*].price.")
+    match: Match = Field("exact", description="How the two values are compared.")
+    expected: Any = Field(None, description="What is expected; left out: as the case says.")
+    tolerance: float = Field(0.0, ge=0, description="How far off a number may be.")
+    relative: bool = Field(False, description="Tolerance as a share of the expected number.")
+    formats: tuple[str, ...] = Field((), description="Formats of the date.")
+    weight: float = Field(1.0, ge=0, description="Weight among the fields.")
+    required: bool = Field(False, description="The result fails when the field scores 0.")
+    min_score: float | None = Field(None, ge=0, le=1, description="… when it scores below this.")
+    optional: bool = Field(False, description="An answer may leave it out; then it counts nothing.")
+
+    @model_validator(mode="after")
+    def _can_be_compared(self) -> Self:
+        parsed_path(self.path)
+        if not is_json(self.expected):
+            raise ValueError("expected is no JSON value; put dates and the like in quotes")
+        if self.match != "numeric_tolerance" and (self.tolerance or self.relative):
+            raise ValueError(f"{self.match} takes no tolerance; numeric_tolerance does")
+        if self.match != "date" and self.formats:
+            raise ValueError(f"{self.match} takes no formats; date does")
+        if self.optional and (self.required or self.min_score is not None):
+            raise ValueError("optional and required exclude each other")
+        for pattern in self.formats:
+            directives(pattern)
+        if self.expected is not None:
+            try:
+                check_expected(self, self.expected)
+            except UncomparableError as error:
+                raise ValueError(str(error)) from error
+        return self
+
+    @property
+    def comparison(self) -> dict[str, Any]:
+        """Return the settings that make two rules compare alike."""
+        return self.model_dump(mode="json", exclude=COUNTING, exclude_defaults=True)
+
+    def is_failed_by(self, share: float) -> bool:
+        """Tell whether a score of 0 to 1 fails the whole result (SCORING §4.2)."""
+        rounded = round(share, SCORE_DIGITS)
+        below = self.min_score is not None and rounded < round(self.min_score, SCORE_DIGITS)
+        return below or (self.required and rounded == 0)
+
+    @property
+    def how(self) -> str:
+        """Return the words before an expected value in a table; "" where it has to be this one."""
+        return HOW[self.match].format(tolerance=self._tolerance)
+
+    def relation(self, *, passed: bool) -> str:
+        """Return the words between a value and the one expected."""
+        return RELATIONS[self.match][0 if passed else 1].format(tolerance=self._tolerance)
+
+    @property
+    def _tolerance(self) -> str:
+        return f"{self.tolerance * 100:.10g}%" if self.relative else f"{self.tolerance:.10g}"
+
+
+def check_expected(rule: FieldRule, expected: Any) -> None:
+    """Raise UncomparableError for an expected value that its rule cannot be held to."""
+    shown = shown_value(expected)
+    if rule.match == "numeric_tolerance" and _number(expected) is None:
+        raise UncomparableError(f"{rule.path}: the expected value {shown} is no number")
+    if rule.match == "date" and _day(rule, expected) is None:
+        said = f"no date in {', '.join(rule.formats)}" if rule.formats else "no date"
+        raise UncomparableError(f"{rule.path}: the expected value {shown} is {said}")
+    if rule.match in ("contains", "regex") and isinstance(expected, dict | list):
+        raise UncomparableError(f"{rule.path}: the expected value {shown} is no text")
+    if rule.match == "regex":
+        try:
+            compiled(spelt_value(expected))
+        except ValueError as error:
+            raise UncomparableError(f"{rule.path}: {error}") from error
+
+
+async def agrees(rule: FieldRule, value: Any, expected: Any) -> bool:
+    """Tell whether a value is as its rule expects; raises SlowPatternError past the time limit."""
+    match rule.match:
+        case "exact":
+            return same(value, expected)
+        case "numeric_tolerance":
+            return _is_near(rule, value, expected)
+        case "date":
+            day = _day(rule, value, is_found=True)
+            return day is not None and day == _day(rule, expected)
+        case "contains":
+            return _contains(value, expected)
+        case "regex":
+            return await found(compiled(spelt_value(expected)), spelt_value(value)) is not None
+
+
+def _is_near(rule: FieldRule, value: Any, expected: Any) -> bool:
+    number, wanted = _number(value), _number(expected)
+    if number is None or wanted is None:
+        return False
+    limit = Decimal(repr(rule.tolerance))
+    try:
+        off = abs(number - wanted)
+        return _is_within(off, limit * abs(wanted) if rule.relative else limit)
+    except ArithmeticError:
+        return False
+
+
+def _is_within(off: Decimal, limit: Decimal) -> bool:
+    try:
+        return round(off, SCORE_DIGITS) <= round(limit, SCORE_DIGITS)
+    except InvalidOperation:
+        # Too large to have nine decimals.
+        return off <= limit
+
+
+def _number(value: Any) -> Decimal | None:
+    """Return a number, also one that is written as a text and nothing else."""
+    if not isinstance(value, str) or len(value) > LONGEST_NUMBER:
+        return number_of(value)
+    try:
+        return number_of(Decimal(value.strip()))
+    except ArithmeticError:
+        return None
+
+
+def _day(rule: FieldRule, value: Any, *, is_found: bool = False) -> Any:
+    """Return the day of a value; one that is expected may always be written as in ISO 8601."""
+    if not isinstance(value, str):
+        return None
+    day = day_of(value, rule.formats)
+    return day_of(value) if day is None and not is_found else day
+
+
+def _contains(value: Any, expected: Any) -> bool:
+    if isinstance(value, list):
+        return any(same(part, expected) for part in value)
+    return not isinstance(value, dict) and spelt_value(expected) in spelt_value(value)
+
+
+AGGREGATIONS = {"weighted_average": "average"}
+MATCHES = {"numeric": "numeric_tolerance", "equals": "exact"}
+EXPECTED_NAMES = ("value", "pattern")
+
+
+def read(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings a suite file means by its several spellings of a field."""
+    found = dict(mapping)
+    aggregation = found.get("aggregation")
+    if isinstance(aggregation, str):
+        found["aggregation"] = AGGREGATIONS.get(aggregation, aggregation)
+    if isinstance(found.get("fields"), list):
+        found["fields"] = [_field(one) for one in found["fields"]]
+    return found
+
+
+def _field(given: Any) -> Any:
+    """Return a field of a file under our names; `required: 0.7` is its least score."""
+    if not isinstance(given, Mapping):
+        return given
+    found = {normal_spelling(str(key)): value for key, value in given.items()}
+    for spelling in EXPECTED_NAMES:
+        if spelling in found and "expected" not in found:
+            found["expected"] = found.pop(spelling)
+    if isinstance(found.get("match"), str):
+        found["match"] = MATCHES.get(found["match"], found["match"])
+    required = found.get("required")
+    if isinstance(required, int | float) and not isinstance(required, bool):
+        found["min_score"] = found.pop("required")
+    return found
+
+
+MOST_VALUES = 1_000
+ABSENT = object()
+COMPARED, MISSING, UNEXPECTED = "compared", "missing", "unexpected"
+
+
+async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
+    """Return what of a field is as expected; `answer` and `case` are JSON, or ABSENT.
+
+    Raises UncomparableError for an expected value its rule cannot be held to, and SlowPatternError.
+    """
+    path = parsed_path(rule.path)
+    reached = {} if answer is ABSENT else values_at(answer, path, MOST_VALUES)
+    found = _there(reached)
+    if rule.expected is not None:
+        wanted = dict.fromkeys(reached or (rule.path,), rule.expected)
+    else:
+        wanted = {} if case is ABSENT else _there(values_at(case, path, MOST_VALUES))
+        for value in wanted.values():
+            check_expected(rule, value)
+    if len(wanted) > MOST_VALUES and rule.expected is None:
+        raise UncomparableError(f"{rule.path}: more than {MOST_VALUES} values are expected")
+    facts: dict[str, Any] = {"comparison": rule.comparison, "matched": 0, "values": len(wanted)}
+    if not wanted:
+        return {**facts, "state": UNEXPECTED}
+    if not found:
+        expected = _expected(rule, next(iter(wanted.values())))
+        return {**facts, "state": MISSING, "expected": expected}
+    return {**facts, "state": COMPARED, **await _differences(rule, found, wanted)}
+
+
+def _there(reached: Mapping[str, Any]) -> dict[str, Any]:
+    return {place: value for place, value in reached.items() if value is not LACKING}
+
+
+async def _differences(
+    rule: FieldRule, found: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return how many values agree, and the first that does not, else the first."""
+    places = list(dict.fromkeys([*wanted, *found]))
+    if len(found) > MOST_VALUES:
+        return {"values": len(places), **_pair(rule, places[0], found, wanted)}
+    agreeing = {
+        place
+        for place in places
+        if place in found and place in wanted and await agrees(rule, found[place], wanted[place])
+    }
+    telling = next((place for place in places if place not in agreeing), places[0])
+    shown = _pair(rule, telling, found, wanted)
+    return {"values": len(places), "matched": len(agreeing), **shown}
+
+
+def _pair(
+    rule: FieldRule, place: str, found: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> dict[str, Any]:
+    shown = {"at": place}
+    if place in wanted:
+        shown["expected"] = _expected(rule, wanted[place])
+    if place in found:
+        shown["found"] = shown_value(found[place])
+    return shown
+
+
+def _expected(rule: FieldRule, value: Any) -> str:
+    """Return an expected value as JSON, an expression as people write it."""
+    is_pattern = rule.match == "regex" and isinstance(value, str)
+    return shown_text(value) if is_pattern else shown_value(value)
+
+
+def row_of(rule: FieldRule, facts: Mapping[str, Any], *, is_json: bool) -> dict[str, Any]:
+    """Return a field as the page lists it: share of 0 to 1, the word for it, and whether it counts."""
+    values, matched = int(facts["values"]), int(facts["matched"])
+    share = round(matched / values, SCORE_DIGITS) if values else 0.0
+    is_left_out = facts["state"] == UNEXPECTED or (
+        rule.optional and facts["state"] == MISSING and is_json
+    )
+    return {
+        **facts,
+        "path": rule.path,
+        "how": rule.how,
+        "weight": rule.weight,
+        "required": rule.required,
+        "min_score": rule.min_score,
+        "share": share,
+        "counts": rule.weight > 0 and not is_left_out,
+        "passed": None if is_left_out else share == 1,
+        "failed_required": not is_left_out and rule.is_failed_by(share),
+        "word": _word(facts, share),
+    }
+
+
+def _word(facts: Mapping[str, Any], share: float) -> str:
+    if facts["state"] == UNEXPECTED:
+        return "not expected here"
+    if facts["state"] == MISSING:
+        return "missing"
+    if facts["values"] > 1:
+        return f"{facts['matched']} of {facts['values']}"
+    return "as expected" if share == 1 else "differs"
+
+
+def finding_of(rule: FieldRule, row: Mapping[str, Any]) -> Finding:
+    """Return a field that counted as a hit or a miss."""
+    passed = bool(row["passed"])
+    if row["state"] == MISSING:
+        return Finding(f"{rule.path} is missing; {row['expected']} is expected", passed)
+    if row["values"] == 1:
+        return Finding(_said(rule, row, rule.path, passed=passed), passed)
+    text = f"{rule.path}: {row['matched']} of {row['values']} values as expected"
+    return Finding(text, passed, "" if passed else _said(rule, row, row["at"], passed=False))
+
+
+def _said(rule: FieldRule, row: Mapping[str, Any], place: str, *, passed: bool) -> str:
+    if "found" not in row:
+        return f"{place} is missing"
+    if "expected" not in row:
+        return f"{place} is {row['found']} and not expected"
+    if passed and rule.match == "exact":
+        return f"{place} is {row['expected']}"
+    return f"{place}: {row['found']} {rule.relation(passed=passed)} {row['expected']}"

@@ -1,0 +1,345 @@
+"""Let programs check what they can and a judge score the rest, dimension by dimension, from 0 to 10.
+
+Checks run first: each is passed, failed or without a result, and tells of one or more dimensions. The
+judge then reads the task, the answer, the tool calls, the results of the checks and what was expected,
+and gives every dimension and the whole a score from 0 to 10, with its evidence before each. **The score
+is the judge's overall score**, not a sum of the dimensions; these show where an agent is strong or weak.
+
+The dimensions are `task`, `process`, `autonomy`, `closeness`, `efficiency` and `spark`, unless you name
+your own. The checks of a dimension make its deterministic score: their mean, passed 10 and failed 0.
+
+| check | passes when |
+|---|---|
+| `contains`, `equals`, `regex`, `json_schema`, … | the answer holds as in a text check |
+| `final_response_present` | the agent answered at all |
+| `tool_call_count` | the calls of `tool`, or of any, are from `min` to `max` |
+| `file_exists`, `file_contains` | the agent left a file at `path`, with `value` in it |
+| `status_is` | the agent ended with that `status`; one whose answer came ended with `success` |
+| `script` | the script gives the full score; its settings are those of the type `script`, files of the suite among them |
+
+`negate: true` turns a check round. A check that cannot be made, such as a count of calls where the
+target reports none, is left out with a warning; it is no failure and no error of the result.
+
+**Expectations**, hard and soft, stand here or in the metadata of a case (`hard_expectations`,
+`soft_expectations`). The judge says of each whether it was met. A hard one that was not shows a badge
+and weighs with the judge; it caps nothing.
+
+- **Iterations** (`samples`): the judge is asked several times; the median counts, of each dimension and
+  of the whole. Iterations without a readable reply are counted and left out.
+- **Policies** of a dimension: `judge_only`, `deterministic_only`, or `weighted`, where `judge_weight` is
+  the judge's part. Where a side has no score the other one counts, with a warning.
+- `score_from: dimension_weights` makes the score of the final dimensions by their weights instead.
+
+The judge is never told which model it judges, and what it was shown is kept word for word.
+
+Good: a check for what must be in the file, and the judge for whether the answer is any good.
+
+Bad: twenty checks of one dimension that all look for words. The judge reads twenty times the same.
+
+```yaml
+name: overall
+type: hybrid_judge
+samples: 3
+checks:
+  - {name: says which order, type: contains, value: TW-1, dimensions: [task]}
+  - {name: looked it up once, type: tool_call_count, tool: find_order, min: 1, max: 1, dimensions: [process, efficiency]}
+hard_expectations:
+  - The customer learns when the parcel comes.
+soft_expectations:
+  - The answer offers a pick-up point.
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
+from evaluators.kinds._judging import (
+    JUDGE_RULES,
+    ask_samples,
+    judge_instructions,
+    judge_model,
+    judge_samples,
+    judge_timeout,
+)
+from evaluators.kinds._prompts import fill, text_or_file
+from evaluators.kinds.hybrid_judge.checks import (
+    MOST_CHECKS,
+    CheckSetting,
+    carried_out,
+    read,
+    runs_programs,
+    scored_checks,
+    stored_checks,
+)
+from evaluators.kinds.hybrid_judge.opinions import (
+    MOST_DIMENSIONS,
+    DimensionSetting,
+    Expectation,
+    default_dimensions,
+    dimensions_problem,
+    expectations_of,
+    findings_of,
+    iteration_of,
+    joined_expectations,
+    nearest,
+    opinion_of,
+    packet_of,
+    part_of,
+    policies_of,
+    problem_of,
+    schema_of,
+)
+from evaluators.scoring.hybrid import SCALE, FinalEvaluation, evaluate_hybrid
+from evaluators.scoring.types import Outcome, Score, Unscored
+
+PROMPT_VERSION = 1
+
+TASK = """\
+You assess what an AI agent did with one task. Programs have checked what can be checked; you read the \
+evidence and judge the rest.
+
+The evidence:
+- The task: {{input}}
+- The answer: {{candidate_answer}}
+- What tools were asked and returned: {{tool_calls}}
+- A reference answer written by people, one way of being right among others: {{reference_answer}}
+- What its authors expect of a good answer, as background: {{criteria}}
+- Files the agent left: [quoted text: files]
+- What the checks found, with the dimensions each tells of: [quoted text: check_results]
+- What is expected, each by its number, hard or soft: [quoted text: expectations]"""
+
+WEIGHING = """\
+How to weigh it:
+- A check that failed is strong evidence in the dimensions it tells of. Say so where you still score \
+one of them high. A check without a result says nothing either way.
+- Passed checks show that something is there, not that it is good.
+- A hard expectation that is not met means that the agent missed what it was asked for. A soft one \
+that is not met is a flaw. Neither caps a score: how much it costs is yours to judge."""
+
+DIMENSIONS = """\
+The dimensions, each by its key:
+{dimensions}
+
+Scores are numbers from 0 to 10, halves allowed. 10: nothing to correct. 8: good, with a flaw that \
+costs little. 6: does, with a flaw that shows. 4: a flaw that matters. 2: mostly wrong. 0: wrong or \
+missing where it does harm. A dimension that this task gives no occasion to show scores as its absence \
+deserves: high when nothing was missed."""
+
+OWN = """\
+What the team that owns the agent adds. It does not change the scale or the form of reply:
+
+{instructions}"""
+
+REPLY = """\
+What to reply, in this order:
+- reasoning: two to five sentences on what the agent did and where that helped or hurt.
+{expectations}- dimensions: every dimension above by its key, none left out and none added:
+  - evidence: the words, tool call, file or check that settle it.
+  - score: a number from 0 to 10.
+- overall: your verdict on the whole. It is no mean of the dimensions:
+  - evidence: one to five short sentences, each a fact the overall score rests on.
+  - score: a number from 0 to 10."""
+
+REPLY_EXPECTATIONS = """\
+- expectations: one entry for each expectation, by its number, none left out and none added:
+  - evidence: the words or the tool call that settle it, or what is missing.
+  - met: true only when the whole statement holds. In doubt it is false.
+"""
+
+
+class Config(KindConfig):
+    """The checks, what is expected, the dimensions and who judges them."""
+
+    prompt_fields: ClassVar[tuple[str, ...]] = ("instructions",)
+
+    checks: tuple[CheckSetting, ...] = Field(
+        (),
+        max_length=MOST_CHECKS,
+        description="A list: each a type with what it needs, name, dimensions, negate.",
+    )
+    hard_expectations: tuple[str, ...] = Field(
+        (), description="What a good answer must do, one a line; those of the case are added."
+    )
+    soft_expectations: tuple[str, ...] = Field(
+        (), description="What a good answer should do, one a line; those of the case are added."
+    )
+    dimensions: tuple[DimensionSetting, ...] = Field(
+        default_dimensions(),
+        min_length=1,
+        max_length=MOST_DIMENSIONS,
+        description="The dimensions: keys, or key, policy, judge_weight, weight, description.",
+        json_schema_extra={"widget": "table"},
+    )
+    score_from: Literal["judge_overall", "dimension_weights"] = Field(
+        "judge_overall", description="What the score is: the judge's overall one, or by weights."
+    )
+    instructions: str = judge_instructions()
+    model: str = judge_model()
+    samples: int = judge_samples()
+    timeout_s: int | None = judge_timeout()
+
+    @model_validator(mode="after")
+    def _can_be_scored(self) -> Self:
+        if problem := dimensions_problem(self.dimensions, are_weighed=self.is_weighed):
+            raise ValueError(problem)
+        known = [one.key for one in self.dimensions]
+        for number, check in enumerate(self.checks):
+            if unknown := [name for name in check.dimensions if name not in known]:
+                raise ValueError(
+                    f"checks[{number}]: {unknown[0]!r} is not one of the dimensions {', '.join(known)}"
+                )
+        return self
+
+    def stands_on(self) -> Mapping[str, object]:
+        """Return what the judge was asked: each dimension in its words, what was expected, how often."""
+        asked = {f"dimension {one.key}": one.description for one in self.dimensions}
+        return {
+            "hard_expectations": self.hard_expectations,
+            "soft_expectations": self.soft_expectations,
+            "instructions": self.instructions,
+            "samples": self.samples,
+            **asked,
+        }
+
+    @property
+    def is_weighed(self) -> bool:
+        """Tell whether the weights of the dimensions make the score."""
+        return self.score_from == "dimension_weights"
+
+
+def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+    """Return the score that stored checks and opinions give with these dimensions (SCORING §6).
+
+    Raises PartsMissingError for a check that was not made and a dimension that was not judged.
+    """
+    checks = stored_checks(config.checks, list(details.get("checks", ())))
+    if checks is None:
+        raise PartsMissingError("A check of these settings was not made in this result.")
+    iterations = list(details.get("iterations", ()))
+    final = _evaluated(config, checks, iterations, int(details.get("failed_iterations", 0)))
+    overall = [float(one["overall"]) for one in iterations]
+    judged = None if final.judge_overall is None else final.judge_overall.overall
+    speaking = iterations[nearest(overall, judged)]
+    written = final.as_json()
+    points = 0.0 if final.final_score is None else final.final_score
+    return Score(
+        points / SCALE,
+        raw_score=points,
+        scale=SCALE,
+        reasoning=str(speaking["reasoning"]),
+        findings=findings_of(checks, details.get("expectations", ())),
+        details={
+            **details,
+            "checks": checks,
+            "dimensions": [
+                part_of(one, final, iterations, is_weighed=config.is_weighed)
+                for one in config.dimensions
+            ],
+            "evidence": speaking["evidence"],
+            "overall_scores": overall,
+            "spread": max(overall) - min(overall),
+            "judge_overall": written["judge_overall"],
+            "final_evaluation": written,
+        },
+        warnings=final.warnings,
+    )
+
+
+@kind(
+    label="Hybrid judge",
+    icon="e-hybrid",
+    config=Config,
+    rescore=rescore,
+    uses_judge=True,
+    runs_programs=runs_programs,
+    programs_in="checks",
+    spellings={"hybrid": {}},
+    read=read,
+)
+async def score(config: Config, context: Context) -> Outcome:
+    """Return the judge's overall score, with the dimensions of checks and judge side by side."""
+    try:
+        added = text_or_file(config.instructions, context.files).strip()
+    except ValueError as error:
+        return Unscored(str(error), stage="config")
+    made = [await carried_out(check, context) for check in config.checks]
+    checks = stored_checks(config.checks, made) or []
+    expectations = expectations_of(config.hard_expectations, config.soft_expectations, context.case)
+    question = _question(config, context, (checks, expectations, added))
+    sent = {
+        "packet": [{"label": label, "text": text} for label, text in question.quoted],
+        "instructions": question.instructions,
+        "checks": checks,
+    }
+    asked = await ask_samples(context, question, config.samples)
+    if isinstance(asked, Unscored):
+        return replace(asked, details=sent)
+    found = rescore(
+        config,
+        {
+            **sent,
+            "model": asked.replies[0].model,
+            "expectations": joined_expectations(expectations, asked.replies),
+            "iterations": [iteration_of(reply) for reply in asked.replies],
+            "failed_iterations": config.samples - len(asked.replies),
+        },
+    )
+    return replace(found, usage=asked.usage, warnings=(*asked.warnings, *found.warnings))
+
+
+def _evaluated(
+    config: Config,
+    checks: list[dict[str, Any]],
+    iterations: Sequence[Mapping[str, Any]],
+    failed: int,
+) -> FinalEvaluation:
+    """Return both layers side by side; raises PartsMissingError for what was not judged."""
+    keys = [one.key for one in config.dimensions]
+    for key in keys:
+        if not iterations or any(key not in one["dimensions"] for one in iterations):
+            raise PartsMissingError(f"The dimension {key!r} was not judged in this result.")
+    return evaluate_hybrid(
+        scored_checks(checks),
+        [opinion_of(one, keys) for one in iterations],
+        failed_iterations=failed,
+        policies=policies_of(config.dimensions),
+        dimension_weights=(
+            {one.key: one.weight for one in config.dimensions} if config.is_weighed else None
+        ),
+    )
+
+
+def _question(
+    config: Config,
+    context: Context,
+    told: tuple[list[dict[str, Any]], tuple[Expectation, ...], str],
+) -> JudgeQuestion:
+    checks, expectations, added = told
+    written = fill(TASK, context)
+    lines = "\n".join(f"- {one.key}: {one.description or one.name}" for one in config.dimensions)
+    asks = REPLY_EXPECTATIONS if expectations else ""
+    parts = [
+        written.instructions,
+        WEIGHING,
+        DIMENSIONS.replace("{dimensions}", lines),
+        OWN.replace("{instructions}", added) if added else "",
+        JUDGE_RULES,
+        REPLY.replace("{expectations}", asks),
+    ]
+    return JudgeQuestion(
+        purpose="hybrid_judge",
+        instructions="\n\n".join(part for part in parts if part),
+        quoted=packet_of(written.quoted, checks, expectations, context),
+        schema=schema_of(
+            [one.key for one in config.dimensions], has_expectations=bool(expectations)
+        ),
+        check=lambda reply: problem_of(len(expectations), reply),
+        model=config.model,
+        timeout_s=config.timeout_s,
+    )

@@ -1,0 +1,3 @@
+"""Calls of language models: transport, prompts, replies, prices and limits."""
+
+from __future__ import annotations

@@ -1,0 +1,452 @@
+"""One call of a model: what is sent, its record in the ledger, and what comes back, read without trusting its form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any
+from urllib.parse import quote
+
+from evaluators.model_calls.models import REPLY_MODES, ModelSpec
+from evaluators.scoring.types import Usage
+
+NO_USAGE = Usage()
+
+
+class CallStatus(StrEnum):
+    """How one try of a call ended; the words of the ledger."""
+
+    OK = "ok"
+    UNREADABLE = "unreadable"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+    REFUSED = "refused"
+    SERVER_ERROR = "server_error"
+    CONNECTION = "connection"
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """Which call of a result this is; with result and generation the key of its reply.
+
+    `purpose` is target or evaluation. `evaluator_path` is the path in the tree, "@outcomes" for
+    the call beside it, "" for the target.
+    """
+
+    purpose: str
+    evaluator_path: str = ""
+    sample: int = 0
+    round: int = 0
+    repair: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TraceHeaders:
+    """Which execution a call belongs to, told to servers that want to know."""
+
+    target: str
+    case: str
+    evaluator: str = ""
+
+    def as_headers(self) -> dict[str, str]:
+        """Return the HTTP headers, percent-encoded; a target's own call names no evaluator."""
+        facts = {"Target": self.target, "Case": self.case, "Evaluator": self.evaluator}
+        return {f"X-Evalsite-{name}": quote(value) for name, value in facts.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One try of a call, as the ledger keeps it.
+
+    `request` is the body sent, `reply` the body received (an error's too); neither holds the key.
+    Tokens and cost are None when the server reported none or the price is not known.
+    """
+
+    key: CallKey
+    model: str
+    status: CallStatus
+    request_hash: str
+    request: Mapping[str, Any]
+    created_at: datetime
+    http_status: int | None = None
+    error: str = ""
+    reply: Any = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cost_usd: Decimal | None = None
+    price_version: str = ""
+    latency_ms: int | None = None
+    is_cached: bool = False
+    try_number: int = 1
+
+    @property
+    def usage(self) -> Usage:
+        """Return what this one try consumed."""
+        return Usage(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cost_usd=self.cost_usd,
+            latency_ms=self.latency_ms,
+            calls=1,
+        )
+
+
+Recall = Callable[[CallKey, str], CallRecord | None]
+Record = Callable[[CallRecord], None]
+Admit = Callable[[], Awaitable[None]]
+Begin = Callable[[], None]
+
+
+def _recall_nothing(key: CallKey, request_hash: str) -> CallRecord | None:
+    return None
+
+
+def _record_nowhere(record: CallRecord) -> None:
+    return None
+
+
+async def _admit_always() -> None:
+    return None
+
+
+def _begin_unseen() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Where the calls of one result are looked up and written down.
+
+    `recall` takes key and request hash and returns an earlier record of the same result and
+    generation whose status is ok or unreadable and that has a reply; it is not recorded again.
+    `record` is handed every try once, failed ones included. Neither may block. `admit` is awaited
+    before every try, inside its slot; what it raises ends the call, and nothing is sent or recorded.
+    `begin` is told when a try is sent; `record` follows it without fail.
+    """
+
+    recall: Recall = _recall_nothing
+    record: Record = _record_nowhere
+    admit: Admit = _admit_always
+    begin: Begin = _begin_unseen
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCall:
+    """One question to a model.
+
+    `messages` are role and content as the chat protocol has them. With a `schema` the reply is
+    asked for in the best mode the server accepts. `request_hash` replaces the hash of the messages
+    where they hold something random. `problem_of` reads a reply's text and returns what is
+    wrong with it, or ""; such a reply is recorded as unreadable and returned with its problem.
+    With `is_mode_fixed` a refused reply mode is a refusal, not a reason to try the next one.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    key: CallKey
+    schema: Mapping[str, Any] | None = None
+    trace: TraceHeaders | None = None
+    request_hash: str = ""
+    problem_of: Callable[[str], str] | None = None
+    is_mode_fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What the model answered.
+
+    `usage` sums tokens and cost over every try, failed ones too; its latency is that of the try
+    that answered. `problem` is "" when the text satisfied `problem_of`.
+    """
+
+    text: str
+    usage: Usage
+    model: str
+    finish_reason: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
+    cached_tokens: int | None = None
+    problem: str = ""
+    is_recalled: bool = False
+    reply_mode: str = ""
+
+
+class ModelCallError(Exception):
+    """No answer could be had. `status` is a CallStatus; `usage` is what the tries cost all the same."""
+
+    def __init__(
+        self,
+        status: CallStatus,
+        reason: str,
+        *,
+        http_status: int | None = None,
+        usage: Usage = NO_USAGE,
+    ) -> None:
+        """Keep the reason in words a user can act on."""
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.http_status = http_status
+        self.usage = usage
+
+
+MOST_TEXT = 20_000
+MOST_REASON = 500
+MOST_TOKENS = 2**31 - 1
+HTTP_BAD = 400
+HTTP_TOO_MANY = 429
+HTTP_SERVER = 500
+HTTP_PASSING = (408, 409, 425)
+UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
+UNSTORABLE_ESCAPE = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
+QUOTA_CODES = ("insufficient_quota", "billing_hard_limit_reached")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A chat completion. Tokens are None when the server did not report them."""
+
+    text: str
+    finish_reason: str = ""
+    refusal: str = ""
+    model: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a try gave no answer, and whether another may."""
+
+    status: CallStatus
+    reason: str
+    http_status: int | None = None
+    is_final: bool = False
+    retry_after_s: float | None = None
+    said: str = ""
+
+
+class UnreadableAnswerError(Exception):
+    """The body is not a chat completion."""
+
+
+def parse_body(text: str) -> Any:
+    """Return the JSON value of a body, else its beginning as text; never raises.
+
+    Every text in it can be stored (see `storable`).
+    """
+    try:
+        body = DECODE(text)
+    except (ValueError, RecursionError):
+        body = {"text": text[:MOST_TEXT]}
+    is_suspect = "\x00" in text or UNSTORABLE_ESCAPE.search(text) is not None
+    return storable(body) if is_suspect or not _is_encodable(text) else body
+
+
+def storable(value: Any) -> Any:
+    """Return a JSON value without the characters no database keeps: NUL and halves of surrogate pairs."""
+    if isinstance(value, str):
+        if "\x00" not in value and _is_encodable(value):
+            return value
+        return UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, Mapping):
+        return {storable(name): storable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(part) for part in value]
+    return value
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_answer(body: Any) -> Answer:
+    """Return the completion's first choice; raises UnreadableAnswerError when there is none."""
+    choices = body.get("choices") if isinstance(body, Mapping) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], Mapping):
+        raise UnreadableAnswerError("the answer of the server is not a chat completion")
+    message = choices[0].get("message")
+    if not isinstance(message, Mapping):
+        raise UnreadableAnswerError("the answer of the server holds no message")
+    usage = _mapping(body.get("usage"))
+    return Answer(
+        text=_content(message.get("content")),
+        finish_reason=str(choices[0].get("finish_reason") or ""),
+        refusal=str(message.get("refusal") or ""),
+        model=str(body.get("model") or ""),
+        message=message,
+        input_tokens=_tokens(usage.get("prompt_tokens")),
+        output_tokens=_tokens(usage.get("completion_tokens")),
+        cached_tokens=_tokens(_mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+    )
+
+
+def read_failure(http_status: int, headers: Mapping[str, str], text: str) -> Failure:
+    """Return what an answer other than 200 means."""
+    said, code = _error_of(parse_body(text))
+    suffix = f": {said[:MOST_REASON]}" if said else ""
+    if http_status == HTTP_TOO_MANY and code not in QUOTA_CODES:
+        after = retry_after_s(headers, now=datetime.now(UTC))
+        reason = f"Rate limited by the server (429){suffix}"
+        return Failure(CallStatus.RATE_LIMITED, reason, http_status, False, after, said)
+    if http_status >= HTTP_SERVER or http_status in HTTP_PASSING:
+        after = retry_after_s(headers, now=datetime.now(UTC))
+        reason = f"Server error ({http_status}){suffix}"
+        return Failure(CallStatus.SERVER_ERROR, reason, http_status, False, after, said)
+    reason = f"{_refusal_words(http_status)} ({http_status}){suffix}"
+    return Failure(CallStatus.REFUSED, reason, http_status, True, None, said)
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:
+    """Return the seconds a server asks to wait, given in seconds or as a date; None when it does not say."""
+    milliseconds = _seconds(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _seconds(value)
+    if seconds is not None or not value:
+        return seconds
+    try:
+        until = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, (until - now).total_seconds())
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        seconds = float(value or "")
+    except ValueError:
+        return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _refusal_words(http_status: int) -> str:
+    words = {
+        401: "The server does not accept the key",
+        402: "The server asks for payment",
+        403: "The server forbids it",
+        404: "The server knows no such model or address",
+        HTTP_TOO_MANY: "The quota of the key is used up",
+    }
+    if http_status < HTTP_BAD:
+        return "The server redirects elsewhere; redirects are not followed"
+    return words.get(http_status, "The server refused the request")
+
+
+def _error_of(body: Any) -> tuple[str, str]:
+    """Return message and code of an error body in any of the forms servers use."""
+    error = _mapping(body).get("error", body)
+    if isinstance(error, str):
+        return error, ""
+    facts = _mapping(error)
+    said = facts.get("message") or facts.get("detail") or facts.get("text") or ""
+    said = said if isinstance(said, str) else json.dumps(said)
+    return " ".join(said.split()), str(facts.get("code") or facts.get("type") or "")
+
+
+def _content(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "".join(str(_mapping(part).get("text") or "") for part in parts)
+
+
+def _tokens(value: Any) -> int | None:
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return int(value) if is_count else None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+DECODE = json.JSONDecoder(parse_constant=_refuse_constant).decode
+
+
+# What a user may not set among a model's parameters, because the client sets or needs it itself.
+RESERVED_PARAMETERS = (
+    "model", "messages", "stream", "stream_options", "response_format", "n", "tools", "functions",
+)  # fmt: skip
+MODE_REFUSALS = (400, 422)
+# These mostly mean something else, an unknown model say: they count when they name the parameter.
+PARAMETER_REFUSALS = (404, 415, 501)
+MODE_PARAMETER = "response_format"
+MODE_WORDS = (MODE_PARAMETER, "json_schema", "json_object", "json mode", "structured", "schema")
+SCHEMA_NAME = "reply"
+CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one spelling of a JSON value that equal values share."""
+    return CANONICAL.encode(value)
+
+
+def sha256_of(value: Any) -> str:
+    """Return the hash of a JSON value, the same for every spelling of it."""
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def request_hash(spec: ModelSpec, call: ChatCall) -> str:
+    """Return what a call is recognised by: endpoint, model, parameters, messages and schema."""
+    messages = call.request_hash or [dict(message) for message in call.messages]
+    parts = [spec.base_url, spec.model_id, dict(spec.parameters), messages, call.schema]
+    return sha256_of(parts)
+
+
+def chat_body(spec: ModelSpec, call: ChatCall, mode: str) -> dict[str, Any]:
+    """Return the body to send; parameters never override what the client sets."""
+    own = {
+        name: value for name, value in spec.parameters.items() if name not in RESERVED_PARAMETERS
+    }
+    body: dict[str, Any] = {"model": spec.model_id, "messages": storable(call.messages), **own}
+    if call.schema is not None and mode != "text":
+        body["response_format"] = response_format(call.schema, mode)
+    return body
+
+
+def response_format(schema: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    """Return the field that asks for a JSON object in this mode."""
+    if mode == "json_object":
+        return {"type": "json_object"}
+    is_strict = set(schema.get("required", ())) == set(schema.get("properties", {}))
+    named = {"name": SCHEMA_NAME, "schema": dict(schema), "strict": is_strict}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def weaker_mode(mode: str) -> str | None:
+    """Return the next mode to try, None after the last."""
+    place = REPLY_MODES.index(mode)
+    return REPLY_MODES[place + 1] if place + 1 < len(REPLY_MODES) else None
+
+
+def refuses_mode(http_status: int | None, message: str) -> bool:
+    """Return whether an answer refuses the reply mode.
+
+    That is a 400 or 422 that speaks of it or of nothing at all, and a 404, 415 or 501 that names
+    the parameter itself.
+    """
+    said = message.lower()
+    if http_status in PARAMETER_REFUSALS:
+        return MODE_PARAMETER in said
+    if http_status not in MODE_REFUSALS:
+        return False
+    return not said.strip() or any(word in said for word in MODE_WORDS)

@@ -1,0 +1,464 @@
+"""The transport: chat calls over HTTP, every try written down. The only importer of openai."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache, partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHttpClient
+
+from evaluators.model_calls.calls import (
+    NO_USAGE,
+    Answer,
+    CallRecord,
+    CallStatus,
+    ChatCall,
+    ChatReply,
+    Failure,
+    Ledger,
+    ModelCallError,
+    UnreadableAnswerError,
+    chat_body,
+    parse_body,
+    read_answer,
+    read_failure,
+    refuses_mode,
+    request_hash,
+    weaker_mode,
+)
+from evaluators.model_calls.limit_policy import Retries
+from evaluators.model_calls.models import ModelSpec
+from evaluators.model_calls.rate_limits import Limiter
+from evaluators.model_calls.redaction import blotted, blotted_json
+from evaluators.scoring.types import Usage, add_usage
+
+HIDDEN_KEY = "[key]"
+HTTP_GOOD = 200
+HTTP_REDIRECT = 300
+STOPPED = Failure(CallStatus.CONNECTION, "Stopped before the answer came")
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a call has come to over its tries; `pause_s` is None when its last 429 ends it."""
+
+    mode: str
+    digest: str
+    usage: Usage = NO_USAGE
+    tries: int = 0
+    failed: Counter[CallStatus] = field(default_factory=Counter)
+    pause_s: float | None = None
+    refused_at: float = float("-inf")
+    refused_in_a_row: int = 0
+
+    def refused(self, *, started_at: float, answered_at: float) -> int:
+        """Count a 429; return how many this call has met since the model last answered any call.
+
+        While the model answers others, a call that is refused has only come too early.
+        """
+        is_alive = answered_at > self.refused_at
+        self.refused_in_a_row = 1 if is_alive else self.refused_in_a_row + 1
+        self.refused_at = started_at
+        return self.refused_in_a_row
+
+    def error(self, failure: Failure) -> ModelCallError:
+        """Return why no more tries are made, in words for a page, with what all of them cost."""
+        tries = f", after {self.tries} tries" if self.tries > 1 else ""
+        return ModelCallError(
+            failure.status,
+            f"{failure.reason}{tries}",
+            http_status=failure.http_status,
+            usage=self.usage,
+        )
+
+
+@dataclass(slots=True)
+class Try:
+    """One try of a call, and how it ended: with an answer or with a failure.
+
+    Until it ends it counts as stopped on the way.
+    """
+
+    spec: ModelSpec
+    call: ChatCall
+    request: Mapping[str, Any]
+    number: int
+    digest: str
+    created_at: datetime = field(default_factory=partial(datetime.now, UTC))
+    began_s: float = field(default_factory=time.perf_counter)
+    answer: Answer | None = None
+    failure: Failure | None = STOPPED
+    http_status: int | None = None
+    reply: Any = None
+
+    def answered(self, http_status: int, headers: Mapping[str, str], text: str) -> None:
+        """Take in what the server sent: a completion, or what it has instead of one."""
+        text = without_key(text, self.spec)
+        self.http_status, self.reply = http_status, _body_without_key(text, self.spec)
+        if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
+            self.failure = read_failure(http_status, headers, text)
+            return
+        try:
+            self.answer, self.failure = read_answer(self.reply), None
+        except UnreadableAnswerError as error:
+            reason = f"Not readable: {error}"
+            self.failure = Failure(CallStatus.UNREADABLE, reason, http_status)
+
+    def timed_out(self) -> None:
+        """Note that no answer came in time."""
+        reason = f"No answer within {self.spec.timeout_s:g} s"
+        self.failure = Failure(CallStatus.TIMEOUT, reason)
+
+    def unreachable(self, error: BaseException) -> None:
+        """Note that no server was reached, or lost; a time-out below is told as one."""
+        cause: BaseException | None = error
+        last = error
+        while cause is not None:
+            if isinstance(cause, TimeoutError):
+                return self.timed_out()
+            last, cause = cause, cause.__cause__ or cause.__context__
+        said = without_key(str(last), self.spec) or type(last).__name__
+        reason = f"The server could not be reached: {said[:300]}"
+        self.failure = Failure(CallStatus.CONNECTION, reason)
+        return None
+
+    def record(self) -> CallRecord:
+        """Return the try as the ledger keeps it, now that it has ended."""
+        latency_ms = round((time.perf_counter() - self.began_s) * 1000)
+        status, error, answer = CallStatus.OK, "", self.answer
+        if self.failure is not None:
+            status, error = self.failure.status, self.failure.reason
+        elif answer is not None:
+            error = problem_of(answer, self.call)
+            status = CallStatus.UNREADABLE if error else CallStatus.OK
+        return CallRecord(
+            key=self.call.key,
+            model=self.spec.slug,
+            status=status,
+            request_hash=self.digest,
+            request=self.request,
+            created_at=self.created_at,
+            http_status=self.http_status,
+            error=error,
+            reply=self.reply,
+            input_tokens=answer.input_tokens if answer else None,
+            output_tokens=answer.output_tokens if answer else None,
+            cached_tokens=answer.cached_tokens if answer else None,
+            cost_usd=cost_of(answer, self.spec) if answer else None,
+            price_version=self.spec.price_version,
+            latency_ms=latency_ms,
+            try_number=self.number,
+        )
+
+
+def problem_of(answer: Answer, call: ChatCall) -> str:
+    """Return what is wrong with the text for this call, "" when nothing is."""
+    if call.problem_of is None:
+        return ""
+    if answer.refusal:
+        return f"the model refused: {answer.refusal[:300]}"
+    problem = call.problem_of(answer.text)
+    if problem and answer.finish_reason == "length":
+        return f"cut off at the model's limit of output tokens; {problem}"
+    return problem
+
+
+def reply_of(answer: Answer, record: CallRecord, progress: Progress) -> ChatReply:
+    """Return the answer as the caller of chat gets it."""
+    usage = progress.usage
+    if usage.latency_ms != record.latency_ms:
+        usage = replace(usage, latency_ms=record.latency_ms)
+    return ChatReply(
+        text=answer.text,
+        usage=usage,
+        model=answer.model or str(record.request.get("model", "")),
+        finish_reason=answer.finish_reason,
+        message=answer.message,
+        cached_tokens=answer.cached_tokens,
+        problem=record.error,
+        reply_mode=progress.mode,
+    )
+
+
+def recalled(record: CallRecord, call: ChatCall) -> ChatReply | None:
+    """Return an earlier answer from the ledger; None when the record holds none."""
+    try:
+        answer = read_answer(record.reply)
+    except UnreadableAnswerError:
+        return None
+    return ChatReply(
+        text=answer.text,
+        usage=record.usage,
+        model=answer.model or record.model,
+        finish_reason=answer.finish_reason,
+        message=answer.message,
+        cached_tokens=answer.cached_tokens,
+        problem=problem_of(answer, call),
+        is_recalled=True,
+    )
+
+
+def without_key(text: str, spec: ModelSpec) -> str:
+    """Return the text with the key of the model blotted out, should a server echo it."""
+    if not spec.api_key:
+        return text
+    return blotted(text, (spec.api_key,), HIDDEN_KEY)
+
+
+def _body_without_key(text: str, spec: ModelSpec) -> Any:
+    """Return the value of a body, in which a key may stand again once its JSON is read."""
+    body = parse_body(text)
+    try:
+        return blotted_json(body, (spec.api_key,), HIDDEN_KEY) if spec.api_key else body
+    except RecursionError:
+        return parse_body("")
+
+
+def cost_of(answer: Answer, spec: ModelSpec) -> Decimal | None:
+    """Return what an answer cost, None where price or tokens are not known."""
+    if spec.prices is None:
+        return None
+    return spec.prices.cost_usd(
+        input_tokens=answer.input_tokens,
+        output_tokens=answer.output_tokens,
+        cached_tokens=answer.cached_tokens,
+    )
+
+
+CONNECT_S = 10.0
+MOST_CONNECTIONS = 1000
+KEEP_ALIVE_S = 30.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@cache
+def tls_context(*, trust_env: bool) -> ssl.SSLContext:
+    """Return what checks the certificates of servers, read once: it takes longer than many calls."""
+    return httpx2.create_ssl_context(trust_env=trust_env)
+
+
+class Endpoint(AsyncOpenAI):
+    """The library's client for one address and key, deaf to the library's own environment variables."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        """Open nothing yet."""
+        is_elsewhere = urlsplit(spec.base_url).hostname not in LOOPBACK
+        # Each call limits the rest of its time itself.
+        timeout = httpx2.Timeout(None, connect=CONNECT_S)
+        http = DefaultAioHttpClient(
+            limits=httpx2.Limits(
+                max_connections=MOST_CONNECTIONS,
+                max_keepalive_connections=MOST_CONNECTIONS,
+                keepalive_expiry=KEEP_ALIVE_S,
+            ),
+            timeout=timeout,
+            # A redirect could lead a key, or a request from inside, where nobody meant it to go.
+            follow_redirects=False,
+            trust_env=is_elsewhere,
+            verify=tls_context(trust_env=is_elsewhere),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        )
+        super().__init__(
+            base_url=spec.base_url,
+            api_key=spec.api_key,
+            http_client=http,
+            timeout=timeout,
+            max_retries=0,
+            _enforce_credentials=False,
+        )
+        self._http = http
+        self._chat_url = self.base_url.join("chat/completions")
+        self._sent_headers = httpx2.Headers(self.default_headers)
+
+    @property
+    def default_headers(self) -> dict[str, Any]:
+        """Return what every request carries, and nothing that tells of this machine."""
+        return {
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": "Evalsite",
+            **self.auth_headers,
+        }
+
+    def _validate_headers(self, headers: Any, custom_headers: Any) -> None:
+        """Accept requests without a key: local servers need none."""
+
+    async def post_chat(
+        self, body: Mapping[str, Any], more_headers: Mapping[str, str]
+    ) -> httpx2.Response:
+        """Return the server's answer, whatever its status; raises APIConnectionError without one.
+
+        What `post` does besides costs as much as sending: it validates, copies and merges for every
+        call what never changes here, for retries and redirects that we do not want.
+        """
+        headers = self._sent_headers
+        if more_headers:
+            headers = httpx2.Headers({**headers, **more_headers})
+        content = json.dumps(body).encode()
+        request = httpx2.Request("POST", self._chat_url, headers=headers, content=content)
+        try:
+            return await self._http.send(request)
+        except httpx2.RequestError as error:
+            raise APIConnectionError(request=request) from error
+
+
+class ModelClient:
+    """Calls models; one client serves one event loop and is closed with `aclose`.
+
+    Remembers for each model which reply mode its server accepts.
+    """
+
+    def __init__(self, limiter: Limiter | None = None, retries: Retries | None = None) -> None:
+        """Open nothing yet: connections are made by the first call."""
+        self.limiter = limiter or Limiter()
+        self._retries = retries or Retries()
+        self._endpoints: dict[tuple[str, str], Endpoint] = {}
+        self._modes: dict[tuple[str, str, str], str] = {}
+
+    async def chat(self, spec: ModelSpec, call: ChatCall, ledger: Ledger) -> ChatReply:
+        """Return the model's answer, from the ledger when it was given before.
+
+        Waits for a slot, repeats what may pass (429 after its Retry-After, 5xx, no connection,
+        time-outs) and records every try.
+
+        Raises:
+            ModelCallError: no try gave an answer. What the ledger's `admit` raises passes through.
+
+        """
+        digest = request_hash(spec, call)
+        earlier = ledger.recall(call.key, digest)
+        reply = recalled(earlier, call) if earlier is not None else None
+        if reply is not None:
+            return reply
+        if spec.key_problem:
+            raise ModelCallError(CallStatus.REFUSED, spec.key_problem)
+        place = (spec.base_url, spec.model_id, spec.reply_mode)
+        progress = Progress(self._modes.get(place, spec.reply_mode), digest)
+        while True:
+            ended, record = await self._try(spec, call, ledger, progress)
+            if ended.answer is not None:
+                if call.schema is not None:
+                    self._modes[place] = progress.mode
+                return reply_of(ended.answer, record, progress)
+            if ended.failure is not None:
+                await self._after(ended.failure, spec, call, progress)
+
+    async def model_ids(self, spec: ModelSpec) -> list[str]:
+        """Return the ids of the models the server offers, sorted; empty when it does not tell."""
+        try:
+            async with asyncio.timeout(spec.timeout_s):
+                response = await self._endpoint(spec).get("/models", cast_to=httpx2.Response)
+        except (APIConnectionError, APIStatusError, TimeoutError):
+            return []
+        body = parse_body(response.text)
+        rows = body.get("data") if isinstance(body, Mapping) else None
+        rows = rows if isinstance(rows, list) else []
+        return sorted({str(row["id"]) for row in rows if isinstance(row, dict) and row.get("id")})
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for endpoint in self._endpoints.values():
+            await endpoint.close()
+        self._endpoints.clear()
+
+    async def _try(
+        self, spec: ModelSpec, call: ChatCall, ledger: Ledger, progress: Progress
+    ) -> tuple[Try, CallRecord]:
+        body = chat_body(spec, call, progress.mode)
+        async with self.limiter.slot(spec) as started_at:
+            await ledger.admit()
+            while self.limiter.is_late(spec, started_at=started_at):
+                started_at = await self.limiter.start_again(spec)
+                # That may have taken a minute, in which the call may have become useless.
+                await ledger.admit()
+            progress.tries += 1
+            ledger.begin()
+            ended = Try(spec, call, body, progress.tries, progress.digest)
+            try:
+                await self._send(ended)
+            finally:
+                record = ended.record()
+                ledger.record(record)
+            if ended.failure is not None and ended.failure.status is CallStatus.RATE_LIMITED:
+                # Before the slot is free: whoever is next in it would start into the pause.
+                progress.pause_s = self._pause(ended.failure, spec, started_at, progress)
+        if ended.answer is not None:
+            self.limiter.succeeded(spec, started_at=started_at)
+        is_first = progress.tries == 1
+        progress.usage = record.usage if is_first else add_usage(progress.usage, record.usage)
+        return ended, record
+
+    async def _send(self, ended: Try) -> None:
+        spec, call = ended.spec, ended.call
+        trace = call.trace if spec.send_trace_headers else None
+        try:
+            async with asyncio.timeout(spec.timeout_s):
+                received = await self._endpoint(spec).post_chat(
+                    ended.request, trace.as_headers() if trace else {}
+                )
+        except TimeoutError:
+            ended.timed_out()
+        except APIConnectionError as error:
+            ended.unreachable(error)
+        else:
+            ended.answered(received.status_code, received.headers, text_of(received))
+
+    def _pause(
+        self, failure: Failure, spec: ModelSpec, started_at: float, progress: Progress
+    ) -> float | None:
+        """Hold the whole model, others would only be refused as well; None when the call is given up."""
+        progress.failed[failure.status] += 1
+        rounds, answered_at = self.limiter.refused(spec, started_at=started_at)
+        pause_s = self._retries.wait_s(
+            failure,
+            progress.refused(started_at=started_at, answered_at=answered_at),
+            rounds=rounds,
+            in_all=progress.failed[failure.status],
+        )
+        self.limiter.rate_limited(spec, started_at=started_at, pause_s=pause_s or 0.0)
+        return pause_s
+
+    async def _after(
+        self, failure: Failure, spec: ModelSpec, call: ChatCall, progress: Progress
+    ) -> None:
+        """Wait until the call may be tried again; raises ModelCallError when it may not."""
+        weaker = weaker_mode(progress.mode) if call.schema is not None else None
+        is_mode_refused = refuses_mode(failure.http_status, failure.said)
+        if weaker is not None and is_mode_refused and not call.is_mode_fixed:
+            progress.mode = weaker
+            return
+        if failure.status is CallStatus.RATE_LIMITED:
+            if progress.pause_s is None:
+                raise progress.error(failure)
+            return
+        progress.failed[failure.status] += 1
+        wait_s = self._retries.wait_s(failure, progress.failed[failure.status])
+        if wait_s is None:
+            raise progress.error(failure)
+        await asyncio.sleep(wait_s)
+
+    def _endpoint(self, spec: ModelSpec) -> Endpoint:
+        place = (spec.base_url, spec.api_key)
+        if place not in self._endpoints:
+            self._endpoints[place] = Endpoint(spec)
+        return self._endpoints[place]
+
+
+def text_of(response: httpx2.Response) -> str:
+    """Return the content as text; the header is read closely only where it names another encoding."""
+    kind = response.headers.get("content-type", "").lower()
+    if "charset" in kind and "utf-8" not in kind:
+        return response.text
+    return response.content.decode(errors="replace")

@@ -1,0 +1,146 @@
+"""Redact secrets in what came back from a server, however they are spelled there."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html.entities
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+# Shorter runs of base64 and shorter numbers are found in anything.
+LEAST_FOUND = 6
+# Marks put before a sign by JSON, by JSON in JSON and by one more around that.
+ESCAPE = r"\\{1,8}"
+BREAK = rf"(?:[\r\n]|{ESCAPE}[rn])*"
+NAMED: dict[str, list[str]] = {}
+for _name, _meant in html.entities.html5.items():
+    if _name.endswith(";"):
+        NAMED.setdefault(_meant, []).append(_name)
+
+
+def blotted(text: str, secrets: tuple[str, ...], mark: str) -> str:
+    """Return the text with the mark in place of every secret.
+
+    A secret is found as it is, with any of its signs as URLs (%2B), HTML (&#43;) and JSON
+    (\\u002B, also in JSON within JSON) spell them, in hexadecimal, and within anything in base64.
+    """
+    for pattern in _patterns(secrets):
+        text = pattern.sub(mark, text)
+    return text
+
+
+def blotted_bytes(content: bytes, secrets: tuple[str, ...], mark: str) -> bytes:
+    """Return the content of a file with the mark in place of every secret."""
+    return blotted(content.decode("latin-1"), secrets, mark).encode("latin-1")
+
+
+def blotted_json(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
+    """Return a JSON value with the mark in place of every secret in its texts, names and numbers.
+
+    A text that is base64 as a whole stays base64. Raises RecursionError for what nests too deeply.
+    """
+    spelled = json.dumps(value, ensure_ascii=False)
+    if not any(pattern.search(spelled) for pattern in _patterns(secrets)):
+        return value
+    return _within(value, secrets, mark)
+
+
+def _within(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
+    if isinstance(value, str):
+        return _recoded(value, secrets, mark) or blotted(value, secrets, mark)
+    if isinstance(value, Mapping):
+        return {
+            blotted(name, secrets, mark): _within(part, secrets, mark)
+            for name, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_within(part, secrets, mark) for part in value]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        digits = json.dumps(value)
+        is_secret = len(digits) >= LEAST_FOUND and blotted(digits, secrets, mark) != digits
+        return mark if is_secret else value
+    return value
+
+
+def _recoded(text: str, secrets: tuple[str, ...], mark: str) -> str:
+    """Return base64 whose content held a secret as base64 of the rest, "" for anything else."""
+    try:
+        content = base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    without = blotted_bytes(content, secrets, mark)
+    return "" if without == content else base64.b64encode(without).decode()
+
+
+@lru_cache(maxsize=64)
+def _patterns(secrets: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    """Return what finds the secrets, the longest first: a shorter one may be a part of it."""
+    ordered = sorted(filter(None, set(secrets)), key=len, reverse=True)
+    spelled = [_spelled(secret) for secret in ordered]
+    packed = [
+        way for secret in ordered for way in (*_in_base64(secret), _in_hexadecimal(secret)) if way
+    ]
+    return tuple(re.compile(pattern) for pattern in (*spelled, *packed))
+
+
+def _spelled(secret: str) -> str:
+    return "".join(
+        _backslashes(len(list(run))) if sign == "\\" else _sign(sign) * len(list(run))
+        for sign, run in groupby(secret)
+    )
+
+
+def _sign(sign: str) -> str:
+    ways = list(_numbered(sign))
+    if sign in "\"'/":
+        ways.append(ESCAPE + sign)
+    if sign == " ":
+        ways.append(r"\+")
+    # As it is comes last: of &amp; the sign alone would leave a rest.
+    return f"(?:{'|'.join([*ways, re.escape(sign)])})"
+
+
+def _backslashes(count: int) -> str:
+    """Return what finds so many of them: JSON doubles each, a run is taken as a whole."""
+    runs = "|".join(rf"\\{{{count * times}}}" for times in (8, 4, 2, 1))
+    return f"(?:(?:{'|'.join(_numbered(chr(92)))}){{{count}}}|{runs})"
+
+
+def _numbered(sign: str) -> Iterator[str]:
+    """Yield the spellings of a sign that name its number, or in HTML its name."""
+    number = ord(sign)
+    digits = "".join(
+        f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{number:02x}"
+    )
+    names = "".join(f"|{name}" for name in NAMED.get(sign, ()))
+    yield f"%(?:25)*{digits}"
+    yield f"{ESCAPE}(?:u00|x){digits}"
+    yield f"&(?:amp;)*(?:#0*{number};?|#[xX]0*{digits};?{names})"
+
+
+def _in_base64(secret: str) -> Iterator[str]:
+    """Yield what finds the secret in base64 of anything around it: it begins at one of three places."""
+    for before, skipped in ((0, 0), (1, 2), (2, 3)):
+        content = bytes(before) + secret.encode()
+        packed = base64.b64encode(content).decode().rstrip("=")
+        # The last sign also holds bits of what comes after.
+        is_shared = len(content) % 3 > 0
+        certain = packed[skipped : -1 if is_shared else None]
+        rest = f"{BREAK}[A-Za-z0-9+/_-]?={{0,2}}" if is_shared else ""
+        if len(certain) >= LEAST_FOUND:
+            yield BREAK.join(map(_sign_of_base64, certain)) + rest
+
+
+def _sign_of_base64(sign: str) -> str:
+    # The alphabet for URLs has - and _ in their place.
+    others = {"+": "-", "/": "_"}
+    return f"(?:{others[sign]}|{_sign(sign)})" if sign in others else sign
+
+
+def _in_hexadecimal(secret: str) -> str:
+    return f"(?i:{secret.encode().hex()})" if len(secret) >= LEAST_FOUND else ""

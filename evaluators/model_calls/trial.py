@@ -1,0 +1,139 @@
+"""Trying a model out: one small real call for each reply mode, and what its server offers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evaluators.model_calls.calls import (
+    NO_USAGE,
+    CallKey,
+    CallStatus,
+    ChatCall,
+    ChatReply,
+    Ledger,
+    ModelCallError,
+    refuses_mode,
+)
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.judge import REPLY_RULE, UnreadableReplyError, read_reply
+from evaluators.model_calls.limit_policy import ONE_TRY
+from evaluators.model_calls.models import REPLY_MODES, ModelSpec
+from evaluators.scoring.types import Usage, add_usage
+
+LONGEST_S = 60.0
+MOST_MODELS = 200
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"capital": {"type": "string"}},
+    "required": ["capital"],
+    "additionalProperties": False,
+}
+QUESTION = "What is the capital of Portugal?"
+MESSAGES = (
+    {"role": "system", "content": REPLY_RULE.format(schema=json.dumps(SCHEMA))},
+    {"role": "user", "content": QUESTION},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModeTrial:
+    """How a server answered in one reply mode: supported, unreadable or refused, or not at all."""
+
+    mode: str
+    state: str
+    reason: str = ""
+    latency_ms: int | None = None
+
+
+@dataclass(slots=True)
+class Trial:
+    """What trying a model out found. `error` is a CallStatus when no call was answered, with its `reason`."""
+
+    modes: list[ModeTrial] = field(default_factory=list)
+    usage: Usage = NO_USAGE
+    price_version: str = ""
+    answered_by: str = ""
+    models: list[str] = field(default_factory=list)
+    error: str = ""
+    reason: str = ""
+    http_status: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; money as text."""
+        cost = self.usage.cost_usd
+        return {
+            "modes": [
+                {"mode": t.mode, "state": t.state, "reason": t.reason, "latency_ms": t.latency_ms}
+                for t in self.modes
+            ],
+            "input_tokens": self.usage.input_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "cost_usd": None if cost is None else str(cost),
+            "calls": self.usage.calls,
+            "price_version": self.price_version,
+            "answered_by": self.answered_by,
+            "models": self.models[:MOST_MODELS],
+            "model_count": len(self.models),
+            "error": self.error,
+            "reason": self.reason,
+            "http_status": self.http_status,
+        }
+
+
+async def try_model(spec: ModelSpec) -> Trial:
+    """Call the model once in each reply mode, without retries, and list what its server offers.
+
+    Stops at the first failure that no reply mode is to blame for.
+    """
+    client = ModelClient(retries=ONE_TRY)
+    trial = Trial(price_version=spec.price_version)
+    quick = replace(spec, timeout_s=min(spec.timeout_s, LONGEST_S))
+    try:
+        for mode in REPLY_MODES:
+            if not await _try_mode(client, replace(quick, reply_mode=mode), trial):
+                return trial
+        trial.models = await client.model_ids(quick)
+    finally:
+        await client.aclose()
+    return trial
+
+
+async def _try_mode(client: ModelClient, spec: ModelSpec, trial: Trial) -> bool:
+    """Try one mode; False when the failure is not the mode's."""
+    call = ChatCall(
+        MESSAGES, CallKey("test"), schema=SCHEMA, problem_of=_problem, is_mode_fixed=True
+    )
+    try:
+        reply = await client.chat(spec, call, Ledger())
+    except ModelCallError as error:
+        trial.usage = add_usage(trial.usage, error.usage)
+        return _failed(trial, spec.reply_mode, error)
+    trial.usage = add_usage(trial.usage, reply.usage)
+    trial.answered_by = reply.model
+    trial.modes.append(_answered(spec.reply_mode, reply))
+    return True
+
+
+def _answered(mode: str, reply: ChatReply) -> ModeTrial:
+    state = "unreadable" if reply.problem else "supported"
+    return ModeTrial(mode, state, reply.problem, reply.usage.latency_ms)
+
+
+def _failed(trial: Trial, mode: str, error: ModelCallError) -> bool:
+    is_refused = error.status is CallStatus.REFUSED
+    if is_refused and mode != "text" and refuses_mode(error.http_status, error.reason):
+        trial.modes.append(ModeTrial(mode, "refused", error.reason, error.usage.latency_ms))
+        return True
+    trial.error, trial.reason, trial.http_status = error.status, error.reason, error.http_status
+    return False
+
+
+def _problem(text: str) -> str:
+    try:
+        read_reply(text, SCHEMA)
+    except UnreadableReplyError as error:
+        return str(error)
+    return ""

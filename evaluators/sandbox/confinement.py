@@ -1,0 +1,401 @@
+"""The command lines that shut a program in, under bubblewrap or under limits alone, and the Python it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from evaluators.sandbox.box import SHARED_MEMORY, Box
+from evaluators.sandbox.limits import MEGABYTE, Limits
+from evaluators.sandbox.processes import tasks_of_user
+from evaluators.sandbox.system_calls import call_filter
+
+NAMES = ("python", "python3")
+SYSTEM_PYTHON = "/usr/bin/python3"
+ASK_S = 10.0
+ASKED = "import sys; print(sys.prefix, sys.base_prefix, sys.base_exec_prefix, sep='\\n')"
+# What every program sees anyway.
+MACHINE = ("/usr", "/bin", "/sbin", "/lib")
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """A Python: its program and the folders it needs besides those of the machine."""
+
+    program: str
+    folders: tuple[str, ...]
+
+    @property
+    def missing_names(self) -> tuple[str, ...]:
+        """Return which of python and python3 its own folder does not hold."""
+        folder = Path(self.program).parent
+        return tuple(name for name in NAMES if not (folder / name).exists())
+
+
+@cache
+def interpreter(named: str = "", *, for_everybody: bool = False) -> Interpreter:
+    """Return the Python named; without a name the one this installation is built on.
+
+    That comes without the packages of this installation, which are none of a script's business. One
+    that has to work `for_everybody`, but lies in somebody's closed folder, makes way for the machine's.
+    """
+    program = named or _own_program()
+    if for_everybody and not named and not is_open_to_all(program) and Path(SYSTEM_PYTHON).exists():
+        program = SYSTEM_PYTHON
+    folders = _asked_folders(program)
+    needed = dict.fromkeys(folder for folder in folders if not _is_of_machine(folder))
+    return Interpreter(program, tuple(needed))
+
+
+def is_open_to_all(path: str) -> bool:
+    """Tell whether every user of the machine can reach and read a file or folder."""
+    place = Path(os.path.realpath(path))
+    try:
+        reachable = all(parent.stat().st_mode & 0o001 for parent in place.parents)
+        return reachable and place.stat().st_mode & 0o005 == 0o005
+    except OSError:
+        return False
+
+
+def _own_program() -> str:
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    folder = Path(sys.base_prefix, "bin")
+    found = (folder / name for name in (version, *NAMES) if (folder / name).exists())
+    return str(next(found, sys.executable))
+
+
+def _asked_folders(program: str) -> list[str]:
+    """Return the folders an interpreter says it lives in, and where it really lies."""
+    real = str(Path(os.path.realpath(program)).parent.parent)
+    try:
+        told = subprocess.run(  # noqa: S603 - the program the administrator named
+            [program, "-I", "-c", ASKED],
+            capture_output=True,
+            text=True,
+            timeout=ASK_S,
+            env={},
+            check=False,
+        ).stdout.split("\n")
+    except (OSError, subprocess.SubprocessError):
+        told = []
+    return [folder for folder in (*told, real) if folder and folder != "/"]
+
+
+def _is_of_machine(folder: str) -> bool:
+    return any(folder == top or folder.startswith(f"{top}/") for top in MACHINE)
+
+
+# Of /etc only what programs cannot do without; the rest tells of the machine or is secret.
+ETC = (
+    *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types"),
+    *("ssl/certs", "ssl/openssl.cnf", "pki/ca-trust", "pki/tls/certs", "protocols", "services"),
+)
+ETC_OF_NETWORK = ("hosts", "nsswitch.conf", "resolv.conf")
+TOPS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a program finds where it starts; `folder` is the agent's on this machine, "" for none.
+
+    `user` is the user it is to run as, None for ourselves. `closed` names what it gives up where it has
+    no view of its own: files, network.
+    """
+
+    box: Box
+    python: Interpreter
+    limits: Limits
+    user: int | None = None
+    folders: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    folder: str = ""
+    has_network: bool = False
+    closed: tuple[str, ...] = ()
+
+
+class Mounts:
+    """A view of the machine, in which nothing is but what is added."""
+
+    def __init__(self) -> None:
+        """Show nothing."""
+        self.words: list[str] = []
+        self._shown: list[tuple[PurePosixPath, PurePosixPath]] = []
+        self._folders = {"/"}
+        self._hidden: list[str] = []
+
+    def copy(self) -> Mounts:
+        """Return a view that shows the same and may come to show more."""
+        view = Mounts()
+        view.words, view._shown, view._folders = [*self.words], [*self._shown], {*self._folders}
+        return view
+
+    def add(self, *words: str) -> None:
+        """Add words as they are."""
+        self.words += words
+
+    def below(self, folder: str) -> None:
+        """Make a folder and those above it, open to all: bubblewrap's own are root's alone."""
+        for part in (*reversed(PurePosixPath(folder).parents), PurePosixPath(folder)):
+            if str(part) not in self._folders:
+                self._folders.add(str(part))
+                self.add("--perms", "0755", "--dir", str(part))
+
+    def read_only(self, source: str, place: str) -> None:
+        """Show a file or folder of the machine, where there is one."""
+        if Path(source).exists():
+            self.below(str(PurePosixPath(place).parent))
+            self.add("--ro-bind-try", source, place)
+            self._folders.add(place)
+            self._shown.append((PurePosixPath(os.path.realpath(source)), PurePosixPath(place)))
+
+    def writable(self, source: Path, place: str) -> None:
+        """Show a folder of the box."""
+        self.add("--bind", str(source), place)
+
+    def hide(self, folder: str) -> None:
+        """Put an empty folder over one of the machine wherever it would be seen.
+
+        What is shown after that may lie in it; `seal` makes it read-only.
+        """
+        for source, place in self._shown:
+            if PurePosixPath(folder).is_relative_to(source) and Path(folder).is_dir():
+                seen = str(place / PurePosixPath(folder).relative_to(source))
+                self.add("--perms", "0755", "--tmpfs", seen)
+                self._hidden.append(seen)
+
+    def seal(self) -> None:
+        """Let nobody write into what stands in the place of hidden folders."""
+        for place in self._hidden:
+            self.add("--remount-ro", place)
+
+    def as_on_machine(self, place: str) -> None:
+        """Show a top folder as the machine has it: itself, or a link into /usr."""
+        if Path(place).is_symlink():
+            self.add("--symlink", str(Path(place).readlink()), place)
+        else:
+            self.read_only(place, place)
+
+
+# What a program may use of the devices, where it sees the machine's own.
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+
+
+def restraining(python: str) -> list[str]:
+    """Return the words that run restraint.py, whoever may read it where it lies."""
+    return [python, "-I", "-S", "-c", _restraint()]
+
+
+@cache
+def _restraint() -> str:
+    return Path(__file__).with_name("restraint.py").read_text()
+
+
+def giving_up(place: Place) -> list[str]:
+    """Return what makes a program give up the machine's files and its network before it starts.
+
+    Whether it has the network or not, it gives up the calls that lead out of a sandbox.
+    """
+    calls = ""
+    if "network" in place.closed:
+        calls = call_filter(cuts_network=not place.has_network).hex()
+    if not place.closed:
+        return []
+    box = place.box
+    etc = (*ETC, *ETC_OF_NETWORK, "passwd", "group", "nsswitch.conf")
+    shown = ("/usr", *(f"/{top}" for top in TOPS), *place.python.folders, *place.folders)
+    readable = (
+        *("/proc", "/sys", str(box.names), str(box.environment)),
+        *(os.path.realpath(f"/etc/{name}") for name in etc),
+        *(
+            path
+            for top in (*shown, *filter(None, [place.folder]))
+            for path in without(top, place.hidden)
+        ),
+    )
+    writable = (*map(str, box.written), *(f"/dev/{name}" for name in DEVICES))
+    if place.user is not None:
+        # What is left there by a user who is nobody else is counted and removed.
+        writable += (SHARED_MEMORY,)
+    python = interpreter(for_everybody=place.user is not None).program
+    kept = ("\n".join(writable), "\n".join(readable)) if "files" in place.closed else ("", "")
+    return [*restraining(python), calls, *kept]
+
+
+def without(folder: str, hidden: Iterable[str]) -> Iterator[str]:
+    """Give what of a folder may be read when some below it may not: itself when there is none.
+
+    A right to a folder holds for all in it, so one above a hidden folder gives way to what lies beside.
+    """
+    real = os.path.realpath(folder)
+    inside = [path for path in hidden if PurePosixPath(path).is_relative_to(real)]
+    if not inside:
+        yield folder
+    elif real not in inside:
+        with contextlib.suppress(OSError), os.scandir(real) as entries:
+            # Where links lead to has rights of its own.
+            beside = [entry.path for entry in entries if not entry.is_symlink()]
+            for path in beside:
+                yield from without(path, inside)
+
+
+SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+# The program's user inside, where there are users of its own.
+INNER_USER = 1000
+SHARED_MEMORY_BYTES = 64 * MEGABYTE
+OPEN_FILES = 1024
+NOTHING = ("/bin/sh", "-c", ":")
+END_OF_TRIAL = len(NOTHING)
+INNER_NAMES, INNER_ENVIRONMENT = "/run/bin", "/run/environment"
+WITH_VARIABLES = '. "$0" && exec "$@"'
+# Two processes of bubblewrap count among the program's.
+OURS = 2
+# Since then a namespace of users counts its processes apart from those outside.
+COUNTED_APART = (5, 14)
+
+
+def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
+    """Return what is taken from a program: processes, network, names of others, rights.
+
+    Root needs no users of their own to do so, and makes the program a user that is nobody's.
+    """
+    own = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+    words = [*own, "--hostname", "sandbox", "--die-with-parent", "--cap-drop", "ALL"]
+    if not has_network:
+        words.append("--unshare-net")
+    if user is None:
+        inner = str(INNER_USER)
+        return [*words, "--unshare-user", "--disable-userns", "--uid", inner, "--gid", inner]
+    return [*words, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+
+
+def boxed(
+    bubblewrap: str, command: Sequence[str], place: Place, filter_handle: int | None = None
+) -> list[str]:
+    """Return the command line that runs a command with a view of only what it needs.
+
+    Calls to the kernel are refused by the filter that can be read from an open file.
+    """
+    box, mounts = place.box, _view_of_machine(has_network=place.has_network).copy()
+    mounts.read_only(str(box.root / "passwd"), "/etc/passwd")
+    mounts.read_only(str(box.root / "group"), "/etc/group")
+    for name in place.python.missing_names:
+        mounts.below(INNER_NAMES)
+        mounts.add("--symlink", place.python.program, f"{INNER_NAMES}/{name}")
+    mounts.read_only(str(box.environment), INNER_ENVIRONMENT)
+    mounts.writable(box.start, "/script")
+    mounts.writable(box.workspace, "/workspace")
+    mounts.writable(box.temporary, "/tmp")  # noqa: S108 - that of the box
+    if place.folder:
+        mounts.read_only(place.folder, "/agent")
+    shown = {*place.python.folders, *place.folders}
+    # What lies deeper says more: a folder that is shown within one that is hidden, or the reverse.
+    for folder in sorted({*shown, *place.hidden}, key=lambda path: path.count("/")):
+        if folder in shown:
+            mounts.read_only(folder, folder)
+        if folder in place.hidden:
+            mounts.hide(folder)
+    mounts.seal()
+    shut = namespaces(user=place.user, has_network=place.has_network)
+    start = "/agent" if place.folder else "/script"
+    # What is left of the view is memory, which the program could fill.
+    last = ("--remount-ro", "/", "--remount-ro", "/dev", "--chdir", start, "--")
+    inner = _limited(command, place, is_boxed=True)
+    calls = [] if filter_handle is None else ["--seccomp", str(filter_handle)]
+    return [bubblewrap, *shut, *calls, *mounts.words, *last, *inner]
+
+
+@cache
+def _view_of_machine(*, has_network: bool) -> Mounts:
+    """Return the part of a view that is the same for every program."""
+    mounts = Mounts()
+    mounts.read_only("/usr", "/usr")
+    for top in TOPS:
+        mounts.as_on_machine(f"/{top}")
+    mounts.add("--proc", "/proc", "--dev", "/dev")
+    mounts.add("--size", str(SHARED_MEMORY_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 - that of the box
+    for name in (*ETC, *(ETC_OF_NETWORK if has_network else ())):
+        mounts.read_only(os.path.realpath(f"/etc/{name}"), f"/etc/{name}")
+    return mounts
+
+
+def limited(command: Sequence[str], place: Place) -> list[str]:
+    """Return the command line that runs a command under limits alone; it ends with us."""
+    return _limited(command, place, is_boxed=False)
+
+
+def own_environment(place: Place, *, is_boxed: bool) -> dict[str, str]:
+    """Return what a program sees of an environment besides what it is given."""
+    box = place.box
+    workspace, temporary = ("/workspace", "/tmp") if is_boxed else (box.workspace, box.temporary)  # noqa: S108 - of the box
+    own = {"HOME": str(temporary), "LANG": "C.UTF-8", "EVAL_WORKSPACE": str(workspace)}
+    if not is_boxed:
+        own["TMPDIR"] = str(temporary)
+    names = INNER_NAMES if is_boxed else str(box.names)
+    path = (str(Path(place.python.program).parent), *SYSTEM_PATH, names)
+    return {**own, "PATH": ":".join(dict.fromkeys(path))}
+
+
+def _limited(command: Sequence[str], place: Place, *, is_boxed: bool) -> list[str]:
+    words = [*_privileges(place.user, is_boxed=is_boxed), *_rlimits(place, is_boxed=is_boxed), "--"]
+    if not is_boxed:
+        words += giving_up(place)
+    if place.box.environment.exists():
+        variables = INNER_ENVIRONMENT if is_boxed else str(place.box.environment)
+        words += ["/bin/sh", "-c", WITH_VARIABLES, variables]
+    return [*words, *command]
+
+
+def _privileges(user: int | None, *, is_boxed: bool) -> list[str]:
+    """Return what makes a program the user's, without any right that programs lend, dying with us."""
+    if is_boxed and user is None:
+        return []
+    words = [_path_of("setpriv"), "--no-new-privs"]
+    words += [] if is_boxed else ["--pdeathsig", "KILL"]
+    if user is not None:
+        words += ["--reuid", str(user), "--regid", str(user), "--clear-groups", "--inh-caps=-all"]
+    return [*words, "--"]
+
+
+def _path_of(program: str) -> str:
+    """Return where a program lies: a script may have put one of that name before it."""
+    return shutil.which(program, path=":".join((*SYSTEM_PATH, "/usr/sbin", "/sbin"))) or program
+
+
+def _rlimits(place: Place, *, is_boxed: bool) -> list[str]:
+    limits = place.limits
+    processes = limits.processes + (OURS if is_boxed else 0)
+    if place.user is None and not (is_boxed and _kernel() >= COUNTED_APART):
+        # The limit counts all that our user runs, ourselves included.
+        processes += tasks_of_user(os.geteuid())
+    # Room that is asked for and not used is not memory: the guard sees what is. This is the far end.
+    memory = 2 * limits.memory_mb * MEGABYTE
+    seconds = int(limits.seconds * (os.cpu_count() or 1)) + 1
+    return [
+        *(_path_of("prlimit"), f"--nproc={processes}", f"--data={memory}", f"--cpu={seconds}"),
+        *(f"--fsize={limits.disk_mb * MEGABYTE}", f"--nofile={OPEN_FILES}", "--core=0"),
+    ]
+
+
+def _kernel() -> tuple[int, ...]:
+    numbers = platform.release().split("-", 1)[0].split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdigit())
+
+
+def trial(user: int | None, *, is_boxed: bool) -> list[str]:
+    """Return the command line of a program that does nothing, under limits as any other."""
+    limits = ["--nofile=64", "--core=0", "--cpu=5"]
+    words = _privileges(user, is_boxed=is_boxed)
+    return [*words, _path_of("prlimit"), *limits, "--", *NOTHING]
+
+
+def missing_program() -> str:
+    """Return a program without which no limits can be set and that is not there; "" when all are."""
+    return next((name for name in ("setpriv", "prlimit") if not Path(_path_of(name)).exists()), "")

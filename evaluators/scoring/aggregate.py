@@ -1,0 +1,212 @@
+"""Compute the score of every node of a tree from the scores of its leaves (SCORING §3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import mul
+
+from evaluators.scoring.compile import NO_INDEX, Frame, Layout
+from evaluators.scoring.numbers import on_scale, rounded
+from evaluators.scoring.types import SCORE_DIGITS, Outcome, Score
+
+HYBRID_KIND = "hybrid_judge"
+JUDGE_OVERALL = "judge_overall"
+HYBRID_SCALE = 10.0
+
+
+@dataclass(slots=True)
+class Values:
+    """The scores of all nodes by index, after negation; None where there is none.
+
+    `failures` names for a composite failed by its own rule the child that failed it, else −1.
+    `parts` are the required parts missed inside an evaluator. Comparisons are made to `digits`.
+    """
+
+    scores: list[float | None]
+    failures: list[int]
+    parts: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    digits: int = SCORE_DIGITS
+
+
+def evaluate(
+    layout: Layout, outcomes: Mapping[str, Outcome], *, judged: Frame | None = None
+) -> Values:
+    """Return the score of every node; `judged` is the one that counts by its judge's overall score."""
+    scores: list[float | None] = [None] * len(layout.frames)
+    parts = {}
+    for frame in layout.leaves:
+        outcome = outcomes.get(frame.path)
+        if not isinstance(outcome, Score):
+            continue
+        score = outcome.score if frame is not judged else _overall(outcome)
+        scores[frame.index] = 1.0 - score if frame.negate else score
+        if outcome.failed_required:
+            parts[frame.index] = outcome.failed_required
+    return settled(layout, scores, parts)
+
+
+def settled(
+    layout: Layout, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
+) -> Values:
+    """Return the score of every node from those of the leaves, which stand after negation in `scores`."""
+    values = Values(scores, [NO_INDEX] * len(scores), parts)
+    for frame in layout.upward:
+        settle(layout, frame, values)
+    return values
+
+
+def judged_frame(layout: Layout, outcomes: Mapping[str, Outcome]) -> Frame | None:
+    """Return the evaluator whose judge gives an overall score of its own: the first hybrid one."""
+    for frame in layout.leaves:
+        if frame.node.kind == HYBRID_KIND:
+            return frame
+    for frame in layout.leaves:
+        outcome = outcomes.get(frame.path)
+        if isinstance(outcome, Score) and JUDGE_OVERALL in outcome.details:
+            return frame
+    return None
+
+
+def settle(layout: Layout, frame: Frame, values: Values) -> None:
+    """Compute one composite from its children, which are settled."""
+    score, failure = _combined(layout, frame, values)
+    if score is not None:
+        if failure != NO_INDEX:
+            # A composite failed by its own rule counts as 0 inside its parent, negated or not.
+            score = score if frame.parent == NO_INDEX else 0.0
+        elif frame.negate:
+            score = 1.0 - score
+    values.scores[frame.index] = score
+    values.failures[frame.index] = failure
+
+
+def is_held(layout: Layout, frame: Frame, values: Values) -> bool:
+    """Tell whether a gate before the node failed or could not be scored, so that it was not run."""
+    for index in frame.behind:
+        if values.failures[index] != NO_INDEX:
+            return True
+        if any(values.scores[gate] is None for gate in layout.frames[index].gates):
+            return True
+    return False
+
+
+def is_forced(frame: Frame, values: Values) -> bool:
+    """Tell whether the node, being required, forces a fail (SCORING §4.2)."""
+    if frame.index in values.parts:
+        return True
+    score = values.scores[frame.index]
+    if score is None or not frame.is_required:
+        return False
+    if values.failures[frame.index] != NO_INDEX:
+        return True
+    seen = round(score, values.digits)
+    if frame.required_below is not None:
+        return seen < rounded(frame.required_below)
+    return seen <= 0.0
+
+
+def passes(layout: Layout, index: int, values: Values) -> bool:
+    """Tell whether a node's own verdict is pass: by the bands, its own rule and its being required."""
+    score = values.scores[index]
+    return (
+        score is not None
+        and values.failures[index] == NO_INDEX
+        and round(score, values.digits) >= rounded(layout.policy.pass_threshold)
+        and not is_forced(layout.frames[index], values)
+    )
+
+
+def members(
+    layout: Layout, frame: Frame, values: Values
+) -> tuple[Sequence[int], Sequence[float]] | None:
+    """Return the children that count and their weights, after what the policy makes of unscored ones.
+
+    None when one of them could not be scored and the policy lets that spoil the score.
+    """
+    indexes: list[int] = []
+    weights: list[float] = []
+    for index, weight in zip(frame.counted, frame.weights, strict=True):
+        if values.scores[index] is None:
+            if layout.policy.on_unscored == "error" or layout.frames[index].strict:
+                return None
+            if layout.policy.on_unscored == "exclude":
+                continue
+        indexes.append(index)
+        weights.append(weight)
+    return indexes, weights
+
+
+def _combined(layout: Layout, frame: Frame, values: Values) -> tuple[float | None, int]:
+    """Return the score of a composite, and the child that failed it by its rule."""
+    scores = values.scores
+    if frame.gates:
+        failed = _failed_gate(frame, values)
+        if failed is None:
+            return None, NO_INDEX
+        if failed != NO_INDEX:
+            return 0.0, failed
+    indexes: Sequence[int] = frame.counted
+    weights: Sequence[float] = frame.weights
+    found = [scores[index] for index in indexes]
+    if None in found:
+        counted = members(layout, frame, values)
+        if counted is None:
+            return None, NO_INDEX
+        indexes, weights = counted
+        found = [scores[index] for index in indexes]
+    if not found:
+        return None, NO_INDEX
+    known = [0.0 if score is None else score for score in found]
+    return _by_rule(layout, frame, values, (indexes, known, weights))
+
+
+def _failed_gate(frame: Frame, values: Values) -> int | None:
+    """Return the first gate below the limit, −1 when all hold, None when one has no score."""
+    failed = NO_INDEX
+    for gate in frame.gates:
+        score = values.scores[gate]
+        if score is None:
+            return None
+        if failed == NO_INDEX and round(score, values.digits) < frame.limit:
+            failed = gate
+    return failed
+
+
+def _by_rule(
+    layout: Layout,
+    frame: Frame,
+    values: Values,
+    counted: tuple[Sequence[int], Sequence[float], Sequence[float]],
+) -> tuple[float, int]:
+    indexes, known, weights = counted
+    if frame.rule == "minimum":
+        return min(known), NO_INDEX
+    if frame.rule == "maximum":
+        return max(known), NO_INDEX
+    if frame.rule == "threshold":
+        return _share_that_passes(layout, frame, values, indexes)
+    if frame.rule == "all_or_nothing":
+        for index, score in zip(indexes, known, strict=True):
+            if round(score, values.digits) < frame.limit:
+                return 0.0, index
+    average = math.fsum(map(mul, known, weights)) / math.fsum(weights)
+    # A mean lies between its lowest and highest value, whatever floats make of it.
+    return min(max(average, min(known)), max(known)), NO_INDEX
+
+
+def _share_that_passes(
+    layout: Layout, frame: Frame, values: Values, indexes: Sequence[int]
+) -> tuple[float, int]:
+    failing = [index for index in indexes if not passes(layout, index, values)]
+    share = (len(indexes) - len(failing)) / len(indexes)
+    return share, failing[0] if round(share, values.digits) < frame.limit else NO_INDEX
+
+
+def _overall(outcome: Score) -> float:
+    """Return the judge's own overall score, 0 to 1."""
+    overall = outcome.details.get(JUDGE_OVERALL)
+    if not isinstance(overall, Mapping):
+        return outcome.score
+    return on_scale(overall["score"], HYBRID_SCALE, JUDGE_OVERALL)

@@ -1,0 +1,186 @@
+"""Compile a tree: lay it out flat, with everything that follows from it and the policy before any score is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import ROOT_PATH, Aggregator, Node, below
+
+NO_INDEX = -1
+LEAF = "leaf"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One node of a tree laid out in tree order; nodes point at each other by index.
+
+    `rule` is the aggregator's type, `leaf` where the score is a fact: leaves and composites
+    that a script or judge scores. `counted` are the children that enter the arithmetic, with
+    their `weights`; `gates` the children that must reach `limit` first. `behind` are the
+    composites whose gates hold this node back. A node is `needed` when the verdict under the
+    score gate cannot do without it, and `strict` when it never can (SCORING §4.1).
+    """
+
+    index: int
+    path: str
+    node: Node
+    parent: int
+    rule: str
+    weight: float
+    limit: float
+    children: tuple[int, ...]
+    counted: tuple[int, ...]
+    weights: tuple[float, ...]
+    total: float
+    gates: tuple[int, ...]
+    behind: tuple[int, ...]
+    needed: bool
+    strict: bool
+    negate: bool
+    required: bool
+    required_below: float | None
+
+    @property
+    def is_required(self) -> bool:
+        """Tell whether the node can force a fail of the whole result."""
+        return self.required or self.required_below is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A tree laid out: all frames in tree order, and the composites from the leaves up."""
+
+    frames: tuple[Frame, ...]
+    upward: tuple[Frame, ...]
+    leaves: tuple[Frame, ...]
+    required: tuple[Frame, ...]
+    index_of: Mapping[str, int]
+    policy: Policy
+
+
+def lay_out(root: Node, policy: Policy, *, is_shallow: bool = False) -> Layout:
+    """Return the tree laid out; shallow takes the root's children as leaves, whatever they hold."""
+    draft = _Draft(is_shallow)
+    draft.add(root, _Place(ROOT_PATH, NO_INDEX, 1.0, (), needed=True, strict=root.is_required))
+    frames = tuple(frame for frame in draft.frames if frame is not None)
+    return Layout(
+        frames=frames,
+        upward=tuple(frame for frame in reversed(frames) if frame.rule != LEAF),
+        leaves=tuple(frame for frame in frames if frame.rule == LEAF),
+        required=tuple(frame for frame in frames if frame.is_required),
+        index_of={frame.path: frame.index for frame in frames},
+        policy=policy,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a node stands in the tree."""
+
+    path: str
+    parent: int
+    weight: float
+    behind: tuple[int, ...]
+    needed: bool
+    strict: bool
+
+
+class _Draft:
+    """The layout while it grows."""
+
+    def __init__(self, is_shallow: bool) -> None:
+        self.is_shallow = is_shallow
+        self.frames: list[Frame | None] = []
+
+    def add(self, node: Node, place: _Place) -> int:
+        """Append a node and everything under it; return its index."""
+        index = len(self.frames)
+        self.frames.append(None)
+        aggregator = None if self.is_shallow and index else node.aggregator
+        gates = _gates(node, aggregator)
+        children = [
+            self.add(child, _place_of(child, place, index, node, gates))
+            for child in (() if aggregator is None else node.children)
+        ]
+        counted, weights = _counted(node, aggregator, children, gates)
+        self.frames[index] = Frame(
+            index=index,
+            path=place.path,
+            node=node,
+            parent=place.parent,
+            rule=_rule(aggregator),
+            weight=place.weight,
+            limit=_limit(aggregator),
+            children=tuple(children),
+            counted=counted,
+            weights=weights,
+            total=math.fsum(weights),
+            gates=tuple(
+                at
+                for at, child in zip(children, node.children, strict=False)
+                if child.name in gates
+            ),
+            behind=place.behind,
+            needed=place.needed,
+            strict=place.strict,
+            negate=node.negate,
+            required=node.required,
+            required_below=node.required_below,
+        )
+        return index
+
+
+def _place_of(child: Node, place: _Place, parent: int, node: Node, gates: frozenset[str]) -> _Place:
+    weight = node.weight_of(child)
+    is_gate = child.name in gates
+    needed = child.is_required or is_gate or (place.needed and weight > 0)
+    held = bool(gates) and child.name not in gates
+    return _Place(
+        path=below(place.path, child.name),
+        parent=parent,
+        weight=weight,
+        behind=(*place.behind, parent) if held else place.behind,
+        needed=needed,
+        strict=child.is_required or is_gate or (place.strict and needed),
+    )
+
+
+def _gates(node: Node, aggregator: Aggregator | None) -> frozenset[str]:
+    if aggregator is None or aggregator.type != "safety_gate":
+        return frozenset()
+    return frozenset(aggregator.required).intersection(child.name for child in node.children)
+
+
+def _counted(
+    node: Node, aggregator: Aggregator | None, children: Sequence[int], gates: frozenset[str]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return the children that enter the arithmetic: weight above 0, gates only if they count too."""
+    if aggregator is None or aggregator.is_judging:
+        return (), ()
+    left_out = gates if aggregator.remainder == "remaining" else frozenset()
+    pairs = [
+        (index, weight)
+        for index, child in zip(children, node.children, strict=True)
+        if (weight := node.weight_of(child)) > 0 and child.name not in left_out
+    ]
+    return tuple(index for index, _ in pairs), tuple(weight for _, weight in pairs)
+
+
+def _rule(aggregator: Aggregator | None) -> str:
+    return LEAF if aggregator is None or aggregator.is_judging else aggregator.type
+
+
+def _limit(aggregator: Aggregator | None) -> float:
+    """Return the one threshold that the aggregator's type knows."""
+    if aggregator is None:
+        return 0.0
+    limits = {
+        "safety_gate": aggregator.gate_threshold,
+        "all_or_nothing": aggregator.threshold,
+        "threshold": aggregator.share,
+    }
+    return rounded(limits.get(aggregator.type, 0.0))

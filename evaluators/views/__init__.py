@@ -1,1 +1,0 @@
-"""The pages of language models and of the evaluator gallery."""

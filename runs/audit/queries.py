@@ -1,0 +1,301 @@
+"""Who changed what, newest first: one page of the audit, each entry with its values before and after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.db.models import Model, Q, QuerySet
+from django.urls import reverse
+
+from evaluators.models import AuditEntry, LanguageModel
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+
+PAGE_SIZE = 50
+LONGEST_NUMBER = 18
+LONGEST_TEXT = 200
+# What stands in a row before it is unfolded.
+SHOWN_CHANGES, SHOWN_SIGNS = 2, 40
+# Entries about members hold their addresses and roles, those about tokens who has which: they are
+# for who may change members.
+ABOUT_MEMBERS, ABOUT_TOKENS = "user", "api_token"
+NAMES = {
+    "suite": "Suite",
+    "run": "Run",
+    "target": "Target",
+    "result": "Result",
+    "share": "Share link",
+    "language_model": "Language model",
+    ABOUT_MEMBERS: "Member",
+    ABOUT_TOKENS: "API token",
+}
+OVERRIDE = "override"
+DEEDS = {
+    "add": "added",
+    "begin": "began",
+    "change": "changed",
+    "create": "added",
+    "delete": "deleted",
+    "import": "imported",
+    "restore": "restored",
+    "resume": "resumed",
+    "revoke": "revoked",
+    "retry": "retried",
+    "save": "saved",
+    "share": "shared",
+    "start": "started",
+    "stop": "stopped",
+    "override": "overrode",
+    "link_made": "made a link for",
+    "made_admin": "made admin:",
+    "role_changed": "changed the role of",
+    "scripts_allowed": "allowed scripts to",
+    "scripts_forbidden": "forbade scripts to",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditQuery:
+    """Which entries are asked for; it lives in the address of the page."""
+
+    kind: str = ""
+    who: str = ""
+    q: str = ""
+    after: int | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> AuditQuery:
+        """Read the parameters of an address; what it does not know, it leaves out."""
+        after = parameters.get("after", "")
+        return cls(
+            kind=parameters.get("kind", "")[:LONGEST_TEXT],
+            who=parameters.get("who", "")[:LONGEST_TEXT],
+            q=parameters.get("q", "").strip()[:LONGEST_TEXT],
+            after=int(after) if after.isdecimal() and len(after) < LONGEST_NUMBER else None,
+        )
+
+    def address(self, **changes: Any) -> str:
+        """Return the query part of the address with some of it changed, from the first page on."""
+        asked = replace(self, **{"after": None} | changes)
+        named = {"kind": asked.kind, "who": asked.who, "q": asked.q, "after": asked.after}
+        return "?" + urlencode({name: value for name, value in named.items() if value})
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Tell whether anything is left out."""
+        return bool(self.kind or self.who or self.q)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value before and after, as JSON where it is no text; None where there was or is none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def words(self) -> str:
+        """Return the change on one line, long values cut."""
+        if self.before is None:
+            return f"{self.name} {_cut(self.after)}"
+        return f"{self.name} {_cut(self.before)} → {_cut(self.after)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One entry: who did what to which object; `url` is "" where the object is gone."""
+
+    at: datetime
+    who: str
+    deed: str
+    kind: str
+    name: str
+    url: str
+    changes: tuple[Change, ...]
+
+    @property
+    def shown(self) -> str:
+        """Return the first changes on one line."""
+        return ", ".join(change.words for change in self.changes[:SHOWN_CHANGES])
+
+    @property
+    def more(self) -> int:
+        """Return how many changes that line leaves out."""
+        return max(len(self.changes) - SHOWN_CHANGES, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """One page of entries with what it can be narrowed by."""
+
+    query: AuditQuery
+    rows: tuple[AuditRow, ...]
+    kinds: tuple[tuple[str, str], ...]
+    members: tuple[str, ...]
+    next_address: str
+    file_address: str
+
+
+def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
+    """Return 50 entries, newest first, in a fixed number of queries."""
+    seen = _seen(with_members=with_members)
+    matching = _matching(query, with_members=with_members)
+    found = list(matching[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    kinds = seen.order_by("object_type").values_list("object_type", flat=True).distinct()
+    members = (
+        seen.exclude(actor_name="").order_by("actor_name").values_list("actor_name", flat=True)
+    )
+    return AuditPage(
+        query=query,
+        rows=tuple(_rows(shown)),
+        kinds=tuple((kind, _kind_name(kind)) for kind in kinds),
+        members=tuple(members.distinct()),
+        next_address=query.address(after=shown[-1].pk) if len(found) > PAGE_SIZE else "",
+        file_address=query.address(),
+    )
+
+
+def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
+    """Yield every entry that is asked for as a line of JSON, newest first."""
+    entries = _matching(replace(query, after=None), with_members=with_members)
+    for entry in entries.iterator(chunk_size=1_000):
+        line = {
+            "at": entry.at.isoformat(),
+            "actor": entry.actor_name,
+            "action": entry.action,
+            "object_type": entry.object_type,
+            "object_id": entry.object_id,
+            "object_name": entry.object_name,
+            "before": entry.before,
+            "after": entry.after,
+        }
+        yield json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def changes_between(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> tuple[Change, ...]:
+    """Return what differs, with the names of nested values joined by dots, in order of first sight."""
+    old, new = dict(_flat(before or {})), dict(_flat(after or {}))
+    names = list(dict.fromkeys((*old, *new)))
+    return tuple(
+        Change(name, _spelt(old, name), _spelt(new, name))
+        for name in names
+        if name not in old or name not in new or old[name] != new[name]
+    )
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        path = f"{above}.{name}" if above else str(name)
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, path)
+        else:
+            yield path, value
+
+
+def _spelt(values: Mapping[str, Any], name: str) -> str | None:
+    value = values.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _cut(value: str | None) -> str:
+    if value is None:
+        return "–"
+    line = " ".join(value.split())
+    return line if len(line) <= SHOWN_SIGNS else line[: SHOWN_SIGNS - 1] + "…"
+
+
+def _seen(*, with_members: bool) -> QuerySet[AuditEntry]:
+    entries = AuditEntry.objects.all()
+    return (
+        entries if with_members else entries.exclude(object_type__in=(ABOUT_MEMBERS, ABOUT_TOKENS))
+    )
+
+
+def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:
+    narrow = Q()
+    if query.kind:
+        narrow &= Q(object_type=query.kind)
+    if query.who:
+        narrow &= Q(actor_name=query.who)
+    if query.q:
+        narrow &= Q(object_name__icontains=query.q)
+    if query.after is not None:
+        narrow &= Q(pk__lt=query.after)
+    return _seen(with_members=with_members).filter(narrow).order_by("-pk")
+
+
+def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
+    urls = _urls(entries)
+    for entry in entries:
+        yield AuditRow(
+            at=entry.at,
+            who=entry.actor_name,
+            deed=_deed(entry.action),
+            kind=_kind_name(entry.object_type),
+            name=entry.object_name,
+            url=urls.get((entry.object_type, entry.object_id), ""),
+            changes=_changes(entry),
+        )
+
+
+def _changes(entry: AuditEntry) -> tuple[Change, ...]:
+    if not entry.action.endswith(OVERRIDE):
+        return changes_between(entry.before, entry.after)
+    # Both sides hold the machine's verdict, which a decision leaves as it is and stands in for.
+    before, after = entry.before or {}, entry.after or {}
+    machine = before.get("verdict") or "errored"
+    sides = [side.get("reviewed_verdict") or machine for side in (before, after)]
+    return (Change("verdict", *sides), Change("machine", None, machine))
+
+
+def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
+    """Return where the objects are that are still there, with one query a sort of object."""
+    ids: dict[str, set[int]] = {}
+    for entry in entries:
+        if entry.object_id.isdecimal() and len(entry.object_id) < LONGEST_NUMBER:
+            ids.setdefault(entry.object_type, set()).add(int(entry.object_id))
+    pages: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
+        "suite": (Suite, "runs:suite", ("slug",)),
+        "run": (Run, "runs:run", ("suite__slug", "number")),
+        "target": (Target, "runs:target", ("pk",)),
+        "result": (
+            Result,
+            "runs:result",
+            ("run__suite__slug", "run__number", "case__key", "repetition"),
+        ),
+        "language_model": (LanguageModel, "evaluators:language-model", ("slug",)),
+        ABOUT_MEMBERS: (User, "access:member", ("pk",)),
+    }
+    found = {}
+    for kind, wanted in ids.items():
+        if kind not in pages:
+            continue
+        model, view, columns = pages[kind]
+        rows = model._default_manager.filter(pk__in=wanted).values_list("pk", *columns)
+        for pk, *parts in rows:
+            found[kind, str(pk)] = reverse(view, args=parts)
+    return found
+
+
+def _deed(action: str) -> str:
+    """Return an action as a verb that stands between who and what."""
+    name = action.rpartition(".")[2]
+    return DEEDS.get(name, name.replace("_", " "))
+
+
+def _kind_name(kind: str) -> str:
+    return NAMES.get(kind, kind.replace("_", " ").capitalize())

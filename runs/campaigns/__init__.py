@@ -1,0 +1,1 @@
+"""Campaigns: runs of one suite started together against several targets, ranked."""

@@ -1,0 +1,378 @@
+"""The leaderboard of a campaign: one row a run, ranked, with what it scored and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from evaluators.templatetags.figures import counted, execution_money, pct
+from runs.charts.figures import Offer, dominators
+from runs.charts.queries import COSTS
+from runs.compare.cases import Standing, ranks
+from runs.compare.evidence import Evidence
+from runs.models.runs import Run, RunStatus
+from runs.results.run_figures import score_intervals
+from runs.results.run_list import RunRow, run_row
+
+# The columns of the leaderboard by name: what they are called, and whether more is better.
+COLUMNS: Mapping[str, tuple[str, bool]] = {
+    "rank": ("Rank", False),
+    "target": ("Target", False),
+    "state": ("State", False),
+    "rate": ("Pass rate", True),
+    "score": ("Mean score", True),
+    "verdicts": ("Verdicts", True),
+    "latency": ("Mean latency", False),
+    "target_cost": ("Run cost", False),
+    "evaluation_cost": ("Evaluation cost", False),
+    "cost": ("Total cost", False),
+    "passed_case": ("Per passed case", False),
+    "front": ("Pareto front", False),
+}
+DIFFER, ALL_FAILED, ERRORED = "differ", "failed", "errored"
+SHOWN: Mapping[str, str] = {
+    "": "All",
+    DIFFER: "They differ",
+    ALL_FAILED: "All failed",
+    ERRORED: "Errored",
+}
+LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignQuery:
+    """What is asked for; it lives in the address of the page. `after` is the place of a case."""
+
+    sort: str = "rank"
+    is_descending: bool = False
+    cost: str = "total"
+    shown: str = ""
+    after: int | None = None
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> CampaignQuery:
+        """Read the parameters of an address; what makes no sense is left at its default."""
+        sort, cost = parameters.get("sort", "rank"), parameters.get("cost", "")
+        shown, after = parameters.get("cases", ""), parameters.get("after", "")
+        name = sort.removeprefix("-")
+        return cls(
+            sort=name if name in COLUMNS else "rank",
+            is_descending=sort.startswith("-") and name in COLUMNS,
+            cost=cost if cost in COSTS else "total",
+            shown=shown if shown in SHOWN else "",
+            after=int(after) if after.isdecimal() and len(after) < LONGEST_NUMBER else None,
+        )
+
+    def address(self, **changes: Any) -> str:
+        """Return the query part of the address with some of it changed, cases from the first on."""
+        asked = replace(self, **{"after": None} | changes)
+        sort = f"-{asked.sort}" if asked.is_descending else asked.sort
+        named = {
+            "sort": "" if sort == "rank" else sort,
+            "cost": "" if asked.cost == "total" else asked.cost,
+            "cases": asked.shown,
+            "after": "" if asked.after is None else str(asked.after),
+        }
+        return "?" + urlencode({name: value for name, value in named.items() if value})
+
+    @property
+    def points(self) -> str:
+        """Return which runs are points of the chart: those of a campaign all are."""
+        return "every"
+
+    @property
+    def cost_label(self) -> str:
+        """Return the chosen cost as pages name it."""
+        return COSTS[self.cost]
+
+    def direction(self, name: str) -> str:
+        """Return how the leaderboard is sorted by a column, "" when it is sorted by another."""
+        if self.sort != name:
+            return ""
+        return "descending" if self.is_descending else "ascending"
+
+    def sorted_by(self, name: str) -> str:
+        """Return the address that sorts by a column, its best first; once more turns that round."""
+        best_first = COLUMNS[name][1]
+        turned = not self.is_descending if self.sort == name else best_first
+        return self.address(sort=name, is_descending=turned)
+
+
+Interval = tuple[float, float]
+# Why a run has no rank, by its status.
+WHY: Mapping[str, str] = {
+    RunStatus.QUEUED: "no rank yet: it is waiting",
+    RunStatus.RUNNING: "no rank yet: it is still on",
+    RunStatus.STOPPED: "no rank: cancelled, so it has no final figure",
+    RunStatus.BUDGET_REACHED: "no rank: it reached its budget, so it has no final figure",
+    RunStatus.FAILED: "no rank: the run failed, so it has no final figure",
+    RunStatus.COMPLETED: "no rank: nothing was executed",
+}
+STATES = (*RunStatus.values,)
+# The columns whose best figure stands out, and whether more is better.
+COMPARED: Mapping[str, bool] = {
+    "rate": True,
+    "score": True,
+    "latency": False,
+    "target_cost": False,
+    "evaluation_cost": False,
+    "cost": False,
+    "passed_case": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRow:
+    """One run. `rank` is None while it has no final figure; figures are None where there are none.
+
+    `passed` of `counted` executions passed, `scored` of them have a score; `figures` are what the
+    columns sort by. The best completed runs of a column have its name in `best`. `against` is
+    how far the run can be told from the first, `beaten_by` dominates it at its total cost, and
+    `is_offer` tells that it has both a score and a cost.
+    """
+
+    run: RunRow
+    pk: int
+    rank: int | None
+    passed: int
+    counted: int
+    scored: int
+    interval: Interval | None
+    score_interval: Interval | None
+    counts: Mapping[str, int]
+    figures: Mapping[str, Any]
+    is_offer: bool
+    beaten_by: Offer | None = None
+    best: frozenset[str] = field(default_factory=frozenset)
+    against: Evidence | None = None
+
+    def sorted_as(self, column: str) -> Any:
+        """Return what a column sorts by; those that nobody dominates come before the others."""
+        if column == "front":
+            return (self.beaten_by is not None) if self.is_offer else None
+        return self.figures[column]
+
+    @property
+    def why_unranked(self) -> str:
+        """Say why it has no rank."""
+        return "" if self.rank else WHY[self.run.status]
+
+    @property
+    def evidence_words(self) -> str:
+        """Say whether it can be told from the first, "" where nothing was compared."""
+        return evidence_words(self.against) if self.against else ""
+
+    @property
+    def latency_ms(self) -> float | None:
+        """Return the mean latency of its executions."""
+        latency: float | None = self.figures["latency"]
+        return latency
+
+    @property
+    def passed_case_usd(self) -> Decimal | None:
+        """Return what both purses paid for each case that passed; None when none did."""
+        usd: Decimal | None = self.figures["passed_case"]
+        return usd
+
+
+def board(runs: Sequence[Run], against: Mapping[int, Evidence]) -> Sequence[BoardRow]:
+    """Return the rows by rank, those without a final figure below in the order they were started.
+
+    `runs` are of `listed`; `against` holds for the others how far they can be told from the first.
+    """
+    rows = {run.pk: run_row(run) for run in runs}
+    placed = ranks([_standing(run, rows[run.pk]) for run in runs if _is_final(rows[run.pk])])
+    figures = {run.pk: _figures(run, rows[run.pk], placed.get(run.pk)) for run in runs}
+    offers = [_offer(rows[pk], found) for pk, found in figures.items() if pk in placed]
+    beaten_by = dominators([offer for offer in offers if offer is not None])
+    best = _best([figures[pk] for pk in placed])
+    ends = score_intervals(runs)
+    found = [
+        BoardRow(
+            run=row,
+            pk=run.pk,
+            rank=placed.get(run.pk),
+            passed=(run.summary or {}).get("passed", run.pass_count),
+            counted=run.execution_count if _is_final(row) else run.done_count,
+            scored=run.score_count,
+            interval=_interval(run),
+            score_interval=ends[run.pk],
+            counts=_counts(run, row),
+            figures=figures[run.pk],
+            is_offer=row.number in beaten_by,
+            beaten_by=beaten_by.get(row.number),
+            best=frozenset(
+                name
+                for name, value in best.items()
+                if run.pk in placed and figures[run.pk][name] == value
+            ),
+            against=against.get(run.pk),
+        )
+        for run in runs
+        for row in (rows[run.pk],)
+    ]
+    return sorted(found, key=lambda row: (row.rank is None, row.rank or 0, row.run.number))
+
+
+def in_order(rows: Sequence[BoardRow], query: CampaignQuery) -> Sequence[BoardRow]:
+    """Return rows by rank as the query sorts them; a figure that is missing stands below all others."""
+    if query.sort == "rank" and not query.is_descending:
+        return rows
+    known = [row for row in rows if row.sorted_as(query.sort) is not None]
+    missing = [row for row in rows if row.sorted_as(query.sort) is None]
+    known.sort(key=lambda row: row.sorted_as(query.sort), reverse=query.is_descending)
+    return [*known, *missing]
+
+
+def leaders(rows: Sequence[BoardRow]) -> Sequence[BoardRow]:
+    """Return the runs of rank 1."""
+    return [row for row in rows if row.rank == 1]
+
+
+def evidence_words(found: Evidence) -> str:
+    """Say how far a run can be told from the first."""
+    if found.p is None:
+        return f"{found.shared} shared cases are too few to tell it from #1"
+    p = "p < 0.001" if found.p < 0.001 else f"p = {found.p:.3f}"
+    over = f"{p} over {found.shared} shared cases"
+    return f"behind #1, {over}" if found.is_clear else f"cannot be told apart from #1, {over}"
+
+
+def _is_final(row: RunRow) -> bool:
+    return row.status == RunStatus.COMPLETED and row.cases.share is not None
+
+
+def _standing(run: Run, row: RunRow) -> Standing:
+    return Standing(run.pk, row.cases.share or 0.0, row.metrics.share)
+
+
+def _figures(run: Run, row: RunRow, rank: int | None) -> Mapping[str, Any]:
+    """Return what each column sorts by."""
+    summary: Mapping[str, Any] = run.summary or {}
+    total = None if row.costs.is_partial else row.costs.total_usd
+    passed_cases = summary.get("distribution", {}).get("pass", 0)
+    return {
+        "rank": rank,
+        "target": row.target.casefold(),
+        "state": (STATES.index(row.status), -(row.done / max(row.executions, 1))),
+        "rate": row.cases.share,
+        "score": row.metrics.share,
+        "verdicts": passed_cases if summary else row.counts["pass"],
+        "latency": summary.get("means", {}).get("latency_ms"),
+        "target_cost": None if row.costs.run.is_partial else row.costs.run.usd,
+        "evaluation_cost": None if row.costs.evaluation.is_partial else row.costs.evaluation.usd,
+        "cost": total,
+        "passed_case": total / passed_cases if total is not None and passed_cases else None,
+        "execution_cost": total / row.done if total is not None and row.done else None,
+    }
+
+
+def _offer(row: RunRow, figures: Mapping[str, Any]) -> Offer | None:
+    """Return what a completed run offers at its total cost, None where one of the two is not known."""
+    if figures["score"] is None or figures["execution_cost"] is None:
+        return None
+    return Offer(row.number, row.target, figures["score"], figures["execution_cost"])
+
+
+def _best(figures: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the best figure of each column; nothing stands out among fewer than two."""
+    found = {}
+    for name, more_is_better in COMPARED.items():
+        known = [row[name] for row in figures if row[name] is not None]
+        if len(known) > 1 and len(set(known)) > 1:
+            found[name] = max(known) if more_is_better else min(known)
+    return found
+
+
+def _interval(run: Run) -> Interval | None:
+    ends = (run.summary or {}).get("interval")
+    return (ends[0], ends[1]) if ends else None
+
+
+def _counts(run: Run, row: RunRow) -> Mapping[str, int]:
+    """Return the cases by state once the run is summarised, before that its executions."""
+    found: Mapping[str, int] = (run.summary or {}).get("distribution", {})
+    words = {"not_run": "cancelled"}
+    cases = {words.get(name, name): count for name, count in found.items() if name != "total"}
+    return cases or row.counts
+
+
+def headline(rows: Sequence[BoardRow]) -> str:
+    """Return what somebody who leads reads in ten seconds; `rows` are by rank."""
+    if not rows:
+        return "No run of this campaign is left."
+    first, active = leaders(rows), [row for row in rows if row.run.is_active]
+    if not first:
+        if active:
+            return f"{_still_on(active, rows)}; no run has a final figure yet."
+        return "No run was completed, so none has a final figure and nobody leads."
+    ranked = [row for row in rows if row.rank is not None]
+    if all(_has_only_errors(row) for row in ranked):
+        of_which = "" if len(ranked) == len(rows) else " of the completed runs"
+        nobody = f"obody leads: all executions{of_which} errored."
+        return f"{_still_on(active, rows)}; n{nobody}" if active else f"N{nobody}"
+    said = _lead(first, "so far " if active else "")
+    if active:
+        return f"{_still_on(active, rows)}; {said}."
+    doubts = [row for row in rows if row.against is not None and not row.against.is_clear]
+    return f"{said}{_for_its_cost(first)}.{_gates(first)}{_doubt(doubts, first)}"
+
+
+def _has_only_errors(row: BoardRow) -> bool:
+    return not row.scored and {state for state, count in row.counts.items() if count} == {"error"}
+
+
+def _lead(first: Sequence[BoardRow], when: str) -> str:
+    row = first[0]
+    rate = f"{pct(row.run.cases.share)} ({row.passed} of {counted(row.counted, 'execution')})"
+    if len(first) > 1:
+        names = " and ".join(one.run.target for one in first)
+        return f"{when}{names} share the lead with {rate}"
+    cost = row.passed_case_usd
+    at = f" at {execution_money(cost)} a passed case" if cost is not None else ""
+    return f"{when}{row.run.target} leads with {rate}{at}"
+
+
+def _for_its_cost(first: Sequence[BoardRow]) -> str:
+    if len(first) > 1:
+        return ""
+    row = first[0]
+    if not row.is_offer:
+        return "; its cost is not known in full" if row.passed_case_usd is None else ""
+    if row.beaten_by:
+        return f"; {row.beaten_by.name} scores no less for no more"
+    return "; nothing dominates it"
+
+
+def _gates(first: Sequence[BoardRow]) -> str:
+    """Say whether the leader passed its gates: the first of several may still be no good."""
+    if len(first) > 1:
+        passed = sum(not _missed(row) for row in first)
+        return f" {passed} of these {len(first)} passed both gates."
+    missed = _missed(first[0])
+    if not missed:
+        return " It passed both gates."
+    return f" It did not pass its {' and '.join(missed)} gate{'s' if len(missed) > 1 else ''}."
+
+
+def _missed(row: BoardRow) -> list[str]:
+    gates = (row.run.metrics, row.run.cases)
+    return [gate.name for gate in gates if gate.state != "passed"]
+
+
+def _doubt(doubts: Sequence[BoardRow], first: Sequence[BoardRow]) -> str:
+    """Say which runs could as well be the first for all that the cases tell."""
+    if not doubts:
+        return ""
+    names = ", ".join(row.run.target for row in doubts)
+    few = all(row.against is not None and row.against.is_too_little for row in doubts)
+    why = "too few cases are shared" if few else "the difference is within the noise"
+    return f" {names} cannot be told apart from {'it' if len(first) == 1 else 'them'}: {why}."
+
+
+def _still_on(active: Sequence[BoardRow], rows: Sequence[BoardRow]) -> str:
+    verb = "is" if len(active) == 1 else "are"
+    return f"{len(active)} of {counted(len(rows), 'run')} {verb} still on"

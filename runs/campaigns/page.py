@@ -1,0 +1,300 @@
+"""A campaign: its leaderboard and headline, its chart of score and cost, and its cases."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from urllib.parse import urlencode
+
+from django.db.models import F
+from django.urls import reverse
+
+from evaluators.models import LanguageModel
+from evaluators.templatetags.figures import counted, money
+from runs.campaigns.board import COLUMNS, BoardRow, CampaignQuery, board, headline, in_order
+from runs.campaigns.cases import Matrix, Outcomes, evidence_against, matrix, outcomes_by_case
+from runs.charts.queries import COSTS, ChartsQuery, CostChart, charted, cost_chart
+from runs.compare.evidence import Evidence
+from runs.costs import with_origins
+from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus
+from runs.models.suites import Suite
+from runs.results.run_list import listed
+
+PAGE_SIZE = 50
+LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRow:
+    """One campaign as lists show it: its targets by rank, and what came out in a sentence."""
+
+    pk: int
+    name: str
+    suite_title: str
+    suite_slug: str
+    targets: Sequence[str]
+    states: Sequence[str]
+    headline: str
+    is_active: bool
+    created_at: datetime
+    started_by: str
+
+    @property
+    def title(self) -> str:
+        """Return the name, or what it is."""
+        return self.name or f"Campaign {self.pk}"
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignList:
+    """One page of campaigns. `suite` narrows them, None for all."""
+
+    rows: Sequence[CampaignRow]
+    suite: Suite | None
+    next_address: str
+    is_first: bool
+
+
+def campaign_list(parameters: Mapping[str, str]) -> CampaignList:
+    """Return 50 campaigns of the suite that is asked for, or of all, in a fixed number of queries."""
+    slug, after = parameters.get("suite", ""), parameters.get("after", "")
+    suite = Suite.objects.filter(slug=slug).first() if slug else None
+    found = Campaign.objects.select_related("suite", "created_by").order_by("-pk")
+    if slug:
+        found = found.filter(suite=suite)
+    is_later = after.isdecimal() and len(after) < LONGEST_NUMBER
+    if is_later:
+        found = found.filter(pk__lt=int(after))
+    campaigns = list(found[: PAGE_SIZE + 1])
+    shown = campaigns[:PAGE_SIZE]
+    asked = {"suite": slug} if slug else {}
+    more = {**asked, "after": str(shown[-1].pk)} if len(campaigns) > PAGE_SIZE else {}
+    return CampaignList(
+        rows=campaign_rows(shown),
+        suite=suite,
+        next_address=f"{reverse('runs:campaign-list')}?{urlencode(more)}" if more else "",
+        is_first=not is_later,
+    )
+
+
+def campaign_rows(campaigns: Sequence[Campaign]) -> Sequence[CampaignRow]:
+    """Return the campaigns as lists show them, in a fixed number of queries."""
+    runs: dict[int | None, list[Run]] = defaultdict(list)
+    for run in listed(Run.objects.filter(campaign__in=campaigns)).order_by("pk"):
+        runs[run.campaign_id].append(run)
+    return [_row(campaign, runs[campaign.pk]) for campaign in campaigns]
+
+
+def _row(campaign: Campaign, runs: Sequence[Run]) -> CampaignRow:
+    rows = board(runs, {})
+    return CampaignRow(
+        pk=campaign.pk,
+        name=campaign.name,
+        suite_title=campaign.suite.title,
+        suite_slug=campaign.suite.slug,
+        targets=[row.run.target for row in rows],
+        states=[row.run.status for row in rows],
+        headline=headline(rows),
+        is_active=any(run.status in ACTIVE_RUN_STATUSES for run in runs),
+        created_at=campaign.created_at,
+        started_by=campaign.created_by.get_username() if campaign.created_by else "",
+    )
+
+
+NUMBERS = ("rate", "score", "latency", "target_cost", "evaluation_cost", "cost", "passed_case")
+MOST_NAMED = 5
+ENDINGS: Mapping[str, str] = {
+    RunStatus.STOPPED: "was cancelled,were cancelled",
+    RunStatus.BUDGET_REACHED: "reached its budget,reached their budgets",
+    RunStatus.FAILED: "failed,failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SortColumn:
+    """A head cell of the leaderboard: where it sorts to, and how the table is sorted now."""
+
+    name: str
+    label: str
+    is_number: bool
+    address: str
+    direction: str
+
+
+class CampaignPage:
+    """Everything that pages and files say of one campaign, each read when it is first asked for.
+
+    However many runs and cases there are, the queries are as many.
+    """
+
+    def __init__(self, campaign: Campaign, query: CampaignQuery) -> None:
+        """Read nothing yet."""
+        self.campaign = campaign
+        self.query = query
+        self.url = reverse("runs:campaign", args=[campaign.pk])
+
+    @cached_property
+    def runs(self) -> Sequence[Run]:
+        """Return the runs in the order they were started, with nothing heavy."""
+        told = with_origins(listed(self.campaign.runs.all()))
+        return list(told.annotate(judge_slug=F("snapshot__judge__slug")).order_by("pk"))
+
+    @property
+    def first_run(self) -> Run | None:
+        """Return the run that was started first: what its head says holds for all of them."""
+        return self.runs[0] if self.runs else None
+
+    @cached_property
+    def active(self) -> Sequence[Run]:
+        """Return the runs that are still on."""
+        return [run for run in self.runs if run.is_active]
+
+    @property
+    def state(self) -> str:
+        """Return what changes when a run begins or ends."""
+        return "-".join(run.status for run in self.runs)
+
+    @cached_property
+    def cases(self) -> Mapping[int, Outcomes]:
+        """Return how each case came out in each run."""
+        return outcomes_by_case(self.runs)
+
+    @cached_property
+    def rows(self) -> Sequence[BoardRow]:
+        """Return the leaderboard by rank."""
+        return board(self.runs, self._against)
+
+    @property
+    def sorted_rows(self) -> Sequence[BoardRow]:
+        """Return the leaderboard as it is asked for."""
+        return in_order(self.rows, self.query)
+
+    @property
+    def headline(self) -> str:
+        """Return the campaign in a sentence or two."""
+        return headline(self.rows)
+
+    @property
+    def columns(self) -> Sequence[SortColumn]:
+        """Return the head cells of the leaderboard."""
+        return [
+            SortColumn(
+                name, label, name in NUMBERS, self.query.sorted_by(name), self.query.direction(name)
+            )
+            for name, (label, _) in COLUMNS.items()
+        ]
+
+    @cached_property
+    def chart(self) -> CostChart:
+        """Return score against cost of the completed runs."""
+        done = [run for run in self.runs if run.status == RunStatus.COMPLETED]
+        asked = ChartsQuery(cost=self.query.cost, points=self.query.points)
+        return cost_chart(charted(done, self.campaign.suite.slug), asked)
+
+    @property
+    def costs(self) -> Sequence[tuple[str, str]]:
+        """Return the costs to choose from."""
+        return tuple(COSTS.items())
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """Return one page of the cases."""
+        return matrix(self.runs, self.cases, self.query, self.campaign.suite.slug)
+
+    @property
+    def address(self) -> str:
+        """Return the query part of the page's own address."""
+        return self.query.address(after=self.query.after)
+
+    @property
+    def title(self) -> str:
+        """Return the campaign's name, or what it is."""
+        return self.campaign.name or f"Campaign {self.campaign.pk}"
+
+    @property
+    def created_at(self) -> datetime:
+        """Return when it was started."""
+        return self.campaign.created_at
+
+    @property
+    def ended_early(self) -> str:
+        """Say which runs came to no end of their own, "" when all did."""
+        said = []
+        for status, words in ENDINGS.items():
+            if names := [run.target_name for run in self.runs if run.status == status]:
+                one, many = words.split(",")
+                said.append(f"{', '.join(names)} {one if len(names) == 1 else many}")
+        return "; ".join(said)
+
+    @property
+    def errored(self) -> str:
+        """Say which runs have errors, which are not passed and not the target's failures."""
+        found = [
+            f"{run.target_name} {run.error_count} of {run.execution_count}"
+            for run in self.runs
+            if run.error_count
+        ]
+        return ", ".join(found)
+
+    @property
+    def stop_text(self) -> str:
+        """Say what stopping all keeps and what it ends."""
+        done = sum(run.done_count for run in self.active)
+        left = sum(run.execution_count - run.done_count for run in self.active)
+        spent = sum(run.run_cost_usd + run.evaluation_cost_usd for run in self.active)
+        return (
+            f"{counted(done, 'execution')} of {counted(len(self.active), 'run')} are finished and "
+            f"are kept; {left} are left. {money(spent)} is spent so far by these runs; calls that "
+            "are on their way may still be billed."
+        )
+
+    @cached_property
+    def _gone(self) -> frozenset[int]:
+        """Return the runs whose target no run can be started against any more."""
+        ready = self.campaign.runs.filter(target__archived_at=None, target__isnull=False)
+        return frozenset(run.pk for run in self.runs) - set(ready.values_list("pk", flat=True))
+
+    @property
+    def gone_text(self) -> str:
+        """Say which targets would not run again, "" where all would."""
+        names = [run.target_name for run in self.runs if run.pk in self._gone]
+        if not names:
+            return ""
+        more = len(names) - MOST_NAMED
+        named = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        are = "is" if len(names) == 1 else "are"
+        return f"{named} {are} archived or deleted and would not run again"
+
+    @property
+    def again_url(self) -> str:
+        """Return the start form filled in as this campaign was, "" without a target that is left."""
+        targets = [str(run.target_id) for run in self.runs if run.pk not in self._gone]
+        if not targets:
+            return ""
+        run = self.runs[0]
+        judge = LanguageModel.objects.filter(slug=vars(run)["judge_slug"] or "").first()
+        asked: dict[str, object] = {
+            "target": targets,
+            "repetitions": run.repetitions,
+            "concurrency": run.concurrency,
+            "note": self.campaign.name,
+            "again": run.number,
+        }
+        if run.budget_usd is not None:
+            asked["budget"] = f"{run.budget_usd.normalize():f}"
+        if judge:
+            asked["judge"] = judge.pk
+        place = reverse("runs:run-new", args=[self.campaign.suite.slug])
+        return f"{place}?{urlencode(asked, doseq=True)}"
+
+    @property
+    def _against(self) -> Mapping[int, Evidence]:
+        """Return how far the others can be told from the first, once all runs are over."""
+        if self.active:
+            return {}
+        rows = [row for row in board(self.runs, {}) if row.rank]
+        others = [row.pk for row in rows if row.rank != 1]
+        return evidence_against(rows[0].pk, others, self.cases) if others else {}

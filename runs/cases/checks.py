@@ -1,0 +1,240 @@
+"""What keeps a case from being stored, field by field: the rules suite files are held to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evaluators.kinds import all_kinds
+from evaluators.kinds._judging import models_named
+from evaluators.kinds._text import yaml_of
+from evaluators.models import Evaluator, LanguageModel
+from evaluators.scoring.tree import Node, validate
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import tree_of_case
+from runs.formats.reading import Fields, Reading
+from runs.formats.recorded_outputs import read_recorded
+from runs.formats.suite_cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.suite_evaluators import check_composite, read_aggregator, read_evaluators, root_of
+from runs.formats.suite_files import own_values
+from runs.formats.suite_turns import ROLES
+from runs.formats.yaml import Document, named, read_document
+from runs.models.suites import Suite
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.suites.drafts import missing_model
+from runs.suites.references import unfit_agents
+from runs.suites.stored import columns_of
+
+LONGEST_TAG = 200
+MOST_SHOWN = 20
+# NUL and halves of surrogate pairs: JSON can spell them, no database keeps them.
+UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
+UNSTORABLE_SAID = "It holds a NUL character or half a surrogate pair, which cannot be stored."
+
+Problems = Mapping[str, tuple[str, ...]]
+
+
+class InvalidCaseError(DomainError):
+    """Cases cannot be stored as they are; `problems` says by key and field everything in the way."""
+
+    code = "invalid_case"
+
+    def __init__(self, problems: Mapping[str, Problems]) -> None:
+        """Say the first problems, each on a line of its own."""
+        self.problems = problems
+        lines = [
+            f"Case {key[:LONGEST_KEY]}, {field}: {said}"
+            for key, fields in problems.items()
+            for field, messages in fields.items()
+            for said in messages
+        ]
+        more = len(lines) - MOST_SHOWN
+        shown = lines[:MOST_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+        super().__init__("\n".join(shown))
+
+
+class CaseChecks:
+    """The checks of one suite; what they look up is asked for once, when the first case needs it."""
+
+    def __init__(self, suite: Suite) -> None:
+        """Know nothing of the suite yet."""
+        self._suite = suite
+        self._root: Node | None = None
+        self._models: set[str] | None = None
+
+    def problems(self, case: CaseContent) -> Problems:
+        """Return by field what is wrong with a case; nothing when it can be stored."""
+        found: dict[str, list[str]] = {}
+        for field, said in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
+            found.setdefault(field, []).append(said)
+        for field, value in columns_of(case).items():
+            if holds_unstorable(value):
+                found.setdefault(field, []).append(UNSTORABLE_SAID)
+        return {field: tuple(said) for field, said in found.items()}
+
+    def _own(self, case: CaseContent) -> Iterator[tuple[str, str]]:
+        if case.evaluators is None:
+            return
+        if self._root is None or self._models is None:
+            self._root = Evaluator.objects.tree(self._suite.root)
+            self._models = set(LanguageModel.objects.values_list("slug", flat=True))
+        for path, _, slug in models_named(case.evaluators, all_kinds()):
+            if slug not in self._models:
+                yield "evaluators", f"Evaluator {path}: {missing_model(slug)}"
+        alone = SuiteContent(slug="", title="", root=case.evaluators, cases=())
+        for problem in unfit_agents(alone):
+            yield "evaluators", f"{problem}."
+        own = case.evaluators.as_json()
+        try:
+            validate(tree_of_case(self._root, own, append=case.evaluators_append))
+        except DomainError as error:
+            yield "evaluators", f"{str(error).rstrip('.')}."
+
+
+def check_cases(suite: Suite, cases: tuple[CaseContent, ...]) -> None:
+    """Raise InvalidCaseError with everything that is wrong with any of the cases."""
+    checks = CaseChecks(suite)
+    found = {case.key: said for case in cases if (said := checks.problems(case))}
+    keys: set[str] = set()
+    for case in cases:
+        if case.key in keys:
+            found[case.key] = {"key": ("It stands twice; give each case its own.",)}
+        keys.add(case.key)
+    if found:
+        raise InvalidCaseError(found)
+
+
+def holds_unstorable(value: Any) -> bool:
+    """Tell whether a plain value holds, at any depth, characters that no database keeps."""
+    match value:
+        case str():
+            return UNSTORABLE.search(value) is not None
+        case Mapping():
+            return any(holds_unstorable(part) for pair in value.items() for part in pair)
+        case list() | tuple():
+            return any(holds_unstorable(part) for part in value)
+        case _:
+            return False
+
+
+def _key_problems(key: str) -> Iterator[tuple[str, str]]:
+    if not key.strip():
+        yield "key", "Write a key that no other case has."
+    elif len(key) > LONGEST_KEY:
+        yield "key", f"It has {len(key)} characters, and {LONGEST_KEY} is the most."
+    if UNSTORABLE.search(key):
+        yield "key", UNSTORABLE_SAID
+
+
+def _plain_problems(case: CaseContent) -> Iterator[tuple[str, str]]:
+    if len(case.title) > LONGEST_TITLE:
+        yield "title", f"It has {len(case.title)} characters, and {LONGEST_TITLE} is the most."
+    if any(not tag.strip() or len(tag) > LONGEST_TAG for tag in case.tags):
+        yield "tags", f"A tag has 1 to {LONGEST_TAG} characters."
+    if not case.input:
+        yield "input", "Write what the case asks: one message at least."
+    if odd := [turn["role"] for turn in case.input if turn["role"] not in ROLES]:
+        yield "input", f"“{str(odd[0])[:40]}” is no role; choose one of {', '.join(ROLES)}."
+    if any(not outcome.strip() for outcome in case.expected_outcomes):
+        yield "expected_outcomes", "An expected outcome is empty; write it or remove it."
+
+
+OUTPUT = "output"
+LISTED = "evaluators"
+
+
+def mapping_text(value: Mapping[str, Any]) -> str:
+    """Return a mapping as YAML, "" for an empty one."""
+    return yaml_of(value) if value else ""
+
+
+def read_mapping(text: str) -> dict[str, Any]:
+    """Return the mapping of a YAML or JSON text; raises UnreadableFileError naming the line."""
+    if not text.strip():
+        return {}
+    value = read_document(text).value
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        said = f"{named(value)} stands where names with values are expected, such as plan: pro"
+        raise UnreadableFileError([Problem(said, line=1)])
+    return value
+
+
+def own_text(own: Node | None) -> str:
+    """Return a case's own evaluators as a list, with its aggregator as a mapping of both; "" for none."""
+    if own is None:
+        return ""
+    values = own_values(own)
+    return yaml_of(values if "aggregator" in values else values[LISTED])
+
+
+def read_own(
+    text: str, *, root: Node, append: bool, files: Mapping[str, bytes] | None = None
+) -> Node | None:
+    """Return the evaluators of a list, or of a mapping of `evaluators` and `aggregator`; None for none.
+
+    With `append` they join those of `root`, whose names are taken then. `files` are the suite's, by
+    path. Raises UnreadableFileError with every problem, and for keys that nothing uses.
+    """
+    if not text.strip():
+        return None
+    document = read_document(text)
+    reading = Reading(document, files or {})
+    is_list = isinstance(document.value, list)
+    fields = Fields(
+        reading,
+        (),
+        aliases={LISTED: ("assertions", "assert")},
+        value={} if is_list else document.value,
+    )
+    key, items = ("", document.value) if is_list else fields.items(LISTED)
+    aggregator_key, options = fields.mapping("aggregator")
+    for left in fields.rest():
+        fields.refuse(left, "is not known here; known are evaluators and aggregator")
+    if options and append:
+        said = "is taken from the suite; only evaluators in its place have one of their own"
+        fields.refuse(aggregator_key, said)
+    beside = root.children if append else ()
+    listed = read_evaluators(reading, fields.place(key), items, beside=beside)
+    aggregator = (
+        read_aggregator(reading, fields.place(aggregator_key), options) if options else None
+    )
+    if not listed and not reading.problems:
+        reading.refuse((), "no evaluator is listed; write one, such as - type: contains")
+    own = root_of(listed, aggregator)
+    check_composite(reading, (), own)
+    if found := reading.in_order() or (reading.warnings if reading.kept else []):
+        raise UnreadableFileError(found)
+    return own
+
+
+def recorded_text(recorded: Mapping[str, Any] | None) -> tuple[str, bool]:
+    """Return a recorded output as a text, and whether that is JSON rather than the answer itself."""
+    if recorded is None:
+        return "", False
+    if recorded.keys() == {OUTPUT} and isinstance(recorded[OUTPUT], str):
+        return recorded[OUTPUT], False
+    return json.dumps(recorded, ensure_ascii=False, indent=2), True
+
+
+def read_recorded_json(text: str, files: Mapping[str, bytes] | None = None) -> Mapping[str, Any]:
+    """Return the recorded output of a JSON text; raises UnreadableFileError naming line and key."""
+    found = read_document(text)
+    document = Document(
+        value={OUTPUT: found.value},
+        lines={(OUTPUT, *path): line for path, line in found.lines.items()},
+        written={(OUTPUT, *path): written for path, written in found.written.items()},
+    )
+    reading = Reading(document, files or {})
+    recorded = read_recorded(Fields(reading, (), value=document.value))
+    if recorded is None and not reading.problems:
+        reading.refuse(
+            (OUTPUT,), "nothing stands here; leave the field empty for no recorded output"
+        )
+    if reading.problems or recorded is None:
+        raise UnreadableFileError(reading.in_order())
+    return recorded

@@ -1,0 +1,186 @@
+"""Decide, field by field, between what one entered of a case and what somebody saved meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.forms import BoundField
+from django.http import QueryDict
+
+from runs.cases.checks import mapping_text, own_text, recorded_text
+from runs.cases.services import CaseChangedError, add_case, change_case
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent
+from runs.suites.forms import WORDS
+from runs.suites.merging import Who
+from runs.suites.stored import case_content
+from runs.texts import DiffLine, text_diff
+
+LONGEST_SHOWN = 4_000
+CASE_FIELDS: Mapping[str, str] = {
+    "title": "Title",
+    "tags": "Tags",
+    "input": "Messages",
+    "expected_output": "Expected output",
+    "expected_outcomes": "Expected outcomes",
+    "criteria": "Criteria",
+    "metadata": "Metadata",
+    "evaluators": "Own evaluators",
+    "recorded_output": "Recorded output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDiff:
+    """A field before and after; `lines` say word by word what differs, None where that is unreadable."""
+
+    old: str
+    new: str
+    lines: Sequence[DiffLine] | None
+
+    @property
+    def is_same(self) -> bool:
+        """Tell whether nothing differs."""
+        return self.old == self.new
+
+
+def same_field(name: str, one: CaseContent, other: CaseContent) -> bool:
+    """Tell whether two revisions have the same value there."""
+    names = (name, "evaluators_append") if name == "evaluators" else (name,)
+    return all(getattr(one, part) == getattr(other, part) for part in names)
+
+
+def field_diff(name: str, old: CaseContent, new: CaseContent) -> FieldDiff:
+    """Return what differs in a field from one revision to another, long texts cut."""
+    before, after = field_text(name, old), field_text(name, new)
+    lines = text_diff(before, after) if before != after else None
+    return FieldDiff(_cut(before), _cut(after), lines)
+
+
+def field_text(name: str, case: CaseContent) -> str:
+    """Return a field as a text that is compared by eye, "" where nothing is said."""
+    match name:
+        case "tags":
+            return ", ".join(case.tags)
+        case "input":
+            return "\n".join(f"{turn['role']}: {turn['content']}" for turn in case.input)
+        case "expected_outcomes":
+            return "\n".join(f"{n}. {text}" for n, text in enumerate(case.expected_outcomes, 1))
+        case "metadata":
+            return mapping_text(case.metadata)
+        case "evaluators" if case.evaluators is not None:
+            where = "beside" if case.evaluators_append else "in place of"
+            return f"{where} the suite's\n{own_text(case.evaluators)}"
+        case "recorded_output":
+            return recorded_text(case.recorded_output)[0]
+        case _:
+            return str(getattr(case, name) or "")
+
+
+def _cut(text: str) -> str:
+    left = len(text) - LONGEST_SHOWN
+    return f"{text[:LONGEST_SHOWN]} … and {left} characters more" if left > 0 else text
+
+
+MINE, THEIRS = "mine", "theirs"
+CHOICE = "choice-"
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictRow:
+    """One field that somebody changed: what it was, theirs and mine against that, and who decides."""
+
+    label: str
+    before: str
+    theirs: FieldDiff
+    mine: FieldDiff
+    who: str
+    choice: BoundField | None
+
+
+class CaseConflictForm(forms.Form):
+    """One choice for each field that both changed; the others are taken from whoever changed them."""
+
+    settle = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(self, changed: CaseChangedError, data: QueryDict | None = None) -> None:
+        """Make a field for each that is to be decided."""
+        at = changed.theirs.revision if changed.theirs else 0
+        sent = data if data is not None and "settle" in data else None
+        super().__init__(sent, initial={"settle": at})
+        self.changed, self._at = changed, at
+        base, theirs = _content(changed.base, changed.mine), _content(changed.theirs, changed.mine)
+        self._base, self._theirs = base, theirs
+        self._who = {name: _who(name, base, theirs, changed.mine) for name in CASE_FIELDS}
+        for name, who in self._who.items():
+            if who is Who.BOTH and changed.theirs:
+                self.fields[f"{CHOICE}{name}"] = forms.ChoiceField(
+                    label=CASE_FIELDS[name],
+                    choices=((THEIRS, "Take theirs"), (MINE, "Keep mine")),
+                    widget=forms.RadioSelect,
+                    error_messages={"required": "Choose whose is to be kept."},
+                )
+
+    def clean_settle(self) -> int:
+        """Refuse choices that were made before the case changed once more."""
+        if self.cleaned_data["settle"] != self._at:
+            raise forms.ValidationError(
+                "The case was saved again since these choices were made. Look at them once more."
+            )
+        return self._at
+
+    def rows(self) -> Sequence[ConflictRow]:
+        """Return every field that somebody changed, in the order of the form."""
+        return [
+            ConflictRow(
+                label=CASE_FIELDS[name],
+                before=field_diff(name, self._base, self._base).old,
+                theirs=field_diff(name, self._base, self._theirs),
+                mine=field_diff(name, self._base, self.changed.mine),
+                who=WORDS[who],
+                choice=self[f"{CHOICE}{name}"] if f"{CHOICE}{name}" in self.fields else None,
+            )
+            for name, who in self._who.items()
+            if who is not None
+        ]
+
+    def save(self, suite: Suite, key: str, by: User) -> Case:
+        """Store the case as decided; raises CaseChangedError when it was saved again meanwhile."""
+        mine = self.changed.mine
+        if self.changed.theirs is None:
+            return add_case(suite, mine, by=by)
+        taken: dict[str, Any] = {}
+        for name, who in self._who.items():
+            if who is Who.THEIRS or self.cleaned_data.get(f"{CHOICE}{name}") == THEIRS:
+                taken[name] = getattr(self._theirs, name)
+                if name == "evaluators":
+                    taken["evaluators_append"] = self._theirs.evaluators_append
+        merged = replace(mine, **taken)
+        return change_case(suite, key, merged, base_revision=self._at, by=by)
+
+
+def carried(data: QueryDict) -> list[tuple[str, str]]:
+    """Return what was entered, for a page that sends it once more."""
+    return [
+        (name, value)
+        for name, values in data.lists()
+        if name not in ("csrfmiddlewaretoken", "settle") and not name.startswith(CHOICE)
+        for value in values
+    ]
+
+
+def _content(case: Case | None, otherwise: CaseContent) -> CaseContent:
+    return case_content(case) if case else otherwise
+
+
+def _who(name: str, base: CaseContent, theirs: CaseContent, mine: CaseContent) -> Who | None:
+    """Tell who changed a field; None for nobody."""
+    changed: Mapping[tuple[bool, bool], Who] = {(True, False): Who.THEIRS, (False, True): Who.MINE}
+    sides = (not same_field(name, base, theirs), not same_field(name, base, mine))
+    if sides == (True, True):
+        return Who.SAME if same_field(name, theirs, mine) else Who.BOTH
+    return changed.get(sides)

@@ -1,0 +1,520 @@
+"""The form of one case: begin it, edit it, settle it with somebody else's edit, and tick many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.http import QueryDict
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+
+from evaluators.models import Evaluator
+from evaluators.scoring.tree import Node
+from evaluators.templatetags import figures
+from runs.cases.checks import (
+    LONGEST_TAG,
+    UNSTORABLE,
+    InvalidCaseError,
+    mapping_text,
+    own_text,
+    read_mapping,
+    read_own,
+    read_recorded_json,
+    recorded_text,
+)
+from runs.cases.queries import CaseFilter, matching_keys
+from runs.cases.services import (
+    CaseKeyInUseError,
+    CaseKeyTakenError,
+    add_case,
+    change_case,
+    content_of_result,
+    free_key,
+    has_results,
+    place_case,
+    remove_cases,
+    tag_cases,
+    untag_cases,
+)
+from runs.formats.suite_cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.suite_turns import ROLES
+from runs.models.results import Result
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent
+from runs.specs.problems import UnreadableFileError
+from runs.suites.forms import TagsField
+from runs.suites.stored import case_content, files_of
+from runs.suites.versions import SuiteArchivedError
+
+DEED = "row"
+MOST_ROWS = 3_000
+NEXT_ROLE = {"system": "user", "developer": "user", "user": "assistant"}
+
+
+class RowsField(forms.Field):
+    """Rows that are empty are none."""
+
+    def clean(self, value: Any) -> Any:
+        """Return the rows; raises ValidationError for more than a form is made for."""
+        if len(value or ()) > MOST_ROWS:
+            raise forms.ValidationError(
+                f"These are {len(value)} rows, and {MOST_ROWS} is the most."
+            )
+        return value or []
+
+
+class _Rows(forms.Widget):
+    use_fieldset = True
+    template = ""
+
+    def __init__(self) -> None:
+        """Put the cursor into no row."""
+        super().__init__()
+        self.focus: int | None = None
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        """Tell that rows are never left out: none sent are none."""
+        return False
+
+    def id_for_label(self, id_: str) -> str:
+        """Return no id: the rows have a legend, not a label."""
+        return ""
+
+    def render(
+        self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None
+    ) -> Any:
+        """Draw the rows, one empty one where there are none."""
+        given = attrs or {}
+        context = {
+            "rows": list(value or ()) or [self.empty(())],
+            "blank": self.empty(value or ()),
+            "name": name,
+            "id": given.get("id", ""),
+            "described_by": given.get("aria-describedby", ""),
+            "is_bad": bool(given.get("aria-invalid")),
+            "focus": self.focus,
+            "roles": ROLES,
+        }
+        return render_to_string(self.template, context)
+
+    def empty(self, rows: Sequence[Any]) -> Any:
+        """Return a row to be filled in behind others."""
+        raise NotImplementedError
+
+
+class OutcomeRows(_Rows):
+    """One text a row."""
+
+    template = "suites/_outcome_rows.html"
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
+        """Return the texts that were sent."""
+        return [plain_lines(text) for text in _all(data, name)]
+
+    def empty(self, rows: Sequence[Any]) -> str:
+        """Return an empty text."""
+        return ""
+
+
+class MessageRows(_Rows):
+    """Role and content a row; `origin` is its place in the messages that the form was made of."""
+
+    template = "suites/_message_rows.html"
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[dict[str, str]]:
+        """Return the rows that were sent."""
+        parts = (_all(data, f"{name}-{part}") for part in ("role", "content", "origin"))
+        return [
+            {"role": role, "content": plain_lines(content), "origin": origin}
+            for role, content, origin in zip(*parts, strict=False)
+        ]
+
+    def empty(self, rows: Sequence[Any]) -> dict[str, str]:
+        """Return an empty message of whoever speaks next."""
+        last = rows[-1]["role"] if rows else "assistant"
+        return {"role": NEXT_ROLE.get(last, "user"), "content": "", "origin": ""}
+
+
+def rearranged(widget: _Rows, name: str, rows: Sequence[Any], deed: str) -> list[Any]:
+    """Return the rows after a button was pressed, such as `input up 2`; those of other fields stay."""
+    field, _, rest = deed.partition(" ")
+    action, _, number = rest.partition(" ")
+    found = list(rows) or [widget.empty(())]
+    if field != name:
+        return found
+    if action == "add":
+        widget.focus = len(found)
+        return [*found, widget.empty(found)]
+    place = int(number) if number.isascii() and number.isdecimal() and len(number) < 6 else -1
+    if not 0 <= place < len(found):
+        return found
+    row = found.pop(place)
+    steps = {"up": -1, "down": 1}
+    if action in steps:
+        place = min(max(0, place + steps[action]), len(found))
+        found.insert(place, row)
+    elif action != "remove":
+        found.insert(place, row)
+    widget.focus = min(place, max(0, len(found) - 1))
+    return found or [widget.empty(())]
+
+
+def plain_lines(text: str) -> str:
+    """Return a text with the line ends it had before a browser sent it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _all(data: Any, name: str) -> list[str]:
+    return data.getlist(name) if isinstance(data, QueryDict) else list(data.get(name) or ())
+
+
+LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The case a form starts with, and the stored revision that holds what the form does not show."""
+
+    source: Case | None = None
+    content: CaseContent | None = None
+    said: str = ""
+
+
+def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
+    """Return what an address asks for: `from` names a case, `result` a result by its number.
+
+    Raises Http404 for what is not of this suite.
+    """
+    if key := asked.get("from"):
+        case = get_object_or_404(suite.cases, key=key, is_current=True)
+        content = replace(case_content(case), key=free_key(suite, key))
+        return Beginning(case, content, f"A copy of {key}. Nothing is saved yet.")
+    number = asked.get("result", "")
+    if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER):
+        return Beginning()
+    results = Result.objects.select_related("case", "output", "run__suite")
+    result = get_object_or_404(results, pk=int(number), run__suite=suite)
+    content = content_of_result(result, with_answer="answer" in asked)
+    said = f"Made of {result.case.key} in run #{result.run.number}. Nothing is saved yet."
+    return Beginning(result.case, content, said)
+
+
+LONGEST_REVISION = 9
+
+
+def asked_revision(data: QueryDict, name: str = "base") -> int | None:
+    """Return the revision that was sent, None where there is none that could be one."""
+    text = data.get(name, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_REVISION
+    return int(text) if is_number else None
+
+
+def result_asked(slug: str, number: int, key: str, repetition: int) -> Result:
+    """Return the result an address names, with its case and answer; raises Http404."""
+    results = Result.objects.select_related("case", "output", "run__suite")
+    place = {"run__suite__slug": slug, "run__number": number, "repetition": repetition}
+    return get_object_or_404(results, case__key=key, **place)
+
+
+ROWS = ("input", "expected_outcomes")
+SHOWN_PROBLEMS = 10
+
+
+def _area(label: str, rows: int, help_text: str = "", *, is_code: bool = False) -> forms.CharField:
+    attrs = {"rows": rows} | ({"data-code": True, "spellcheck": "false"} if is_code else {})
+    widget = forms.Textarea(attrs=attrs)
+    return forms.CharField(
+        label=label, required=False, strip=False, help_text=help_text, widget=widget
+    )
+
+
+class CaseForm(forms.Form):
+    """A case of a suite. `source` is the stored revision its hidden parts come from, None for none."""
+
+    key = forms.CharField(
+        max_length=LONGEST_KEY,
+        help_text="Short and unlike all others; results are found by it, so it stays once there are any",
+        widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
+    )
+    title = forms.CharField(max_length=LONGEST_TITLE, required=False)
+    tags = TagsField()
+    input = RowsField(
+        label="Messages", widget=MessageRows, help_text="What the target is asked, in this order"
+    )
+    expected_output = _area("Expected output", 5, "An answer that would be right")
+    expected_outcomes = RowsField(
+        required=False,
+        widget=OutcomeRows,
+        help_text="What the answer must bring about, each judged by itself",
+    )
+    criteria = _area("Criteria", 4, "What judges are told besides; Markdown")
+    metadata = _area("Metadata", 4, "Names with values, in YAML or JSON", is_code=True)
+    evaluators = _area(
+        "Own evaluators", 6, "A list as in suite files, such as - type: contains", is_code=True
+    )
+    evaluators_append = forms.TypedChoiceField(
+        label="They score",
+        choices=(("beside", "beside the suite's"), ("instead", "in place of the suite's")),
+        coerce=lambda value: value == "beside",
+        widget=forms.RadioSelect,
+    )
+    recorded_output = _area("Recorded output", 4, "What the recorded target answers", is_code=True)
+    recorded_as = forms.ChoiceField(
+        label="It is written as",
+        choices=(("text", "the answer itself"), ("json", "JSON, with messages, trace or usage")),
+        widget=forms.RadioSelect,
+    )
+    place = forms.IntegerField(
+        required=False, min_value=1, max_value=10_000_000, label="Place in the suite"
+    )
+    base = forms.IntegerField(required=False, widget=forms.HiddenInput)
+    source = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        suite: Suite,
+        data: QueryDict | None = None,
+        *,
+        case: Case | None = None,
+        source: Case | None = None,
+        begun: CaseContent | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Fill the form with a case to edit, or with what a new one begins as."""
+        self.suite, self.case = suite, case
+        self._source = _named_source(suite, data) or source or case
+        shown = begun or (case_content(case) if case else None)
+        super().__init__(data, initial=_initial(shown, case, self._source, place))
+        # What is compared with the fields is what the form was made of, not what it begins as.
+        self._shown = _initial(case_content(self._source), None, None, None) if self._source else {}
+        if case is None:
+            del self.fields["place"]
+        elif has_results(suite, case.key):
+            self.fields["key"].disabled = True
+            self.fields["key"].help_text = "Its results are found by it, so it stays"
+        self._content: CaseContent | None = None
+
+    @property
+    def content(self) -> CaseContent:
+        """Return the case as it was entered; the form is valid."""
+        if self._content is None:
+            raise ValueError("the form is not valid")
+        return self._content
+
+    def clean(self) -> dict[str, Any]:
+        """Make a case of the fields; what the form does not show stays as the source has it."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        source = case_content(self._source) if self._source else None
+        parts: Mapping[str, Callable[[Any], Any]] = {
+            "title": lambda text: text.strip(),
+            "tags": tuple,
+            "input": lambda rows: _turns(rows, source),
+            "expected_output": plain_lines,
+            "expected_outcomes": lambda rows: tuple(row for row in rows if row.strip()),
+            "criteria": plain_lines,
+            "metadata": lambda text: read_mapping(plain_lines(text)),
+            "evaluators": self._own,
+            "recorded_output": self._recorded,
+        }
+        values: dict[str, Any] = {}
+        for name, read in parts.items():
+            if name not in found:
+                continue
+            try:
+                same = source is not None and self._is_as_shown(name, found)
+                values[name] = getattr(source, name) if same else read(found[name])
+                if name == "input" and not values[name]:
+                    self.add_error(name, "Write what the case asks: one message at least.")
+            except UnreadableFileError as error:
+                for problem in error.problems[:SHOWN_PROBLEMS]:
+                    self.add_error(name, str(problem))
+        if not self.errors:
+            append = bool(found["evaluators_append"]) and values["evaluators"] is not None
+            self._content = CaseContent(key=self._key(found), evaluators_append=append, **values)
+        return found
+
+    def save(self, by: User) -> Case | None:
+        """Store the case; None, with the reason at its field, when refused. Raises CaseChangedError."""
+        content, place = self.content, self.cleaned_data.get("place")
+        try:
+            if self.case is None:
+                return add_case(self.suite, content, by=by)
+            base = self.cleaned_data["base"] or 0
+            case = change_case(self.suite, self.case.key, content, base_revision=base, by=by)
+            if place and place != self.initial.get("place"):
+                place_case(self.suite, case.key, place, by=by)
+        except InvalidCaseError as refusal:
+            for field, messages in refusal.problems[content.key].items():
+                self.add_error(field if field in self.fields else None, list(messages))
+            return None
+        except SuiteArchivedError as refusal:
+            self.add_error(None, str(refusal))
+            return None
+        except (CaseKeyTakenError, CaseKeyInUseError) as refusal:
+            self.add_error("key", str(refusal))
+            return None
+        return case
+
+    def with_rows(self, deed: str) -> CaseForm:
+        """Return the form as it was entered, after a row's button was pressed."""
+        again = CaseForm(self.suite, case=self.case, source=self._source)
+        for name, field in self.fields.items():
+            value = field.widget.value_from_datadict(self.data, self.files, name)
+            if name in ROWS:
+                value = rearranged(again.fields[name].widget, name, value, deed)
+            if not field.disabled:
+                again.initial[name] = value
+        return again
+
+    def _key(self, found: Mapping[str, Any]) -> str:
+        """Return the key as it was entered; one that a field cannot show whole stays as it is."""
+        entered, kept = str(found["key"]), self.case.key if self.case else ""
+        return kept if _one_line(kept) == entered else entered
+
+    def _is_as_shown(self, name: str, found: Mapping[str, Any]) -> bool:
+        """Tell whether a field says what the source's was shown as; the source's own value stays then."""
+        beside = {"evaluators": "evaluators_append", "recorded_output": "recorded_as"}
+        if (other := beside.get(name)) and self.data.get(other) != self._shown[other]:
+            return False
+        if name == "input":
+            return False
+        shown, entered = self._shown[name], self.data.get(name, "")
+        if name == "expected_outcomes":
+            return bool([plain_lines(text) for text in shown] == found[name])
+        if name == "tags":
+            shown = ", ".join(shown)
+        if name in ("tags", "title"):
+            return _one_line(shown) == _one_line(entered)
+        return plain_lines(shown) == plain_lines(entered)
+
+    def _own(self, text: str) -> Node | None:
+        append = bool(self.cleaned_data.get("evaluators_append"))
+        root = Evaluator.objects.tree(self.suite.root)
+        files = files_of(self.suite) if text.strip() else {}
+        return read_own(plain_lines(text), root=root, append=append, files=files)
+
+    def _recorded(self, text: str) -> Mapping[str, Any] | None:
+        if not text.strip():
+            return None
+        if self.cleaned_data.get("recorded_as") == "json":
+            return read_recorded_json(plain_lines(text), files_of(self.suite))
+        return {"output": plain_lines(text)}
+
+
+def _one_line(text: str) -> str:
+    return "".join(text.splitlines()).strip()
+
+
+def _initial(
+    shown: CaseContent | None, case: Case | None, source: Case | None, place: int | None
+) -> dict[str, Any]:
+    initial: dict[str, Any] = {
+        "evaluators_append": "beside",
+        "recorded_as": "text",
+        "base": case.revision if case else None,
+        "source": source.pk if source else None,
+        "place": place,
+    }
+    if shown is None:
+        return initial
+    recorded, is_json = recorded_text(shown.recorded_output)
+    instead = shown.evaluators is not None and not shown.evaluators_append
+    return initial | {
+        "key": shown.key,
+        "title": shown.title,
+        "tags": list(shown.tags),
+        "input": [
+            {**turn, "origin": str(n) if source else ""} for n, turn in enumerate(shown.input)
+        ],
+        "expected_output": shown.expected_output,
+        "expected_outcomes": list(shown.expected_outcomes),
+        "criteria": shown.criteria,
+        "metadata": mapping_text(shown.metadata),
+        "evaluators": own_text(shown.evaluators),
+        "evaluators_append": "instead" if instead else "beside",
+        "recorded_output": recorded,
+        "recorded_as": "json" if is_json else "text",
+    }
+
+
+def _turns(rows: list[dict[str, str]], source: CaseContent | None) -> tuple[dict[str, Any], ...]:
+    """Return the messages of rows: of one that is as it was, what a row does not show too.
+
+    One whose text was changed no longer holds the files that it was made of.
+    """
+    origins = {str(n): dict(turn) for n, turn in enumerate(source.input)} if source else {}
+    found = []
+    for row in rows:
+        was = origins.pop(row["origin"], None)
+        content = row["content"]
+        if was is not None and plain_lines(str(was["content"])) == content:
+            found.append({**was, "role": row["role"]})
+        elif content.strip():
+            kept = {name: part for name, part in (was or {}).items() if name != "blocks"}
+            found.append({**kept, "role": row["role"], "content": content})
+    return tuple(found)
+
+
+def _named_source(suite: Suite, data: QueryDict | None) -> Case | None:
+    number = data.get("source", "") if data is not None else ""
+    is_number = number.isascii() and number.isdecimal() and len(number) < 19
+    return suite.cases.filter(pk=int(number)).first() if is_number else None
+
+
+@dataclass(frozen=True, slots=True)
+class TickedCases:
+    """The keys of the cases that are meant, in the suite's order; `everything` that match a filter, or rows."""
+
+    suite: Suite
+    keys: Sequence[str]
+    asked: CaseFilter
+    everything: bool
+
+    @property
+    def words(self) -> str:
+        """Say how many they are."""
+        return str(figures.counted(len(self.keys), "case"))
+
+
+def ticked_cases(suite: Suite, data: QueryDict) -> TickedCases:
+    """Return the cases a form names; those that are gone meanwhile are left out."""
+    asked, everything = (
+        CaseFilter.read({name: data.get(name, "") for name in ("q", "tag")}),
+        "everything" in data,
+    )
+    if everything:
+        return TickedCases(suite, matching_keys(suite, asked), asked, everything=True)
+    named = set(data.getlist("case"))
+    found = matching_keys(suite, CaseFilter()) if named else ()
+    return TickedCases(suite, [key for key in found if key in named], asked, everything=False)
+
+
+def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str:
+    """Add the tags to the cases, or take them away, and say what came of it; "" when no tag was written.
+
+    Raises SuiteArchivedError.
+    """
+    tags = list(dict.fromkeys(tag for part in written.split(",") if (tag := part.strip())))
+    if not tags or any(len(tag) > LONGEST_TAG or UNSTORABLE.search(tag) for tag in tags):
+        return ""
+    change = tag_cases if is_added else untag_cases
+    count = change(ticked.suite, ticked.keys, tags, by=by)
+    named = ", ".join(tags)
+    if is_added:
+        return f"{figures.counted(count, 'case')} of {len(ticked.keys)} tagged {named}."
+    return f"{named} taken from {figures.counted(count, 'case')} of {len(ticked.keys)}."
+
+
+def is_sure(ticked: TickedCases, data: QueryDict) -> bool:
+    """Tell whether deleting was confirmed for just as many cases as there are now."""
+    return data.get("sure") == str(len(ticked.keys))
+
+
+def delete(ticked: TickedCases, by: User) -> str:
+    """Take the cases out of the suite and say how many; raises SuiteArchivedError."""
+    count = remove_cases(ticked.suite, ticked.keys, by=by)
+    return f"{figures.counted(count, 'case')} deleted. Results and earlier versions keep theirs."

@@ -1,0 +1,396 @@
+"""Cases of a suite, edited one by one, many at once or out of a result: each change is a revision, all of an hour one version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max
+
+from evaluators.scoring.types import DomainError
+from runs.cases.checks import check_cases
+from runs.engine.plan import content_hash
+from runs.formats.suite_cases import LONGEST_KEY
+from runs.models.results import Result
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent
+from runs.suites.stored import case_content, columns_of
+from runs.suites.versions import editable, record_version
+
+BATCH = 500
+T = TypeVar("T")
+
+
+def recorded(suite: Suite, held: Suite, by: User | None, note: str = "") -> int:
+    """Record the version after an edit of cases and return its number.
+
+    Edits of an hour gather; one with a note of its own stands alone.
+    """
+    suite.version = record_version(held, author=by, note=note, gathers=not note).number
+    return suite.version
+
+
+def current_case(suite: Suite, key: str) -> Case | None:
+    """Return the current revision of a case, None when the suite has none."""
+    return suite.cases.filter(key=key, is_current=True).first()
+
+
+def says(case: Case, content: CaseContent) -> bool:
+    """Tell whether a revision says just what the content does."""
+    return columns_of(case_content(case)) == columns_of(content)
+
+
+def next_place(suite: Suite) -> int:
+    """Return the position behind the last case."""
+    last = suite.cases.filter(is_current=True).aggregate(last=Max("position"))["last"]
+    return 0 if last is None else int(last) + 1
+
+
+def revision_row(
+    suite: Suite, key: str, position: int, columns: dict[str, Any], digest: str
+) -> Case:
+    """Return a current revision that is not stored yet."""
+    return Case(suite=suite, key=key, position=position, content_hash=digest, **columns)
+
+
+def store_revisions(suite: Suite, made: Sequence[Case], retired: Sequence[int]) -> None:
+    """Store new revisions, each one above the last of its key, in place of those that go."""
+    latest: dict[str, int] = {}
+    for part in in_parts([case.key for case in made]):
+        rows = suite.cases.filter(key__in=part).order_by().values_list("key")
+        latest.update(rows.annotate(last=Max("revision")))
+    for case in made:
+        case.revision = latest.get(case.key, 0) + 1
+    # One revision of a key is current: what goes, goes first.
+    for ids in in_parts(retired):
+        suite.cases.filter(pk__in=ids).update(is_current=False)
+    Case.objects.bulk_create(made, batch_size=BATCH)
+
+
+def in_parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield a long list in parts that a query holds."""
+    return (items[start : start + BATCH] for start in range(0, len(items), BATCH))
+
+
+class CaseKeyTakenError(DomainError):
+    """Another case of the suite has the key."""
+
+    code = "case_key_taken"
+
+
+class CaseKeyInUseError(DomainError):
+    """A case that was run keeps its key: its results are found by it."""
+
+    code = "case_key_in_use"
+
+
+class UnknownCaseError(DomainError):
+    """The suite has no such case, or none any more."""
+
+    code = "unknown_case"
+
+
+class CaseChangedError(DomainError):
+    """Somebody saved the case since the form was made: what it was, what it is, and what was entered.
+
+    `theirs` is None when the case was removed meanwhile.
+    """
+
+    code = "case_changed"
+
+    def __init__(self, base: Case | None, theirs: Case | None, mine: CaseContent) -> None:
+        """Keep the three."""
+        self.base, self.theirs, self.mine = base, theirs, mine
+        became = f"is at revision {theirs.revision} now" if theirs else "was removed meanwhile"
+        super().__init__(f"The case {became}. Nothing was saved.")
+
+
+def add_case(suite: Suite, content: CaseContent, *, by: User | None) -> Case:
+    """Return a new case behind the others; the one there is when it says the very same already.
+
+    Raises SuiteArchivedError, InvalidCaseError and CaseKeyTakenError.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        check_cases(held, (content,))
+        now = current_case(held, content.key)
+        if now is not None:
+            if says(now, content):
+                return now
+            raise CaseKeyTakenError(f"There is a case “{content.key}” already. Choose another key.")
+        case = _made(held, content, next_place(held), None)
+        recorded(suite, held, by)
+    return case
+
+
+def change_case(
+    suite: Suite, key: str, content: CaseContent, *, base_revision: int, by: User | None
+) -> Case:
+    """Return the case as it was entered, in a new revision; the current one when that says it already.
+
+    A key can change until the case has a result. The revisions under the old key then stay for the
+    versions that hold them, and the new key begins where it is free. Raises CaseChangedError when the
+    case is not at `base_revision` any more, and SuiteArchivedError, InvalidCaseError,
+    CaseKeyTakenError, CaseKeyInUseError.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        check_cases(held, (content,))
+        there = current_case(held, content.key)
+        if there is not None and says(there, content):
+            return there
+        now = there if content.key == key else current_case(held, key)
+        if now is None or now.revision != base_revision:
+            base = held.cases.filter(key=key, revision=base_revision).first()
+            raise CaseChangedError(base, now, content)
+        if content.key != key:
+            _check_new_key(held, key, content.key, is_taken=there is not None)
+        case = _made(held, content, now.position, now)
+        recorded(suite, held, by)
+    return case
+
+
+def bring_back(
+    suite: Suite, key: str, *, revision: int, base_revision: int | None, by: User | None
+) -> Case:
+    """Make an earlier revision the current one again and return it; asked twice, it is so already.
+
+    `base_revision` is the current one the question was asked at, None for a removed case. Raises
+    CaseChangedError, UnknownCaseError and SuiteArchivedError.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        wanted = held.cases.filter(key=key, revision=revision).first()
+        if wanted is None:
+            raise UnknownCaseError(f"The case {key} has no revision {revision}.")
+        if wanted.is_current:
+            return wanted
+        now = current_case(held, key)
+        if (now.revision if now else None) != base_revision:
+            raise CaseChangedError(wanted, now, case_content(wanted))
+        if now is not None:
+            held.cases.filter(pk=now.pk).update(is_current=False)
+        wanted.is_current, wanted.position = True, now.position if now else wanted.position
+        wanted.save(update_fields=["is_current", "position"])
+        recorded(suite, held, by)
+    return wanted
+
+
+def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User | None) -> None:
+    """Take a case out of the suite; its revisions stay for the runs and versions that hold them.
+
+    One that is out already stays so. Raises CaseChangedError when the case is not at `base_revision`
+    any more, and SuiteArchivedError.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        now = current_case(held, key)
+        if now is None:
+            return
+        if now.revision != base_revision:
+            raise CaseChangedError(None, now, case_content(now))
+        held.cases.filter(pk=now.pk).update(is_current=False)
+        recorded(suite, held, by)
+
+
+def place_case(suite: Suite, key: str, place: int, *, by: User | None) -> int:
+    """Put a case at a place in the suite's order, from 1, and return the place it has then.
+
+    Raises UnknownCaseError and SuiteArchivedError.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        rows = held.cases.filter(is_current=True).only("key", "position")
+        cases = list(rows.order_by("position", "id"))
+        moved = next((case for case in cases if case.key == key), None)
+        if moved is None:
+            raise UnknownCaseError(f"{held.title} has no case {key} any more.")
+        cases.remove(moved)
+        cases.insert(max(0, place - 1), moved)
+        shifted = [case for n, case in enumerate(cases) if case.position != n]
+        for position, case in enumerate(cases):
+            case.position = position
+        Case.objects.bulk_update(shifted, ["position"], batch_size=BATCH)
+        recorded(suite, held, by)
+    return cases.index(moved) + 1
+
+
+def has_results(suite: Suite, key: str) -> bool:
+    """Tell whether any revision of the case was ever run; its key stays then."""
+    return Result.objects.filter(case__suite=suite, case__key=key).exists()
+
+
+def _check_new_key(suite: Suite, old: str, new: str, *, is_taken: bool) -> None:
+    if is_taken:
+        raise CaseKeyTakenError(f"There is a case “{new}” already. Choose another key.")
+    if has_results(suite, old):
+        raise CaseKeyInUseError(
+            f"{old} has results, which are found by its key, so the key stays. Duplicate the case under "
+            "another key, and delete this one if it is not needed any more."
+        )
+
+
+def _made(suite: Suite, content: CaseContent, position: int, now: Case | None) -> Case:
+    columns = columns_of(content)
+    case = revision_row(suite, content.key, position, columns, content_hash(columns))
+    store_revisions(suite, [case], [now.pk] if now else [])
+    return case
+
+
+@dataclass(frozen=True, slots=True)
+class PutCases:
+    """What came of many cases: how many were added, changed and left as they were."""
+
+    added: int
+    changed: int
+    unchanged: int
+    version: int
+
+
+def put_cases(
+    suite: Suite, contents: Sequence[CaseContent], *, by: User | None, note: str = ""
+) -> PutCases:
+    """Add each case, or make the one of its key the same as it: all of them, or none.
+
+    New cases go behind the others, in their order; one that is as it is already gets no revision.
+    Raises SuiteArchivedError, and InvalidCaseError by key and field.
+    """
+    with transaction.atomic():
+        held = editable(suite)
+        check_cases(held, tuple(contents))
+        light = held.cases.filter(is_current=True).only("key", "position", "content_hash")
+        current = {case.key: case for case in light}
+        made, retired, unchanged = [], [], 0
+        place = next_place(held)
+        for content in contents:
+            old, columns = current.get(content.key), columns_of(content)
+            digest = content_hash(columns)
+            if old is not None and old.content_hash == digest:
+                unchanged += 1
+                continue
+            retired += [old.pk] if old else []
+            place, position = (place, old.position) if old else (place + 1, place)
+            made.append(revision_row(held, content.key, position, columns, digest))
+        store_revisions(held, made, retired)
+        version = recorded(suite, held, by, note)
+    return PutCases(len(made) - len(retired), len(retired), unchanged, version)
+
+
+def remove_cases(suite: Suite, keys: Sequence[str], *, by: User | None) -> int:
+    """Take cases out of the suite and return how many were in it; runs and versions keep theirs."""
+    with transaction.atomic():
+        held = editable(suite)
+        gone = 0
+        for part in in_parts(list(dict.fromkeys(keys))):
+            gone += held.cases.filter(is_current=True, key__in=part).update(is_current=False)
+        if gone:
+            recorded(suite, held, by)
+    return gone
+
+
+def tag_cases(suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None) -> int:
+    """Give the cases these tags beside their own, and return how many changed."""
+    return _retag(suite, keys, lambda own: list(dict.fromkeys([*own, *tags])), by)
+
+
+def untag_cases(suite: Suite, keys: Sequence[str], tags: Sequence[str], *, by: User | None) -> int:
+    """Take these tags from the cases, and return how many changed."""
+    return _retag(suite, keys, lambda own: [tag for tag in own if tag not in tags], by)
+
+
+def _retag(
+    suite: Suite, keys: Sequence[str], change: Callable[[list[str]], list[str]], by: User | None
+) -> int:
+    changed = 0
+    with transaction.atomic():
+        held = editable(suite)
+        for part in in_parts(list(dict.fromkeys(keys))):
+            made, retired = [], []
+            for case in held.cases.filter(is_current=True, key__in=part):
+                tags = change(case.tags)
+                if tags == case.tags:
+                    continue
+                content = replace(case_content(case), tags=tuple(tags))
+                columns = columns_of(content)
+                made.append(
+                    revision_row(held, case.key, case.position, columns, content_hash(columns))
+                )
+                retired.append(case.pk)
+            store_revisions(held, made, retired)
+            changed += len(made)
+        if changed:
+            recorded(suite, held, by)
+    return changed
+
+
+FROM = "from_result"
+ROOM = 20
+
+
+class NoAnswerError(DomainError):
+    """The target answered nothing in a result."""
+
+    code = "no_answer"
+
+
+def free_key(suite: Suite, like: str) -> str:
+    """Return a key that no current case of the suite has: the given one with a number behind it."""
+    short = like[: LONGEST_KEY - ROOM]
+    taken = set(
+        suite.cases.filter(is_current=True, key__startswith=f"{short}-").values_list(
+            "key", flat=True
+        )
+    )
+    return next(key for n in range(2, len(taken) + 3) if (key := f"{short}-{n}") not in taken)
+
+
+def content_of_result(result: Result, *, with_answer: bool) -> CaseContent:
+    """Return a new case that asks what the result was asked, and expects what its case expects.
+
+    With its answer as expected output the case's own expectations stay behind: they may not be what the
+    answer meets. Its key names the run, the same each time, so that pressing twice makes one case.
+    Raises NoAnswerError.
+    """
+    case, number = result.case, result.run.number
+    nth = f"-{result.repetition}" if result.repetition > 1 else ""
+    origin = {"run": number, "case": case.key, "repetition": result.repetition}
+    return CaseContent(
+        key=f"{case.key[: LONGEST_KEY - ROOM]}-run{number}{nth}",
+        title=case.title,
+        tags=tuple(case.tags),
+        input=tuple(case.input),
+        expected_output=answer_of(result) if with_answer else case.expected_output,
+        expected_outcomes=() if with_answer else tuple(case.expected_outcomes),
+        criteria="" if with_answer else case.criteria,
+        metadata={**case.metadata, FROM: origin},
+    )
+
+
+def make_case(result: Result, *, with_answer: bool, by: User | None) -> Case:
+    """Make a case of a result and return it; raises what add_case raises, and NoAnswerError."""
+    content = content_of_result(result, with_answer=with_answer)
+    return add_case(result.run.suite, content, by=by)
+
+
+def expect_answer(result: Result, *, by: User | None) -> tuple[Case, int]:
+    """Make the answer what the case expects; return the case and the revision it was at before.
+
+    Raises NoAnswerError, UnknownCaseError for a case that was removed, and what change_case raises.
+    """
+    suite, key = result.run.suite, result.case.key
+    now = suite.cases.filter(key=key, is_current=True).first()
+    if now is None:
+        raise UnknownCaseError(f"{suite.title} has no case {key} any more. Bring it back first.")
+    content = replace(case_content(now), expected_output=answer_of(result))
+    return change_case(suite, key, content, base_revision=now.revision, by=by), now.revision
+
+
+def answer_of(result: Result) -> str:
+    """Return the text the target answered; raises NoAnswerError."""
+    output = getattr(result, "output", None)
+    if output is None or not output.text:
+        raise NoAnswerError("The target answered nothing here, so there is no answer to take.")
+    return str(output.text)

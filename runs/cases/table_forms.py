@@ -1,0 +1,325 @@
+"""Forms of a table of cases, and its preview: choose the file, say what its columns are, store what was read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.core.exceptions import NON_FIELD_ERRORS
+from django.forms.boundfield import BoundField
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.cases.uploads import Existing, TableReading, UploadedTable, keep_upload, store_upload
+from runs.formats.table_cases import ReadCases, Rejected, rejected_csv
+from runs.formats.table_mapping import LABELS, CaseMapping, Part, Split
+from runs.formats.tables import Table
+from runs.models.suites import Suite
+from runs.models.uploads import CaseUpload
+from runs.specs.content import CaseContent
+from runs.specs.problems import UnreadableFileError
+from runs.specs.profiles import profile_named
+from runs.suites.forms import EMPTY, NewSuiteForm
+
+FIRST_CASES = 10
+ROWS_A_PAGE = 50
+LONGEST_SHOWN = 400
+LONGEST_SAMPLE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCase:
+    """A case as it was understood, its texts short enough to look over."""
+
+    line: int
+    key: str
+    title: str
+    turns: tuple[tuple[str, str], ...]
+    expected_output: str
+    outcomes: tuple[str, ...]
+    criteria: str
+    tags: tuple[str, ...]
+    metadata: str
+    recorded: str
+    is_there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TablePreview:
+    """What a mapping makes of a table: counts, the first cases, a page of the rejected rows."""
+
+    cases: int
+    updates: int
+    rejected: int
+    passed_over: int
+    blank: int
+    unused: tuple[tuple[str, int], ...]
+    first: tuple[ShownCase, ...]
+    page_rows: tuple[Rejected, ...]
+    page: int
+    pages: int
+    makes_keys: bool
+
+
+def preview(table: UploadedTable, reading: TableReading, page: str = "") -> TablePreview:
+    """Return the preview; `page` is of the rejected rows, from 1."""
+    found = table.cases(reading)
+    pages = max(1, -(-len(found.rejected) // ROWS_A_PAGE))
+    number = min(max(int(page), 1), pages) if page.isdecimal() and len(page) < 7 else 1
+    start = (number - 1) * ROWS_A_PAGE
+    return TablePreview(
+        cases=len(found.cases),
+        updates=sum(case.key in table.keys for case in found.cases),
+        rejected=len(found.rejected),
+        passed_over=found.passed_over,
+        blank=table.table.blank,
+        unused=tuple(found.unused.items()),
+        first=_first(found, table.keys),
+        page_rows=found.rejected[start : start + ROWS_A_PAGE],
+        page=number,
+        pages=pages,
+        makes_keys=Part.KEY not in reading.mapping.parts,
+    )
+
+
+def begun_with(upload: CaseUpload) -> str:
+    """Return which profile and judge the suite gets that an upload begins, "" where it begins none."""
+    begins = upload.begins
+    if not begins:
+        return ""
+    profile = profile_named(begins["profile"]).label if begins["profile"] else ""
+    judge = LanguageModel.objects.filter(slug=begins["judge"]).first() if begins["judge"] else None
+    start = f"It starts from the profile {profile}" if profile else "It starts without evaluators"
+    return f"{start}, {f'judged by {judge.name}' if judge else 'without a judge'}."
+
+
+def samples(table: Table) -> list[str]:
+    """Return of each column the first cell that says something."""
+    return [_sample(table, place) for place in range(len(table.columns))]
+
+
+def rejected_file(upload: CaseUpload) -> Iterable[str]:
+    """Yield the rejected rows of an upload, by how it was last said to be read, as a CSV."""
+    table = UploadedTable(upload)
+    return rejected_csv(table.table, table.cases(table.reading).rejected)
+
+
+def stored_page(upload: CaseUpload) -> dict[str, Any]:
+    """Return what the page of a stored upload shows."""
+    has_runs = upload.suite is not None and upload.suite.runs.exists()
+    return {"upload": upload, "table": None, "has_runs": has_runs}
+
+
+def _first(found: ReadCases, keys: frozenset[str]) -> tuple[ShownCase, ...]:
+    first = zip(found.cases[:FIRST_CASES], found.lines[:FIRST_CASES], strict=True)
+    return tuple(
+        ShownCase(
+            line=line,
+            key=case.key,
+            title=case.title,
+            turns=tuple((str(turn["role"]), _short(turn["content"])) for turn in case.input),
+            expected_output=_short(case.expected_output),
+            outcomes=tuple(_short(outcome) for outcome in case.expected_outcomes),
+            criteria=_short(case.criteria),
+            tags=case.tags,
+            metadata=_short(", ".join(f"{name}: {_short(v)}" for name, v in case.metadata.items())),
+            recorded=_recorded(case),
+            is_there=case.key in keys,
+        )
+        for case, line in first
+    )
+
+
+def _recorded(case: CaseContent) -> str:
+    if case.recorded_output is None:
+        return ""
+    return _short(case.recorded_output.get("output") or case.recorded_output)
+
+
+def _sample(table: Table, place: int) -> str:
+    cells = (row.cells[place] for row in table.rows if not row.unread)
+    first = next((cell for cell in cells if cell not in ("", None) and str(cell).strip()), "")
+    return _short(first, LONGEST_SAMPLE)
+
+
+def _short(value: Any, most: int = LONGEST_SHOWN) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+ACCEPTED = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,text/csv,application/json"
+LONGEST_PASTE = 2_000_000
+PASTED = "pasted rows"
+SPLITS = (
+    (Split.LINES, "A line each"),
+    (Split.SEMICOLON, "Semicolons between"),
+    (Split.BAR, "Bars | between"),
+    (Split.NONE, "One outcome a cell"),
+)
+EXISTING = (
+    (Existing.UPDATE, "Update the case: a new revision where the row says something else"),
+    (Existing.SKIP, "Leave the case as it is and pass the row over"),
+    (Existing.REFUSE, "Reject the row"),
+)
+
+
+class CaseFileForm(forms.Form):
+    """A table of cases: a file, or rows pasted from a spreadsheet."""
+
+    file = forms.FileField(
+        required=False,
+        allow_empty_file=True,
+        help_text="CSV of any spreadsheet, JSON Lines or a JSON list; up to 50 MB, names of the columns "
+        "in the first row",
+        widget=forms.FileInput(attrs={"accept": ACCEPTED}),
+    )
+    pasted = forms.CharField(
+        label="Or paste rows",
+        required=False,
+        strip=False,
+        max_length=LONGEST_PASTE,
+        help_text="With the row of names: cells copied from a spreadsheet have tabs between them",
+        widget=forms.Textarea(attrs={"rows": 5, "data-code": True, "spellcheck": "false"}),
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Want a file or rows, and not both."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        file, pasted = found.get("file"), (found.get("pasted") or "").strip()
+        if file and pasted:
+            self.add_error("pasted", "Choose a file or paste rows, not both.")
+        elif not file and not pasted and not self.errors:
+            self.add_error("file", "Choose a file, or paste rows below.")
+        return found
+
+    def keep(
+        self, by: User, *, suite: Suite | None = None, begins: dict[str, Any] | None = None
+    ) -> CaseUpload | None:
+        """Keep the table for the next step; None, with the reason among the errors, when it is none."""
+        file = self.cleaned_data.get("file")
+        content = file.read() if file else self.cleaned_data["pasted"].encode()
+        name = str(file.name) if file else PASTED
+        try:
+            return keep_upload(bytes(content), name=name, owner=by, suite=suite, begins=begins)
+        except UnreadableFileError as refusal:
+            for problem in refusal.problems:
+                line = f"line {problem.line}: " if problem.line else ""
+                said = f"{line}{problem.message}."
+                self.add_error("file" if file else "pasted", said[:1].upper() + said[1:])
+            return None
+
+
+class NewSuiteFromTableForm(NewSuiteForm, CaseFileForm):
+    """A suite that begins with the cases of a table."""
+
+    field_order = ("title", "slug", "file", "pasted", "start", "judge", "description", "tags")
+
+    def clean(self) -> dict[str, Any]:
+        """Check the suite and the table."""
+        NewSuiteForm.clean(self)
+        return CaseFileForm.clean(self)
+
+    def keep_begun(self, by: User) -> CaseUpload | None:
+        """Keep the table and what the suite is to be; None when the file is no table."""
+        found = self.cleaned_data
+        begins = {name: found[name] for name in ("title", "slug", "tags")}
+        begins["description"] = found["description"].strip()
+        begins["judge"] = found["judge"].slug if found["judge"] else ""
+        begins["profile"] = "" if found["start"] == EMPTY else found["start"]
+        return self.keep(by, begins=begins)
+
+
+class CaseColumnsForm(forms.Form):
+    """What each column of a table is, and how its rows become cases."""
+
+    split = forms.ChoiceField(
+        label="Several outcomes in a cell",
+        choices=SPLITS,
+        help_text="A JSON list is one in any case",
+    )
+    existing = forms.ChoiceField(label="A key that the suite has already", choices=EXISTING)
+    last_answer = forms.BooleanField(
+        required=False,
+        label="A conversation that ends with an answer has it as expected output",
+    )
+    leave_out = forms.BooleanField(required=False, label="Rejected rows are left out")
+
+    def __init__(self, table: UploadedTable, *args: Any, **options: Any) -> None:
+        """Ask for every column, with what was chosen last or is suggested."""
+        reading = table.reading
+        initial: dict[str, Any] = {f"column-{n}": p for n, p in enumerate(reading.mapping.parts)}
+        initial |= {"split": reading.mapping.split, "last_answer": reading.mapping.last_answer}
+        initial["existing"] = reading.existing
+        super().__init__(*args, **{"initial": initial} | options)
+        self.table = table
+        choices = [(part.value, LABELS[part]) for part in Part]
+        for place, name in enumerate(table.table.columns):
+            self.fields[f"column-{place}"] = forms.ChoiceField(
+                label=f"What {name} is", choices=choices
+            )
+        if not table.keys:
+            del self.fields["existing"]
+
+    def columns(self) -> list[BoundField]:
+        """Return the field of each column."""
+        return [self[f"column-{place}"] for place in range(len(self.table.table.columns))]
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a mapping that makes no cases."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        if not self.errors:
+            for problem in self.chosen().mapping.problems():
+                self.add_error(None, f"{problem[:1].upper()}{problem[1:]}.")
+        return found
+
+    def chosen(self) -> TableReading:
+        """Return how the table is to be read."""
+        found = self.cleaned_data
+        parts = tuple(Part(found[f"column-{n}"]) for n in range(len(self.table.table.columns)))
+        mapping = CaseMapping(parts, Split(found["split"]), found["last_answer"])
+        return TableReading(mapping, Existing(found.get("existing", Existing.UPDATE)))
+
+    def page(self, rejected_page: str = "") -> dict[str, Any]:
+        """Return what the page shows: columns with a sample each, and what the mapping makes of them."""
+        names, found = self.table.table.columns, samples(self.table.table)
+        reading = self._readable()
+        return {
+            "form": self,
+            "upload": self.table.upload,
+            "begun_with": begun_with(self.table.upload),
+            "table": self.table.table,
+            "columns": list(zip(self.columns(), names, found, strict=True)),
+            "preview": preview(self.table, reading, rejected_page) if reading else None,
+            "is_alone": False,
+            "problems": () if self.is_bound else self.table.reading.mapping.problems(),
+        }
+
+    def _readable(self) -> TableReading | None:
+        """Return how the table is read for the preview, None where that makes no cases."""
+        if self.is_bound and self.errors.keys() - {NON_FIELD_ERRORS}:
+            return None
+        reading = self.chosen() if self.is_bound else self.table.reading
+        return None if reading.mapping.problems() else reading
+
+    def keep(self) -> bool:
+        """Keep the choices with the upload; False when they are refused."""
+        if not self.is_valid():
+            return False
+        self.table.keep(self.chosen())
+        return True
+
+    def store(self, by: User) -> CaseUpload | None:
+        """Store the cases; None, with the reason among the errors, when that is refused."""
+        if not self.keep():
+            return None
+        leaves_out = self.cleaned_data["leave_out"]
+        try:
+            return store_upload(self.table.upload, self.chosen(), leaves_out=leaves_out, by=by)
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+            return None

@@ -1,0 +1,218 @@
+"""Tables of cases: kept between upload and storing, read by a mapping, stored in one version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.cases.services import PutCases, put_cases
+from runs.formats.table_cases import ReadCases, read_cases
+from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
+from runs.formats.tables import Table, read_table
+from runs.models.suites import Suite
+from runs.models.uploads import CaseUpload
+from runs.specs.content import CaseContent
+from runs.specs.profiles import profile_named
+from runs.suites.services import create_suite
+from runs.suites.versions import written_titles
+
+LONGEST_NAME = 200
+
+
+class Existing(StrEnum):
+    """What becomes of a row whose key the suite has already."""
+
+    UPDATE = "update"
+    SKIP = "skip"
+    REFUSE = "refuse"
+
+
+class RowsRejectedError(DomainError):
+    """Rows were rejected, and nobody said that they are to be left out."""
+
+    code = "rows_rejected"
+
+
+class NoCasesError(DomainError):
+    """No row of a table is a case."""
+
+    code = "no_cases"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReading:
+    """How a table is to be read."""
+
+    mapping: CaseMapping
+    existing: Existing = Existing.UPDATE
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the reading as it is kept with an upload."""
+        return {
+            "parts": list(self.mapping.parts),
+            "split": self.mapping.split,
+            "last_answer": self.mapping.last_answer,
+            "existing": self.existing,
+        }
+
+
+class UploadedTable:
+    """An upload with its table, which is read once."""
+
+    def __init__(self, upload: CaseUpload) -> None:
+        """Read nothing yet."""
+        self.upload = upload
+
+    @cached_property
+    def table(self) -> Table:
+        """The rows of the file."""
+        return read_table(bytes(self.upload.content), file=self.upload.name)
+
+    @cached_property
+    def reading(self) -> TableReading:
+        """The reading that was chosen last, else the one its columns suggest."""
+        kept: Mapping[str, Any] | None = self.upload.reading
+        if kept is None:
+            return TableReading(suggest(self.table))
+        mapping = CaseMapping(
+            tuple(Part(part) for part in kept["parts"]), Split(kept["split"]), kept["last_answer"]
+        )
+        return TableReading(mapping, Existing(kept["existing"]))
+
+    def keep(self, reading: TableReading) -> None:
+        """Keep how the table is to be read, for this page and the files made of it."""
+        CaseUpload.objects.filter(pk=self.upload.pk).update(reading=reading.as_json())
+        self.upload.reading, self.reading = reading.as_json(), reading
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The keys that the suite has now; none where one begins."""
+        return keys_of(self.upload.suite)
+
+    def cases(self, reading: TableReading) -> ReadCases:
+        """Return the cases and the rejected rows; raises ValueError for a mapping with problems."""
+        return cases_of(self.table, reading, self.keys, written_titles(self.upload.suite))
+
+
+def keys_of(suite: Suite | None) -> frozenset[str]:
+    """Return the keys of a suite's current cases, none without a suite."""
+    if suite is None:
+        return frozenset()
+    return frozenset(suite.cases.filter(is_current=True).values_list("key", flat=True))
+
+
+def cases_of(
+    table: Table, reading: TableReading, keys: frozenset[str], titles: Mapping[str, str]
+) -> ReadCases:
+    """Return the cases of a table for a suite that has these keys, and titles that somebody wrote."""
+    is_skipped, is_refused = (reading.existing is one for one in (Existing.SKIP, Existing.REFUSE))
+    return read_cases(
+        table,
+        reading.mapping,
+        taken=keys if is_refused else (),
+        skipped=keys if is_skipped else (),
+        titles=titles,
+    )
+
+
+def keep_upload(
+    content: bytes,
+    *,
+    name: str,
+    owner: User,
+    suite: Suite | None = None,
+    begins: Mapping[str, Any] | None = None,
+) -> CaseUpload:
+    """Keep a table until its cases are stored; raises UnreadableFileError for what is none.
+
+    It belongs to a suite, or `begins` one, as `create_suite` takes it: title, slug, description,
+    tags, judge (its slug) and profile (its name, "" for none).
+    """
+    short = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:LONGEST_NAME]
+    name = short or "cases.csv"
+    read_table(content, file=name)
+    with transaction.atomic():
+        upload = CaseUpload.objects.create(
+            owner=owner,
+            suite=suite,
+            begins=None if begins is None else dict(begins),
+            name=name,
+            content=content,
+        )
+        CaseUpload.objects.make_room(owner)
+    return upload
+
+
+def store_upload(
+    upload: CaseUpload, reading: TableReading, *, leaves_out: bool, by: User
+) -> CaseUpload:
+    """Store the cases of an upload in one version, the first one of a suite they begin; once only.
+
+    `leaves_out` says that rejected rows are to be left out. Raises RowsRejectedError, NoCasesError,
+    SuiteArchivedError, SlugTakenError, and ValueError for a mapping with problems.
+    """
+    with transaction.atomic():
+        held = CaseUpload.objects.select_for_update(of=("self",)).get(pk=upload.pk)
+        if held.stored_at is not None:
+            return held
+        table = UploadedTable(held)
+        found = table.cases(reading)
+        check_rejected(found, leaves_out=leaves_out)
+        if held.suite is None:
+            held.suite = _begun(held.begins or {}, by)
+        done = put_cases(held.suite, found.cases, by=by, note=note_of(found.cases, held.name))
+        held.stored = stored_counts(done, found)
+        held.stored_at, held.content = timezone.now(), b""
+        held.save(update_fields=["suite", "stored", "stored_at", "content"])
+    return held
+
+
+def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
+    """Raise what keeps cases from being stored: no row is one, or rejected rows nobody left out."""
+    count = len(found.rejected)
+    rows = "1 row is" if count == 1 else f"{count} rows are"
+    if not found.cases and not found.passed_over:
+        raise NoCasesError(f"There is nothing to store: {rows} rejected.")
+    if count and not leaves_out:
+        raise RowsRejectedError(f"{rows} rejected. Mend the file, or say that they are left out.")
+
+
+def note_of(cases: tuple[CaseContent, ...], name: str) -> str:
+    """Return the note of the version that a table makes."""
+    return f"{len(cases)} case{'' if len(cases) == 1 else 's'} from {name}"[:200]
+
+
+def stored_counts(done: PutCases, found: ReadCases) -> dict[str, int]:
+    """Return what came of the rows of a table."""
+    return {
+        "added": done.added,
+        "changed": done.changed,
+        "unchanged": done.unchanged,
+        "skipped": found.passed_over,
+        "rejected": len(found.rejected),
+        "version": done.version,
+    }
+
+
+def _begun(begins: Mapping[str, Any], by: User) -> Suite:
+    judge = LanguageModel.objects.filter(slug=begins["judge"]).first() if begins["judge"] else None
+    return create_suite(
+        slug=begins["slug"],
+        title=begins["title"],
+        by=by,
+        description=begins["description"],
+        tags=begins["tags"],
+        judge=judge,
+        profile=profile_named(begins["profile"]) if begins["profile"] else None,
+        is_kept=False,
+    )

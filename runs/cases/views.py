@@ -1,0 +1,342 @@
+"""Cases of a suite: one in full, begun, edited, deleted, brought back, many at once, and brought in from a table."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evaluators.scoring.types import DomainError
+from runs.cases.conflict_forms import CaseConflictForm, carried
+from runs.cases.forms import (
+    DEED,
+    CaseForm,
+    TickedCases,
+    asked_revision,
+    beginning_of,
+    delete,
+    is_sure,
+    result_asked,
+    retag,
+    ticked_cases,
+)
+from runs.cases.page import case_page, case_place, case_revisions, done_to, runs_with, saved_by
+from runs.cases.queries import ORDERS, CaseFilter, case_file, case_tags
+from runs.cases.queries import case_table as case_list
+from runs.cases.services import CaseChangedError, bring_back, expect_answer, make_case, remove_case
+from runs.cases.table_forms import (
+    CaseColumnsForm,
+    CaseFileForm,
+    NewSuiteFromTableForm,
+    rejected_file,
+    stored_page,
+)
+from runs.cases.uploads import UploadedTable
+from runs.models.suites import Case
+from runs.models.uploads import CaseUpload
+from runs.requests import (
+    REFUSED,
+    MemberRequest,
+    may_change_suites,
+    may_view,
+    posted,
+    suite_of,
+    uploaded,
+)
+from runs.suites.queries import suite_head
+from runs.suites.stored import UnknownVersionError
+
+CONFLICT = 409
+CHANGE = "runs.change_suite"
+
+
+@may_view
+@require_safe
+def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the cases of a suite."""
+    found = suite_of(slug=slug)
+    asked = CaseFilter.read(request.GET.dict())
+    table = case_list(found, asked)
+    head = suite_head(found)
+    context = {"suite": found, "head": head, "table": table, "tags": case_tags(found)}
+    context["orders"] = ORDERS
+    return render(request, "suites/cases.html", context)
+
+
+@may_view
+@require_safe
+def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the rows of the cases alone, and put the page's address in its place."""
+    found = suite_of(slug=slug)
+    table = case_list(found, CaseFilter.read(request.GET.dict()))
+    response = render(request, "suites/_case_rows.html", {"suite": found, "table": table})
+    if table.asked.after is None:  # rows that are added below leave the address alone
+        response["HX-Replace-Url"] = (
+            f"{reverse('runs:suite-cases', args=[slug])}{table.here}".rstrip("?")
+        )
+    return response
+
+
+@may_view
+@require_safe
+def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
+    """Show one case in full; `?revision=` shows an earlier one."""
+    revision = request.GET.get("revision", "")
+    found = get_object_or_404(case_revisions(slug, key, revision))
+    page = case_page(found)
+    done = done_to(page, request.GET) if request.user.has_perm(CHANGE) else {}
+    context = {"page": page, "case": found, "suite": found.suite, "done": done}
+    return render(request, "suites/case.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@may_change_suites
+def case_new(request: MemberRequest, slug: str) -> HttpResponse:
+    """Begin a case: empty, as a copy of another one, or of a result."""
+    suite = suite_of(slug=slug)
+    begun = beginning_of(suite, request.GET.dict())
+    form = CaseForm(suite, posted(request), source=begun.source, begun=begun.content)
+    if DEED in request.POST:
+        return _form(request, form.with_rows(request.POST[DEED]), 200, begun.said)
+    case = form.save(request.user) if form.is_valid() else None
+    if case is None:
+        return _form(request, form, REFUSED if form.is_bound else 200, begun.said)
+    messages.success(request, f"{case.key} is in the suite.")
+    return redirect("runs:case", slug, case.key)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@may_change_suites
+def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
+    """Edit a case; what somebody else saved meanwhile is shown beside it."""
+    case = get_object_or_404(case_revisions(slug, key, ""))
+    form = CaseForm(case.suite, posted(request), case=case, place=case_place(case))
+    if DEED in request.POST:
+        return _form(request, form.with_rows(request.POST[DEED]), 200)
+    try:
+        saved = form.save(request.user) if form.is_valid() else None
+    except CaseChangedError as changed:
+        return _conflict(request, case, changed)
+    if saved is None:
+        return _form(request, form, REFUSED if form.is_bound else 200)
+    messages.success(request, f"{saved.key} is at revision {saved.revision}.")
+    return redirect("runs:case", slug, saved.key)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@may_change_suites
+def case_delete(request: MemberRequest, slug: str, key: str) -> HttpResponse:
+    """Say what stays of a case, and take it out of the suite."""
+    case = get_object_or_404(case_revisions(slug, key, ""))
+    if request.method != "POST":
+        context = {"case": case, "suite": case.suite, "head": suite_head(case.suite)}
+        context["runs"] = runs_with(case.suite, [key])
+        return render(request, "suites/case_delete.html", context)
+    try:
+        remove_case(case.suite, key, base_revision=asked_revision(request.POST), by=request.user)
+    except DomainError as refusal:
+        messages.error(request, f"{refusal} Look at it before it is deleted.")
+        return redirect("runs:case", slug, key)
+    messages.success(request, f"{key} is deleted. Its results stay, and so do its revisions.")
+    return redirect("runs:suite-cases", slug)
+
+
+@require_POST
+@may_change_suites
+def case_restore(request: MemberRequest, slug: str, key: str) -> HttpResponse:
+    """Make an earlier revision the current one again."""
+    case = get_object_or_404(case_revisions(slug, key, ""))
+    wanted = asked_revision(request.POST, "revision") or 0
+    base = asked_revision(request.POST)
+    try:
+        bring_back(case.suite, key, revision=wanted, base_revision=base, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, f"{key} is at revision {wanted} again.")
+    return redirect("runs:case", slug, key)
+
+
+@require_POST
+@may_change_suites
+def result_case(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Make a case of a result."""
+    result = result_asked(slug, number, key, repetition)
+    if "edit" in request.POST:
+        answer = "&answer=1" if "answer" in request.POST else ""
+        return redirect(f"{reverse('runs:case-new', args=[slug])}?result={result.pk}{answer}")
+    try:
+        case = make_case(result, with_answer="answer" in request.POST, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:result", slug, number, key, repetition)
+    return redirect(f"{reverse('runs:case', args=[slug, case.key])}?made={case.revision}")
+
+
+@require_POST
+@may_change_suites
+def result_expected(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Make a result's answer what its case expects."""
+    result = result_asked(slug, number, key, repetition)
+    try:
+        case, before = expect_answer(result, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:result", slug, number, key, repetition)
+    if case.revision == before:
+        messages.info(request, f"{case.key} expects this answer already.")
+    return redirect(f"{reverse('runs:case', args=[slug, case.key])}?before={before}")
+
+
+def _form(request: MemberRequest, form: CaseForm, status: int, said: str = "") -> HttpResponse:
+    context = {"form": form, "suite": form.suite, "case": form.case, "said": said}
+    return render(request, "suites/case_form.html", context, status=status)
+
+
+def _conflict(request: MemberRequest, case: Case, changed: CaseChangedError) -> HttpResponse:
+    form = CaseConflictForm(changed, request.POST)
+    if form.is_valid():
+        try:
+            saved = form.save(case.suite, case.key, request.user)
+        except CaseChangedError as again:
+            form = CaseConflictForm(again)
+        else:
+            messages.success(request, f"{saved.key} is at revision {saved.revision}.")
+            return redirect("runs:case", case.suite.slug, saved.key)
+    context = {"form": form, "suite": case.suite, "case": case, "carried": carried(request.POST)}
+    context["by"] = saved_by(changed.theirs) if changed.theirs else ""
+    return render(request, "suites/case_conflict.html", context, status=CONFLICT)
+
+
+NONE = "No case is ticked. Tick some rows, or all that match."
+
+
+@require_POST
+@may_change_suites
+def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
+    """Tag the ticked cases, take tags from them, or delete them after asking."""
+    ticked = ticked_cases(suite_of(slug=slug), request.POST)
+    deed = request.POST.get("deed")
+    if ticked.keys and deed == "delete" and not is_sure(ticked, request.POST):
+        return _asked(request, ticked)
+    try:
+        said = _done(request, ticked, deed) if ticked.keys else NONE
+    except DomainError as refusal:
+        said = str(refusal)
+    messages.info(request, said)
+    back = redirect("runs:suite-cases", slug)
+    back["Location"] += ticked.asked.address().removesuffix("?")
+    return back
+
+
+@require_POST
+@may_view
+def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
+    """Give the ticked cases as a file."""
+    suite = suite_of(slug=slug)
+    ticked = ticked_cases(suite, request.POST)
+    if not ticked.keys:
+        messages.info(request, NONE)
+        return redirect("runs:suite-cases", slug)
+    try:
+        file = case_file(suite, ticked.keys, request.POST.get("format", ""))
+    except UnknownVersionError as error:
+        raise Http404(str(error)) from error
+    headers = {"Content-Disposition": str(content_disposition_header(True, file.name))}
+    return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
+
+
+def _done(request: MemberRequest, ticked: TickedCases, deed: str | None) -> str:
+    if deed == "delete":
+        return delete(ticked, request.user)
+    tags = request.POST.get("tags", "")
+    said = retag(ticked, tags, is_added=deed == "tag", by=request.user)
+    return said or "Write the tag, up to 200 characters."
+
+
+def _asked(request: MemberRequest, ticked: TickedCases) -> HttpResponse:
+    suite = ticked.suite
+    context = {"suite": suite, "head": suite_head(suite), "ticked": ticked}
+    context["runs"] = runs_with(suite, ticked.keys)
+    return render(request, "suites/cases_delete.html", context)
+
+
+@may_change_suites
+def case_import(request: MemberRequest, slug: str) -> HttpResponse:
+    """Choose a table of cases for a suite."""
+    suite = suite_of(slug=slug)
+    form = CaseFileForm(posted(request), uploaded(request))
+    if form.is_valid() and (upload := form.keep(request.user, suite=suite)):
+        return redirect("runs:case-table", upload.pk)
+    context = {"suite": suite, "form": form, "head": suite_head(suite)}
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/case_import.html", context, status=status)
+
+
+@may_change_suites
+def suite_new_from_table(request: MemberRequest) -> HttpResponse:
+    """Begin a suite with the cases of a table."""
+    form = NewSuiteFromTableForm(posted(request), uploaded(request))
+    if form.is_valid() and (upload := form.keep_begun(request.user)):
+        return redirect("runs:case-table", upload.pk)
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/new_from_table.html", {"form": form}, status=status)
+
+
+@may_change_suites
+def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
+    """Show what is made of the table, or what came of it once it is stored."""
+    upload = _own(request, pk)
+    if upload.stored_at is not None:
+        return render(request, "suites/case_table_stored.html", stored_page(upload))
+    form = CaseColumnsForm(UploadedTable(upload), posted(request))
+    if form.keep() and not request.htmx:
+        return redirect("runs:case-table", pk)
+    context = form.page(request.GET.get("page", ""))
+    if request.htmx:
+        return render(request, "suites/_case_table_read.html", context | {"is_alone": True})
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/case_table.html", context, status=status)
+
+
+@may_change_suites
+def case_table_store(request: MemberRequest, pk: UUID) -> HttpResponse:
+    """Store the cases of the table; a second time it only shows what came of them."""
+    upload = _own(request, pk)
+    if request.method != "POST" or upload.stored_at is not None:
+        # The address of a refused form, opened again, is the preview's.
+        return redirect("runs:case-table", pk)
+    form = CaseColumnsForm(UploadedTable(upload), request.POST)
+    if form.store(request.user):
+        return redirect("runs:case-table", pk)
+    context = form.page()
+    return render(request, "suites/case_table.html", context, status=REFUSED)
+
+
+@require_safe
+@may_change_suites
+def case_table_rejected(request: MemberRequest, pk: UUID) -> StreamingHttpResponse:
+    """Give the rejected rows as a CSV, each with its line and reason."""
+    upload = _own(request, pk)
+    if upload.stored_at is not None:
+        raise Http404("The file was forgotten when its cases were stored.")
+    name = f"{upload.name.rsplit('.', 1)[0]}-rejected.csv"
+    headers = {"Content-Disposition": str(content_disposition_header(True, name))}
+    return StreamingHttpResponse(
+        rejected_file(upload), content_type="text/csv; charset=utf-8", headers=headers
+    )
+
+
+def _own(request: MemberRequest, pk: UUID) -> CaseUpload:
+    """Return an upload of the member who asks; that of another is not there."""
+    uploads = CaseUpload.objects.select_related("suite")
+    return get_object_or_404(uploads, pk=pk, owner=request.user)

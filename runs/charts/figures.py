@@ -1,0 +1,520 @@
+"""The charts of a suite as plotly figures: score against cost, and the trend from run to run. Each twice: wide and narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+from evaluators.scoring.numbers import rounded
+
+Drawing = Mapping[str, Any]
+INK, INK_2, INK_3 = "var(--ink)", "var(--ink-2)", "var(--ink-3)"
+PAPER, LINE = "var(--paper)", "var(--line)"
+ACCENT, ACCENT_WASH, TEAL = "var(--accent)", "var(--accent-wash)", "var(--teal)"
+CLEAR = "rgba(0,0,0,0)"
+SHARE_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+TICKS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A chart in both drawings, and what it shows in a sentence for those who do not see it."""
+
+    wide: Drawing
+    narrow: Drawing
+    label: str
+
+    def as_json(self) -> Mapping[str, Drawing]:
+        """Return both drawings as the page's script takes them."""
+        return {"wide": self.wide, "narrow": self.narrow}
+
+
+def drawing(
+    traces: Sequence[Drawing], *, x: Drawing, y: Drawing, is_narrow: bool, **more: Any
+) -> Drawing:
+    """Return one drawing: plotly's data and layout, with all that every chart has in common."""
+    layout = {
+        "autosize": True,
+        "height": 320 if is_narrow else 400,
+        "margin": {"l": 48, "r": 24, "t": 12, "b": 48 if "title" in x else 32, "pad": 4},
+        "paper_bgcolor": CLEAR,
+        "plot_bgcolor": CLEAR,
+        "font": {"color": INK_2, "size": 12},
+        "showlegend": False,
+        "dragmode": False,
+        "hovermode": "closest",
+        "hoverlabel": {
+            "bgcolor": INK,
+            "bordercolor": INK,
+            "align": "left",
+            "font": {"color": PAPER},
+        },
+        "xaxis": _axis() | dict(x),
+        "yaxis": _axis() | dict(y),
+    }
+    return {"data": list(traces), "layout": layout | more}
+
+
+def share_axis(values: Sequence[float]) -> Drawing:
+    """Return a percent axis that shows every value with some room, and nothing outside 0 to 100%."""
+    low, high = min(values), max(values)
+    room = max((high - low) * 0.12, 0.02)
+    low, high = max(0.0, low - room), min(1.0, high + room)
+    step = next((size for size in SHARE_STEPS if (high - low) / size <= TICKS), SHARE_STEPS[-1])
+    # A mark at 0 or 100% keeps its whole shape inside the drawing.
+    reach = [low - 0.02 if low == 0 else low, high + 0.02 if high == 1 else high]
+    return {"range": reach, "tickformat": ".0%", "tick0": 0, "dtick": step}
+
+
+def money_axis(values: Sequence[float], *, is_narrow: bool) -> Drawing:
+    """Return an axis of US dollars: logarithmic where the costs lie far apart and none is zero."""
+    low, high = min(values), max(values)
+    if low > 0 and high / low >= 4:
+        edges = [math.log10(low / 1.4), math.log10(high * 1.6)]
+        steps = (1, 3) if is_narrow or edges[1] - edges[0] > 2.5 else (1, 2, 5)
+        ticks = _ticks(edges, steps)
+        texts = [_dollars(tick) for tick in ticks]
+        return {"type": "log", "range": edges, "tickvals": ticks, "ticktext": texts}
+    room = (high - low) * 0.15 or high * 0.2 or 0.01
+    reach = [low - room if low else -room / 3, high + room * 1.5]
+    # Else plotly writes fifty millionths as $50µ.
+    plain = {"tickprefix": "$", "exponentformat": "none"}
+    return {"range": reach, **plain, "nticks": 4 if is_narrow else 8}
+
+
+def limit_line(share: float, *, layer: str = "below", color: str = INK_3) -> Drawing:
+    """Return the dashed line of a gate's threshold across the drawing, below or above the traces."""
+    line = {"color": color, "width": 1, "dash": "dot"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": share, "y1": share} | {
+        "line": line,
+        "layer": layer,
+    }
+
+
+def plain_text(text: str) -> str:
+    """Return a text that plotly shows as it stands: it would take tags in it for its own."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _axis() -> dict[str, Any]:
+    return {
+        "gridcolor": LINE,
+        "linecolor": LINE,
+        "zeroline": False,
+        "fixedrange": True,
+        "tickfont": {"color": INK_3},
+        "automargin": False,
+    }
+
+
+def _ticks(edges: Sequence[float], steps: Sequence[int]) -> list[float]:
+    decades = range(math.floor(edges[0]), math.ceil(edges[1]) + 1)
+    every = [step * 10.0**decade for decade in decades for step in steps]
+    return [tick for tick in every if edges[0] <= math.log10(tick) <= edges[1]]
+
+
+def _dollars(value: float) -> str:
+    """Return a round amount with no more digits than it has: $0.005, $20."""
+    return "$" + f"{value:.12f}".rstrip("0").rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a run offers: a mean score of 0 to 1 for the US dollars that one execution cost.
+
+    `latency_ms` is the mean of its executions, None where none was reported.
+    """
+
+    number: int
+    target: str
+    score: float
+    cost_usd: Decimal
+    latency_ms: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the target with the run that was measured."""
+        return f"{self.target} #{self.number}"
+
+
+def dominators(offers: Sequence[Offer]) -> Mapping[int, Offer | None]:
+    """Return by run number who beats it: one that costs no more and scores no less, and differs.
+
+    None for the runs on the Pareto front. Of several the best scoring is named, which is on the
+    front itself. Two that offer the same do not beat each other; scores are compared to 9 decimals.
+    """
+    best: Offer | None = None
+    found: dict[int, Offer | None] = {}
+    for offer in sorted(offers, key=lambda one: (one.cost_usd, -rounded(one.score), one.number)):
+        found[offer.number] = best if best is not None and _beats(best, offer) else None
+        if best is None or rounded(offer.score) > rounded(best.score):
+            best = offer
+    return found
+
+
+def front(offers: Sequence[Offer]) -> Sequence[Offer]:
+    """Return the runs that nobody beats, the cheapest first."""
+    beaten_by = dominators(offers)
+    kept = [offer for offer in offers if beaten_by[offer.number] is None]
+    return sorted(kept, key=lambda one: (one.cost_usd, one.number))
+
+
+def _beats(best: Offer, offer: Offer) -> bool:
+    """Tell whether `best`, which costs no more, offers more."""
+    ours, theirs = rounded(best.score), rounded(offer.score)
+    return ours > theirs or (ours == theirs and best.cost_usd < offer.cost_usd)
+
+
+# Pixels, roughly: what a drawing measures inside its axes, and what a letter takes.
+WIDE, NARROW = (1000.0, 330.0), (260.0, 250.0)
+LETTER, LINE_HEIGHT = 7.0, 16.0
+# Above so many runs only those on the front are named.
+NAMED = 20
+
+
+def names(
+    drawn: Sequence[Offer],
+    on_front: Sequence[bool],
+    axes: tuple[Drawing, Drawing],
+    *,
+    is_narrow: bool,
+) -> list[str]:
+    """Return a name for each run, "" where it would meet another; the front comes first.
+
+    On a narrow page a run goes by its number alone.
+    """
+    size = NARROW if is_narrow else WIDE
+    chosen = dict.fromkeys((one.number for one in drawn), "")
+    kept: list[tuple[float, float, float]] = []
+    pairs = sorted(
+        zip(drawn, on_front, strict=True), key=lambda pair: (not pair[1], -pair[0].score)
+    )
+    for one, is_best in pairs:
+        name = f"#{one.number}" if is_narrow else one.name
+        x = _place(float(one.cost_usd), axes[0]) * size[0]
+        box = (x, _place(one.score, axes[1]) * size[1], len(name) * LETTER / 2)
+        if (is_best or len(drawn) <= NAMED) and not any(_meet(box, other) for other in kept):
+            chosen[one.number] = plain_text(name)
+            kept.append(box)
+    return [chosen[one.number] for one in drawn]
+
+
+def _place(value: float, axis: Drawing) -> float:
+    """Return where a value lies between the ends of an axis, 0 to 1."""
+    low, high = axis["range"]
+    shown: float = math.log10(value) if axis.get("type") == "log" else value
+    return float((shown - low) / (high - low))
+
+
+def _meet(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    """Tell whether two names overlap, each given by its centre and half its width."""
+    return abs(one[0] - other[0]) < one[2] + other[2] and abs(one[1] - other[1]) < LINE_HEIGHT
+
+
+SMALLEST, LARGEST = 9.0, 34.0
+# Where many bubbles stand close together, or the page is narrow, they are smaller.
+CROWD, SMALLER = 40, 0.45
+
+
+def score_cost_figure(
+    offers: Sequence[Offer], *, axis: str, limit: float | None, hover: Callable[[Offer], str]
+) -> Figure | None:
+    """Return score (0 to 1) against the cost of one execution; None without an offer.
+
+    The area of a bubble grows with the mean latency; a diamond has none reported. `axis` names the
+    cost, `limit` is the score that the Metrics gate asks for, `hover` says an offer in lines.
+    """
+    if not offers:
+        return None
+    best = front(offers)
+    names = ", ".join(one.name for one in best)
+    label = f"Score against cost of {len(offers)} runs. On the Pareto front: {names}."
+    wide, narrow = (
+        _score_cost_drawing(offers, best, (axis, limit), hover, is_narrow=is_narrow)
+        for is_narrow in (False, True)
+    )
+    return Figure(wide, narrow, label)
+
+
+def bubble_sizes(latencies: Sequence[float | None]) -> list[float]:
+    """Return diameters in pixels whose areas above the smallest follow the latencies in ms."""
+    slowest = max((known for known in latencies if known is not None), default=0.0)
+    if not slowest:
+        return [SMALLEST for _ in latencies]
+    span = LARGEST - SMALLEST
+    return [SMALLEST + span * math.sqrt((known or 0.0) / slowest) for known in latencies]
+
+
+def _score_cost_drawing(
+    offers: Sequence[Offer],
+    best: Sequence[Offer],
+    scale: tuple[str, float | None],
+    hover: Callable[[Offer], str],
+    *,
+    is_narrow: bool,
+) -> Drawing:
+    axis, limit = scale
+    x = money_axis([float(one.cost_usd) for one in offers], is_narrow=is_narrow)
+    y = share_axis([*(one.score for one in offers), *([limit] if limit is not None else [])])
+    title = f"{axis}, log scale" if x.get("type") == "log" else axis
+    right = 10 ** x["range"][1] if x.get("type") == "log" else x["range"][1]
+    heading = {"title": {"text": title, "font": {"color": INK_3, "size": 12}, "standoff": 8}}
+    bubbles = _bubbles(offers, (x, y), hover, is_narrow=is_narrow)
+    traces = [_reach(best, y["range"][0], right), bubbles]
+    shapes = [limit_line(limit, layer="above")] if limit is not None else []
+    return drawing(traces, x=dict(x) | heading, y=y, is_narrow=is_narrow, shapes=shapes)
+
+
+def _reach(best: Sequence[Offer], bottom: float, right: float) -> Drawing:
+    """Return the step line of the front, from below its cheapest to the right edge."""
+    costs, scores = [float(one.cost_usd) for one in best], [one.score for one in best]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [costs[0], *costs, right],
+        "y": [bottom, *scores, scores[-1]],
+        "line": {"color": ACCENT, "width": 2, "shape": "hv"},
+        "fill": "tozeroy",
+        "fillcolor": ACCENT_WASH,
+        "hoverinfo": "skip",
+    }
+
+
+def _bubbles(
+    offers: Sequence[Offer],
+    axes: tuple[Drawing, Drawing],
+    hover: Callable[[Offer], str],
+    *,
+    is_narrow: bool,
+) -> Drawing:
+    """Return the runs, the large ones below so that none hides another."""
+    factor = SMALLER if len(offers) > CROWD else 0.7 if is_narrow else 1.0
+    sizes = [factor * size for size in bubble_sizes([one.latency_ms for one in offers])]
+    sized = sorted(zip(offers, sizes, strict=True), key=lambda pair: -pair[1])
+    drawn = [one for one, _ in sized]
+    on_front = [dominated is None for dominated in map(dominators(offers).get, _numbers(drawn))]
+    return {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [float(one.cost_usd) for one in drawn],
+        "y": [one.score for one in drawn],
+        "text": names(drawn, on_front, axes, is_narrow=is_narrow),
+        "textposition": "top center",
+        "textfont": {"size": 12, "color": [INK if is_best else INK_2 for is_best in on_front]},
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": [plain_text(hover(one)).replace("\n", "<br>") for one in drawn],
+        "marker": _marker(drawn, [size for _, size in sized], on_front),
+    }
+
+
+def _marker(
+    drawn: Sequence[Offer], sizes: Sequence[float], on_front: Sequence[bool]
+) -> Mapping[str, Any]:
+    return {
+        "size": list(sizes),
+        "opacity": 1,
+        "symbol": ["diamond" if one.latency_ms is None else "circle" for one in drawn],
+        "color": [ACCENT if is_best else PAPER for is_best in on_front],
+        "line": {"width": 1.75, "color": [PAPER if best else INK_3 for best in on_front]},
+    }
+
+
+def _numbers(drawn: Sequence[Offer]) -> list[int]:
+    return [one.number for one in drawn]
+
+
+# Up to so many runs each carries its own whisker; above, the intervals flow into one band.
+WHISKERS, WHISKERS_NARROW = 40, 16
+# Above so many runs their marks would hide the lines.
+MARKS, MARKS_NARROW = 120, 40
+VERSIONS_MARKED = 6
+# How far the two figures of a run stand from its middle, so that their whiskers do not meet.
+ASIDE = 0.06
+
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrendPoint:
+    """One completed run. Shares are 0 to 1, None where there is none.
+
+    `interval` is the 95% interval of the pass rate, `score_interval` that of the mean score. A
+    figure below its gate is drawn hollow.
+    """
+
+    number: int
+    suite_version: int
+    score: float | None
+    rate: float | None
+    interval: tuple[float, float] | None
+    is_score_below: bool = False
+    is_rate_below: bool = False
+    score_interval: tuple[float, float] | None = None
+
+
+def trend_figure(
+    points: Sequence[TrendPoint],
+    *,
+    limits: Sequence[float],
+    hover: Callable[[TrendPoint], str],
+) -> Figure | None:
+    """Return the trend, oldest run first; None when no run has a figure.
+
+    `limits` are the thresholds of the Metrics and the Cases gate, `hover` says a run in lines.
+    """
+    shares = [share for one in points for share in (one.score, one.rate) if share is not None]
+    if not shares:
+        return None
+    ends = [end for one in points for end in (*(one.interval or ()), *(one.score_interval or ()))]
+    y = share_axis([*shares, *ends, *limits])
+    first, last = points[0].number, points[-1].number
+    span = f"run #{first}" if first == last else f"runs #{first} to #{last}"
+    label = f"Mean score and pass rate of {span}, each with its 95% interval."
+    wide, narrow = (
+        _trend_drawing(points, y, limits, hover, is_narrow=is_narrow) for is_narrow in (False, True)
+    )
+    return Figure(wide, narrow, label)
+
+
+def _trend_drawing(
+    points: Sequence[TrendPoint],
+    y: Drawing,
+    limits: Sequence[float],
+    hover: Callable[[TrendPoint], str],
+    *,
+    is_narrow: bool,
+) -> Drawing:
+    has_band = len(points) > (WHISKERS_NARROW if is_narrow else WHISKERS)
+    texts = [plain_text(hover(one)).replace("\n", "<br>") for one in points]
+    rates = [one.rate for one in points]
+    scores = [one.score for one in points]
+    has_marks = len(points) <= (MARKS_NARROW if is_narrow else MARKS)
+    size = (4 if has_band else 7) if has_marks else 0
+    rate_ends, score_ends = (
+        [one.interval for one in points],
+        [one.score_interval for one in points],
+    )
+    # The pass rate is drawn first: the score, which counts more for a trend, stays readable above it.
+    rate = _line(rates, [one.is_rate_below for one in points], texts, TEAL, size)
+    score = _line(scores, [one.is_score_below for one in points], texts, ACCENT, size)
+    if has_band:
+        bands = [*_band(rate_ends, "var(--well)"), *_band(score_ends, ACCENT_WASH)]
+        traces = [*bands, rate, score]
+    else:
+        rate |= _aside(-ASIDE, rates, rate_ends, TEAL)
+        score |= _aside(ASIDE, scores, score_ends, ACCENT)
+        traces = [rate, score]
+    marks = _versions(points)
+    shapes = [*_gates(limits), *(mark[0] for mark in marks)]
+    notes = [] if is_narrow else [mark[1] for mark in marks]
+    x = _runs_axis(points, is_narrow=is_narrow)
+    return drawing(traces, x=x, y=y, is_narrow=is_narrow, shapes=shapes, annotations=notes)
+
+
+def _gates(limits: Sequence[float]) -> list[Drawing]:
+    """Return the line of each gate in the colour of its figure, of two at one height a plain one."""
+    if len(set(limits)) < len(limits):
+        return [limit_line(limits[0])]
+    return [
+        limit_line(limit, color=color) for limit, color in zip(limits, (ACCENT, TEAL), strict=False)
+    ]
+
+
+def _line(
+    shares: Sequence[float | None],
+    hollow: Sequence[bool],
+    texts: Sequence[str],
+    color: str,
+    size: int,
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if size else "lines",
+        "x": list(range(len(shares))),
+        "y": list(shares),
+        "line": {"color": color, "width": 2 if size else 1.5},
+        "marker": {
+            "size": size,
+            "color": [PAPER if is_below else color for is_below in hollow],
+            "line": {"width": 1.75, "color": color},
+        },
+        "cliponaxis": False,
+        "hoverinfo": "text",
+        "hovertext": list(texts),
+    }
+
+
+def _aside(
+    by: float, shares: Sequence[float | None], intervals: Sequence[Interval], color: str
+) -> Drawing:
+    """Return a line's whiskers, and its places moved so far that those of two lines do not meet."""
+    known = [
+        (one or (share, share), share) if share is not None else ((0.0, 0.0), 0.0)
+        for one, share in zip(intervals, shares, strict=True)
+    ]
+    whiskers = {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, ends[1] - share) for ends, share in known],
+        "arrayminus": [max(0.0, share - ends[0]) for ends, share in known],
+        "color": color,
+        "thickness": 1,
+        "width": 3,
+    }
+    return {"x": [place + by for place in range(len(shares))], "error_y": whiskers}
+
+
+def _band(intervals: Sequence[Interval], color: str) -> Sequence[dict[str, Any]]:
+    """Return the lower and the upper end of the intervals, with the room between them filled."""
+    kept = [(place, ends) for place, ends in enumerate(intervals) if ends]
+    if not kept:
+        return []
+    places = [place for place, _ in kept]
+    common = {"type": "scatter", "mode": "lines", "x": places, "hoverinfo": "skip"}
+    line = {"line": {"color": LINE, "width": 1}}
+    low = common | line | {"y": [ends[0] for _, ends in kept]}
+    high = common | line | {"y": [ends[1] for _, ends in kept]}
+    return [low, high | {"fill": "tonexty", "fillcolor": color}]
+
+
+def _runs_axis(points: Sequence[TrendPoint], *, is_narrow: bool) -> Drawing:
+    """Return an axis that names some of the runs: evenly, and so that names do not meet."""
+    room = 5 if is_narrow else 14
+    every = -(-len(points) // room)
+    places = list(range(len(points) - 1, -1, -every))[::-1]
+    names = [f"#{points[place].number}" for place in places]
+    return {
+        "range": [-0.5, len(points) - 0.5],
+        "tickvals": places,
+        "ticktext": names,
+        "showgrid": False,
+    }
+
+
+def _versions(points: Sequence[TrendPoint]) -> Sequence[tuple[Drawing, Drawing]]:
+    """Return a line and its name where the suite's version changed, unless it changed too often."""
+    pairs = pairwise(points)
+    changes = [
+        (place, after.suite_version)
+        for place, (before, after) in enumerate(pairs, start=1)
+        if before.suite_version != after.suite_version
+    ]
+    if len(changes) > VERSIONS_MARKED:
+        return []
+    return [(_change(place), _change_name(place, version)) for place, version in changes]
+
+
+def _change(place: int) -> Drawing:
+    at = place - 0.5
+    line = {"color": LINE, "width": 1}
+    return {"type": "line", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "line": line}
+
+
+def _change_name(place: int, version: int) -> Drawing:
+    where = {"x": place - 0.5, "y": 0, "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
+    return where | {"text": f"suite v{version}", "showarrow": False, "font": {"color": INK_3}}

@@ -1,0 +1,450 @@
+"""The completed runs that the charts of a suite show, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, QuerySet
+from django.urls import reverse
+
+from evaluators.scoring.policy import Policy
+from evaluators.templatetags.figures import counted, duration, execution_money, interval, pct
+from runs.charts.figures import (
+    Figure,
+    Offer,
+    TrendPoint,
+    dominators,
+    score_cost_figure,
+    trend_figure,
+)
+from runs.costs import Purse, Purses, counted_purses, with_origins
+from runs.formats.tables import csv_text
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
+from runs.models.suites import Suite
+from runs.results.run_figures import RunGate, cases_gate, metrics_gate, score_intervals
+from runs.suites.services import baseline_number
+
+COSTS: Mapping[str, str] = {
+    "total": "Total cost",
+    "target": "Run cost",
+    "evaluation": "Evaluation cost",
+}
+POINTS: Mapping[str, str] = {"latest": "Latest run of each target", "every": "Every run"}
+LAST = (12, 30, 100, 200)
+LAST_BY_DEFAULT = 30
+
+
+@dataclass(frozen=True, slots=True)
+class ChartsQuery:
+    """What is asked for: a target ("" for all), how many completed runs, which cost, which points."""
+
+    target: str = ""
+    last: int = LAST_BY_DEFAULT
+    cost: str = "total"
+    points: str = "latest"
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> ChartsQuery:
+        """Read the parameters of an address; what makes no sense is left at its default."""
+        last = parameters.get("last", "")
+        cost, points = parameters.get("cost", ""), parameters.get("points", "")
+        return cls(
+            target=parameters.get("target", ""),
+            last=int(last) if last in map(str, LAST) else LAST_BY_DEFAULT,
+            cost=cost if cost in COSTS else "total",
+            points=points if points in POINTS else "latest",
+        )
+
+    @property
+    def address(self) -> str:
+        """Return the query part of the address, without what is at its default."""
+        named = {"target": self.target, "last": str(self.last)}
+        named |= {"cost": self.cost, "points": self.points}
+        default = {"last": str(LAST_BY_DEFAULT), "cost": "total", "points": "latest", "target": ""}
+        changed = {name: value for name, value in named.items() if value != default[name]}
+        return f"?{urlencode(changed)}" if changed else ""
+
+    @property
+    def cost_label(self) -> str:
+        """Return the chosen cost as pages name it."""
+        return COSTS[self.cost]
+
+
+HEAVY = ("snapshot", "leaf_scores")
+# What the charts say of runs that ended otherwise, or have yet to end.
+ENDINGS: Mapping[str, str] = {
+    RunStatus.STOPPED: "was cancelled,were cancelled",
+    RunStatus.BUDGET_REACHED: "reached its budget,reached their budgets",
+    RunStatus.FAILED: "failed,failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChartedRun:
+    """One completed run in the figures that charts are made of.
+
+    `interval` is the 95% interval of its pass rate as its summary keeps it, `score_interval` that
+    of its mean score, `latency_ms` the mean over what reported one, `passed_cases` how many cases
+    passed; None where there is none.
+    """
+
+    number: int
+    url: str
+    target: str
+    suite_version: int
+    created_at: datetime
+    executions: int
+    metrics: RunGate
+    cases: RunGate
+    interval: tuple[float, float] | None
+    latency_ms: float | None
+    passed_cases: int | None
+    counts: Mapping[str, int]
+    purses: Purses
+    score_interval: tuple[float, float] | None = None
+
+
+def charted_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
+    """Return the last completed runs that were asked for, oldest first.
+
+    Three queries, four where the summary of a run is from before intervals of scores were kept.
+    """
+    found = _of_target(suite, query).filter(status=RunStatus.COMPLETED)
+    light = found.annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
+    runs = list(with_origins(light).order_by("-number")[: query.last])
+    return charted(runs, suite.slug)[::-1]
+
+
+def charted(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
+    """Return runs of `with_origins`, each told its `policy_json`, in the figures of charts; two queries or three."""
+    purses, ends = counted_purses(runs), score_intervals(runs)
+    return [_charted(run, slug, purses[run.pk], ends[run.pk]) for run in runs]
+
+
+def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
+    """Say which runs from number `since` on are in no chart because they were not completed."""
+    is_again = ExpressionWrapper(Q(source_run__isnull=False), BooleanField())
+    found = _named(suite, query).filter(number__gte=since).order_by().annotate(again=is_again)
+    rows: Any = found.values_list("again", "status").annotate(total=Count("id"))
+    totals = {status: total for again, status, total in rows if not again}
+    said = []
+    for status, words in ENDINGS.items():
+        if total := totals.get(status, 0):
+            one, many = words.split(",")
+            said.append(f"{counted(total, 'run')} {one if total == 1 else many}")
+    if active := sum(totals.get(status, 0) for status in ACTIVE_RUN_STATUSES):
+        said.append(f"{counted(active, 'run')} {'is' if active == 1 else 'are'} still on")
+    if made := sum(total for again, _, total in rows if again):
+        said.append(f"{counted(made, 'run')} only scored stored answers again")
+    return said
+
+
+def charted_targets(suite: Suite) -> Sequence[str]:
+    """Return the targets of the suite's completed runs by name."""
+    runs: Any = suite.runs.filter(status=RunStatus.COMPLETED).order_by("target_name")
+    return list(runs.values_list("target_name", flat=True).distinct())
+
+
+def _of_target(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
+    # One that was made of another's stored scores cost nothing and tells nothing new of the target.
+    return _named(suite, query).filter(source_run=None)
+
+
+def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
+    runs = suite.runs.all()
+    return runs.filter(target_name=query.target) if query.target else runs
+
+
+def _charted(
+    run: Run, slug: str, purses: Purses, score_interval: tuple[float, float] | None
+) -> ChartedRun:
+    policy = Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated above
+    summary: Mapping[str, Any] = run.summary or {}
+    interval = summary.get("interval")
+    distribution: Mapping[str, int] = summary.get("distribution", {})
+    return ChartedRun(
+        number=run.number,
+        url=reverse("runs:run", kwargs={"slug": slug, "number": run.number}),
+        target=run.target_name,
+        suite_version=run.suite_version,
+        created_at=run.created_at,
+        executions=run.done_count,
+        metrics=metrics_gate(run, policy),
+        cases=cases_gate(run, policy),
+        interval=(interval[0], interval[1]) if interval else None,
+        latency_ms=summary.get("means", {}).get("latency_ms"),
+        passed_cases=distribution.get("pass", 0) if distribution else None,
+        counts={name: count for name, count in distribution.items() if name != "total"},
+        purses=purses,
+        score_interval=score_interval,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """A run with its cost in US dollars: of the whole run, of one execution and of one passed case.
+
+    All three are None where the cost is not known in full; `known_usd` is what is known of it and
+    `unpriced` the purses that lack prices, with their counts. `beaten_by` dominates it; a run that
+    is drawn and that nobody beats is on the Pareto front.
+    """
+
+    run: ChartedRun
+    cost_usd: Decimal | None
+    known_usd: Decimal | None
+    unpriced: Sequence[tuple[str, Purse]]
+    beaten_by: Offer | None = None
+
+    @property
+    def is_drawn(self) -> bool:
+        """Tell whether it has both a score and a cost."""
+        return self.execution_usd is not None and self.run.metrics.share is not None
+
+    @property
+    def execution_usd(self) -> Decimal | None:
+        """Return what one execution cost on average."""
+        return _each(self.cost_usd, self.run.executions)
+
+    @property
+    def passed_case_usd(self) -> Decimal | None:
+        """Return what the run cost for each case that passed; None when none did."""
+        return _each(self.cost_usd, self.run.passed_cases)
+
+
+@dataclass(frozen=True, slots=True)
+class CostChart:
+    """The figure, its table (the cheapest first) and the runs that are in the table alone."""
+
+    figure: Figure | None
+    drawn: Sequence[CostRow]
+    beside: Sequence[CostRow]
+
+    @property
+    def on_front(self) -> int:
+        """Return how many runs nobody beats."""
+        return sum(row.beaten_by is None for row in self.drawn)
+
+    @property
+    def has_unknown_latency(self) -> bool:
+        """Tell whether a run is drawn as a diamond, because nothing in it reported a latency."""
+        return any(row.run.latency_ms is None for row in self.drawn)
+
+    @property
+    def considered(self) -> int:
+        """Return how many runs there are, drawn or not."""
+        return len(self.drawn) + len(self.beside)
+
+
+def cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> CostChart:
+    """Return the chart of runs given oldest first, by the cost and the points that are asked for."""
+    shown = list({run.target: run for run in runs}.values()) if query.points == "latest" else runs
+    rows = [_row(run, query.cost) for run in shown]
+    drawn = {row.run.number: row for row in rows if row.is_drawn}
+    offers = [_offer(row) for row in drawn.values()]
+    beaten_by = dominators(offers)
+    limit = runs[-1].metrics.limit if runs else None
+    return CostChart(
+        figure=score_cost_figure(
+            offers,
+            axis=f"{query.cost_label} of one execution",
+            limit=limit,
+            hover=lambda one: _cost_hover(drawn[one.number], beaten_by[one.number]),
+        ),
+        drawn=[
+            _row(drawn[one.number].run, query.cost, beaten_by[one.number])
+            for one in sorted(offers, key=lambda one: (one.cost_usd, -one.score, one.number))
+        ],
+        beside=[row for row in rows if not row.is_drawn][::-1],
+    )
+
+
+def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> CostRow:
+    purses = {"target": run.purses.run, "evaluation": run.purses.evaluation}
+    chosen = purses if cost == "total" else {cost: purses[cost]}
+    unpriced = [(name, purse) for name, purse in chosen.items() if purse.is_partial]
+    known = [purse.usd for purse in chosen.values() if purse.usd is not None]
+    total = sum(known, Decimal(0))
+    is_whole = len(known) == len(chosen) and not unpriced
+    known_usd = None if unpriced and not total else total
+    return CostRow(run, total if is_whole else None, known_usd, unpriced, beaten_by)
+
+
+def _offer(row: CostRow) -> Offer:
+    score, cost = row.run.metrics.share, row.execution_usd
+    if score is None or cost is None:
+        raise ValueError(f"run #{row.run.number} has no score or no cost, so it is no offer")
+    return Offer(row.run.number, row.run.target, score, cost, row.run.latency_ms)
+
+
+def _cost_hover(row: CostRow, beaten_by: Offer | None) -> str:
+    """Say a run in the lines that are shown where the pointer is."""
+    place = f"dominated by {beaten_by.name}" if beaten_by else "on the Pareto front"
+    lines = (
+        f"{row.run.target}, run #{row.run.number}",
+        f"score {pct(row.run.metrics.share)}",
+        f"{execution_money(row.execution_usd)} an execution",
+        f"mean latency {duration(row.run.latency_ms)}",
+        place,
+    )
+    return "\n".join(lines)
+
+
+def _each(usd: Decimal | None, count: int | None) -> Decimal | None:
+    return None if usd is None or not count else usd / count
+
+
+NO_RUN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChartsPage:
+    """Both charts with their tables. `runs` are newest first; `left_out` says which are in none.
+
+    `baseline` is the number of the run that others are held against, None without one.
+    """
+
+    query: ChartsQuery
+    targets: Sequence[str]
+    runs: Sequence[ChartedRun]
+    cost: CostChart
+    trend: Figure | None
+    left_out: Sequence[str]
+    baseline: int | None
+
+    @property
+    def costs(self) -> Sequence[tuple[str, str]]:
+        """Return the costs to choose from."""
+        return tuple(COSTS.items())
+
+    @property
+    def points(self) -> Sequence[tuple[str, str]]:
+        """Return which runs can be points of the first chart."""
+        return tuple(POINTS.items())
+
+    @property
+    def lasts(self) -> Sequence[int]:
+        """Return how many runs can be asked for."""
+        return LAST
+
+
+def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
+    """Return everything the page of charts shows, in a fixed number of queries."""
+    runs = charted_runs(suite, query)
+    baseline = baseline_number(suite)
+    return ChartsPage(
+        query=query,
+        targets=charted_targets(suite),
+        runs=runs[::-1],
+        cost=cost_chart(runs, query),
+        trend=_trend(runs, baseline),
+        left_out=left_out(suite, query, runs[0].number if runs else NO_RUN),
+        baseline=baseline,
+    )
+
+
+def _trend(runs: Sequence[ChartedRun], baseline: int | None) -> Figure | None:
+    by_number = {run.number: run for run in runs}
+    points = [
+        TrendPoint(
+            number=run.number,
+            suite_version=run.suite_version,
+            score=run.metrics.share,
+            rate=run.cases.share,
+            interval=run.interval,
+            is_score_below=run.metrics.state == "failed",
+            is_rate_below=run.cases.state == "failed",
+            score_interval=run.score_interval,
+        )
+        for run in runs
+    ]
+    limits = (runs[-1].metrics.limit, runs[-1].cases.limit) if runs else ()
+    return trend_figure(
+        points, limits=limits, hover=lambda one: _trend_hover(by_number[one.number], baseline)
+    )
+
+
+def _trend_hover(run: ChartedRun, baseline: int | None) -> str:
+    """Say a run in the lines that are shown where the pointer is."""
+    head = f"#{run.number} {run.target}, suite v{run.suite_version}"
+    head += ", the baseline" if run.number == baseline else ""
+    rate = f"passed {pct(run.cases.share)}{_within(run.interval)}"
+    score = f"mean score {pct(run.metrics.share)}{_within(run.score_interval)}"
+    return "\n".join((head, score, rate))
+
+
+def _within(ends: tuple[float, float] | None) -> str:
+    return f"; 95% CI: {interval(ends)}" if ends else ""
+
+
+COST_COLUMNS = (
+    "run",
+    "target",
+    "suite_version",
+    "score",
+    "cost",
+    "cost_usd",
+    "known_cost_usd",
+    "unpriced",
+    "cost_per_execution_usd",
+    "cost_per_passed_case_usd",
+    "mean_latency_ms",
+    "pareto",
+    "dominated_by_run",
+    "reviews",
+)
+TREND_COLUMNS = (
+    "run",
+    "target",
+    "suite_version",
+    "created_at",
+    "mean_score",
+    "mean_score_low",
+    "mean_score_high",
+    "metrics_gate",
+    "pass_rate",
+    "pass_rate_low",
+    "pass_rate_high",
+    "cases_gate",
+    "reviews",
+)
+
+
+def cost_file(chart: CostChart, cost: str) -> str:
+    """Return the runs of the score/cost chart by `cost`, also those that could not be drawn."""
+    return csv_text(COST_COLUMNS, (_cost_line(row, cost) for row in (*chart.drawn, *chart.beside)))
+
+
+def trend_file(runs: Sequence[ChartedRun]) -> str:
+    """Return the runs of the trend, the oldest first."""
+    return csv_text(TREND_COLUMNS, (_trend_line(run) for run in runs))
+
+
+def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
+    place = ("dominated" if row.beaten_by else "front") if row.is_drawn else ""
+    run = row.run
+    unpriced = [
+        f"{name}: {purse.priced} of {purse.answers} {purse.noun}s priced"
+        for name, purse in row.unpriced
+    ]
+    return (
+        *(run.number, run.target, run.suite_version, run.metrics.share, cost),
+        *(row.cost_usd, row.known_usd, "; ".join(unpriced)),
+        *(row.execution_usd, row.passed_case_usd, run.latency_ms, place),
+        row.beaten_by.number if row.beaten_by else None,
+        run.cases.reviews,
+    )
+
+
+def _trend_line(run: ChartedRun) -> Sequence[Any]:
+    low, high = run.interval or (None, None)
+    score_low, score_high = run.score_interval or (None, None)
+    return (
+        *(run.number, run.target, run.suite_version, run.created_at.isoformat()),
+        *(run.metrics.share, score_low, score_high, run.metrics.state),
+        *(run.cases.share, low, high, run.cases.state, run.cases.reviews),
+    )

@@ -1,0 +1,56 @@
+"""The charts of a suite, the panels alone, and their tables as files."""
+
+from __future__ import annotations
+
+from csp.decorators import csp_update
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from runs.charts.queries import ChartsQuery, charts_page, cost_file, trend_file
+from runs.requests import csv_answer, may_view, suite_of
+from runs.suites.queries import suite_head
+
+# Plotly makes an empty style element and adds its rules to it by script, which the policy allows.
+EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+
+
+@require_safe
+@may_view
+@csp_update({"style-src": [EMPTY_STYLE]})  # type: ignore[arg-type]  # its types know no address with parts
+def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show score against cost and the trend of a suite's runs."""
+    found = suite_of(slug=slug)
+    page = charts_page(found, ChartsQuery.read(request.GET.dict()))
+    context = {"suite": found, "head": suite_head(found), "page": page}
+    return render(request, "suites/charts.html", context)
+
+
+@require_safe
+@may_view
+def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the panels alone, and put the page's address in its place."""
+    found = suite_of(slug=slug)
+    query = ChartsQuery.read(request.GET.dict())
+    context = {"suite": found, "page": charts_page(found, query)}
+    response = render(request, "suites/_chart_panels.html", context)
+    response["HX-Replace-Url"] = reverse("runs:suite-charts", args=[slug]) + query.address
+    return response
+
+
+@require_safe
+@may_view
+def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
+    """Give the table of score and cost as a CSV file."""
+    query = ChartsQuery.read(request.GET.dict())
+    page = charts_page(suite_of(slug=slug), query)
+    return csv_answer(cost_file(page.cost, query.cost), f"{slug}-score-cost.csv")
+
+
+@require_safe
+@may_view
+def suite_trend_file(request: HttpRequest, slug: str) -> HttpResponse:
+    """Give the table of the trend as a CSV file."""
+    page = charts_page(suite_of(slug=slug), ChartsQuery.read(request.GET.dict()))
+    return csv_answer(trend_file(page.runs[::-1]), f"{slug}-trend.csv")

@@ -1,0 +1,232 @@
+"""Carry a run out in this process, and watch it until it is over or somebody wants it stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Self
+
+from django.db import DatabaseError, InterfaceError, connection
+
+from runs.cli.evaluating import NOT_EVALUATED
+from runs.cli.printing import Progress
+from runs.execution.database import first_of, in_words, is_away
+from runs.execution.finishing import end_run, summarise_ended
+from runs.execution.reaper import sweep
+from runs.execution.run_worker import let_go_of, patiently, work_on_run
+from runs.models.clock import LEASE, database_now
+from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run, RunStatus
+
+logger = logging.getLogger(__name__)
+
+BEAT_EVERY_S = LEASE.total_seconds() / 6
+LOOK_AGAIN_S = 1.0
+MOST_BREAKS = 3
+
+
+class OwnHands:
+    """Hands in one thread and a heartbeat in another, from entering the block to leaving it.
+
+    `problem` says in words why the hands gave up, "" as long as they have not.
+    """
+
+    def __init__(self, run: Run, *, waiting: Sequence[int] = ()) -> None:
+        """Do nothing yet; `waiting` are runs of this process whose turn comes after."""
+        self.problem = ""
+        self._run_id = run.pk
+        self._waiting = waiting
+        self._owner_id = run.owner_id
+        self._breaks = 0
+        self._is_over = threading.Event()
+        self._is_released = threading.Event()
+        # Daemons: whoever does not want to wait for them ends the process.
+        self._threads = [
+            threading.Thread(target=self._carry_out, name="hands", daemon=True),
+            threading.Thread(target=self._beat, name="heartbeat", daemon=True),
+        ]
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Let go of what is still in hand, and end the threads."""
+        if not self._is_over.is_set():
+            self.release()
+        for thread in self._threads:
+            thread.join()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most; True once the hands have nothing left to do."""
+        return self._is_over.wait(seconds)
+
+    def stop(self, reason: str) -> None:
+        """End the run, keeping what is done; raises the database's own error when it does not answer."""
+        end_run(self._run_id, RunStatus.STOPPED, reason)
+
+    def release(self, *, for_good: bool = True) -> None:
+        """Let go of the run; `for_good`, or with none waiting, within seconds.
+
+        After that this process takes on nothing more of it. Other runs are not its business: a watch
+        that sees the end before the hands say so must not keep the next run from its hands.
+        """
+        self._is_released.set()
+        if for_good or not self._waiting:
+            let_go_of(self._run_id)
+
+    def _carry_out(self) -> None:
+        try:
+            while self._goes_on():
+                self._work()
+        except Exception as error:
+            logger.exception("The run could not be carried out to its end")
+            self.problem = in_words(error)
+        finally:
+            self._is_over.set()
+            connection.close()
+
+    def _goes_on(self) -> bool:
+        if self._is_released.is_set():
+            return False
+        mine = Run.objects.filter(pk=self._run_id, owner_id=self._owner_id)
+        return patiently(mine.filter(status__in=ACTIVE_RUN_STATUSES).exists)
+
+    def _work(self) -> None:
+        """Work until nothing can be claimed, and set right what these hands may have lost before."""
+        try:
+            work_on_run(self._run_id, owner_id=self._owner_id)
+        except Exception as error:
+            self._breaks += 1
+            if self._breaks >= MOST_BREAKS or is_away(first_of(error)):
+                raise
+            logger.exception("The hands broke off and begin again")
+        if self._goes_on():
+            self._is_released.wait(LOOK_AGAIN_S)
+            patiently(lambda: sweep(now=database_now()))
+
+    def _beat(self) -> None:
+        """Show that the run, and what waits for its turn, is in hand; a database that is away now may be there at the next beat."""
+        while not self._is_over.wait(BEAT_EVERY_S):
+            try:
+                mine = Run.objects.filter(pk__in=(self._run_id, *self._waiting))
+                mine.filter(owner_id=self._owner_id).update(heartbeat_at=database_now())
+            except (DatabaseError, InterfaceError) as error:
+                logger.warning("The heartbeat failed, next in %s s: %s", BEAT_EVERY_S, error)
+                connection.close()
+        connection.close()
+
+
+LOOK_EVERY_S = 0.25
+STOP_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+STOPPED = "Stopped at the command line."
+AWAY = "The database does not answer. Waiting until it does."
+AWAY_WHILE_STOPPING = (
+    "The run stops as soon as the database answers. Ctrl-C again waits for nothing; the run is then "
+    "ended by the next worker, or the next command, that sees it."
+)
+
+
+def carry_out(
+    run: Run, progress: Progress, stop: threading.Event, *, waiting: Sequence[int] = ()
+) -> str:
+    """Carry the run out to its end, telling how it goes; returns what kept the hands from it, if anything.
+
+    `stop` ends the run early and keeps what is done. `waiting` are runs of this process whose turn
+    comes after.
+    """
+    with OwnHands(run, waiting=waiting) as hands:
+        watch = Watch(run, hands, progress)
+        while not hands.wait(LOOK_EVERY_S):
+            watch.look(stop_wanted=stop.is_set())
+        watch.look(stop_wanted=stop.is_set())
+    progress.close()
+    if not hands.problem:
+        summarise_ended(run.pk)
+    return hands.problem
+
+
+class Watch:
+    """Looks at the run again and again, and lets the hands go when it has ended without them."""
+
+    def __init__(self, run: Run, hands: OwnHands, progress: Progress) -> None:
+        """See the run as it was started."""
+        self._run = run
+        self._hands = hands
+        self._progress = progress
+        self._is_released = False
+        self._said_last = ""
+
+    def look(self, *, stop_wanted: bool) -> None:
+        """Stop the run if that is wanted, tell how far it is, and notice when it is over."""
+        try:
+            if stop_wanted and not self._is_released:
+                self._hands.stop(STOPPED)
+            light = Run.objects.defer(*HEAVY_RUN_COLUMNS).get(pk=self._run.pk)
+            self._progress.show(light)
+        except (DatabaseError, InterfaceError) as error:
+            if not is_away(error):
+                raise
+            self._say_once_that_it_is_away(stop_wanted=stop_wanted)
+            return
+        self._said_last = ""
+        if not self._is_released and not self._is_mine(light):
+            self._release(light, stop_wanted=stop_wanted)
+
+    def _is_mine(self, run: Run) -> bool:
+        return run.is_active and run.owner_id == self._run.owner_id
+
+    def _release(self, run: Run, *, stop_wanted: bool) -> None:
+        self._is_released = True
+        if self._hands.wait(0):
+            return
+        self._hands.release(for_good=stop_wanted)
+        if run.is_active:
+            self._progress.say("The workers go on with this run.")
+        elif stop_wanted:
+            self._progress.say("Stopping: calls that are paid for have a few seconds to answer.")
+
+    def _say_once_that_it_is_away(self, *, stop_wanted: bool) -> None:
+        connection.close()
+        sentence = AWAY_WHILE_STOPPING if stop_wanted else AWAY
+        if sentence != self._said_last:
+            self._progress.say(sentence)
+        self._said_last = sentence
+
+
+@contextmanager
+def stop_wanted() -> Iterator[threading.Event]:
+    """Give an event that is set by Ctrl-C, SIGTERM and the end of the terminal.
+
+    The second of them ends the process at once.
+    """
+    wanted = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if wanted.is_set():
+            # Whoever asks twice does not want to wait; a sweep ends the run.
+            os._exit(NOT_EVALUATED)
+        wanted.set()
+
+    earlier = {}
+    for name in STOP_SIGNALS:
+        number = getattr(signal, name, None)
+        # What was to be ignored from the start, as nohup wants it, stays so.
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            earlier[number] = signal.signal(number, note)
+    try:
+        yield wanted
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)

@@ -1,0 +1,376 @@
+"""What runs and results have cost, target and judge apart, as far as prices are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Sum,
+    Value,
+    When,
+)
+
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import money
+from runs.models.results import ANSWERED, CallPurpose, CallStatus, ModelCall, Result, ResultStatus
+from runs.models.runs import Run, RunStatus
+from runs.summary.figures import total_of
+from runs.target_kinds import target_kind_named
+
+ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
+# Judges of a run that was imported were paid elsewhere. Nothing else is completed without a beginning.
+UNTOLD = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
+UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """One purse: `usd` is what is known of it, None where there were answers and no price for any.
+
+    `priced` of `answers` had a price; `noun` says what they are. Answers alone are counted: what
+    was refused or rate limited is not billed. Counts and tokens are filled in where prices are
+    missing, otherwise 0 and None.
+    """
+
+    usd: Decimal | None
+    answers: int = 0
+    priced: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    noun: str = "call"
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self.priced < self.answers
+
+    @property
+    def has_tokens(self) -> bool:
+        """Tell whether tokens are known."""
+        return self.input_tokens is not None or self.output_tokens is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Purses:
+    """Both purses of a run."""
+
+    run: Purse
+    evaluation: Purse
+
+    @property
+    def total_usd(self) -> Decimal | None:
+        """Return what is known of both; None when that is nothing and a purse is unknown."""
+        return known_of_both(self.run.usd, self.evaluation.usd)
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self.run.is_partial or self.evaluation.is_partial
+
+
+def known_of_both(*purses: Decimal | None) -> Decimal | None:
+    """Return what is known of purses together; None when that is nothing and one is unknown."""
+    total = total_of(purses)
+    return None if not total and None in purses else total
+
+
+def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Return the runs, each told which purses hold answers without a price."""
+    calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
+    outputs = Result.objects.filter(run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED)
+    in_order = outputs.exclude(error_stage="target").order_by("position", "repetition")
+    # Reading every output would be slow in a list: only a purse that holds nothing is doubted. The
+    # order leads PostgreSQL to the run's own results: else it looks for one among those of all.
+    silent = Case(When(run_cost_usd=0, done_count__gt=0, then=Subquery(in_order.values("pk")[:1])))
+    judged = Exists(calls.filter(purpose=CallPurpose.EVALUATION))
+    return runs.annotate(
+        has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
+        has_unpriced_evaluation=Case(When(UNTOLD, then=Value(True)), default=judged),
+        silent_output=silent,
+    )
+
+
+def listed_purses(run: Run) -> Purses:
+    """Return the purses of a run of `with_purses`: whether they are partial, without counts."""
+    told: Mapping[str, Any] = vars(run)
+    in_target = told["has_unpriced_target"] or told["silent_output"] is not None
+    return Purses(
+        _listed(run.run_cost_usd, is_partial=in_target),
+        _listed(run.evaluation_cost_usd, is_partial=told["has_unpriced_evaluation"]),
+    )
+
+
+def purses(run: Run) -> Purses:
+    """Return the purses of one run with their counts; two queries, three where a price is missing."""
+    unpriced = ModelCall.objects.filter(UNPRICED_CALLS, run=run).order_by()
+    missing = dict(unpriced.values_list("purpose").annotate(total=Count("id")))
+    facts = _answers(run) if missing else {}
+    if run.snapshot["target"]["model"]:
+        of_run = _of_calls(run.run_cost_usd, CallPurpose.TARGET, missing, facts)
+    else:
+        of_run = _reported_by_run(run)
+    if run.imported_from:
+        return Purses(of_run, _judged_elsewhere(run))
+    evaluation = _of_calls(run.evaluation_cost_usd, CallPurpose.EVALUATION, missing, facts)
+    return Purses(of_run, evaluation)
+
+
+def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
+    """Return what counts against a run's budget: what a replayed output once cost is not spent now."""
+    target_usd = Decimal(0) if is_replayed(snapshot) else run.run_cost_usd
+    total: Decimal = run.evaluation_cost_usd + target_usd
+    return total
+
+
+def budget_words(spent_usd: Decimal, budget_usd: Decimal) -> str:
+    """Say how much of a budget is spent, with a digit more where it is small."""
+    spent, cap = (money(usd, 2 if usd >= 1 else 3) for usd in (spent_usd, budget_usd))
+    return f"{spent} of a budget of {cap} is spent"
+
+
+def is_replayed(snapshot: Mapping[str, Any]) -> bool:
+    """Tell whether the target's outputs were there before the run, so that asking costs nothing."""
+    try:
+        return target_kind_named(snapshot["target"]["kind"]).replays
+    except DomainError:
+        return False
+
+
+def _listed(usd: Decimal, *, is_partial: bool) -> Purse:
+    return Purse(None if is_partial and not usd else usd, answers=int(is_partial))
+
+
+def _answers(run: Run) -> dict[str, Mapping[str, Any]]:
+    calls = ModelCall.objects.filter(run=run, status__in=ANSWERED).order_by()
+    rows = calls.values("purpose").annotate(
+        answers=Count("id"), tokens_in=Sum("input_tokens"), tokens_out=Sum("output_tokens")
+    )
+    return {row["purpose"]: row for row in rows}
+
+
+def _of_calls(
+    usd: Decimal,
+    purpose: CallPurpose,
+    missing: Mapping[str, int],
+    facts: Mapping[str, Mapping[str, Any]],
+) -> Purse:
+    if purpose not in missing:
+        return Purse(usd)
+    found = facts[purpose]
+    answers, priced = found["answers"], found["answers"] - missing[purpose]
+    return Purse(usd if priced else None, answers, priced, found["tokens_in"], found["tokens_out"])
+
+
+def _reported_by_run(run: Run) -> Purse:
+    """Return the purse of a target that says itself what its outputs cost."""
+    outputs = run.results.filter(status__in=ENDED).exclude(error_stage="target").order_by()
+    found = outputs.aggregate(
+        answers=Count("id"),
+        priced=Count("run_cost_usd"),
+        tokens_in=Sum("input_tokens"),
+        tokens_out=Sum("output_tokens"),
+    )
+    answers, priced = found["answers"], found["priced"]
+    if priced >= answers:
+        return Purse(run.run_cost_usd)
+    usd = run.run_cost_usd if priced else None
+    return Purse(usd, answers, priced, found["tokens_in"], found["tokens_out"], noun="output")
+
+
+def _judged_elsewhere(run: Run) -> Purse:
+    """Return the judges' purse of a run that was imported, as far as its file tells of it."""
+    scored = run.results.filter(status=ResultStatus.SCORED).order_by()
+    found = scored.aggregate(answers=Count("id"), priced=Count("evaluation_cost_usd"))
+    usd = run.evaluation_cost_usd if found["priced"] else None
+    return Purse(usd, found["answers"], found["priced"], noun="result")
+
+
+PRICED_OUTPUT = Q(run_cost_usd__isnull=False)
+
+
+class Counts(NamedTuple):
+    """How many answers there were and how many of them have a price."""
+
+    answers: int = 0
+    priced: int = 0
+
+
+Counted = Mapping[tuple[int, str], Counts]
+NOTHING = Counts()
+
+
+def with_origins(runs: QuerySet[Run]) -> QuerySet[Run]:
+    """Return the runs, each told where its costs are known from, without their snapshots."""
+    return runs.annotate(
+        target_model=F("snapshot__target__model"), imported_facts=F("snapshot__imported")
+    )
+
+
+def counted_purses(runs: Sequence[Run]) -> Mapping[int, Purses]:
+    """Return the purses of runs of `with_origins` by primary key; two queries however many."""
+    numbers = [run.pk for run in runs]
+    calls, outputs = _calls(numbers), _outputs(numbers)
+    return {run.pk: _purses(run, vars(run), calls, outputs) for run in runs}
+
+
+def _purses(run: Run, told: Mapping[str, Any], calls: Counted, outputs: Counted) -> Purses:
+    """Return both purses by the rules that a run's own page follows."""
+    if told["target_model"]:
+        of_run = _purse(run.run_cost_usd, calls.get((run.pk, CallPurpose.TARGET)), "call")
+    else:
+        of_run = _purse(run.run_cost_usd, outputs.get((run.pk, "answered")), "output")
+    if told["imported_facts"]:
+        judged = outputs.get((run.pk, "scored"), NOTHING)
+        usd = run.evaluation_cost_usd if judged.priced else None
+        return Purses(of_run, Purse(usd, *judged, noun="result"))
+    judged_by = calls.get((run.pk, CallPurpose.EVALUATION))
+    return Purses(of_run, _purse(run.evaluation_cost_usd, judged_by, "call"))
+
+
+def _purse(usd: Decimal, counts: Counts | None, noun: str) -> Purse:
+    answers, priced = counts or NOTHING
+    known = None if answers and not priced else usd
+    return Purse(known, answers, priced, noun=noun)
+
+
+def _calls(runs: Iterable[int]) -> Counted:
+    rows = ModelCall.objects.filter(run__in=runs, status__in=ANSWERED).order_by()
+    counted = rows.values("run_id", "purpose").annotate(all=Count("id"), priced=Count("cost_usd"))
+    return {(row["run_id"], row["purpose"]): Counts(row["all"], row["priced"]) for row in counted}
+
+
+def _outputs(runs: Iterable[int]) -> Counted:
+    """Count the outputs that targets answered, and the results that were scored."""
+    rows: Any = Result.objects.filter(run__in=runs, status__in=ENDED).order_by()
+    answered, scored = ~Q(error_stage="target"), Q(status=ResultStatus.SCORED)
+    counted = rows.values("run_id").annotate(
+        answered=Count("id", filter=answered),
+        answered_priced=Count("id", filter=answered & PRICED_OUTPUT),
+        scored=Count("id", filter=scored),
+        scored_priced=Count("evaluation_cost_usd", filter=scored),
+    )
+    return {
+        (row["run_id"], part): Counts(row[part], row[f"{part}_priced"])
+        for row in counted
+        for part in ("answered", "scored")
+    }
+
+
+IS_ANSWER = Q(status__in=ANSWERED)
+
+
+@dataclass(frozen=True, slots=True)
+class CallPurse:
+    """The calls paid from one purse, failed ones included; tokens are None where none were reported.
+
+    `usd` is None where there were answers and no price is known for any. `priced` of `answers`
+    had a price: what was refused or rate limited is not billed.
+    """
+
+    calls: int
+    failed: int
+    answers: int
+    priced: int
+    input_tokens: int | None
+    output_tokens: int | None
+    usd: Decimal | None
+
+    @property
+    def tokens(self) -> int | None:
+        """Return the tokens in and out together."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self.priced < self.answers
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPurses:
+    """Both purses of a result."""
+
+    run: CallPurse
+    evaluation: CallPurse
+
+    @property
+    def total_usd(self) -> Decimal | None:
+        """Return what is known of both; None when that is nothing and a purse is unknown."""
+        return known_of_both(self.run.usd, self.evaluation.usd)
+
+    @property
+    def is_partial(self) -> bool:
+        """Tell whether more was spent than is known."""
+        return self.run.is_partial or self.evaluation.is_partial
+
+    @property
+    def calls(self) -> int:
+        """Return how many calls were made."""
+        return self.run.calls + self.evaluation.calls
+
+    @property
+    def failed(self) -> int:
+        """Return how many of them failed."""
+        return self.run.failed + self.evaluation.failed
+
+
+def result_purses(run: Run, result: Result) -> ResultPurses:
+    """Return both purses of a result; one query."""
+    rows = (
+        result.model_calls.order_by()
+        .values("purpose")
+        .annotate(
+            calls=Count("id"),
+            failed=Count("id", filter=~Q(status=CallStatus.OK)),
+            answers=Count("id", filter=IS_ANSWER),
+            priced=Count("cost_usd", filter=IS_ANSWER),
+            input_tokens=Sum("input_tokens"),
+            output_tokens=Sum("output_tokens"),
+        )
+    )
+    found: dict[str, dict[str, Any]] = {row["purpose"]: {**row} for row in rows}
+    nothing: dict[str, Any] = {"calls": 0, "failed": 0, "answers": 0, "priced": 0}
+    nothing |= {"input_tokens": None, "output_tokens": None}
+    of_run = nothing | found.get(CallPurpose.TARGET, {})
+    evaluation = nothing | found.get(CallPurpose.EVALUATION, {})
+    for purse in (of_run, evaluation):
+        purse.pop("purpose", None)
+    if not run.snapshot["target"]["model"]:
+        of_run |= _reported_by_result(result)
+    if run.imported_from and result.evaluation_cost_usd is None:
+        # Somebody's judges were paid, and the file does not tell what.
+        evaluation |= {"answers": int(result.status == ResultStatus.SCORED)}
+    return ResultPurses(
+        CallPurse(**of_run, usd=_known(result.run_cost_usd, of_run)),
+        CallPurse(**evaluation, usd=_known(result.evaluation_cost_usd, evaluation)),
+    )
+
+
+def _reported_by_result(result: Result) -> dict[str, Any]:
+    """Return what a target that is no model of ours said of its output."""
+    has_output = hasattr(result, "output")
+    return {
+        "answers": int(has_output),
+        "priced": int(has_output and result.run_cost_usd is not None),
+        "input_tokens": result.input_tokens,
+        "output_tokens": result.output_tokens,
+    }
+
+
+def _known(usd: Decimal | None, purse: Mapping[str, Any]) -> Decimal | None:
+    if usd is None and purse["answers"]:
+        return None
+    return usd or Decimal(0)

@@ -1,0 +1,261 @@
+"""One execution: the target answers, evaluators score, gates first, and the rules decide."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from evaluators.kinds._base import ChildResult, Context, Kind, KindConfig, Output
+from evaluators.scoring.score_tree import aggregate, child_score, gate_failure, gate_order
+from evaluators.scoring.tree import Node, below, walk
+from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
+from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call, outcome_samples
+from runs.engine.ports import Cause, Execution, ExecutionOutcome, Ports, TargetFailure
+
+logger = logging.getLogger(__name__)
+
+
+class Scoring:
+    """The evaluators of one execution at work; `outcomes` fills as they finish."""
+
+    def __init__(self, execution: Execution, ports: Ports, output: Output) -> None:
+        self.execution = execution
+        self.ports = ports
+        self.output = output
+        self.outcomes: dict[str, Outcome] = {}
+        self.combined: dict[str, Outcome] = {}
+
+    async def run(self) -> None:
+        """Run the tree, and beside it the call for the expected outcomes where one is needed."""
+        work = [self._run(self.execution.root, "", is_awaited=False)]
+        if self._needs_outcomes_call():
+            work.append(self._judge_outcomes())
+        await _together(work)
+
+    def _needs_outcomes_call(self) -> bool:
+        return (
+            self.execution.judges_outcomes
+            and bool(self.execution.case.expected_outcomes)
+            and OUTCOMES_KIND in self.ports.kinds
+            and needs_outcomes_call(self.execution.root, self.ports.kinds)
+        )
+
+    async def _judge_outcomes(self) -> Outcome:
+        kept = self.execution.kept.get(OUTCOMES_PATH)
+        samples = outcome_samples(self.execution.root)
+        config = {"samples": samples} if samples > 1 else {}
+        node = Node(name=OUTCOMES_PATH, kind=OUTCOMES_KIND, config=config)
+        outcome = kept if kept is not None else await self._score(node, OUTCOMES_PATH)
+        self.outcomes[OUTCOMES_PATH] = outcome
+        return outcome
+
+    async def _run(self, node: Node, path: str, *, is_awaited: bool) -> Outcome | None:
+        """Return the outcome of a node once its children have theirs; of a composite only if awaited."""
+        if not node.is_composite:
+            outcome = self.execution.kept.get(path) or await self._score(node, path)
+            self.outcomes[path] = outcome
+            return outcome
+        children = await self._run_children(node, path, is_awaited=is_awaited)
+        if node.aggregator is None or not node.aggregator.is_judging:
+            return self._aggregated(node, path, children) if is_awaited else None
+        results = self._results_below(node, path)
+        kept = self.execution.kept.get(path)
+        outcome = kept or await self._score(node, path, children, results)
+        self.outcomes[path] = outcome
+        return outcome
+
+    def _results_below(self, node: Node, path: str) -> tuple[ChildResult, ...]:
+        """Return what everything under a composite came to, for the script or judge that looks at it."""
+        return tuple(
+            self._result_of(child, below(path, child.name), node.weight_of(child))
+            for child in node.children
+        )
+
+    def _result_of(self, node: Node, path: str, weight: float) -> ChildResult:
+        outcome = self.outcomes.get(path) or self.combined.get(path)
+        score = child_score(node, outcome)
+        policy = self.execution.rules.layout.policy
+        return ChildResult(
+            name=node.name,
+            kind=node.kind,
+            weight=weight,
+            outcome=outcome,
+            score=score,
+            verdict="" if score is None else str(policy.verdict_of(score)),
+            results=self._results_below(node, path),
+        )
+
+    def _aggregated(self, node: Node, path: str, children: Mapping[str, Outcome]) -> Outcome:
+        """Return the outcome of a composite; gates and required ones fail closed (SCORING §4.1)."""
+        layout = self.execution.rules.layout
+        policy = layout.policy
+        if layout.frames[layout.index_of[path]].strict:
+            policy = replace(policy, on_unscored="error")
+        outcome = self.combined[path] = aggregate(node, children, policy)
+        return outcome
+
+    async def _run_children(
+        self, node: Node, path: str, *, is_awaited: bool
+    ) -> Mapping[str, Outcome]:
+        """Run the children, gates before the rest; returns the outcomes that gates and judges look at.
+
+        The score of an awaited composite is made of its children's, so that they are awaited too.
+        """
+        first, after = gate_order(node)
+        is_judged = node.aggregator is not None and node.aggregator.is_judging
+        children: dict[str, Outcome] = {}
+
+        async def run_child(child: Node) -> None:
+            awaits = is_awaited or is_judged or child.name in first
+            outcome = await self._run(child, below(path, child.name), is_awaited=awaits)
+            if outcome is not None:
+                children[child.name] = outcome
+
+        await _together([run_child(child) for child in node.children if child.name in first])
+        failure = gate_failure(node, children) if first else None
+        rest = [child for child in node.children if child.name in after]
+        if failure is None:
+            await _together([run_child(child) for child in rest])
+        else:
+            self._skip(rest, path, Skipped(failure))
+        return {
+            child.name: children[child.name] for child in node.children if child.name in children
+        }
+
+    def _skip(self, nodes: Iterable[Node], path: str, skipped: Skipped) -> None:
+        for node in nodes:
+            for inner, found in walk(node, below(path, node.name)):
+                if not found.is_composite:
+                    self.outcomes[inner] = skipped
+
+    async def _score(
+        self,
+        node: Node,
+        path: str,
+        children: Mapping[str, Outcome] | None = None,
+        results: tuple[ChildResult, ...] = (),
+    ) -> Outcome:
+        """Return what the evaluator says; anything it raises becomes Unscored here and nowhere else."""
+        kind = self.ports.kinds.get(node.kind)
+        if kind is None:
+            return Unscored(f"there is no evaluator kind {node.kind!r}", stage="config")
+        try:
+            context = self._context(path, children or {}, results)
+            outcome: object = await kind.score(_config(kind, node), context)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field_name = ".".join(str(part) for part in first["loc"]) or "config"
+            return Unscored(f"{field_name}: {first['msg']}", stage="config")
+        except Exception as error:
+            logger.exception("Evaluator %s of kind %s failed", path, node.kind)
+            return Unscored(reason_of(error), stage="evaluator")
+        if isinstance(outcome, Score) and node.negate:
+            return _turned_round(outcome)
+        if isinstance(outcome, Score | Unscored | Skipped):
+            return outcome
+        found = type(outcome).__name__
+        return Unscored(f"the evaluator returned {found}, not a score", stage="evaluator")
+
+    def _context(
+        self, path: str, children: Mapping[str, Outcome], results: tuple[ChildResult, ...]
+    ) -> Context:
+        return Context(
+            path=path,
+            case=self.execution.case,
+            output=self.output,
+            judge=self.ports.judge(path),
+            sandbox=self.ports.sandbox,
+            target_as_judge=partial(self.ports.target_as_judge, path),
+            children=children,
+            results=results,
+            files=self.execution.files,
+        )
+
+
+def _config(kind: Kind, node: Node) -> KindConfig:
+    return kind.config.model_validate(node.config)
+
+
+def _turned_round(outcome: Score) -> Score:
+    """Return the outcome of a negated evaluator: what it found to hold is a miss, and the other way."""
+    turned = tuple(replace(found, passed=not found.passed) for found in outcome.findings)
+    return replace(outcome, findings=turned)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error in words."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+async def _together(work: Sequence[Coroutine[Any, Any, object]]) -> None:
+    """Run all of it at once; one piece alone needs no task of its own."""
+    if len(work) == 1:
+        await work[0]
+    elif work:
+        async with asyncio.TaskGroup() as group:
+            for piece in work:
+                group.create_task(piece)
+
+
+async def execute(execution: Execution, ports: Ports) -> ExecutionOutcome:
+    """Return how the execution ended; never raises for what targets, judges and evaluators do."""
+    output = execution.output
+    if output is None:
+        answer = await _ask_target(ports)
+        if isinstance(answer, TargetFailure):
+            return ExecutionOutcome(failure=answer)
+        output = answer
+    scoring = Scoring(execution, ports, output)
+    await scoring.run()
+    outcomes = scoring.outcomes
+    decision = execution.rules.decide(
+        {path: outcome for path, outcome in outcomes.items() if path != OUTCOMES_PATH},
+        expected_outcomes=execution.case.expected_outcomes,
+        outcome_results=_outcome_results(execution, outcomes, ports.kinds),
+    )
+    decision = replace(decision, warnings=(*output.warnings, *decision.warnings))
+    return ExecutionOutcome(output=output, outcomes=outcomes, decision=decision)
+
+
+async def _ask_target(ports: Ports) -> Output | TargetFailure:
+    try:
+        return await ports.answer()
+    except Exception as error:
+        logger.exception("A target failed in a way it does not name")
+        return TargetFailure(reason_of(error), Cause.FAILED)
+
+
+def _outcome_results(
+    execution: Execution, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
+) -> tuple[OutcomeResult, ...] | Unscored | None:
+    """Return what was found of the expected outcomes, by the call beside the tree or by an evaluator."""
+    if not execution.case.expected_outcomes:
+        return None
+    beside = outcomes.get(OUTCOMES_PATH)
+    if isinstance(beside, Unscored):
+        return beside
+    if isinstance(beside, Score):
+        return beside.outcomes
+    in_order = (outcomes.get(path) for path, _ in walk(execution.root))
+    found = (outcome.outcomes for outcome in in_order if isinstance(outcome, Score))
+    judged = next((results for results in found if results is not None), None)
+    return judged if judged is not None else _unscored_source(execution.root, outcomes, kinds)
+
+
+def _unscored_source(
+    root: Node, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
+) -> Unscored | None:
+    """Return why the evaluator of the tree that judges the expected outcomes could not (SCORING §4.1)."""
+    for path, node in walk(root):
+        outcome = outcomes.get(path)
+        supplies = node.kind in kinds and kinds[node.kind].supplies_outcomes
+        if supplies and isinstance(outcome, Unscored):
+            return outcome
+    return None

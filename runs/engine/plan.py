@@ -1,0 +1,255 @@
+"""The plan of a run: everything that decides its verdicts, frozen and read back, and whom it will ask how often."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evaluators.kinds._base import Kind, models_of_samples
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.types import DomainError
+
+SNAPSHOT_VERSION = 1
+# What a snapshot says of how its run was asked for: what differs from the suite, and which cases.
+CHANGED, ASKED = "changed", "asked"
+
+
+class UnreadableSnapshotError(DomainError):
+    """A stored snapshot is of a form this version does not know."""
+
+    code = "unreadable_snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlan:
+    """A target as it was when the run was created; `model` is a slug or "".
+
+    `id` leads to the row of a target that judges, which holds its secrets; the run itself knows the
+    system under test, so that 0 stands there.
+    """
+
+    name: str
+    kind: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
+    id: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            **({"id": self.id} if self.id else {}),
+            "name": self.name,
+            "kind": self.kind,
+            "config": dict(self.config),
+            "model": self.model,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that decides the verdicts of a run, the cases apart (SCORING §8).
+
+    `models` holds by slug what each language model was, without its key; `judge` is the slug of
+    the suite's judge or "". `files` are paths with the hash of their content. `agents` are by name the
+    targets that evaluators ask for a judgement.
+    """
+
+    suite: Mapping[str, Any]
+    policy: Policy
+    root: Node
+    target: TargetPlan
+    judge: str = ""
+    models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    cases_hash: str = ""
+    agents: Mapping[str, TargetPlan] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the snapshot that a run stores; without agents it is the same as before there were any."""
+        agents = {name: agent.as_json() for name, agent in self.agents.items()}
+        return {
+            "version": SNAPSHOT_VERSION,
+            "suite": dict(self.suite),
+            "policy": self.policy.as_json(),
+            "evaluators": self.root.as_json(),
+            "target": self.target.as_json(),
+            "judge": self.models.get(self.judge),
+            "models": {slug: dict(facts) for slug, facts in self.models.items()},
+            "files": dict(self.files),
+            "prompts": dict(self.prompts),
+            "cases_hash": self.cases_hash,
+            **({"agents": agents} if agents else {}),
+        }
+
+
+def read_plan(snapshot: Mapping[str, Any]) -> Plan:
+    """Return the plan a run stored; raises UnreadableSnapshotError for another version."""
+    if snapshot.get("version") != SNAPSHOT_VERSION:
+        found = snapshot.get("version")
+        raise UnreadableSnapshotError(
+            f"The snapshot is of version {found}; this is version {SNAPSHOT_VERSION}."
+        )
+    return Plan(
+        suite=snapshot["suite"],
+        policy=Policy.from_json(snapshot["policy"]),
+        root=Node.from_json(snapshot["evaluators"]),
+        target=TargetPlan(**snapshot["target"]),
+        judge=(snapshot["judge"] or {}).get("slug", ""),
+        models=snapshot["models"],
+        files=snapshot["files"],
+        prompts=snapshot["prompts"],
+        cases_hash=snapshot["cases_hash"],
+        agents=_agents(snapshot),
+    )
+
+
+def _agents(snapshot: Mapping[str, Any]) -> dict[str, TargetPlan]:
+    return {name: TargetPlan(**agent) for name, agent in snapshot.get("agents", {}).items()}
+
+
+def tree_of_case(root: Node, evaluators: Mapping[str, Any] | None, *, append: bool = False) -> Node:
+    """Return the tree that scores a case: the suite's, the case's own, or the two joined.
+
+    A case's own tree is a root composite; joined, its children follow those of the suite's root.
+    """
+    if not evaluators:
+        return root
+    own = Node.from_json(evaluators)
+    return replace(root, children=(*root.children, *own.children)) if append else own
+
+
+def content_hash(value: Any) -> str:
+    """Return the SHA-256 of plain JSON values, the same for the same values in any order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cases_hash(case_hashes: Sequence[str]) -> str:
+    """Return one hash for the cases of a run, in their order."""
+    return hashlib.sha256("\n".join(case_hashes).encode()).hexdigest()
+
+
+def judge_name(plan: Plan) -> str:
+    """Return who judges a run, "" for nobody: the suite's judge, without one the agents that do."""
+    judge = plan.models.get(plan.judge)
+    return str(judge["name"]) if judge else ", ".join(sorted(plan.agents))
+
+
+OUTCOMES_PATH = "@outcomes"
+OUTCOMES_KIND = "outcomes"
+METRICS_KIND = "metrics_judge"
+DELIBERATION_KIND = "deliberation"
+JUDGING_AGGREGATOR = "llm_judge"
+SCRIPT_AGGREGATOR = "code_judge"
+
+
+def needs_outcomes_call(root: Node, kinds: Mapping[str, Kind]) -> bool:
+    """Tell whether a case's expected outcomes need a call of their own beside the tree (SCORING §5)."""
+    return not any(
+        node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)
+    )
+
+
+def outcome_samples(root: Node) -> int:
+    """Return how often a call beside the tree judges the outcomes: as the evaluator that asks most."""
+    settings = (
+        node.config.get("aggregator") or {} if node.is_composite else node.config
+        for _, node in walk(root)
+    )
+    # Settings that a kind refuses are its to name.
+    return max(one["samples"] if isinstance(one.get("samples"), int) else 1 for one in settings)
+
+
+def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
+    """Return how many judge calls one execution makes when no gate fails and nothing is repeated.
+
+    Agents that judge count like models.
+    """
+    return judges_asked(root, kinds, has_outcomes=has_outcomes).total()
+
+
+def judges_asked(
+    root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool
+) -> Counter[tuple[str, str]]:
+    """Return by judge the calls that `judge_calls` counts.
+
+    A judge is ("model", slug), with "" for the one of the run, or ("agent", name of the target).
+    """
+    asked = Counter(("model", slug) for _, node in walk(root) for slug in _models_of(node, kinds))
+    asked.update(("agent", name) for _, node in walk(root) for name in _agents_of(node, kinds))
+    if has_outcomes and needs_outcomes_call(root, kinds):
+        asked["model", ""] += outcome_samples(root)
+    return asked
+
+
+def judge_calls_again(
+    root: Node, kinds: Mapping[str, Kind], path: str, *, has_outcomes: bool
+) -> int:
+    """Return how many judge calls one execution makes when only the evaluator at the path scores again.
+
+    Judges above it, which look at its score, are asked again too.
+    """
+    if path == OUTCOMES_PATH:
+        return outcome_samples(root) if has_outcomes and needs_outcomes_call(root, kinds) else 0
+    in_line = (node for place, node in walk(root) if is_in_line(place, path))
+    return sum(_calls_of(node, kinds) for node in in_line)
+
+
+def is_in_line(path: str, place: str) -> bool:
+    """Tell whether one of the two evaluators holds the other, or both are the same."""
+    return _is_at(path, place) or _is_at(place, path)
+
+
+def _is_at(path: str, place: str) -> bool:
+    return path == place or place == "" or path.startswith(f"{place}/")
+
+
+def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
+    """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
+    return {slug or default for _, node in walk(root) for slug in _models_of(node, kinds)}
+
+
+def agent_paths(root: Node, kinds: Mapping[str, Kind]) -> dict[str, str]:
+    """Return by path, in tree order, the name of the target that an evaluator asks for a judgement."""
+    named = ((path, _agents_of(node, kinds)) for path, node in walk(root))
+    return {path: names[0] for path, names in named if names}
+
+
+def script_paths(root: Node, kinds: Mapping[str, Kind]) -> list[str]:
+    """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
+    return [path for path, node in walk(root) if _runs_script(node, kinds)]
+
+
+def _runs_script(node: Node, kinds: Mapping[str, Kind]) -> bool:
+    if node.is_composite:
+        return node.aggregator is not None and node.aggregator.type == SCRIPT_AGGREGATOR
+    found = kinds.get(node.kind)
+    if found is None or found.runs_programs is None:
+        return found is not None and found.uses_sandbox
+    return found.runs_programs(node.config)
+
+
+def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:
+    return len(_models_of(node, kinds)) + len(_agents_of(node, kinds))
+
+
+def _agents_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    """Return the name of the target of each call that one evaluator makes of a target that judges."""
+    found = None if node.is_composite else kinds.get(node.kind)
+    return found.targets_asked(node.config) if found else ()
+
+
+def _models_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+    """Return the slug of the model of each judge call of one evaluator, "" for the suite's judge."""
+    if node.is_composite:
+        if node.aggregator is None or node.aggregator.type != JUDGING_AGGREGATOR:
+            return ()
+        return models_of_samples(node.config.get("aggregator") or {})
+    found = kinds.get(node.kind)
+    return found.models_asked(node.config) if found else ()

@@ -1,0 +1,310 @@
+"""Which finished executions people should look at, by which rules, and when their decisions agree (SCORING §4.6)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from evaluators.scoring.numbers import is_at_least, rounded
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import Verdict
+
+
+class Reason(StrEnum):
+    """Why an execution waits for a person, the weightiest first; the label is what pages say."""
+
+    ASKED_FOR = "asked_for", "Added by hand"
+    BORDERLINE = "borderline", "Borderline"
+    DISAGREEMENT = "disagreement", "Gate and score disagree"
+    ONE_MISSED = "one_missed", "All outcomes met but one"
+    SPLIT_PANEL = "split_panel", "Panel split"
+    SAMPLES = "samples", "Judge's samples differ"
+    REPETITIONS = "repetitions", "Repetitions differ"
+    NEAR_THRESHOLD = "near_threshold", "Near a threshold"
+    REQUIRED = "required", "Requirement missed narrowly"
+    VERDICT_LIKE = "verdict_like", "Reads like a verdict"
+    AUDIT = "audit", "Random audit"
+
+    label: str
+
+    def __new__(cls, value: str, label: str) -> Reason:
+        """Give each word the label shown to users."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.label = label
+        return member
+
+    @property
+    def rank(self) -> int:
+        """Return the place in the queue: 0 comes first."""
+        return RANKS[self]
+
+
+RANKS = {reason: rank for rank, reason in enumerate(Reason)}
+
+
+def in_order(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Return the reasons, each once, the weightiest first."""
+    return tuple(sorted(set(reasons), key=RANKS.__getitem__))
+
+
+def named(words: str) -> tuple[Reason, ...]:
+    """Return the reasons whose words stand in a text with spaces between them, the weightiest first."""
+    found = set(words.split())
+    return tuple(reason for reason in Reason if reason.value in found)
+
+
+WORDS = r"(?:pass(?:ed)?|fail(?:ed)?|borderline|excellent|perfect|correct)"
+# The keys of a judge's reply, with a value as a judge gives it; a price or a goal tally is none.
+VERDICT = rf"\b(?:verdict|grade|rating|evaluation|assessment)\b[\"'*]*\s*[:=][\s\"'*]*(?:{WORDS}\b|\d|[a-f][+-]?(?!\w))"
+SCORE = r"\b(?:score|overall_score|rating)\b[\"'*]*\s*(?:[:=]|\bis\b)[\s\"'*]*\d+(?:\.\d+)?\s*(?:/\s*\d|%|out of\b|of \d)"
+JSON_KEY = (
+    rf"[\"'](?:score|verdict|passed|satisfied|met)[\"']\s*:\s*(?:[\"']?{WORDS}\b|true\b|false\b|\d)"
+)
+ORDER = (
+    r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|all|your)\b"
+    r"[^.\n]{0,30}\b(?:instruction|prompt|rule|criteri|rubric)"
+)
+ADDRESS = r"\b(?:dear|note to|attention|message (?:to|for)|hello) (?:the |an? )?(?:judge|grader|evaluator)\b"
+PLEA = (
+    r"\b(?:give|award|assign|grant|mark|rate)\b[^.\n]{0,40}\b(?:full|maximum|highest|perfect|top)"
+    r" (?:marks?|scores?|points?|grades?|ratings?)\b"
+)
+CLAIM = (
+    r"\b(?:all|every|each)(?: of the)?(?: expected)? (?:outcomes?|criteri(?:a|on)|requirements?)"
+    r" (?:is|are|was|were|has been|have been) (?:met|satisfied|fulfilled)\b"
+)
+# With each what must stand in the text for it to be found: looking for a word is a hundred times as fast.
+PATTERNS = tuple(
+    (needed, re.compile(pattern, re.IGNORECASE))
+    for needed, pattern in (
+        (("verdict", "grade", "rating", "evaluation", "assessment"), VERDICT),
+        (("score", "rating"), SCORE),
+        (("score", "verdict", "passed", "satisfied", 'met"', "met'"), JSON_KEY),
+        (("instruction", "prompt", "rule", "criteri", "rubric"), ORDER),
+        (("judge", "grader", "evaluator"), ADDRESS),
+        (("full ", "maximum ", "highest ", "perfect ", "top "), PLEA),
+        (("outcome", "criteri", "requirement"), CLAIM),
+    )
+)
+
+
+def verdict_like(text: str) -> str:
+    """Return words of an output that read like a verdict or speak to its judge, "" for none.
+
+    It is a hint for a person, never a score: what judges are asked is quoted to them as data anyway.
+    """
+    spelt = text.lower()
+    for needed, pattern in PATTERNS:
+        if any(word in spelt for word in needed) and (found := pattern.search(text)):
+            return " ".join(found.group().split())
+    return ""
+
+
+OUTCOMES_GATE = "expected_outcomes"
+MET, MISSED = "1", "0"
+FAR = 1.0
+DRAWS = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A requirement that was missed: its score and minimum, 0 to 1, and the least step that scores differ by."""
+
+    score: float
+    minimum: float
+    step: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One execution that has a verdict, as the rules look at it.
+
+    `score` is 0 to 1, None where only the outcomes could be judged. `outcome_marks` is one character
+    per expected outcome, 1 met and 0 missed. `samples` are of each judge that was asked several times its
+    scores (0 to 1), `votes` of each panel the brackets of its last round. `missed` are the requirements
+    with a minimum that stayed below it. `says` is what in the output reads like a verdict.
+    """
+
+    result: int
+    case: int
+    verdict: Verdict
+    score: float | None = None
+    is_forced: bool = False
+    outcome_marks: str = ""
+    samples: tuple[tuple[float, ...], ...] = ()
+    votes: tuple[tuple[str, ...], ...] = ()
+    missed: tuple[Missed, ...] = ()
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One execution for the queue: why, and with which probability (above 0, to 1) the rules bring such a one in.
+
+    `distance` is how far its score is from the nearest threshold that could have decided, 0 to 1.
+    """
+
+    result: int
+    reasons: tuple[Reason, ...]
+    sampling_rate: float
+    distance: float = FAR
+
+
+def entries_of(
+    executions: Iterable[Finished], policy: Policy, *, run: int, draws: bool = True
+) -> Iterator[Entry]:
+    """Yield what of a run's executions enters the queue.
+
+    What a rule brings in has the sampling rate 1. Of the rest passes and fails are drawn, each by itself, with the
+    policy's share as its probability: the same run and result give the same draw, so that asking again changes
+    nothing. With `draws` off none is.
+    """
+    finished = list(executions)
+    differing = _differing(finished) if policy.review_repetitions else set()
+    for one in finished:
+        found = reasons_of(one, policy)
+        if one.case in differing:
+            found = in_order((*found, Reason.REPETITIONS))
+        rate = 1.0 if found else _share(one, policy) if draws else 0.0
+        if not found and is_drawn(run, one.result, rate):
+            found = (Reason.AUDIT,)
+        if found:
+            yield Entry(one.result, found, rate, distance_of(one, policy))
+
+
+def reasons_of(one: Finished, policy: Policy) -> tuple[Reason, ...]:
+    """Return why an execution enters by what it is itself, the weightiest reason first."""
+    by_outcomes = policy.case_gate == OUTCOMES_GATE
+    found = {
+        Reason.BORDERLINE: policy.review_borderline and one.verdict is Verdict.BORDERLINE,
+        Reason.DISAGREEMENT: policy.review_disagreement and by_outcomes and _disagree(one, policy),
+        Reason.ONE_MISSED: policy.review_one_missed and by_outcomes and _lacks_one(one),
+        Reason.SPLIT_PANEL: policy.review_split_panel
+        and any(len(set(votes)) > 1 for votes in one.votes),
+        Reason.SAMPLES: policy.review_samples
+        and any(_lie_apart(scores, policy) for scores in one.samples),
+        Reason.NEAR_THRESHOLD: policy.review_near_threshold
+        and distance_of(one, policy) <= rounded(policy.review_distance),
+        Reason.REQUIRED: policy.review_required
+        and any(_is_narrow(missed, policy) for missed in one.missed),
+        Reason.VERDICT_LIKE: policy.review_verdict_like and bool(one.says),
+    }
+    return in_order(reason for reason, applies in found.items() if applies)
+
+
+def distance_of(one: Finished, policy: Policy) -> float:
+    """Return how far the score is from the nearest threshold that decides, 0 to 1; 1 where none does.
+
+    Under the score gate these are the bands. Under the outcomes gate it is the fallback, and that alone where
+    there are no outcomes. A fail that a rule forced is decided by no threshold.
+    """
+    if one.score is None or one.is_forced:
+        return FAR
+    if policy.case_gate == OUTCOMES_GATE:
+        limits = [] if one.outcome_marks else [policy.fallback_threshold]
+    else:
+        limits = [policy.pass_threshold, policy.borderline_threshold]
+    return min((abs(rounded(one.score - limit)) for limit in limits), default=FAR)
+
+
+def is_drawn(run: int, result: int, rate: float) -> bool:
+    """Tell whether the audit draws a result: with probability `rate`, the same whenever it is asked."""
+    digest = hashlib.sha256(f"review {run} {result}".encode()).digest()
+    return int.from_bytes(digest[:8]) < rate * DRAWS
+
+
+def _share(one: Finished, policy: Policy) -> float:
+    if one.verdict is Verdict.PASS:
+        return policy.review_pass_sample
+    return policy.review_fail_sample if one.verdict is Verdict.FAIL else 0.0
+
+
+def _differing(finished: Sequence[Finished]) -> set[int]:
+    """Return the cases whose repetitions have different verdicts."""
+    verdicts: dict[int, set[Verdict]] = defaultdict(set)
+    for one in finished:
+        verdicts[one.case].add(one.verdict)
+    return {case for case, found in verdicts.items() if len(found) > 1}
+
+
+def _disagree(one: Finished, policy: Policy) -> bool:
+    """Tell whether the gate passed below the fallback threshold, or failed at or above it."""
+    if one.score is None:
+        return False
+    return (one.verdict is Verdict.PASS) is not is_at_least(one.score, policy.fallback_threshold)
+
+
+def _lacks_one(one: Finished) -> bool:
+    """Tell whether all outcomes but one were met; of one outcome that is missed nothing was met."""
+    return one.outcome_marks.count(MISSED) == 1 and MET in one.outcome_marks
+
+
+def _is_narrow(missed: Missed, policy: Policy) -> bool:
+    """Tell whether a requirement was missed by no more than the distance, or by a single step of its scores."""
+    return rounded(missed.minimum - missed.score) <= rounded(
+        max(policy.review_distance, missed.step)
+    )
+
+
+def _lie_apart(scores: Sequence[float], policy: Policy) -> bool:
+    """Tell whether a judge's samples fall into different bands."""
+    return len({policy.verdict_of(score) for score in scores}) > 1
+
+
+# From the most to the least severe.
+FEWEST_THAT_DIFFER = 3
+SEVERITY = (Verdict.FAIL, Verdict.BORDERLINE, Verdict.PASS)
+RULE = (
+    "When all agree, their verdict counts. When they differ, one more reviewer is asked; then the most "
+    "frequent verdict counts, and where none is, the middle one, of two middle ones the more severe."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What people came to: their verdict, None while `wanted` decisions are not there yet.
+
+    `how` says in a few words how several came to it, "" where one decided.
+    """
+
+    verdict: Verdict | None
+    wanted: int
+    how: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether somebody more is to decide."""
+        return self.verdict is None
+
+
+def settle(decisions: Sequence[Verdict], reviewers: int) -> Settled:
+    """Return what the decisions on one output come to when so many reviewers were to look at it.
+
+    All of them agree: their verdict; a single reviewer settles alone. Otherwise one further reviewer is asked,
+    at least a third, and the verdict that most of them gave counts; where no single one is most frequent, the
+    middle one in the order fail, borderline, pass, and of two middle ones the more severe. Decisions of people
+    who were not asked count in the same way.
+    """
+    count = len(decisions)
+    if count < reviewers:
+        return Settled(None, reviewers)
+    if len(set(decisions)) == 1:
+        return Settled(decisions[0], reviewers, f"all {count} agree" if count > 1 else "")
+    wanted = max(reviewers + 1, FEWEST_THAT_DIFFER)
+    if count < wanted:
+        return Settled(None, wanted)
+    (most, times), (_, second) = Counter(decisions).most_common(2)
+    if times > second:
+        return Settled(most, count, f"{times} of {count} say {most.value}")
+    middle = sorted(decisions, key=SEVERITY.index)[(count - 1) // 2]
+    return Settled(middle, count, f"{count} differ, {middle.value} is the middle one")
+
+
+# From the lowest to the highest; the distance of two is what quadratic weights count.
+VERDICTS = ("fail", "borderline", "pass")
+LABELS = ("0", "1", "2", "3", "4", "5")

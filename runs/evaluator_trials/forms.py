@@ -1,0 +1,163 @@
+"""Choose what an evaluator is tried on: the output of a result, or one that is pasted for a case."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+from uuid import uuid4
+
+from django import forms
+from django.http import QueryDict
+
+from evaluators.model_calls.calls import storable
+from evaluators.templatetags.figures import thousands
+from runs.evaluator_trials.queries import RunChoice
+from runs.evaluator_trials.services import TriedOutput
+from runs.models.results import Result
+from runs.models.suites import Case, Suite
+from runs.target_kinds._outputs import output_from_json
+
+LONGEST_OUTPUT = 1_000_000
+LONGEST_KEY = 200
+MOST_REPETITIONS = 10_000
+STORED, PASTED = "stored", "pasted"
+SOURCES = ((STORED, "The output of a run"), (PASTED, "An output you paste"))
+
+
+class OutputField(forms.CharField):
+    """A long text, kept as it is, refused with both numbers when it is too long."""
+
+    widget = forms.Textarea
+
+    def __init__(self, rows: int, **options: Any) -> None:
+        """Show so many lines."""
+        super().__init__(strip=False, required=False, **options)
+        self.widget.attrs |= {"rows": rows, "spellcheck": "false"}
+
+    def validate(self, value: str) -> None:
+        """Refuse what is longer than a try takes."""
+        super().validate(value)
+        if len(value) > LONGEST_OUTPUT:
+            raise forms.ValidationError(
+                f"This is {thousands(len(value))} characters long; "
+                f"a try takes {thousands(LONGEST_OUTPUT)} at most."
+            )
+
+
+class EvaluatorTrialForm(forms.Form):
+    """A result by run, case and repetition, or a case with an output; `on` is what was chosen.
+
+    `once` is the number of this form: sent twice it asks once.
+    """
+
+    source = forms.ChoiceField(
+        choices=SOURCES, label="Try it on", widget=forms.RadioSelect, initial=STORED
+    )
+    run = forms.ChoiceField(required=False)
+    case = forms.CharField(
+        max_length=LONGEST_KEY,
+        help_text="Its id.",
+        widget=forms.TextInput(
+            attrs={"list": "try-cases", "autocomplete": "off", "spellcheck": "false"}
+        ),
+    )
+    repetition = forms.IntegerField(
+        required=False, min_value=1, max_value=MOST_REPETITIONS, initial=1
+    )
+    output = OutputField(
+        6, label="Output", help_text="What the target is to have answered. Files cannot be given."
+    )
+    trace = OutputField(
+        4,
+        label="Trace",
+        help_text='Steps as JSON: [{"type": "tool", "name": "look_up", "input": {"id": 7}, "output": "found"}]',
+    )
+    once = forms.UUIDField(widget=forms.HiddenInput, initial=uuid4)
+
+    def __init__(
+        self,
+        suite: Suite,
+        runs: tuple[RunChoice, ...],
+        data: QueryDict | None = None,
+        **options: Any,
+    ) -> None:
+        """Offer the runs; without any an output is pasted."""
+        super().__init__(data, prefix="try", **options)
+        self.suite = suite
+        self.on: TriedOutput | None = None
+        self.fields["run"].choices = [(str(run.number), run.label) for run in runs]  # type: ignore[attr-defined]  # it is a ChoiceField
+        if not runs:
+            self.initial["source"] = PASTED
+
+    def clean(self) -> dict[str, Any]:
+        """Find the output; refuse a result that is not there or has none, and nothing pasted."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        if not self.errors:
+            find = self._stored if found["source"] == STORED else self._pasted
+            find(found)
+        self._forget_too_long()
+        return found
+
+    def _stored(self, found: dict[str, Any]) -> None:
+        number, key = found.get("run"), found["case"].strip()
+        if not number:
+            self.add_error("run", "Choose a run.")
+            return
+        repetition = found.get("repetition") or 1
+        results = Result.objects.select_related("case", "run", "output")
+        result = results.filter(
+            run__suite=self.suite, run__number=number, case__key=key, repetition=repetition
+        ).first()
+        if result is None:
+            self.add_error("case", f"Run #{number} has no repetition {repetition} of “{key}”.")
+        elif not hasattr(result, "output"):
+            self.add_error("case", f"“{key}” has no output in run #{number}: nothing to score.")
+        else:
+            self.on = TriedOutput(result.case, result)
+
+    def _pasted(self, found: dict[str, Any]) -> None:
+        key = found["case"].strip()
+        case = Case.objects.filter(suite=self.suite, key=key, is_current=True).first()
+        if case is None:
+            self.add_error("case", f"The suite has no case “{key}”.")
+        if not found["output"]:
+            self.add_error("output", "Paste the output to score.")
+        steps = self._steps(found["trace"]) if found["trace"].strip() else None
+        if case is not None and not self.errors:
+            pasted = {"output": found["output"]} | ({} if steps is None else {"trace": steps})
+            self.on = TriedOutput(case, pasted=pasted)
+
+    def _steps(self, text: str) -> Any:
+        try:
+            steps = storable(DECODE(text))
+            output_from_json({"output": "", "trace": steps})
+        except RecursionError:
+            self.add_error("trace", "The trace is nested too deeply.")
+        except (ValueError, TypeError) as error:
+            said = str(error)[:200]
+            self.add_error("trace", f"This is no trace: {said}.")
+        else:
+            return steps
+        return None
+
+    def _forget_too_long(self) -> None:
+        """Show what was refused as too long no more: a page of it could hardly be opened."""
+        names = map(self.add_prefix, ("output", "trace"))
+        long = {name: "" for name in names if len(self.data.get(name, "")) > LONGEST_OUTPUT}
+        if long:
+            self.data = {**dict(self.data.items()), **long}
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is too large")
+    return number
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+DECODE = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite).decode

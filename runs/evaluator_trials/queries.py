@@ -1,0 +1,467 @@
+"""Tries of evaluators as their pages show them: how far they are, their scores, and every call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+from django.utils import timezone
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, below, walk
+from evaluators.templatetags.figures import age
+from runs.engine.plan import OUTCOMES_PATH, agent_paths, judge_calls, judge_models, script_paths
+from runs.models.results import (
+    ANSWERED,
+    CallStatus,
+    EvaluatorScore,
+    Result,
+    ResultStatus,
+    ScoreState,
+    VerdictChoice,
+)
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
+from runs.models.suites import Case, Suite
+from runs.models.trials import GIVEN_UP, EvaluatorTrial, EvaluatorTrialState
+from runs.results.result_tree import TreeNode, result_tree, walk_rows
+
+
+@dataclass(frozen=True, slots=True)
+class CallShown:
+    """One call of a judge as it is read; `occasion` says which of several it was."""
+
+    path: str
+    occasion: str
+    model: str
+    status: str
+    is_ok: bool
+    http_status: int | None
+    error: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: Decimal | None
+    latency_ms: int | None
+    request: str
+    reply: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestShown:
+    """One request that a dry run did not send: each message whole, and what goes beside them.
+
+    It is asked so many `times`. `in_all` is how many calls its evaluator makes at most, where more follow
+    that depend on the replies. One that `is_beside` the tree asks for the expected outcomes.
+    """
+
+    path: str
+    model: str
+    address: str
+    messages: Sequence[Mapping[str, Any]]
+    settings: str
+    mode: str
+    tokens: int
+    cost_usd: Decimal | None
+    times: int
+    in_all: int | None
+    is_beside: bool
+
+
+def call_shown(call: Mapping[str, Any]) -> CallShown:
+    """Return a call of a try."""
+    cost = call["cost_usd"]
+    return CallShown(
+        path=call["path"],
+        occasion=_occasion(call),
+        model=call["model"],
+        status=CallStatus(call["status"]).label,
+        is_ok=call["status"] == CallStatus.OK,
+        http_status=call["http_status"],
+        error=call["error"],
+        input_tokens=call["input_tokens"],
+        output_tokens=call["output_tokens"],
+        cost_usd=None if cost is None else Decimal(cost),
+        latency_ms=call["latency_ms"],
+        request=call["request"],
+        reply=call["reply"],
+    )
+
+
+def _occasion(call: Mapping[str, Any]) -> str:
+    """Say which of several calls of one evaluator it was."""
+    parts = (
+        (f"sample {call['sample'] + 1}", call["sample"]),
+        (f"round {call['round'] + 1}", call["round"]),
+        (f"repair {call['repair']}", call["repair"]),
+    )
+    return ", ".join(words for words, number in parts if number)
+
+
+def request_shown(request: Mapping[str, Any]) -> RequestShown:
+    """Return a request of a dry run, its body as it would travel."""
+    body = json.loads(request["body"])
+    messages = body.pop("messages", ()) if request["is_chat"] else ()
+    asked = body.get("response_format") or {}
+    cost = request["cost_usd"]
+    return RequestShown(
+        path=request["path"],
+        model=request["model"],
+        address=request["address"],
+        messages=messages,
+        settings=_json_text(body),
+        mode=str(asked.get("type", "text")) if request["is_chat"] else "",
+        tokens=request["tokens"],
+        cost_usd=None if cost is None else Decimal(cost),
+        times=request["times"],
+        in_all=request["in_all"],
+        is_beside=request["path"] == OUTCOMES_PATH,
+    )
+
+
+def script_shown(script: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a program of a dry run with its command spelled out."""
+    return {**script, "command": _json_text(script["command"])}
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+NEW_MARKS = "Only the random marks around quoted texts are new each time."
+NOBODY = "A try would ask nobody about this output."
+BESIDE = "Runs ask for the expected outcomes besides; a try leaves that out."
+OVER_OTHERS = "Who judges over other evaluators is given their scores; those that are not asked yet have none here."
+OVER_PROGRAMS = (
+    "A judge is shown what its checks found; scripts that are not started found nothing yet."
+)
+
+
+def dry_run_words(found: Mapping[str, Any], root: Node) -> str:
+    """Return in sentences what a dry run of a tree shows and what of it a try would not give so, "" for nothing shown."""
+    paths = {request["path"] for request in found.get("requests") or ()}
+    scripts = bool(found.get("scripts"))
+    if not paths and not scripts:
+        return ""
+    return " ".join(_sentences(found, root, paths, has_scripts=scripts))
+
+
+def _sentences(
+    found: Mapping[str, Any], root: Node, paths: set[str], *, has_scripts: bool
+) -> Iterator[str]:
+    sends = bool(paths - {OUTCOMES_PATH})
+    deeds = [word for word, is_done in (("send", sends), ("start", has_scripts)) if is_done]
+    yield f"This is what a try would {' and '.join(deeds)}, exactly." if deeds else NOBODY
+    if paths:
+        yield NEW_MARKS
+    if OUTCOMES_PATH in paths:
+        yield BESIDE
+    if _judges_over_unasked(found, root):
+        yield OVER_OTHERS
+    if any(path in paths and _runs_programs(node) for path, node in walk(root)):
+        yield OVER_PROGRAMS
+
+
+def _judges_over_unasked(found: Mapping[str, Any], root: Node) -> bool:
+    """Tell whether a judge or a script makes a score of others, some of which a dry run leaves open."""
+    scores = found.get("scores") or ()
+    unasked = {row["path"] for row in scores if row["state"] == ScoreState.SKIPPED}
+    return any(
+        inner in unasked
+        for path, node in walk(root)
+        if node.aggregator is not None and node.aggregator.is_judging
+        for child in node.children
+        for inner, _ in walk(child, below(path, child.name))
+    )
+
+
+def _runs_programs(node: Node) -> bool:
+    kind = all_kinds().get(node.kind)
+    return kind is not None and kind.runs_programs is not None and kind.runs_programs(node.config)
+
+
+MOST_RUNS = 30
+MOST_CASES = 200
+MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunChoice:
+    """A run whose outputs can be scored."""
+
+    number: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class TryPage:
+    """One evaluator: what it asks, what it needs, and what the form begins with.
+
+    `calls` is how many calls of judges a try makes at most, repairs and tries after failures apart.
+    `lacks` names what no output can bring, such as a judge nobody has chosen.
+    """
+
+    name: str
+    path: str
+    kind_label: str
+    kind_icon: str
+    calls: int
+    models: Sequence[str]
+    agents: Sequence[str]
+    scripts: int
+    needs: Sequence[str]
+    lacks: Sequence[str]
+    runs: tuple[RunChoice, ...]
+    cases: Sequence[tuple[str, str]]
+
+    @property
+    def costs(self) -> bool:
+        """Tell whether trying it asks or starts anything."""
+        return bool(self.calls or self.scripts)
+
+
+def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) -> TryPage:
+    """Return the page of an evaluator of a draft whose judge has this slug; "" for none."""
+    root, kinds = Node.from_json(node), all_kinds()
+    kind = kinds.get(root.kind)
+    models = judge_models(root, kinds, default=judge)
+    cases = Case.objects.filter(suite=suite, is_current=True).values_list("key", "title")
+    return TryPage(
+        name=root.name,
+        path=path,
+        kind_label=kind.label if kind else root.kind,
+        kind_icon=kind.icon if kind else "e-composite",
+        calls=judge_calls(root, kinds, has_outcomes=False),
+        models=sorted(models - {""}),
+        agents=sorted(set(agent_paths(root, kinds).values())),
+        scripts=len(script_paths(root, kinds)),
+        needs=tuple(_needs(root)),
+        lacks=("a judge: choose one under Settings",) if "" in models else (),
+        runs=runs_offered(suite),
+        cases=tuple(cases[:MOST_CASES]),
+    )
+
+
+def runs_offered(suite: Suite) -> tuple[RunChoice, ...]:
+    """Return the runs of a suite that are over, newest first."""
+    runs = Run.objects.filter(suite=suite).exclude(status__in=ACTIVE_RUN_STATUSES)
+    rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MOST_RUNS]
+    now = timezone.now()
+    return tuple(
+        RunChoice(run.number, f"#{run.number}, {run.target_name}, {age(run.created_at, now)}")
+        for run in rows
+    )
+
+
+def choice_to_begin_with(suite: Suite, last: EvaluatorTrial | None) -> dict[str, Any]:
+    """Return what the form begins with: what was tried last, else the latest run's first borderline result.
+
+    Without one that is borderline its first that was scored; without any the suite's first case.
+    """
+    if last is not None:
+        return _again(last)
+    result = _first_worth_trying(suite)
+    if result is not None:
+        facts = {"run": str(result.run.number), "repetition": result.repetition}
+        return {"source": "stored", "case": result.case.key, **facts}
+    case = Case.objects.filter(suite=suite, is_current=True).values_list("key", flat=True).first()
+    return {"source": "pasted", "case": case or ""}
+
+
+def _again(last: EvaluatorTrial) -> dict[str, Any]:
+    found: dict[str, Any] = {"case": last.case.key}
+    if last.result is not None:
+        facts = {"run": str(last.result.run.number), "repetition": last.result.repetition}
+        return {**found, "source": "stored", **facts}
+    pasted = last.pasted or {}
+    found |= {"source": "pasted", "output": pasted.get("output", "")}
+    return {**found, "trace": _trace_text(pasted["trace"])} if "trace" in pasted else found
+
+
+def _trace_text(trace: Any) -> str:
+    return json.dumps(trace, ensure_ascii=False, indent=1)
+
+
+def _first_worth_trying(suite: Suite) -> Result | None:
+    run = (
+        Run.objects.filter(suite=suite, status=RunStatus.COMPLETED)
+        .order_by("-number")
+        .only("pk")
+        .first()
+    )
+    if run is None:
+        return None
+    results = Result.objects.filter(run=run, status=ResultStatus.SCORED, output__isnull=False)
+    ordered = results.select_related("run", "case").order_by("position", "repetition", "id")
+    return ordered.filter(verdict=VerdictChoice.BORDERLINE).first() or ordered.first()
+
+
+def _needs(root: Node) -> Iterator[str]:
+    """Yield what evaluators below need, each with who needs it."""
+    kinds, by_need = all_kinds(), dict[str, list[str]]()
+    for path, node in walk(root):
+        for need in kinds[node.kind].needs if node.kind in kinds else ():
+            by_need.setdefault(need, []).append(path or node.name)
+    for need, paths in by_need.items():
+        yield f"{need} ({', '.join(paths[:MOST_NAMED])}{' …' if len(paths) > MOST_NAMED else ''})"
+
+
+UNTAKEN = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What evaluators said: the tree of those tried, what is drawn of it, and how to draw scores."""
+
+    nodes: tuple[TreeNode, ...]
+    policy: Policy
+
+    @property
+    def top(self) -> TreeNode:
+        """Return the evaluator that was tried."""
+        return self.nodes[0]
+
+    @property
+    def page(self) -> Any:
+        """Return what the templates of a result's tree ask of its page."""
+        return SimpleNamespace(policy=self.policy, is_open=False, has_answer=False)
+
+    @property
+    def run(self) -> Any:
+        """Return what the templates of a result's tree ask of its run."""
+        return SimpleNamespace(scale=self.policy.scale)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return what evaluators warn of, each with its name."""
+        return [
+            f"{node.name}: {warning}"
+            for one in self.nodes
+            for node in walk_rows(one)
+            if node.row is not None
+            for warning in node.row.warnings
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialShown:
+    """How far a try is, and what it found; `is_current` tells that the draft is still as it was tried.
+
+    `foreword` stands before what a dry run would send and start, "" where that is nothing.
+    """
+
+    trial: EvaluatorTrial
+    state: str
+    problem: str
+    duration_ms: int | None
+    scored: Scored | None
+    calls: tuple[CallShown, ...]
+    call_count: int
+    requests: tuple[RequestShown, ...]
+    scripts: tuple[Mapping[str, Any], ...]
+    foreword: str
+    is_current: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the page has something to wait for."""
+        return self.state in ("waiting", "untaken", "running")
+
+    @property
+    def at_work(self) -> str:
+        """Say what a worker is at."""
+        return "Finding out what would be sent" if self.trial.is_dry else "Scoring"
+
+    @property
+    def input_tokens(self) -> int | None:
+        """Return the tokens sent, None where no call tells."""
+        return _sum(call.input_tokens for call in self.calls)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Return the tokens answered, None where no call tells."""
+        return _sum(call.output_tokens for call in self.calls)
+
+    @property
+    def unpriced(self) -> int:
+        """Return how many answered calls have no known price."""
+        return sum(call.cost_usd is None and call.status in ANSWERED_WORDS for call in self.calls)
+
+    @property
+    def repairs(self) -> int:
+        """Return how many replies had to be asked for again."""
+        return sum("repair" in call.occasion for call in self.calls)
+
+    @property
+    def models(self) -> list[str]:
+        """Return who was asked, each once."""
+        return list(dict.fromkeys(call.model for call in self.calls))
+
+
+ANSWERED_WORDS = {CallStatus(one).label for one in ANSWERED}
+
+
+def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> TrialShown:
+    """Return how far a try is and what it found; `tree` is the evaluator as the draft has it now."""
+    found: Mapping[str, Any] = trial.found or {}
+    return TrialShown(
+        trial=trial,
+        state=_state(trial),
+        problem=str(found.get("problem", "")),
+        duration_ms=found.get("duration_ms"),
+        scored=_scored(trial, found) if "decision" in found else None,
+        calls=tuple(call_shown(call) for call in found.get("calls") or ()),
+        call_count=int(found.get("call_count") or 0),
+        requests=tuple(request_shown(one) for one in found.get("requests") or ()),
+        scripts=tuple(script_shown(one) for one in found.get("scripts") or ()),
+        foreword=dry_run_words(found, trial.root),
+        is_current=tree is None or Node.from_json(tree).as_json() == trial.tree,
+    )
+
+
+def _state(trial: EvaluatorTrial) -> str:
+    now = timezone.now()
+    since = trial.begun_at or trial.asked_at
+    if trial.state in (EvaluatorTrialState.WAITING, EvaluatorTrialState.RUNNING):
+        if now - since > GIVEN_UP:
+            return "lost"
+        if trial.state == EvaluatorTrialState.WAITING and now - since > UNTAKEN:
+            return "untaken"
+    return str(trial.state)
+
+
+def _scored(trial: EvaluatorTrial, found: Mapping[str, Any]) -> Scored | None:
+    """Return the whole; of a dry run that asks somebody, the evaluators that scored already."""
+    policy = trial.rules
+    rows = {row["path"]: _row(row) for row in found["scores"]}
+    decision = Decision.from_json(found["decision"])
+    tree = _as_top(result_tree(trial.root, decision, rows, policy), trial.path)
+    if not (found.get("requests") or found.get("scripts")):
+        return Scored((tree,), policy)
+    told = tuple(
+        replace(node, is_decisive=False)
+        for node in walk_rows(tree)
+        if not node.children and node.row is not None and node.row.state != ScoreState.SKIPPED
+    )
+    return Scored(told, policy) if told else None
+
+
+def _as_top(tree: TreeNode, path: str) -> TreeNode:
+    """Return the evaluator that was tried as the top of what is drawn."""
+    found = next(node for node in walk_rows(tree) if node.path == path)
+    return replace(found, is_root=True, is_open=True)
+
+
+def _row(stored: Mapping[str, Any]) -> EvaluatorScore:
+    cost = stored["cost_usd"]
+    return EvaluatorScore(**{**stored, "cost_usd": None if cost is None else Decimal(cost)})
+
+
+def _sum(numbers: Any) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

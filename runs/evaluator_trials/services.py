@@ -1,0 +1,135 @@
+"""Have a worker try one evaluator of a draft on one output, or find out what that would send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from celery import current_app
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError
+from runs.models.results import Result
+from runs.models.suites import Case, SuiteDraft
+from runs.models.trials import EvaluatorTrial
+from runs.queue import NotQueuedError, broker_errors
+from runs.running.checks import check_agents, check_scripts
+from runs.suites.edits import UnknownEvaluatorError, nodes_with_paths
+
+TRY_EVALUATOR = "runs.try_evaluator"
+
+
+class SuiteIsArchivedError(DomainError):
+    """Nothing is tried with an archived suite."""
+
+    code = "suite_archived"
+
+
+class TryUnderWayError(DomainError):
+    """The person has another try under way."""
+
+    code = "try_under_way"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedOutput:
+    """What an evaluator is tried on: the output of a result, or one that was pasted for a case.
+
+    `pasted` is in the form of a recorded line: output, and trace where one was given.
+    """
+
+    case: Case
+    result: Result | None = None
+    pasted: Mapping[str, Any] | None = None
+
+
+def node_of(draft: SuiteDraft, node_id: str) -> tuple[str, dict[str, Any]]:
+    """Return path and settings of an evaluator of the draft; raises UnknownEvaluatorError."""
+    for path, node in nodes_with_paths(draft.content["evaluators"]):
+        if node["id"] == node_id:
+            return path, node
+    raise UnknownEvaluatorError("That evaluator is not in your draft.")
+
+
+def try_evaluator(
+    draft: SuiteDraft,
+    node_id: str,
+    on: TriedOutput,
+    *,
+    asked_by: User,
+    once: UUID,
+    is_dry: bool = False,
+) -> EvaluatorTrial:
+    """Queue a try and return it; one that was asked for already with the same form is returned as it is.
+
+    A dry one finds out what would be sent and started, and does neither. Raises DomainError when the
+    suite is archived, scripts may not run, a target that is to judge cannot be asked, another try of
+    the person is under way, or no worker can be reached.
+    """
+    if before := EvaluatorTrial.objects.filter(asked_by=asked_by, once=once).first():
+        return before
+    trial = _trial(draft, node_id, on, asked_by=asked_by, once=once)
+    trial.is_dry = is_dry
+    root = Node.from_json(trial.tree)
+    if not is_dry:
+        check_scripts((root,), None, asked_by)
+    check_agents((root,))
+    EvaluatorTrial.objects.give_up(now=timezone.now())
+    try:
+        with transaction.atomic():
+            trial.save()
+    except IntegrityError:
+        return _instead(trial)
+    return _queued(trial)
+
+
+def _trial(
+    draft: SuiteDraft, node_id: str, on: TriedOutput, *, asked_by: User, once: UUID
+) -> EvaluatorTrial:
+    if draft.suite.archived_at is not None:
+        raise SuiteIsArchivedError(
+            "The suite is archived. Take it out of the archive to try its evaluators."
+        )
+    path, node = node_of(draft, node_id)
+    return EvaluatorTrial(
+        suite=draft.suite,
+        node=node_id,
+        path=path,
+        tree=Node.from_json(node).as_json(),
+        policy=draft.content["policy"],
+        judge=str(draft.content["judge"]),
+        case=on.case,
+        result=on.result,
+        pasted=None if on.pasted is None else dict(on.pasted),
+        asked_by=asked_by,
+        once=once,
+    )
+
+
+def _instead(trial: EvaluatorTrial) -> EvaluatorTrial:
+    """Return the try that the same form asked for a moment before; raises TryUnderWayError for another."""
+    trials = EvaluatorTrial.objects.select_related("suite")
+    if before := trials.filter(asked_by=trial.asked_by, once=trial.once).first():
+        return before
+    other = trials.open_of(trial.asked_by, is_dry=trial.is_dry)
+    named = f" of {other.path or 'the whole tree'} in {other.suite.title}" if other else ""
+    word = "dry run" if trial.is_dry else "try"
+    raise TryUnderWayError(
+        f"You have a {word}{named} under way. Wait until it is done: one is made at a time."
+    )
+
+
+def _queued(trial: EvaluatorTrial) -> EvaluatorTrial:
+    try:
+        current_app.send_task(TRY_EVALUATOR, kwargs={"trial_id": trial.pk}, retry=False)
+    except broker_errors() as error:
+        trial.delete()
+        raise NotQueuedError(
+            "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
+        ) from error
+    return trial

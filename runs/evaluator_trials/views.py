@@ -1,0 +1,80 @@
+"""Try one evaluator of one's draft on an output, for real by a worker, or dry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from evaluators.scoring.types import DomainError
+from runs.evaluator_trials.forms import EvaluatorTrialForm
+from runs.evaluator_trials.queries import choice_to_begin_with, trial_shown, try_page
+from runs.evaluator_trials.services import node_of, try_evaluator
+from runs.models.suites import SuiteDraft
+from runs.models.trials import EvaluatorTrial
+from runs.requests import REFUSED, MemberRequest, may_change_suites, posted, suite_of
+from runs.running.checks import RUN_SCRIPTS, ScriptsRefusedError
+from runs.suites.drafts import draft_of
+from runs.suites.edits import UnknownEvaluatorError
+from runs.suites.queries import suite_head
+
+MOVED, FORBIDDEN = 302, 403
+TRIALS = EvaluatorTrial.objects.select_related("suite", "case", "result__run", "asked_by")
+
+
+@may_change_suites
+@never_cache
+def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
+    """Show what an evaluator was tried on last and what came of it; try it again, or say what that would send."""
+    draft = draft_of(suite_of(slug=slug), request.user)
+    path, settings = _node(draft, node)
+    page = try_page(draft.suite, path, settings, judge=str(draft.content["judge"]))
+    last = TRIALS.filter(suite=draft.suite, node=node, asked_by=request.user).first()
+    begin = choice_to_begin_with(draft.suite, last)
+    form = EvaluatorTrialForm(draft.suite, page.runs, posted(request), initial=begin)
+    status = _ask(request, form, draft, node) if form.is_bound else 200
+    if status == MOVED:
+        return redirect(f"{request.path}#evaluator-trial")
+    trial = trial_shown(last, settings) if last and not form.is_bound else None
+    context = {"suite": draft.suite, "head": suite_head(draft.suite), "page": page, "form": form}
+    context |= {"node": settings, "trial": trial}
+    return render(request, "suites/evaluator_try.html", context, status=status)
+
+
+@may_change_suites
+@require_safe
+@never_cache
+def evaluator_trial(request: MemberRequest, slug: str, node: str, pk: int) -> HttpResponse:
+    """Show how far one's try is, as the fragment that polls itself until it is over."""
+    own = TRIALS.filter(suite__slug=slug, node=node, asked_by=request.user)
+    trial = get_object_or_404(own, pk=pk)
+    try:
+        _, settings = node_of(draft_of(trial.suite, request.user), node)
+    except UnknownEvaluatorError:
+        settings = trial.tree
+    shown = trial_shown(trial, settings)
+    return render(request, "suites/_evaluator_trial.html", {"trial": shown})
+
+
+def _ask(request: MemberRequest, form: EvaluatorTrialForm, draft: SuiteDraft, node: str) -> int:
+    """Queue what the button asks for and return the status to answer with; a refusal stands in the form."""
+    if not form.is_valid() or form.on is None:
+        return REFUSED
+    once, is_dry = form.cleaned_data["once"], "dry" in request.POST
+    try:
+        try_evaluator(draft, node, form.on, asked_by=request.user, once=once, is_dry=is_dry)
+    except DomainError as refusal:
+        form.add_error(None, str(refusal))
+        lacks = isinstance(refusal, ScriptsRefusedError) and not request.user.has_perm(RUN_SCRIPTS)
+        return FORBIDDEN if lacks else REFUSED
+    return MOVED
+
+
+def _node(draft: SuiteDraft, node: str) -> tuple[str, dict[str, Any]]:
+    try:
+        return node_of(draft, node)
+    except UnknownEvaluatorError as error:
+        raise Http404(str(error)) from error

@@ -1,0 +1,315 @@
+"""Take results to work on under a lease, with everything their execution needs, keep them, and give them back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, F, QuerySet
+
+from evaluators.kinds._base import Output
+from evaluators.sandbox.processes import process_name
+from evaluators.scoring.score_tree import Rules
+from evaluators.scoring.types import DomainError, Outcome
+from runs.engine.ports import Execution
+from runs.execution.database import DatabaseThread
+from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, recorded_outputs
+from runs.models.clock import LEASE, database_now
+from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
+from runs.models.results import EvaluatorScore as ScoreRow
+from runs.models.runs import ACTIVE_RUN_STATUSES, Hand, Run, RunStatus
+from runs.models.stored import kept_outcomes, kept_output
+from runs.models.suites import Case
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One result held under a lease: `attempt` and `generation` are what a record must still match."""
+
+    result_id: int
+    case_id: int
+    attempt: int
+    generation: int
+    keeps_output: bool
+    retry_paths: tuple[str, ...] | None
+    case: Case
+
+
+RELEASED: dict[str, Any] = {
+    "status": ResultStatus.PENDING,
+    "lease_token": "",
+    "lease_until": None,
+    "started_at": None,
+}
+CLAIM_COLUMNS = ("id", "case_id", "attempt", "generation", "keeps_output", "retry_paths")
+
+
+def begin_run(run_id: int, *, now: datetime) -> None:
+    """Move a queued run to running; changes nothing when another hand was first."""
+    Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
+        status=RunStatus.RUNNING, started_at=now
+    )
+
+
+def claim_results(
+    run_id: int, *, token: str, most: int, now: datetime, owner_id: str = ""
+) -> list[Claim]:
+    """Lease up to `most` waiting results of a run to the holder of the token, in suite order.
+
+    None of them when the run is over or belongs to another owner; the workers' id is "".
+    """
+    owned = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES, owner_id=owner_id)
+    with transaction.atomic():
+        rows = _lease_rows(run_id, owned, token=token, most=most, now=now)
+    cases = Case.objects.in_bulk({row["case_id"] for row in rows})
+    return [_claim(row, cases[row["case_id"]]) for row in rows]
+
+
+def _lease_rows(
+    run_id: int, owned: QuerySet[Run], *, token: str, most: int, now: datetime
+) -> list[dict[str, Any]]:
+    rows = list(
+        Result.objects.filter(Exists(owned), run_id=run_id, status=ResultStatus.PENDING)
+        .select_for_update(skip_locked=True)
+        .order_by("position", "id")
+        .values(*CLAIM_COLUMNS)[:most]
+    )
+    Result.objects.filter(id__in=[row["id"] for row in rows], status=ResultStatus.PENDING).update(
+        status=ResultStatus.RUNNING,
+        attempt=F("attempt") + 1,
+        lease_token=token,
+        lease_until=now + LEASE,
+        started_at=now,
+    )
+    return rows
+
+
+def _claim(row: dict[str, Any], case: Case) -> Claim:
+    paths = row["retry_paths"]
+    return Claim(
+        result_id=row["id"],
+        case_id=row["case_id"],
+        attempt=row["attempt"] + 1,
+        generation=row["generation"],
+        keeps_output=row["keeps_output"],
+        retry_paths=None if paths is None else tuple(paths),
+        case=case,
+    )
+
+
+def held_results(run_id: int, token: str) -> QuerySet[Result]:
+    """Return the results of a run that are leased to the holder of the token."""
+    return Result.objects.filter(run_id=run_id, status=ResultStatus.RUNNING, lease_token=token)
+
+
+def renew_leases(
+    run_id: int, token: str, result_ids: Collection[int], *, under_way: int | None
+) -> set[int]:
+    """Push the end of those leases the hands still hold and return them; show that the hands are alive.
+
+    Hands that carry nothing out any more are not shown: `under_way` is None.
+    """
+    now = database_now()
+    with transaction.atomic():
+        Run.objects.hold(run_id)
+        held = held_results(run_id, token).filter(id__in=result_ids)
+        still = set(held.values_list("id", flat=True))
+        held.update(lease_until=now + LEASE)
+        if under_way is not None:
+            show_hand(run_id, token, under_way=under_way, now=now)
+    return still
+
+
+def show_hand(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
+    """Show the pair of hands to everybody, again if somebody took it for dead meanwhile."""
+    Hand.objects.update_or_create(
+        token=token,
+        defaults={"heartbeat_at": now, "in_flight": under_way},
+        create_defaults={
+            **{"run_id": run_id, "worker": process_name(), "started_at": now},
+            **{"heartbeat_at": now, "in_flight": under_way},
+        },
+    )
+
+
+def hide_hand(token: str) -> None:
+    """Show the pair of hands no more, so that others are called in its place."""
+    Hand.objects.filter(token=token).delete()
+
+
+def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:
+    """Give back what is leased under the token and was not carried out, for other hands to claim."""
+    with transaction.atomic():
+        Run.objects.hold(run_id)
+        held_results(run_id, token).exclude(id__in=but).update(**RELEASED)
+
+
+RENEW_EVERY_S = LEASE.total_seconds() / 6
+# A lease this old may have run out: whoever was stopped or cut off for so long asks before going on.
+DOUBT_AFTER_S = LEASE.total_seconds() / 2
+
+Clock = Callable[[], float]
+
+
+def time_since_boot() -> float:
+    """Return seconds on a clock that also runs while the process is stopped or the machine sleeps."""
+    boot_clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_clock is None else time.clock_gettime(boot_clock)
+
+
+class Leases:
+    """The results a pair of hands holds.
+
+    `count_under_way` tells how many it is carrying out, None when it takes on nothing any more.
+    """
+
+    def __init__(
+        self,
+        run_id: int,
+        token: str,
+        database: DatabaseThread,
+        *,
+        count_under_way: Callable[[], int | None],
+        clock: Clock = time_since_boot,
+    ) -> None:
+        """Hold nothing yet."""
+        self.held: set[int] = set()
+        self._run_id = run_id
+        self._token = token
+        self._database = database
+        self._count_under_way = count_under_way
+        self._clock = clock
+        self._renewed_at = clock()
+        self._renewing = asyncio.Lock()
+
+    def take(self, result_ids: Iterable[int]) -> None:
+        """Hold results that were just claimed."""
+        self.held.update(result_ids)
+
+    def let_go(self, result_ids: Iterable[int]) -> None:
+        """Hold results no more."""
+        self.held.difference_update(result_ids)
+
+    async def holds(self, result_id: int) -> bool:
+        """Tell whether a result is still ours, asking the database when the last answer is old."""
+        if self._is_doubtful():
+            async with self._renewing:
+                if self._is_doubtful():
+                    await self.renew()
+        return result_id in self.held
+
+    async def renew(self) -> None:
+        """Show that the hands are alive, and push the end of every lease that still is theirs."""
+        asked_at, held = self._clock(), sorted(self.held)
+        still = await self._database.do(
+            renew_leases, self._run_id, self._token, held, under_way=self._count_under_way()
+        )
+        self.let_go(set(held) - still)
+        self._renewed_at = asked_at
+
+    def _is_doubtful(self) -> bool:
+        return self._clock() - self._renewed_at > DOUBT_AFTER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One execution to carry out; `problem` says why its case cannot be, with the suite's tree as root."""
+
+    claim: Claim
+    execution: Execution
+    recorded: Mapping[str, Any] | None = None
+    earlier: Calls = field(default_factory=dict)
+    problem: str = ""
+
+
+def claim_jobs(
+    work: RunWork, *, token: str, most: int, held: Collection[int], is_repeated: bool = False
+) -> list[Job]:
+    """Claim up to `most` results and read what they need; none when nothing waits.
+
+    `is_repeated` tells that the same was tried before without learning what was claimed: all but
+    what is known as `held` is given back first.
+    """
+    if is_repeated:
+        release_held(work.run_id, token, but=held)
+    claims = claim_results(
+        work.run_id, token=token, most=most, now=database_now(), owner_id=work.owner_id
+    )
+    recorded = recorded_outputs(work, [claim.case for claim in claims])
+    earlier = earlier_calls({claim.result_id: claim.generation for claim in claims})
+    outputs, files = _outputs(claims), _files(claims)
+    scores = _scores(claims)
+    return [
+        _job(work, claim, recorded.get(claim.case.key), earlier.get(claim.result_id, {}), kept)
+        for claim in claims
+        for kept in [_kept(claim, outputs, files, scores)]
+    ]
+
+
+def _job(
+    work: RunWork,
+    claim: Claim,
+    recorded: Mapping[str, Any] | None,
+    earlier: Calls,
+    kept: tuple[Output | None, Mapping[str, Outcome]],
+) -> Job:
+    problem = ""
+    try:
+        root, rules = work.tree(claim.case)
+    except (DomainError, KeyError, TypeError) as error:
+        root = work.plan.root
+        rules = Rules(root, work.plan.policy)
+        problem = f"the case's own evaluators cannot be read: {error}"
+    execution = Execution(
+        case=case_facts(claim.case),
+        root=root,
+        rules=rules,
+        files=work.files,
+        output=kept[0],
+        kept=kept[1],
+        judges_outcomes=bool(work.plan.judge),
+    )
+    return Job(claim, execution, recorded, earlier, problem)
+
+
+def _kept(
+    claim: Claim,
+    outputs: Mapping[int, ResultOutput],
+    files: Mapping[int, Mapping[str, bytes]],
+    scores: Mapping[int, Sequence[ScoreRow]],
+) -> tuple[Output | None, Mapping[str, Outcome]]:
+    row = outputs.get(claim.result_id)
+    if row is None:
+        return None, {}
+    output = kept_output(row, files.get(claim.result_id, {}))
+    if claim.retry_paths is None:
+        return output, {}
+    return output, kept_outcomes(scores.get(claim.result_id, ()), row, again=claim.retry_paths)
+
+
+def _outputs(claims: Sequence[Claim]) -> dict[int, ResultOutput]:
+    keeping = [claim.result_id for claim in claims if claim.keeps_output]
+    return ResultOutput.objects.in_bulk(keeping) if keeping else {}
+
+
+def _files(claims: Sequence[Claim]) -> dict[int, dict[str, bytes]]:
+    keeping = [claim.result_id for claim in claims if claim.keeps_output]
+    left = Artifact.objects.filter(result_id__in=keeping).select_related("content")
+    files: dict[int, dict[str, bytes]] = {}
+    for one in left if keeping else ():
+        files.setdefault(one.result_id, {})[one.path] = bytes(one.content.content)
+    return files
+
+
+def _scores(claims: Sequence[Claim]) -> dict[int, list[ScoreRow]]:
+    partial = [claim.result_id for claim in claims if claim.keeps_output and claim.retry_paths]
+    scores: dict[int, list[ScoreRow]] = {}
+    if partial:
+        for row in ScoreRow.objects.filter(result_id__in=partial):
+            scores.setdefault(row.result_id, []).append(row)
+    return scores

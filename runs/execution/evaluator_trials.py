@@ -1,0 +1,474 @@
+"""Score one output by one evaluator outside of any run, or find out what that would send."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from django.utils import timezone
+
+from evaluators.kinds import all_kinds
+from evaluators.kinds._base import Output, SandboxRefusal, ScriptCall, ScriptResult
+from evaluators.model_calls.calls import CallKey, CallRecord, CallStatus, Failure, storable
+from evaluators.model_calls.client import ModelClient, Try
+from evaluators.model_calls.limit_policy import ONE_TRY
+from evaluators.model_calls.models import ModelSpec, spec_of
+from evaluators.model_calls.rate_limits import Limiter
+from evaluators.models import LanguageModel
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import Rules
+from evaluators.scoring.tree import Aggregator, Node, walk
+from evaluators.scoring.types import Outcome, Skipped, Unscored
+from runs.engine.execute import execute
+from runs.engine.plan import Plan, TargetPlan, agent_paths, judge_calls, judge_models
+from runs.engine.ports import Execution
+from runs.execution.agents import AgentClient, AgentTry, shown_request
+from runs.execution.claims import RENEW_EVERY_S, time_since_boot
+from runs.execution.database import DatabaseThread
+from runs.execution.loading import AskedTarget, RunWork, case_facts
+from runs.execution.ports import ExecutionPorts, sandbox_in_force
+from runs.execution.rate_limits import SlotKeeper
+from runs.execution.target_secrets import TargetSecrets, secrets_of
+from runs.models.clock import clock_offset
+from runs.models.results import ANSWERED, Artifact
+from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
+from runs.models.suites import SuiteFile
+from runs.models.targets import Target
+from runs.models.trials import LONGEST_TRY, EvaluatorTrial
+from runs.target_kinds import target_kind_named
+from runs.target_kinds._base import TargetContext
+from runs.target_kinds._outputs import output_from_json
+
+NOT_SENT = "nothing was sent: this is a dry run"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentRequest:
+    """One request of a judge: `body` is what would travel as JSON, `to` names the target of an agent that judges.
+
+    `spec` is the language model, None where an agent at an address is asked. `digest` is the same for
+    the same question, whatever random marks stand in it.
+    """
+
+    key: CallKey
+    digest: str
+    body: Mapping[str, Any]
+    spec: ModelSpec | None = None
+    to: str = ""
+
+
+@dataclass(slots=True)
+class Unsent:
+    """Everything a dry run would have sent or started, in the order it came to it."""
+
+    requests: list[UnsentRequest] = field(default_factory=list)
+    scripts: list[ScriptCall] = field(default_factory=list)
+
+
+class UnsentClient(ModelClient):
+    """Prepares calls of models like any client, and writes them down instead."""
+
+    def __init__(self, unsent: Unsent) -> None:
+        """Ask for everything once."""
+        super().__init__(retries=ONE_TRY)
+        self._unsent = unsent
+
+    async def _send(self, ended: Try) -> None:
+        request = UnsentRequest(ended.call.key, ended.digest, ended.request, spec=ended.spec)
+        self._unsent.requests.append(request)
+        ended.failure = Failure(CallStatus.REFUSED, NOT_SENT)
+
+
+class UnsentAgents(AgentClient):
+    """Prepares requests to agents like any client, and writes them down instead, without secrets."""
+
+    def __init__(self, unsent: Unsent) -> None:
+        """Open nothing, ever."""
+        super().__init__()
+        self._unsent = unsent
+
+    async def _send(self, ended: AgentTry) -> None:
+        shown = shown_request(ended.request, ended.secrets)
+        self._unsent.requests.append(UnsentRequest(ended.key, ended.digest, shown, to=ended.target))
+        ended.status, ended.reason = CallStatus.REFUSED, NOT_SENT
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentSandbox:
+    """Takes the runs of programs, and starts none."""
+
+    unsent: Unsent
+
+    async def run(self, call: ScriptCall) -> ScriptResult:
+        """Write the call down; raises SandboxRefusal."""
+        self.unsent.scripts.append(call)
+        raise SandboxRefusal(NOT_SENT)
+
+
+CHARACTERS_A_TOKEN = 4
+MOST_FILES = 200
+MOST_STDIN = 1_000_000
+
+
+def unsent_of(unsent: Unsent, root: Node) -> dict[str, Any]:
+    """Return each different question once, with how often it is asked, and each program."""
+    ordered = sorted(unsent.requests, key=lambda one: (one.key.round, one.key.sample))
+    seen = Counter(one.key.evaluator_path for one in ordered)
+    times = Counter((one.key.evaluator_path, one.digest) for one in ordered)
+    first = {(one.key.evaluator_path, one.digest): one for one in reversed(ordered)}
+    most = _calls_at_most(root)
+    return {
+        "requests": [
+            {**_request(first[place]), "times": count, "in_all": _more(place[0], seen, most)}
+            for place, count in times.items()
+        ],
+        "scripts": [_script(call) for call in unsent.scripts],
+    }
+
+
+def _calls_at_most(root: Node) -> dict[str, int]:
+    """Return by path how many calls of judges each evaluator makes at most."""
+    alone = ((path, replace(node, children=())) for path, node in walk(root))
+    return {path: judge_calls(node, all_kinds(), has_outcomes=False) for path, node in alone}
+
+
+def _more(path: str, seen: Mapping[str, int], most: Mapping[str, int]) -> int | None:
+    """Return how many calls an evaluator makes at most where more follow that depend on replies."""
+    return most[path] if most.get(path, 0) > seen[path] else None
+
+
+def _request(request: UnsentRequest) -> dict[str, Any]:
+    # As text: databases keep the values of JSON and not the order of its keys.
+    body, spec = json.dumps(request.body), request.spec
+    tokens = len(json.dumps(request.body, ensure_ascii=False)) // CHARACTERS_A_TOKEN
+    cost = _price(spec, tokens)
+    return {
+        "path": request.key.evaluator_path,
+        "model": (spec.name or spec.slug) if spec else request.to,
+        "address": spec.base_url if spec else str(request.body.get("url", "")),
+        "is_chat": spec is not None,
+        "body": body,
+        "tokens": tokens,
+        "cost_usd": None if cost is None else str(cost),
+    }
+
+
+def _price(spec: ModelSpec | None, tokens: int) -> Decimal | None:
+    if spec is None or spec.prices is None:
+        return None
+    return spec.prices.cost_usd(input_tokens=tokens, output_tokens=0, cached_tokens=None)
+
+
+def _script(call: ScriptCall) -> dict[str, Any]:
+    left = {f"$EVAL_WORKSPACE/{name}": content for name, content in call.workspace.items()}
+    sizes = sorted((name, len(content)) for name, content in {**call.files, **left}.items())
+    return {
+        "command": list(call.command),
+        "environment": list(call.environment.items()),
+        "stdin": call.stdin[:MOST_STDIN].decode("utf-8", "replace"),
+        "files": sizes[:MOST_FILES],
+        "file_count": len(sizes),
+        "seconds": call.seconds,
+        "needs_network": call.needs_network,
+        "folder": call.folder,
+    }
+
+
+MOST_CALLS = 200
+MOST_SHOWN = 100_000
+COLUMNS = SCORE_COLUMNS[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One output scored by a tree: what every evaluator of it said, and what the rules make of that."""
+
+    root: Node
+    policy: Policy
+    outcomes: Mapping[str, Outcome]
+    decision: Decision
+
+
+def found_of(tried: Tried, records: Sequence[CallRecord]) -> dict[str, Any]:
+    """Return what a try found; money as text."""
+    return {
+        "decision": tried.decision.as_json(),
+        "scores": [_plain(row) for row in scores_of(tried)],
+        "calls": _calls(records),
+        "call_count": len(records),
+    }
+
+
+def scores_of(tried: Tried) -> list[dict[str, Any]]:
+    """Return the columns of a stored score for every evaluator of the tree, in tree order."""
+    rows = score_rows(0, tried.root, tried.outcomes, tried.decision)
+    return [dict(zip(COLUMNS, row[1:], strict=True)) for row in rows]
+
+
+def failed(reason: str, records: Sequence[CallRecord]) -> dict[str, Any]:
+    """Return why a try came to nothing, with the calls it made all the same."""
+    return {"problem": reason, "calls": _calls(records), "call_count": len(records)}
+
+
+def spent_usd(records: Sequence[CallRecord]) -> Decimal | None:
+    """Return what the answered calls cost; None when there were some and no price is known of any."""
+    answered = [record for record in records if record.status.value in ANSWERED]
+    known = [record.cost_usd for record in answered if record.cost_usd is not None]
+    return sum(known, Decimal(0)) if known or not answered else None
+
+
+def spelled(value: Any) -> str:
+    """Return a request or a reply as it is read: text as it stands, anything else as JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def _calls(records: Sequence[CallRecord]) -> list[dict[str, Any]]:
+    ordered = sorted(records, key=lambda record: record.created_at)
+    return [_call(record) for record in ordered[:MOST_CALLS]]
+
+
+def _call(record: CallRecord) -> dict[str, Any]:
+    key, cost = record.key, record.cost_usd
+    return {
+        "path": key.evaluator_path,
+        "sample": key.sample,
+        "round": key.round,
+        "repair": key.repair,
+        "model": record.model,
+        "status": record.status.value,
+        "http_status": record.http_status,
+        "error": record.error,
+        "input_tokens": record.input_tokens,
+        "output_tokens": record.output_tokens,
+        "cost_usd": None if cost is None else str(cost),
+        "latency_ms": record.latency_ms,
+        "request": spelled(record.request)[:MOST_SHOWN],
+        "reply": spelled(record.reply)[:MOST_SHOWN],
+    }
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    cost = row["cost_usd"]
+    return {**row, "cost_usd": None if cost is None else str(cost)}
+
+
+TARGET = "a try"
+RECORDED = "recorded"
+
+
+def work_of(trial: EvaluatorTrial) -> RunWork:
+    """Return what the evaluators of a try work with.
+
+    A dry run takes no keys and no secrets, and knows no limits: it sends nothing.
+    """
+    root, kinds, is_dry = Node.from_json(trial.tree), all_kinds(), trial.is_dry
+    agents = _agents(root, is_dry=is_dry)
+    slugs = judge_models(root, kinds, default=trial.judge) - {""}
+    slugs |= {agent.plan.model for agent in agents.values()} - {""}
+    models = list(LanguageModel.objects.filter(slug__in=slugs))
+    kind = target_kind_named(RECORDED)
+    name = trial.result.run.target_name if trial.result else TARGET
+    files = SuiteFile.objects.filter(suite=trial.suite).select_related("content")
+    return RunWork(
+        run_id=0,
+        owner_id="",
+        started_at=timezone.now(),
+        clock_offset=clock_offset(),
+        plan=Plan(
+            suite={},
+            policy=Policy.from_json(trial.policy),
+            root=root,
+            target=TargetPlan(name, RECORDED),
+            judge=trial.judge,
+        ),
+        target=kind,
+        target_config=kind.config(),
+        target_id=None,
+        has_uploads=False,
+        concurrency=1,
+        budget_usd=None,
+        models={model.slug: _spec(model, is_dry=is_dry) for model in models},
+        model_ids={model.slug: model.pk for model in models},
+        files={file.path: bytes(file.content.content) for file in files},
+        kinds=kinds,
+        agents=agents,
+    )
+
+
+def output_of(trial: EvaluatorTrial) -> Output:
+    """Return the output that is scored: the stored one with the files the target left, or the pasted one."""
+    if trial.result is None:
+        return output_from_json(trial.pasted or {})
+    left = Artifact.objects.filter(result=trial.result).select_related("content")
+    files = {one.path: bytes(one.content.content) for one in left}
+    return kept_output(trial.result.output, files)
+
+
+def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
+    spec = spec_of(model)
+    if not is_dry:
+        return spec
+    return replace(spec, api_key="", key_problem="", requests_per_minute=None)
+
+
+def _agents(root: Node, *, is_dry: bool) -> dict[str, AskedTarget]:
+    """Return by name the targets that the evaluators ask for a judgement, as they are now."""
+    names = set(agent_paths(root, all_kinds()).values())
+    found: dict[str, AskedTarget] = {}
+    for row in Target.objects.filter(name__in=names, archived_at=None).select_related("model"):
+        kind = target_kind_named(row.kind)
+        config: Any = kind.config.model_validate(row.config)
+        model = row.model.slug if row.model else ""
+        plan = TargetPlan(row.name, row.kind, row.config, model, row.pk)
+        kept = TargetSecrets() if is_dry else secrets_of(row, config)
+        found[row.name] = AskedTarget(plan, kind, config, kept)
+    return found
+
+
+logger = logging.getLogger(__name__)
+
+LONGEST_S = LONGEST_TRY.total_seconds()
+
+
+@dataclass(slots=True)
+class _World:
+    """What an execution works with, and what it has written down of its calls."""
+
+    client: ModelClient
+    agents: AgentClient
+    sandbox: Any
+    records: list[CallRecord] = field(default_factory=list)
+
+
+def try_evaluator(trial_id: int) -> None:
+    """Carry a waiting try out; one that is gone, taken or given up is left."""
+    trials = EvaluatorTrial.objects.select_related("suite", "case", "result__run")
+    trial = trials.filter(pk=trial_id).first()
+    if trial is None or not trial.begin():
+        return
+    records: list[CallRecord] = []
+    began = time.perf_counter()
+    try:
+        found = asyncio.run(_found(trial, records))
+    except TimeoutError:
+        found = failed(f"It took longer than {LONGEST_S:g} s, the longest a try may take.", records)
+    except Exception as error:
+        logger.exception("Try %s of an evaluator broke off", trial_id)
+        found = failed(f"{type(error).__name__}: {error}", records)
+    found["duration_ms"] = round((time.perf_counter() - began) * 1000)
+    has_failed = "problem" in found
+    trial.finish(storable(found), cost_usd=spent_usd(records), has_failed=has_failed)
+
+
+def _found(trial: EvaluatorTrial, records: list[CallRecord]) -> Coroutine[Any, Any, dict[str, Any]]:
+    """Return the work on a try, with all it takes from the database read."""
+    work, output = work_of(trial), output_of(trial)
+    return _prepare(trial, work, output) if trial.is_dry else _try(trial, work, output, records)
+
+
+async def _try(
+    trial: EvaluatorTrial, work: RunWork, output: Output, records: list[CallRecord]
+) -> dict[str, Any]:
+    async with _paying_world(work, records) as world, asyncio.timeout(LONGEST_S):
+        return found_of(await _score(trial, work, output, world), records)
+
+
+async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict[str, Any]:
+    """Return what a try would send and start, by the steps of a real one; it costs nothing."""
+    unsent = Unsent()
+    client, agents = UnsentClient(unsent), UnsentAgents(unsent)
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            tried = await _score(trial, work, output, _World(client, agents, UnsentSandbox(unsent)))
+    finally:
+        await client.aclose()
+        await agents.aclose()
+    return {**found_of(tried, ()), **unsent_of(unsent, tried.root)}
+
+
+@asynccontextmanager
+async def _paying_world(work: RunWork, records: list[CallRecord]) -> AsyncIterator[_World]:
+    """Give clients that hold to the limits all workers share, as the hands of a run do."""
+    database = DatabaseThread()
+    limiter = Limiter(SlotKeeper(work, secrets.token_hex(16), database), clock=time_since_boot)
+    client, agents = ModelClient(limiter), AgentClient()
+    renewing = asyncio.ensure_future(_every(RENEW_EVERY_S, limiter.renew))
+    try:
+        yield _World(client, agents, sandbox_in_force(), records)
+    finally:
+        renewing.cancel()
+        await client.aclose()
+        await agents.aclose()
+        await limiter.aclose()
+        database.close()
+
+
+async def _every(seconds: float, renew: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await renew()
+
+
+async def _score(trial: EvaluatorTrial, work: RunWork, output: Output, world: _World) -> Tried:
+    case = case_facts(trial.case)
+    ports = ExecutionPorts(
+        work=work,
+        context=TargetContext(work.plan.target.name, case, files=work.files),
+        client=world.client,
+        admit=_admit,
+        begin=_begin,
+        write_down=world.records.append,
+        agents=world.agents,
+        sandbox=world.sandbox,
+    )
+    root, rules = trial.root, Rules(trial.root, trial.rules)
+    execution = Execution(
+        case=case,
+        root=without_gates(root) if trial.is_dry else root,
+        rules=rules,
+        files=work.files,
+        output=output,
+        # Runs judge them beside the whole tree. A try does not, and shows without a cost what they ask.
+        judges_outcomes=trial.is_dry and not trial.path and bool(trial.judge),
+    )
+    outcomes = dict((await execute(execution, ports)).outcomes)
+    if trial.is_dry:
+        asked = {record.key.evaluator_path for record in world.records}
+        outcomes = {
+            path: Skipped(NOT_SENT) if path in asked or _was_kept(outcome) else outcome
+            for path, outcome in outcomes.items()
+        }
+    return Tried(root, rules.policy, outcomes, rules.decide(outcomes))
+
+
+def without_gates(node: Node) -> Node:
+    """Return a tree in which no gate keeps an evaluator from being asked: who judges is still asked."""
+    children = tuple(without_gates(child) for child in node.children)
+    if node.aggregator is None or node.aggregator.is_judging:
+        return replace(node, children=children)
+    return replace(node, aggregator=Aggregator(), children=children)
+
+
+def _was_kept(outcome: Outcome) -> bool:
+    """Tell whether a program was not started, which is no failure to score."""
+    return isinstance(outcome, Unscored) and NOT_SENT in outcome.reason
+
+
+async def _admit() -> None:
+    """Let every call through: a try has no run, no lease and no budget."""
+
+
+def _begin() -> None:
+    """Count nothing."""

@@ -1,0 +1,252 @@
+"""Set right what dead workers left behind; any number of reapers may do it at the same time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef, Q
+
+from evaluators.models import SlotLease
+from evaluators.sandbox.processes import is_dead, process_name
+from runs.execution.claims import RELEASED
+from runs.execution.database import is_away, note_error
+from runs.execution.finishing import end_run, finish_run, summarise_ended
+from runs.execution.rate_limits import forget_leases, forget_starts
+from runs.models.clock import LEASE, database_answers_since
+from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
+from runs.models.runs import (
+    ACTIVE_RUN_STATUSES,
+    Hand,
+    Run,
+    RunEvent,
+    RunOwner,
+    RunStatus,
+    WorkerProcess,
+)
+from runs.models.trials import EvaluatorTrial, TargetTrial
+from runs.models.uploads import CaseUpload, ReviewUpload
+from runs.queue import RESCORE_RUN, queue
+
+SILENCE = 2 * LEASE
+
+
+def abandoned_rescorings(*, now: datetime) -> list[int]:
+    """Return the runs in the making at which nobody has been for two leases."""
+    silent = Run.objects.filter(heartbeat_at__lt=now - SILENCE)
+    return [run_id for run_id in in_the_making() if silent.filter(id=run_id).exists()]
+
+
+def in_the_making() -> list[int]:
+    """Return the active runs that do not have all their results yet; a started run has them at once."""
+    runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, source_run__isnull=False)
+    return [
+        run.pk for run in runs.only("execution_count") if run.results.count() < run.execution_count
+    ]
+
+
+logger = logging.getLogger(__name__)
+
+END_SESSIONS = """
+    SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user
+      AND application_name = current_setting('application_name') AND application_name <> ''
+      AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL
+      AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - make_interval(secs => %s)
+"""
+
+
+def end_sessions_at_a_standstill() -> int:
+    """End sessions that have written and then waited a whole lease for their process; returns how many.
+
+    The process, should it wake, finds its connection lost and repeats what was not committed.
+    """
+    if connection.vendor != "postgresql":
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(END_SESSIONS, [LEASE.total_seconds()])
+        ended = [pid for pid, _ in cursor.fetchall()]
+    if ended:
+        logger.warning(
+            "Database sessions %s stood still inside a transaction and were ended", ended
+        )
+    return len(ended)
+
+
+COMMAND_LINE_SILENCE = 2 * LEASE
+FORGET_WORKERS_AFTER = timedelta(hours=1)
+MOST_ATTEMPTS = 3
+WORKER_LOST = "worker lost"
+
+
+def sweep(*, now: datetime) -> list[int]:
+    """Free what the dead held and end what is over; returns the runs that could use more hands.
+
+    Silence tells of death only where it could have been broken: not shortly after the database
+    itself was away.
+    """
+    is_silence_telling = database_answers_since() < now - LEASE
+    _bury_hands(now=now)
+    forget_leases(now=now)
+    forget_starts(now=now)
+    TargetTrial.objects.forget_old(now=now)
+    EvaluatorTrial.objects.give_up(now=now)
+    EvaluatorTrial.objects.forget_old(now=now)
+    CaseUpload.objects.forget_old(now=now)
+    ReviewUpload.objects.forget_old(now=now)
+    if is_silence_telling:
+        expired = Q(lease_until__lte=now)
+        _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))
+    _stop_abandoned_command_lines(now=now, is_silence_telling=is_silence_telling)
+    for run_id in abandoned_rescorings(now=now):
+        queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
+    _of_each(_runs_without_open_results(), finish_run)
+    _of_each(_ended_without_summary(), summarise_ended)
+    return runs_wanting_hands(now=now)
+
+
+def _of_each(run_ids: Iterable[int], set_right: Callable[[int], object]) -> None:
+    """Set each run right; one that cannot be keeps no other from it, and is tried at the next sweep."""
+    for run_id in run_ids:
+        try:
+            set_right(run_id)
+        except Exception as error:
+            if is_away(error):
+                raise
+            logger.exception("Run %s could not be set right", run_id)
+            note_error(error)
+
+
+def _bury_hands(*, now: datetime) -> None:
+    """Forget hands that are silent, and free at once all that those of surely dead processes held."""
+    for hand in Hand.objects.all():
+        if is_dead(hand.worker):
+            _free(hand.run_id, Q(lease_token=hand.token), now=now)
+            SlotLease.objects.filter(holder=hand.token).delete()
+            hand.delete()
+    Hand.objects.filter(heartbeat_at__lt=now - LEASE).delete()
+    silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
+    dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
+    silent.delete()
+    WorkerProcess.objects.filter(pk__in=dead).delete()
+
+
+def _runs_with_expired_leases(*, now: datetime) -> list[int]:
+    # Distinct here and not there: SQLite would go through every result to save itself the sorting.
+    expired = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__lte=now)
+    return sorted(set(expired.order_by().values_list("run_id", flat=True)))
+
+
+def _free(run_id: int, are_lost: Q, *, now: datetime) -> None:
+    """Return results of lost workers to waiting, and those lost too often to an error."""
+    with transaction.atomic():
+        run = Run.objects.hold(run_id)
+        held = Result.objects.filter(are_lost, run_id=run_id, status=ResultStatus.RUNNING)
+        lost = list(held.select_for_update(no_key=True).only("id", "attempt", "generation"))
+        if not lost:
+            return
+        earlier = _lost_before(lost)
+        given_up = {one.pk for one in lost if earlier[one.pk, one.generation] + 1 >= MOST_ATTEMPTS}
+        Attempt.objects.bulk_create(_attempts(lost, now=now))
+        again = Result.objects.filter(pk__in=[one.pk for one in lost if one.pk not in given_up])
+        again.update(**RELEASED)
+        _give_up(run, given_up, now=now)
+        text = f"A worker was lost with {len(lost)} result{'s' * (len(lost) > 1)} in hand"
+        RunEvent.objects.create(run_id=run_id, kind="worker_lost", text=text)
+    logger.warning("Run %s: %s", run_id, text)
+
+
+def _lost_before(lost: Sequence[Result]) -> Counter[tuple[int, int]]:
+    """Count how often each result, in each generation, was lost with its worker."""
+    attempts = Attempt.objects.filter(result__in=lost, reason=WORKER_LOST)
+    return Counter(attempts.values_list("result_id", "generation"))
+
+
+def _attempts(lost: Iterable[Result], *, now: datetime) -> list[Attempt]:
+    return [
+        Attempt(
+            result=one,
+            attempt=one.attempt,
+            generation=one.generation,
+            status=ResultStatus.ERROR,
+            reason=WORKER_LOST,
+            ended_at=now,
+        )
+        for one in lost
+    ]
+
+
+def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
+    if not result_ids:
+        return
+    Result.objects.filter(pk__in=result_ids).update(
+        status=ResultStatus.ERROR,
+        error=f"{WORKER_LOST}: {MOST_ATTEMPTS} workers ended while they carried this out",
+        error_stage="worker",
+        lease_token="",
+        lease_until=None,
+        finished_at=now,
+    )
+    Run.objects.filter(pk=run.pk).update(
+        done_count=F("done_count") + len(result_ids), error_count=F("error_count") + len(result_ids)
+    )
+
+
+def _stop_abandoned_command_lines(*, now: datetime, is_silence_telling: bool) -> None:
+    owned = Run.objects.filter(owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES)
+    for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
+        is_silent = heartbeat_at is not None and heartbeat_at < now - COMMAND_LINE_SILENCE
+        if (is_silent and is_silence_telling) or is_dead(owner_id):
+            reason = "The command line that carried out this run is gone."
+            end_run(run_id, RunStatus.STOPPED, reason)
+
+
+def _runs_without_open_results() -> list[int]:
+    # Not by the counters: what was cancelled before a retry is neither open nor done.
+    open_ones = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
+    done = Run.objects.filter(~Exists(open_ones), status__in=ACTIVE_RUN_STATUSES)
+    done = done.exclude(id__in=in_the_making())
+    return list(done.order_by("id").values_list("id", flat=True))
+
+
+def _ended_without_summary() -> list[int]:
+    ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES).filter(summary__isnull=True)
+    return list(ended.values_list("id", flat=True))
+
+
+def runs_wanting_hands(*, now: datetime) -> list[int]:
+    """Return active runs with waiting results and fewer live hands than there are live workers."""
+    alive = WorkerProcess.objects.alive(now=now).count()
+    waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
+    runs = Run.objects.filter(
+        Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS
+    )
+    hands = Counter(Hand.objects.values_list("run_id", flat=True))
+    wanting = runs.order_by("id").values_list("id", flat=True)
+    return [run_id for run_id in wanting if hands[run_id] < max(1, alive)]
+
+
+def show_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
+    """Show that this worker process is alive."""
+    name = process_name()
+    host, _, pid, _ = name.rsplit("/", 3)
+    WorkerProcess.objects.update_or_create(
+        name=name,
+        defaults={"heartbeat_at": now, "sandbox": sandbox, "version": version},
+        create_defaults={
+            "heartbeat_at": now,
+            "sandbox": sandbox,
+            "version": version,
+            "host": host,
+            "pid": int(pid),
+            "started_at": now,
+        },
+    )
+
+
+def hide_worker() -> None:
+    """Take this process off the list, because it is about to end."""
+    WorkerProcess.objects.filter(name=process_name()).delete()

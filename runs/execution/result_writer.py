@@ -1,0 +1,552 @@
+"""Write what came in, in batches and short transactions, each result only while its lease holds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+from django.db import transaction
+from django.db.models import F
+
+from evaluators.model_calls.calls import CallRecord
+from evaluators.models import ZERO_USD
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import Score, Unscored, Usage
+from runs.engine.plan import OUTCOMES_PATH
+from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
+from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results
+from runs.execution.database import DatabaseThread, is_away
+from runs.execution.ledger import Budget, Entry, add_costs, missing_entries, spent_usd, write_calls
+from runs.execution.loading import RunWork
+from runs.models.bulk import insert_rows, update_rows
+from runs.models.clock import database_now
+from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
+from runs.models.results import EvaluatorScore as ScoreRow
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run
+from runs.models.stored import SCORE_COLUMNS, score_rows
+from runs.models.suites import FileContent
+from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json
+
+RESULT_COLUMNS = (
+    *("status", "verdict", "score", "metrics_score", "decided_by", "is_forced", "error"),
+    *("error_stage", "outcome_marks", "warnings", "keeps_output", "retry_paths", "lease_token"),
+    *("lease_until", "finished_at", "latency_ms", "input_tokens", "output_tokens"),
+)
+OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
+ARTIFACT_COLUMNS = ("result_id", "path", "content_id")
+TARGET_STAGE = "target"
+RECORDING_STAGE = "recording"
+LONGEST_CELL = 300
+MOST_MARKS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An execution that ended under a claim, scored by the tree under `root`."""
+
+    claim: Claim
+    root: Node
+    outcome: ExecutionOutcome
+
+
+def write_results(ended: Sequence[Ended], *, now: datetime) -> None:
+    """Write over the waiting rows of results what they came to."""
+    update_rows(
+        Result,
+        RESULT_COLUMNS,
+        ((*_result_row(one, now), one.claim.result_id) for one in ended),
+        key="id",
+    )
+
+
+def _result_row(one: Ended, now: datetime) -> tuple[object, ...]:
+    outcome, decision = one.outcome, one.outcome.decision
+    usage = outcome.output.usage if outcome.output else Usage()
+    if decision is None or decision.status != "scored":
+        error, stage = _error_of(outcome)
+        head: tuple[object, ...] = (ResultStatus.ERROR.value, "", None, None, "", False)
+        head = (*head, error, stage)
+    else:
+        verdict = decision.verdict.value if decision.verdict else ""
+        cell = decision.decided_by[:LONGEST_CELL]
+        metrics = _metrics_score(outcome)
+        head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
+        head = (*head, _is_forced(decision), "", "")
+    return (
+        *(*head, _marks(decision), list(decision.warnings) if decision else []),
+        *(False, None, "", None, now),
+        *(usage.latency_ms, usage.input_tokens, usage.output_tokens),
+    )
+
+
+def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
+    """Return what went wrong and where, for a result without a verdict."""
+    if outcome.failure is not None:
+        is_ours = outcome.failure.cause is Cause.UNSTORABLE
+        return str(outcome.failure), RECORDING_STAGE if is_ours else TARGET_STAGE
+    decision = outcome.decision
+    reason = (decision.error if decision else "") or "not scored"
+    place = (decision.evaluator if decision else None) or OUTCOMES_PATH
+    unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
+    # Outcomes that an evaluator of the tree was to judge are told of by its reason alone.
+    found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
+    return reason, found.stage if found else "evaluator"
+
+
+def _metrics_score(outcome: ExecutionOutcome) -> float | None:
+    """Return the score of the evaluator that judged metrics and outcomes in one call, if there is one."""
+    found = (one for one in outcome.outcomes.values() if isinstance(one, Score))
+    return next((one.score for one in found if "metrics" in one.details), None)
+
+
+def _is_forced(decision: Decision) -> bool:
+    return decision.verdict == "fail" and decision.is_forced
+
+
+def _marks(decision: Decision | None) -> str:
+    outcomes = decision.outcomes if decision else ()
+    return "".join("1" if found.passed else "0" for found in outcomes)[:MOST_MARKS]
+
+
+def write_outputs(ended: Sequence[Ended]) -> None:
+    """Write what was answered and scored, in place of what an earlier generation left."""
+    again = [one.claim.result_id for one in ended if one.claim.generation > 1]
+    if again:
+        ScoreRow.objects.filter(result_id__in=again).delete()
+        Artifact.objects.filter(result_id__in=again).delete()
+        ResultOutput.objects.filter(result_id__in=again).delete()
+    answered = [one for one in ended if one.outcome.output is not None]
+    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output_row(one) for one in answered))
+    rows = (row for one in answered for row in _score_rows(one))
+    insert_rows(ScoreRow, SCORE_COLUMNS, rows)
+    _write_files(answered)
+
+
+def _output_row(one: Ended) -> tuple[object, ...]:
+    output, decision = one.outcome.output, one.outcome.decision
+    if output is None or decision is None:
+        raise AssertionError("an answered execution has an output and a decision")
+    outcomes = [
+        {"text": found.text, "passed": found.passed, "justification": found.justification}
+        for found in decision.outcomes
+    ]
+    return (
+        *(one.claim.result_id, output.text, messages_as_json(output), trace_as_json(output)),
+        *(usage_as_json(output.usage), outcomes or None, decision.as_json()),
+    )
+
+
+def _score_rows(one: Ended) -> list[tuple[object, ...]]:
+    decision = one.outcome.decision
+    if decision is None:
+        return []
+    return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
+
+
+def _write_files(ended: Sequence[Ended]) -> None:
+    """Write the files that targets left; what has the same content is stored once."""
+    left = [
+        (one.claim.result_id, path, content)
+        for one in ended
+        for path, content in (one.outcome.output.files if one.outcome.output else {}).items()
+    ]
+    if left:
+        hashes = FileContent.objects.store(content for _, _, content in left)
+        rows = (
+            (result_id, path, sha) for (result_id, path, _), sha in zip(left, hashes, strict=True)
+        )
+        insert_rows(Artifact, ARTIFACT_COLUMNS, rows)
+
+
+STATE_FIELDS = (
+    *("status", "started_at", "execution_count", "done_count", "error_count"),
+    *("run_cost_usd", "evaluation_cost_usd"),
+)
+COUNTERS = ("pass", "borderline", "fail", "error")
+NUMBER = re.compile(r"(?<![\w.])(?P<status>[45]\d\d)\b|\d+")
+BREAKER = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """How far a run is, as its hands need to know it.
+
+    `stale` are the results whose records were refused; `broken_target` is the error in which the
+    first executions all ended.
+    """
+
+    status: str
+    started_at: datetime | None
+    execution_count: int
+    done_count: int
+    error_count: int
+    run_cost_usd: Decimal
+    evaluation_cost_usd: Decimal
+    stale: tuple[int, ...] = ()
+    broken_target: str = ""
+
+
+def write_down(
+    work: RunWork,
+    token: str,
+    *,
+    entries: Sequence[Entry],
+    ended: Sequence[Ended],
+    is_repeated: bool = False,
+) -> RunState:
+    """Write calls and results in one transaction, and move the run's counters with them.
+
+    The calls are written whatever became of their results: they are paid. A result whose lease is
+    not the token's any more, or of another attempt, is refused. `is_repeated` tells that the same
+    was tried before without learning whether it was written.
+    """
+    with transaction.atomic():
+        run = Run.objects.hold(work.run_id)
+        write_calls(work, missing_entries(entries) if is_repeated else entries)
+        if entries and not run.is_active:
+            # Calls that were under way when the run ended: its figures come anew with their cost.
+            Run.objects.filter(id=run.pk).update(summary=None)
+        accepted = _still_held(work, token, ended)
+        write_results(accepted, now=database_now())
+        write_outputs(accepted)
+        _count(work, accepted)
+        run.refresh_from_db(fields=STATE_FIELDS)
+        broken = "" if work.target.replays else broken_target(run)
+    held = {one.claim.result_id for one in accepted}
+    stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
+    return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
+
+
+def broken_target(run: Run) -> str:
+    """Return the error in which the first executions of a run all ended; "" when they did not.
+
+    Numbers in it do not count: they are ports, ids and times. An HTTP status does.
+    """
+    if run.done_count < BREAKER or run.error_count < run.done_count:
+        return ""
+    done = Result.objects.filter(run=run, status=ResultStatus.ERROR).order_by("finished_at", "id")
+    first = list(done.values_list("error_stage", "error")[:BREAKER])
+    alike = {_without_numbers(error) for stage, error in first if stage == TARGET_STAGE}
+    is_broken = len(alike) == 1 and all(stage == TARGET_STAGE for stage, _ in first)
+    return first[0][1] if is_broken else ""
+
+
+def _without_numbers(error: str) -> str:
+    return NUMBER.sub(lambda found: found["status"] or "0", error)
+
+
+def read_state(run_id: int) -> RunState:
+    """Return how far the run is."""
+    return _state_of(Run.objects.only(*STATE_FIELDS).get(id=run_id))
+
+
+def _state_of(run: Run) -> RunState:
+    return RunState(
+        status=run.status,
+        started_at=run.started_at,
+        execution_count=run.execution_count,
+        done_count=run.done_count,
+        error_count=run.error_count,
+        run_cost_usd=run.run_cost_usd,
+        evaluation_cost_usd=run.evaluation_cost_usd,
+    )
+
+
+def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended]:
+    if not ended:
+        return []
+    held = held_results(work.run_id, token).filter(id__in=[one.claim.result_id for one in ended])
+    facts = set(held.select_for_update(no_key=True).values_list("id", "attempt", "generation"))
+    return [
+        one
+        for one in ended
+        if (one.claim.result_id, one.claim.attempt, one.claim.generation) in facts
+    ]
+
+
+def _count(work: RunWork, ended: Sequence[Ended]) -> None:
+    """Move the run's counters by the results just written."""
+    words: Counter[str] = Counter()
+    score_sum, score_count = 0.0, 0
+    for one in ended:
+        decision = one.outcome.decision
+        if decision is None or decision.status != "scored":
+            words["error"] += 1
+            continue
+        if decision.verdict is not None:
+            words[decision.verdict.value] += 1
+        if decision.score is not None:
+            score_sum, score_count = score_sum + decision.score, score_count + 1
+    if ended:
+        moved: dict[str, Any] = {
+            f"{word}_count": F(f"{word}_count") + words[word] for word in COUNTERS
+        }
+        Run.objects.filter(id=work.run_id).update(
+            done_count=F("done_count") + len(ended),
+            score_sum=F("score_sum") + score_sum,
+            score_count=F("score_count") + score_count,
+            **moved,
+        )
+    _count_reported_costs(work, ended)
+
+
+def _count_reported_costs(work: RunWork, ended: Sequence[Ended]) -> None:
+    """Add what targets say they cost without a call in our ledger; a replayed output costs once."""
+    reported = {
+        one.claim.result_id: one.outcome.output.usage.cost_usd
+        for one in ended
+        if one.outcome.output is not None
+        and one.outcome.output.usage.cost_usd is not None
+        and not one.claim.keeps_output
+    }
+    if work.target.uses_model or work.target.uses_agent or not reported:
+        return
+    if work.target.replays:
+        paid = Result.objects.filter(id__in=reported, run_cost_usd__isnull=False)
+        for result_id in paid.values_list("id", flat=True):
+            del reported[result_id]
+    add_costs(work.run_id, "run_cost_usd", reported)
+
+
+logger = logging.getLogger(__name__)
+
+LONGEST_REASON = 300
+
+
+class WriteDown(Protocol):
+    """Writes calls and results in one transaction (`recording.write_down`)."""
+
+    def __call__(
+        self,
+        work: RunWork,
+        token: str,
+        *,
+        entries: Sequence[Entry],
+        ended: Sequence[Ended],
+        is_repeated: bool,
+    ) -> RunState:
+        """Return how far the run is; nothing is written when it raises."""
+        ...
+
+
+def salvage(
+    write_down: WriteDown,
+    work: RunWork,
+    token: str,
+    *,
+    entries: Sequence[Entry],
+    ended: Sequence[Ended],
+    is_repeated: bool,
+) -> RunState:
+    """Write all at once, or else result by result; one that cannot be written ends as an error.
+
+    Its calls are paid all the same: they are written without what they said. A database that is
+    away is not the fault of any result; that error is raised.
+    """
+    try:
+        return write_down(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.exception(
+            "Run %s: a batch cannot be written, its results are one by one", work.run_id
+        )
+    states = [
+        _write_one(write_down, work, token, *part, is_repeated=is_repeated)
+        for part in _by_result(entries, ended)
+    ]
+    stale = tuple(result_id for state in states for result_id in state.stale)
+    return replace(states[-1], stale=stale)
+
+
+def _by_result(
+    entries: Sequence[Entry], ended: Sequence[Ended]
+) -> list[tuple[list[Entry], list[Ended]]]:
+    """Return calls and ends parted by result."""
+    parts: dict[int, tuple[list[Entry], list[Ended]]] = {}
+    for entry in entries:
+        parts.setdefault(entry.result_id, ([], []))[0].append(entry)
+    for one in ended:
+        parts.setdefault(one.claim.result_id, ([], []))[1].append(one)
+    return list(parts.values())
+
+
+def _write_one(
+    write_down: WriteDown,
+    work: RunWork,
+    token: str,
+    entries: list[Entry],
+    ended: list[Ended],
+    *,
+    is_repeated: bool,
+) -> RunState:
+    try:
+        return write_down(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
+    except Exception as error:
+        if is_away(error):
+            raise
+        logger.exception("Run %s: a result cannot be written", work.run_id)
+        bare = [replace(entry, record=_without_content(entry.record)) for entry in entries]
+        errors = [_as_error(one, error) for one in ended]
+    return write_down(work, token, entries=bare, ended=errors, is_repeated=is_repeated)
+
+
+def _without_content(record: CallRecord) -> CallRecord:
+    return replace(record, request={}, reply=None, error="Its content could not be stored")
+
+
+def _as_error(ended: Ended, error: Exception) -> Ended:
+    """Return the end as an error that says why nothing better is known."""
+    said = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+    reason = said.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return replace(ended, outcome=ExecutionOutcome(failure=TargetFailure(reason, Cause.UNSTORABLE)))
+
+
+WRITE_EVERY_S = 0.1
+BATCH = 50
+MOST_UNWRITTEN = 200
+LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
+RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
+
+
+class Desk:
+    """Collects calls and ended executions of one pair of hands, and writes them down.
+
+    `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
+    that is over, or was stopped and goes on without these hands, makes the hands `drop`; a target
+    that fails every execution alike makes them `halt`.
+    """
+
+    def __init__(
+        self,
+        work: RunWork,
+        token: str,
+        database: DatabaseThread,
+        *,
+        leases: Leases,
+        halt: Callable[[], None],
+        drop: Callable[[], None],
+    ) -> None:
+        """Start with an empty desk."""
+        self.room = asyncio.Event()
+        self.room.set()
+        self.budget = Budget(work.budget_usd)
+        self.state: RunState | None = None
+        self._work = work
+        self._token = token
+        self._database = database
+        self._leases = leases
+        self._halt = halt
+        self._drop = drop
+        self._entries: list[Entry] = []
+        self._ended: list[Ended] = []
+        self._full = asyncio.Event()
+        self._ending = asyncio.Event()
+
+    def put_call(self, claim: Claim, record: CallRecord) -> None:
+        """Take a call made under a claim."""
+        self.budget.unbooked += record.cost_usd or ZERO_USD
+        if self._work.clock_offset:
+            record = replace(record, created_at=record.created_at + self._work.clock_offset)
+        self._entries.append(Entry(claim.result_id, claim.generation, claim.attempt, record))
+
+    def put(self, ended: Ended) -> None:
+        """Take an execution that ended."""
+        self._ended.append(ended)
+        if len(self._ended) >= BATCH:
+            self._full.set()
+        if len(self._ended) >= MOST_UNWRITTEN or self._looks_broken():
+            self._full.set()
+            self.room.clear()
+
+    def _looks_broken(self) -> bool:
+        """Tell whether so far nothing but target errors came in, enough of them to end the run."""
+        is_first = self.state is None or self.state.done_count == self.state.error_count
+        return (
+            is_first
+            and not self._work.target.replays
+            and len(self._ended) >= BREAKER
+            and all(one.outcome.failure is not None for one in self._ended)
+        )
+
+    def end(self) -> None:
+        """Let the regular work come to its end."""
+        self._ending.set()
+        self._full.set()
+
+    async def write_regularly(self) -> None:
+        """Write what came in, every batch and every tenth of a second."""
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WRITE_EVERY_S):
+                    await self._full.wait()
+            await self.write_now()
+
+    async def write_now(self) -> None:
+        """Write what came in."""
+        if not self._ending.is_set():
+            self._full.clear()
+        entries, self._entries = self._entries, []
+        ended, self._ended = self._ended, []
+        if not (entries or ended):
+            return
+
+        def write(is_repeated: bool) -> RunState:
+            return salvage(
+                write_down,
+                self._work,
+                self._token,
+                entries=entries,
+                ended=ended,
+                is_repeated=is_repeated,
+            )
+
+        state = await self._database.do_knowing(write)
+        self._leases.let_go(one.claim.result_id for one in ended)
+        self.room.set()
+        if state.stale:
+            # Of a run that has ended meanwhile nothing else is to be expected.
+            logger.log(
+                logging.WARNING if state.status in ACTIVE_RUN_STATUSES else logging.DEBUG,
+                "Run %s: records of results %s came too late and were refused",
+                self._work.run_id,
+                state.stale,
+            )
+        self._take_in(state, spent=spent_usd(entry.record for entry in entries))
+
+    async def look_regularly(self, renew_slots: Callable[[], Awaitable[None]]) -> None:
+        """Look every second whether the run is still on; every few seconds show that we are alive."""
+        looks = 0
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._ending.wait()
+                    return
+            looks += 1
+            self._take_in(await self._database.do(read_state, self._work.run_id))
+            if looks % RENEW_EVERY_LOOKS == 0:
+                await self._leases.renew()
+                await renew_slots()
+
+    def _take_in(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
+        """Act on what the database says of the run; that its target is broken is told only once."""
+        earlier = self.state.broken_target if self.state is not None else ""
+        self.state = replace(state, broken_target=state.broken_target or earlier)
+        self.budget.unbooked -= spent
+        # What a replayed output once cost is not spent now.
+        target_usd = ZERO_USD if self._work.target.replays else state.run_cost_usd
+        self.budget.booked = state.evaluation_cost_usd + target_usd
+        is_ours = state.started_at == self._work.started_at
+        if state.status not in ACTIVE_RUN_STATUSES or not is_ours:
+            self._drop()
+        elif self.state.broken_target:
+            self._halt()

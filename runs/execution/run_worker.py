@@ -1,0 +1,525 @@
+"""A worker at a run: one event loop that keeps many executions of the run in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import secrets
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from evaluators.kinds._base import Sandbox
+from evaluators.model_calls.calls import CallRecord
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.rate_limits import Limiter
+from evaluators.scoring.types import DomainError
+from runs.engine.execute import execute
+from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
+from runs.execution.agents import AgentClient
+from runs.execution.claims import (
+    Job,
+    Leases,
+    begin_run,
+    claim_jobs,
+    hide_hand,
+    release_held,
+    show_hand,
+    time_since_boot,
+)
+from runs.execution.database import (
+    DatabaseThread,
+    Patience,
+    first_of,
+    is_away,
+    note_crash,
+    note_error,
+)
+from runs.execution.finishing import end_run, finish_run, is_budget_spent, summarise_ended
+from runs.execution.ledger import Admission, Budget, CallRefusedError
+from runs.execution.loading import RunWork, load_work
+from runs.execution.ports import ExecutionPorts, sandbox_in_force
+from runs.execution.rate_limits import SlotKeeper
+from runs.execution.result_writer import Desk, Ended, RunState
+from runs.models.clock import database_now
+from runs.models.runs import ALL_ALIKE, Hand, Run, RunStatus
+from runs.target_kinds._base import TargetContext
+
+GIVE_WAY_S = 0.002
+
+IsAnybodyWaiting = Callable[[], bool]
+Sleep = Callable[[float], Awaitable[object]]
+
+
+def _nobody() -> bool:
+    return False
+
+
+_is_anybody_waiting: IsAnybodyWaiting = _nobody
+
+
+def give_way_to(is_anybody_waiting: IsAnybodyWaiting) -> None:
+    """Make all hands of this process ask, before each execution, whether somebody waits."""
+    global _is_anybody_waiting
+    _is_anybody_waiting = is_anybody_waiting
+
+
+class Courtesy:
+    """Lets one execution of a pair of hands begin at a time while somebody waits for a page.
+
+    Threads of a process take turns at the interpreter, and hands that score without ever waiting for a
+    model would take two turns of three. Hands that wait for models anyway hardly notice.
+    """
+
+    def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
+        """Be ready to give way."""
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
+
+    async def give_way(self) -> None:
+        """Wait for a turn and a moment if somebody waits for a page."""
+        if _is_anybody_waiting():
+            async with self._turn:
+                await self._sleep(GIVE_WAY_S)
+
+
+MOST_STRETCH = 200
+QUICK_REFILL_S = 0.5
+# How long calls in flight may still answer, because they are paid: after a stop, and when the
+# process itself is told to end.
+LATE_REPLIES_S = 60.0
+LAST_REPLIES_S = 8.0
+
+
+class Hands:
+    """Carries out results of one run until none waits, the run ends, or its budget is spent.
+
+    `halt` lets what is in flight end and takes nothing new; `drop` lets only the calls in flight
+    end, so that they are booked, and then lets go of everything.
+    """
+
+    def __init__(
+        self, work: RunWork, token: str, database: DatabaseThread, *, sandbox: Sandbox | None = None
+    ) -> None:
+        """Hold nothing yet."""
+        self.work = work
+        self.token = token
+        self.sandbox = sandbox
+        self.is_halted = False
+        self.under_way = 0
+        self._database = database
+        self._leases = Leases(work.run_id, token, database, count_under_way=self._shown_under_way)
+        self._desk = Desk(
+            work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
+        )
+        self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
+        self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
+        self._client = ModelClient(self._limiter)
+        self._agents = AgentClient()
+        self._courtesy = Courtesy()
+        self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._hungry = asyncio.Event()
+        self._carriers: list[asyncio.Task[None]] = []
+        self._dropping: asyncio.Task[None] | None = None
+
+    async def work_off(self) -> RunState | None:
+        """Work until nothing is left to claim; returns how the run was last seen."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                helpers = [
+                    group.create_task(self._desk.write_regularly()),
+                    group.create_task(self._desk.look_regularly(self._renew_limits)),
+                ]
+                self._carriers = [
+                    group.create_task(self._carry()) for _ in range(self.work.concurrency)
+                ]
+                await self._feed()
+                await asyncio.wait(self._carriers)
+                self._desk.end()
+                await asyncio.wait(helpers)
+        finally:
+            await self._close()
+        return self._desk.state
+
+    @property
+    def budget(self) -> Budget:
+        """Return what the run may spend and has spent."""
+        return self._desk.budget
+
+    @property
+    def were_dropped(self) -> bool:
+        """Tell whether the run was over for these hands before they were done."""
+        return self._dropping is not None
+
+    def _shown_under_way(self) -> int | None:
+        return None if self.were_dropped else self.under_way
+
+    def halt(self) -> None:
+        """Take nothing new."""
+        self.is_halted = True
+        self._hungry.set()
+
+    def drop(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
+        """Make no more calls, give those in flight so long to answer, and let go of everything."""
+        self.halt()
+        self._admission.close("The run is over for these hands.")
+        if self._dropping is None or late_replies_s < LATE_REPLIES_S:
+            self._dropping = asyncio.ensure_future(self._let_go(late_replies_s))
+
+    def hurry(self) -> None:
+        """Let go of everything within seconds: the process is about to end."""
+        self._database.hurry()
+        self.drop(late_replies_s=LAST_REPLIES_S)
+
+    async def _let_go(self, late_replies_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(late_replies_s):
+                # Nobody should wait for these hands: a run that is on again is given others.
+                await self._database.do(hide_hand, self.token)
+                await self._admission.idle.wait()
+        for carrier in self._carriers:
+            carrier.cancel()
+
+    async def _close(self) -> None:
+        """Write what is unwritten, give back what was not carried out, and end every connection."""
+        if self._dropping is not None:
+            self._dropping.cancel()
+        self._desk.end()
+        await self._client.aclose()
+        await self._agents.aclose()
+        await self._desk.write_now()
+        await self._database.do(release_held, self.work.run_id, self.token)
+        await self._limiter.aclose()
+
+    async def _feed(self) -> None:
+        """Claim a stretch at a time, and the next before the last is used up."""
+        stretch, last = self.work.concurrency, float("-inf")
+        clock = asyncio.get_running_loop().time
+        while not self.is_halted:
+            is_quick = clock() - last < QUICK_REFILL_S
+            stretch = min(stretch * 2, MOST_STRETCH) if is_quick else self.work.concurrency
+            last = clock()
+            self._hungry.clear()
+            jobs = await self._database.do_knowing(partial(self._claim, stretch))
+            if not jobs:
+                break
+            self._leases.take(job.claim.result_id for job in jobs)
+            for job in jobs:
+                self._waiting.put_nowait(job)
+            await self._hungry.wait()
+        for _ in self._carriers:
+            self._waiting.put_nowait(None)
+
+    def _claim(self, most: int, is_repeated: bool) -> list[Job]:
+        held = self._leases.held
+        return claim_jobs(
+            self.work, token=self.token, most=most, held=held, is_repeated=is_repeated
+        )
+
+    async def _carry(self) -> None:
+        """Carry out one execution after the other."""
+        low = self.work.concurrency // 2
+        while True:
+            if self._waiting.qsize() <= low:
+                self._hungry.set()
+            job = await self._waiting.get()
+            if job is None or self.is_halted:
+                return
+            await self._desk.room.wait()
+            await self._courtesy.give_way()
+            # What was lost to other hands while it waited here is theirs to carry out.
+            if await self._leases.holds(job.claim.result_id):
+                self.under_way += 1
+                try:
+                    await self._carry_out(job)
+                finally:
+                    self.under_way -= 1
+
+    async def _carry_out(self, job: Job) -> None:
+        name = self.work.plan.target.name
+        ports = ExecutionPorts(
+            work=self.work,
+            context=TargetContext(
+                name,
+                job.execution.case,
+                recorded=job.recorded,
+                files=self.work.files,
+                sandbox=self.sandbox,
+            ),
+            client=self._client,
+            admit=partial(self._admission.admit, job.claim.result_id),
+            begin=self._admission.begin,
+            write_down=partial(self._put_call, job),
+            earlier=job.earlier,
+            agents=self._agents,
+            sandbox=self.sandbox,
+        )
+        if job.problem:
+            outcome = ExecutionOutcome(failure=TargetFailure(job.problem, Cause.FAILED))
+        else:
+            outcome = await execute(job.execution, ports)
+        if not ports.is_refused:
+            self._desk.put(Ended(job.claim, job.execution.root, outcome))
+        elif self.budget.is_spent():
+            self.halt()
+
+    def _put_call(self, job: Job, record: CallRecord) -> None:
+        self._admission.end()
+        self._desk.put_call(job.claim, record)
+        self._mind_budget()
+
+    def _mind_budget(self) -> None:
+        """Let no call wait for a slot or for the minute only to be refused when its turn has come."""
+        if self.budget.is_used_up:
+            self._limiter.turn_away(CallRefusedError(self.budget.in_words()))
+
+    async def _renew_limits(self) -> None:
+        self._mind_budget()
+        await self._limiter.renew()
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where one thread works on one run; `is_called_again` tells that it should look once more."""
+
+    run_id: int
+    is_called_again: bool = False
+    hands: Hands | None = None
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def only_awaits_late_replies(self) -> bool:
+        """Tell whether the hands here take nothing more, so that others may begin."""
+        return self.hands is not None and self.hands.were_dropped
+
+
+class Desks:
+    """The places of one process; every thread of it may ask."""
+
+    def __init__(self) -> None:
+        """Work on nothing yet."""
+        self._is_closed = False
+        self._closed_for: set[int] = set()
+        self._lock = threading.Lock()
+        self._of_run: dict[int, Place] = {}
+        self._taken: set[Place] = set()
+
+    def enter(self, run_id: int) -> Place | None:
+        """Return a place for the run; None when it has one, where it is looked at again at the end.
+
+        None too once the desks are closed, or closed for this run.
+        """
+        with self._lock:
+            if self._takes_no_more_of(run_id):
+                return None
+            there = self._of_run.get(run_id)
+            if there is not None and not there.only_awaits_late_replies:
+                there.is_called_again = True
+                return None
+            place = Place(run_id)
+            self._of_run[run_id] = place
+            self._taken.add(place)
+            return place
+
+    def leave(self, place: Place) -> bool:
+        """Give a place back unless the run was called again meanwhile; True when it is given back."""
+        with self._lock:
+            is_wanted = place.is_called_again and not self._takes_no_more_of(place.run_id)
+            if is_wanted and self._of_run.get(place.run_id) is place:
+                place.is_called_again, place.hands = False, None
+                return False
+            self._give_back(place)
+            return True
+
+    def forget(self, place: Place) -> None:
+        """Give a place back after a crash."""
+        with self._lock:
+            self._give_back(place)
+
+    def show(self, place: Place, hands: Hands) -> None:
+        """Let `close` find these hands."""
+        with self._lock:
+            place.hands, place.loop = hands, asyncio.get_running_loop()
+            if self._takes_no_more_of(place.run_id):
+                hands.hurry()
+
+    def close(self) -> None:
+        """Make all hands of this process let go of what they hold, and take nothing new."""
+        with self._lock:
+            self._is_closed = True
+            for place in self._taken:
+                _hurry(place)
+
+    def close_for(self, run_id: int) -> None:
+        """Make the hands on this run let go of what they hold, and take nothing more of it; other runs go on."""
+        with self._lock:
+            self._closed_for.add(run_id)
+            for place in self._taken:
+                if place.run_id == run_id:
+                    _hurry(place)
+
+    def _takes_no_more_of(self, run_id: int) -> bool:
+        return self._is_closed or run_id in self._closed_for
+
+    def _give_back(self, place: Place) -> None:
+        place.hands = place.loop = None
+        self._taken.discard(place)
+        if self._of_run.get(place.run_id) is place:
+            del self._of_run[place.run_id]
+
+
+def _hurry(place: Place) -> None:
+    if place.hands is not None and place.loop is not None:
+        # A loop that has ended meanwhile holds nothing any more.
+        with contextlib.suppress(RuntimeError):
+            place.loop.call_soon_threadsafe(place.hands.hurry)
+
+
+# At the start of a worker, and as its first runs begin: pages, prices and kinds are loaded by then.
+MOST_TIMES = 3
+
+_lock = threading.Lock()
+_times = 0
+
+
+def settle() -> None:
+    """Spare the garbage collector what is loaded so far; does nothing after the first few times.
+
+    Some 200,000 objects of libraries live as long as the process. Going through them over and
+    over takes a sixth of the time of a long run, and a tenth of a second each time in which no
+    thread of the process, those that serve pages included, does anything.
+    """
+    global _times
+    with _lock:
+        if _times == MOST_TIMES:
+            return
+        _times += 1
+        # Without this, garbage of now would be spared too, for ever.
+        gc.collect()
+        gc.freeze()
+
+
+logger = logging.getLogger(__name__)
+
+# Before and after the work nothing is lost by giving up: the next sweep finds what is left to do.
+WAIT_S = 30.0
+
+Value = TypeVar("Value")
+
+_desks = Desks()
+
+
+def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
+    """Claim and carry out results of a run until none is left to claim; safe to call any number of times.
+
+    The workers' hands (`owner_id` "") leave a run alone that a command line owns, and the other way.
+    False when this process was at it already.
+    """
+    place = _desks.enter(run_id)
+    if place is None:
+        return False
+    settle()
+    try:
+        _work(place, owner_id)
+        while not _desks.leave(place):
+            _work(place, owner_id)
+    except BaseException:
+        _desks.forget(place)
+        raise
+    return True
+
+
+def let_go() -> None:
+    """Give back everything this process works on, because it is about to end."""
+    _desks.close()
+
+
+def let_go_of(run_id: int) -> None:
+    """Give back what this process holds of one run, and take on nothing more of it."""
+    _desks.close_for(run_id)
+
+
+def _work(place: Place, owner_id: str = "") -> None:
+    try:
+        _carry_out(place, owner_id)
+    except Exception as error:
+        _after_crash(place.run_id, error)
+        raise
+
+
+def _carry_out(place: Place, owner_id: str) -> None:
+    run_id = place.run_id
+    run = patiently(Run.objects.filter(id=run_id, owner_id=owner_id).first)
+    if run is None or not run.is_active:
+        return
+    patiently(lambda: begin_run(run_id, now=database_now()))
+    patiently(lambda: run.refresh_from_db(fields=["started_at"]))
+    try:
+        work = patiently(lambda: load_work(run))
+    except (DomainError, ValueError, KeyError, TypeError) as error:
+        logger.exception("Run %s cannot be carried out", run_id)
+        end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {error}")
+        return
+    with _shown_hand(run_id) as token:
+        ended = _work_off(work, token, place)
+    patiently(lambda: _conclude(work, *ended))
+
+
+def patiently(function: Callable[[], Value]) -> Value:
+    """Return what the function returns, although this thread's connection may have died in its sleep.
+
+    Raises the database's own error when it stays away for half a minute.
+    """
+    return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
+
+
+def _work_off(work: RunWork, token: str, place: Place) -> tuple[Hands, RunState | None]:
+    database = DatabaseThread()
+
+    async def work_off() -> tuple[Hands, RunState | None]:
+        hands = Hands(work, token, database, sandbox=sandbox_in_force())
+        _desks.show(place, hands)
+        return hands, await hands.work_off()
+
+    try:
+        return asyncio.run(work_off())
+    finally:
+        database.close()
+
+
+def _after_crash(run_id: int, error: Exception) -> None:
+    """Note why hands broke off; a run on which they do so again and again is failed by it."""
+    reason = note_error(error)
+    if not is_away(first_of(error)) and note_crash(run_id, reason):
+        end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {reason}")
+
+
+def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
+    """End the run where these hands brought its end, by budget, by a broken target or by the last result."""
+    if hands.were_dropped:
+        # The run ended without them and may be on again: what they saw of it tells nothing now.
+        summarise_ended(work.run_id)
+        finish_run(work.run_id)
+    elif state is not None and state.broken_target:
+        reason = f"{ALL_ALIKE} {state.broken_target}"
+        end_run(work.run_id, RunStatus.FAILED, reason)
+    elif hands.budget.was_reached and is_budget_spent(work.run_id, replays=work.target.replays):
+        end_run(work.run_id, RunStatus.BUDGET_REACHED, hands.budget.in_words())
+    else:
+        finish_run(work.run_id)
+
+
+@contextmanager
+def _shown_hand(run_id: int) -> Iterator[str]:
+    """Show the pair of hands to everybody while it works, under a token of its own."""
+    token = secrets.token_hex(16)
+    patiently(lambda: show_hand(run_id, token, under_way=0, now=database_now()))
+    try:
+        yield token
+    finally:
+        patiently(Hand.objects.filter(token=token).delete)

@@ -1,0 +1,1 @@
+"""Suites, recorded outputs and results in and out of files."""

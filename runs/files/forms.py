@@ -1,0 +1,366 @@
+"""Bring suites, recorded outputs and results in from the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import UploadedFile
+from django.db import transaction
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.files.importing import ImportedFile, import_recorded_outputs, import_suites
+from runs.files.importing_results import ImportedResults, store_results
+from runs.form_fields import ManyFilesField, named_parts
+from runs.formats.bundles import bundles_of
+from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
+from runs.formats.recorded_outputs import read_outputs
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.queue import SUMMARISE_RUN, queue
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.profiles import all_profiles
+
+# What a session holds on to is small.
+MOST_WARNINGS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRow:
+    """One suite: `before` is its version before the import, None when it is new."""
+
+    slug: str
+    title: str
+    version: int
+    before: int | None
+    note: str
+    cases: int
+    path: str
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether the import made a version."""
+        return self.version != self.before
+
+
+@dataclass(frozen=True, slots=True)
+class ImportAnswer:
+    """Everything the page says. `left` counts the warnings that are not among those shown."""
+
+    suites: Sequence[SuiteRow]
+    target: Mapping[str, Any] | None
+    warnings: Sequence[Problem]
+    left: int
+
+    @property
+    def new(self) -> int:
+        """Return how many suites are new."""
+        return sum(row.before is None for row in self.suites)
+
+    @property
+    def changed(self) -> int:
+        """Return how many suites got another version."""
+        return sum(row.is_changed and row.before is not None for row in self.suites)
+
+    @property
+    def unchanged(self) -> int:
+        """Return how many suites are as they were."""
+        return sum(not row.is_changed for row in self.suites)
+
+
+def kept_answer(
+    files: Sequence[ImportedFile], target: Target | None, warnings: Sequence[Problem]
+) -> dict[str, Any]:
+    """Return what came of an import as plain JSON values."""
+    rows = [
+        SuiteRow(
+            slug=file.imported.suite.slug,
+            title=file.imported.suite.title,
+            version=file.imported.suite.version,
+            before=file.imported.version_before,
+            note=file.imported.note,
+            cases=file.imported.cases,
+            path=file.path,
+        )
+        for file in files
+    ]
+    outputs = target and {"pk": target.pk, "name": target.name}
+    shown = warnings[:MOST_WARNINGS]
+    return {
+        "suites": [asdict(row) for row in rows],
+        "target": outputs,
+        "warnings": [asdict(warning) for warning in shown],
+        "left": len(warnings) - len(shown),
+    }
+
+
+def answer_of(kept: Mapping[str, Any]) -> ImportAnswer:
+    """Return what kept_answer kept."""
+    return ImportAnswer(
+        suites=[SuiteRow(**row) for row in kept["suites"]],
+        target=kept["target"],
+        warnings=[Problem(**warning) for warning in kept["warnings"]],
+        left=kept["left"],
+    )
+
+
+MAX_SUITE_BYTES = 50 * 1024 * 1024
+MOST_PROBLEMS = 500
+MOST_OUTPUT_BYTES = 200 * 1024 * 1024
+ACCEPTED = (*SUFFIXES, ".zip", ".md", ".txt", ".json", ".py", ".sh", ".js")
+FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of an import: the suites of its files, the target of its outputs, and what to know."""
+
+    files: tuple[ImportedFile, ...]
+    target: Target | None
+    warnings: tuple[Problem, ...]
+
+
+def _profiles() -> list[tuple[str, str]]:
+    own = "As the file says: without evaluators, one judge scores by what each case expects."
+    presets = ((one.name, f"{one.label}: {one.says}") for one in all_profiles())
+    return [("", own), *presets]
+
+
+class SuiteImportForm(forms.Form):
+    """Suite files with what they refer to, and the outputs of one target.
+
+    After a refusal `problems` holds what is wrong, each with its file, line, case and key.
+    """
+
+    # A folder does in place of files, which browsers could not know.
+    use_required_attribute = False
+
+    # Before the files, which are read by it.
+    profile = forms.ChoiceField(
+        label="Start from",
+        choices=_profiles,
+        required=False,
+        initial="",
+        widget=forms.RadioSelect,
+        help_text="Thresholds and evaluators for files that write none themselves; every value can be "
+        "changed afterwards",
+        error_messages={
+            "invalid_choice": "%(value)s is none of the profiles: choose one of these."
+        },
+    )
+    # Before the files: the two are read together.
+    folder = ManyFilesField(
+        label="Folder",
+        required=False,
+        allow_empty_file=True,
+        help_text="In place of files: every suite in it is imported; hidden files and caches stay here",
+    )
+    folder_paths = forms.CharField(required=False, widget=forms.HiddenInput)
+    suite_files = ManyFilesField(
+        label="Suite files",
+        # A module or a prompt may well be empty; an empty suite file is refused by its name.
+        allow_empty_file=True,
+        help_text="YAML or JSONL files, or a zip of them, with the prompts and scripts they refer to",
+        error_messages={"required": "Choose a suite file, a zip or a folder."},
+    )
+    judge = forms.ModelChoiceField(
+        LanguageModel.objects.all(),
+        required=False,
+        to_field_name="slug",
+        empty_label="As the file says",
+        help_text="The language model that judges, where an evaluator names no other; a file that names "
+        "none leaves a suite the judge it has",
+    )
+    outputs = forms.FileField(
+        label="Recorded outputs",
+        required=False,
+        help_text='JSONL, one line a case: {"id": "CS-001", "output": "…"}',
+        widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
+    )
+    target_name = forms.CharField(
+        label="Name of the target",
+        required=False,
+        max_length=120,
+        help_text="What gave the recorded outputs; the file's name serves when it is left empty",
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Begin without problems."""
+        super().__init__(*args, **options)
+        self.problems: tuple[Problem, ...] = ()
+        self.fields["suite_files"].widget.attrs["accept"] = ",".join(ACCEPTED)
+        self.fields["folder"].widget.attrs |= FOLDER
+        self.fields["suite_files"].required = "folder" not in self.files
+
+    def clean_suite_files(self) -> FoundSuites:
+        """Return the suites of all that was sent; gather what is wrong with them."""
+        found = self.cleaned_data
+        if "folder" not in found:
+            # What is wrong with the folder is said; without it the rest would seem to lack files.
+            return FoundSuites(())
+        folder, files = found["folder"], found["suite_files"]
+        if sum(upload.size or 0 for upload in (*folder, *files)) > MAX_SUITE_BYTES:
+            said = f"The files hold more than {MAX_SUITE_BYTES // 1024**2} MB, the most an import takes."
+            self.add_error("suite_files" if files else "folder", said)
+            return FoundSuites(())
+        parts = [*named_parts(folder, found.get("folder_paths", "")), *named_parts(files)]
+        try:
+            return read_suites(bundles_of(parts), profile=found.get("profile", ""))
+        except UnreadableFileError as refusal:
+            name = parts[0][0] if len(parts) == 1 else "The files"
+            self.add_error("suite_files" if files else "folder", self._refused(refusal, name))
+            return FoundSuites(())
+
+    def clean_outputs(self) -> bytes | None:
+        """Return the lines; gather what is wrong with them."""
+        upload: UploadedFile[Any] | None = self.cleaned_data["outputs"]
+        if upload is None:
+            return None
+        if (upload.size or 0) > MOST_OUTPUT_BYTES:
+            raise forms.ValidationError(
+                "The file is larger than 200 MB. Split it in several targets."
+            )
+        content = bytes(upload.read())
+        try:
+            read_outputs(content, file=str(upload.name))
+        except UnreadableFileError as refusal:
+            raise self._refused(refusal, str(upload.name)) from None
+        self.cleaned_data["outputs_name"] = str(upload.name)
+        return content
+
+    def clean_target_name(self) -> str:
+        """Fall back to the name of the outputs' file."""
+        file = str(self.cleaned_data.get("outputs_name", ""))
+        return str(self.cleaned_data["target_name"]).strip() or PurePosixPath(file).stem
+
+    def save(self, *, imported_by: User) -> Done | None:
+        """Store all of it or nothing; None, with the reason among the errors, when it does not fit here."""
+        found = self.cleaned_data
+        judge = found["judge"].slug if found["judge"] else None
+        suites: FoundSuites = found["suite_files"]
+        try:
+            with transaction.atomic():
+                files = import_suites(suites.suites, imported_by=imported_by, judge=judge)
+                notes = (*suites.warnings, *(note for file in files for note in file.notes))
+                return Done(files, self._save_outputs(imported_by), notes)
+        except DomainError as refusal:
+            problems = getattr(refusal, "problems", ())
+            self.problems += _first(problems)
+            self.add_error(None, _count_of(problems) if problems else str(refusal))
+            return None
+
+    def _save_outputs(self, imported_by: User) -> Target | None:
+        found = self.cleaned_data
+        if found["outputs"] is None:
+            return None
+        return import_recorded_outputs(
+            target_name=found["target_name"],
+            lines=found["outputs"],
+            imported_by=imported_by,
+            file=found["outputs_name"],
+        )
+
+    def _refused(self, refusal: UnreadableFileError, name: str) -> forms.ValidationError:
+        self.problems += _first(refusal.problems)
+        were = "were" if name == "The files" else "was"
+        return forms.ValidationError(f"{name} {were} not read: {_count_of(refusal.problems)}")
+
+
+def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return as many problems as a page holds, and how many more there are."""
+    left = len(problems) - MOST_PROBLEMS
+    more = (Problem(f"and {left} more problems"),) if left > 0 else ()
+    return (*problems[:MOST_PROBLEMS], *more)
+
+
+def _count_of(problems: Sequence[Problem]) -> str:
+    count = len(problems)
+    return f"{'1 problem is' if count == 1 else f'{count} problems are'} listed at the top."
+
+
+def import_results(
+    content: bytes,
+    *,
+    file: str,
+    suite: Suite | None,
+    imported_by: User | None,
+    target_name: str = "",
+) -> ImportedResults:
+    """Store the results of a file as completed runs, and have their figures made on commit.
+
+    As `runs.imports.import_results` does, which says what it raises.
+    """
+    with transaction.atomic():
+        done = store_results(
+            content, file=file, suite=suite, imported_by=imported_by, target_name=target_name
+        )
+        for run in done.runs:
+            transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
+    return done
+
+
+MAX_RESULTS_BYTES = 200 * 1024 * 1024
+
+
+class ResultsImportForm(forms.Form):
+    """A file of results, and what its lines may not tell.
+
+    After a refusal `problems` holds what is wrong, each with its line and case.
+    """
+
+    results = forms.FileField(
+        label="Results",
+        help_text="JSON Lines of AgentV or of Evalsite, in snake_case or camelCase",
+        widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
+    )
+    suite = forms.ModelChoiceField(
+        Suite.objects.filter(archived_at=None),
+        required=False,
+        to_field_name="slug",
+        empty_label="As the lines say",
+        help_text="Where there is none of that name, it is made of the cases the lines tell of",
+    )
+    target_name = forms.CharField(
+        label="Name of the target",
+        required=False,
+        max_length=120,
+        help_text="What answered, where the lines do not tell; the file's name serves when it is empty",
+    )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Begin without problems."""
+        super().__init__(*args, **options)
+        self.problems: tuple[Problem, ...] = ()
+
+    def clean_results(self) -> UploadedFile[Any]:
+        """Refuse a file that is too large to be read at once."""
+        upload: UploadedFile[Any] = self.cleaned_data["results"]
+        if (upload.size or 0) > MAX_RESULTS_BYTES:
+            raise forms.ValidationError("The file is larger than 200 MB. Split it in several.")
+        return upload
+
+    def save(self, *, imported_by: User) -> ImportedResults | None:
+        """Store all of it; None, with the form's errors filled in, when anything is wrong."""
+        upload = self.cleaned_data["results"]
+        try:
+            return import_results(
+                bytes(upload.read()),
+                file=str(upload.name),
+                suite=self.cleaned_data["suite"],
+                imported_by=imported_by,
+                target_name=self.cleaned_data["target_name"].strip(),
+            )
+        except UnreadableFileError as refusal:
+            self.problems = refusal.problems
+            count = len(refusal.problems)
+            told = "1 problem is" if count == 1 else f"{count} problems are"
+            self.add_error("results", f"{upload.name} was not read: {told} listed at the top.")
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+        return None

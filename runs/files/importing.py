@@ -1,0 +1,345 @@
+"""Bring suites and recorded outputs in: each import is one transaction, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
+from evaluators.scoring.tree import walk
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import content_hash, tree_of_case
+from runs.formats.finding import FoundSuite
+from runs.formats.recorded_outputs import read_outputs
+from runs.formats.suite_files import slug_of
+from runs.models.suites import Case, FileContent, Suite, SuiteFile
+from runs.models.targets import RecordedOutput, Target
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import Problem
+from runs.suites.references import (
+    UnknownJudgeError,
+    absent_agents,
+    judge_of,
+    missing_models,
+    unfit_agents,
+)
+from runs.suites.stored import columns_of
+from runs.suites.versions import current_version, is_version, next_version, put_parts, write_down
+
+
+def scoreless_cases(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
+    """Yield a note where the score is to be a hybrid judge's own and cases have no such judge.
+
+    Every result of theirs would be an error, paid for all the same.
+    """
+    if content.policy.final_score != JUDGE_OVERALL:
+        return
+    without = [
+        case.key
+        for case in content.cases
+        if not any(
+            node.kind == HYBRID_KIND
+            for _, node in walk(
+                tree_of_case(
+                    content.root,
+                    case.evaluators.as_json() if case.evaluators else None,
+                    append=case.evaluators_append,
+                )
+            )
+        )
+    ]
+    if without:
+        said = (
+            f"{len(without)} of {len(content.cases)} cases have no hybrid judge, whose overall score is to be "
+            "theirs, so that every result of them would be an error; add one, or set final_score: aggregate"
+        )
+        yield Problem(said, file, 0, without[0], "final_score")
+
+
+BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What came of one suite: it is new without a version before, and unchanged without a note."""
+
+    suite: Suite
+    version_before: int | None
+    note: str
+    cases: int
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether the suite was created."""
+        return self.version_before is None
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether the suite got a version, its first or a new one."""
+        return self.version_before != self.suite.version
+
+
+def import_suite(
+    content: SuiteContent,
+    *,
+    imported_by: User | None,
+    slug: str | None = None,
+    judge: str | None = None,
+    note: str = "",
+) -> Suite:
+    """Create the suite, or make the one of that slug the same as the content, and return it.
+
+    A case whose content changed gets a new revision, one that is gone is no longer current, and the
+    suite gets a new version if anything at all changed. `slug` and `judge` go before the content's own;
+    where neither names a judge the suite keeps the one it has, and a `judge` of "" takes it away.
+    Raises UnknownJudgeError for a language model that is not set up here and a target that cannot judge.
+    """
+    if problems := (*missing_models(content, judge=judge), *unfit_agents(content)):
+        raise UnknownJudgeError(problems)
+    return import_content(content, imported_by=imported_by, slug=slug, judge=judge, note=note).suite
+
+
+def import_content(
+    content: SuiteContent,
+    *,
+    imported_by: User | None,
+    slug: str | None = None,
+    judge: str | None = None,
+    note: str = "",
+) -> Imported:
+    """Do what import_suite does for a suite whose models are known, and return what came of it."""
+    wanted = judge if judge is not None else content.judge or None
+    columns = {} if wanted is None else {"judge": judge_of(wanted)}
+    with transaction.atomic():
+        suite, is_new = _suite(slug or content.slug, content, columns)
+        before = None if is_new else current_version(suite)
+        _store_files(suite, content.files)
+        kept = _kept(suite, content, _store_cases(suite, content.cases))
+        said = ""
+        if before is None or not is_version(before, kept):
+            version = next_version(suite, kept, author=imported_by, note=note)
+            said, old = version.note, {"version": before.number} if before else None
+            new = {"version": version.number, "note": said}
+            write_down(suite, "import", actor=imported_by, before=old, after=new)
+    return Imported(suite, before.number if before else None, said, len(content.cases))
+
+
+def _suite(
+    slug: str, content: SuiteContent, chosen: Mapping[str, LanguageModel | None]
+) -> tuple[Suite, bool]:
+    """Return the suite with the content's own columns, those chosen and the tree, and whether it is new."""
+    columns: dict[str, Any] = {
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "archived_at": None,
+        **chosen,
+    }
+    found = Suite.objects.select_for_update(of=("self",)).filter(slug=slug).first()
+    if found is None:
+        root = Evaluator.objects.plant(content.root)
+        policy = content.policy.as_json()
+        return Suite.objects.create(slug=slug, root=root, **columns, **policy), True
+    put_parts(found, content.policy, content.root, columns)
+    return found, False
+
+
+def _kept(suite: Suite, content: SuiteContent, cases: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the version keeps: everything but the cases' own texts."""
+    return {
+        "title": content.title,
+        "description": content.description,
+        "tags": list(content.tags),
+        "judge": suite.judge.slug if suite.judge else "",
+        "metadata": dict(content.metadata),
+        "policy": content.policy.as_json(),
+        "evaluators": content.root.as_json(),
+        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
+        "cases": cases,
+    }
+
+
+def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
+    hashes = dict(zip(files, FileContent.objects.store(files.values()), strict=True))
+    suite.files.exclude(path__in=files).delete()
+    SuiteFile.objects.bulk_create(
+        (SuiteFile(suite=suite, path=path, content_id=digest) for path, digest in hashes.items()),
+        update_conflicts=True,
+        unique_fields=["suite", "path"],
+        update_fields=["content"],
+    )
+
+
+def _store_cases(suite: Suite, cases: tuple[CaseContent, ...]) -> list[dict[str, Any]]:
+    """Store what changed and return key, revision and hash of every case, in order."""
+    current = {case.key: case for case in _light(suite).filter(is_current=True)}
+    latest = _latest_revisions(suite)
+    new: list[Case] = []
+    moved: list[Case] = []
+    stored: list[dict[str, Any]] = []
+    for position, content in enumerate(cases):
+        columns = columns_of(content)
+        digest = content_hash(columns)
+        old = current.get(content.key)
+        if old is not None and old.content_hash == digest:
+            if old.position != position:
+                old.position = position
+                moved.append(old)
+            del current[content.key]
+            revision = old.revision
+        else:
+            revision = latest.get(content.key, 0) + 1
+            made = Case(suite=suite, key=content.key, revision=revision, position=position)
+            for name, value in {**columns, "content_hash": digest}.items():
+                setattr(made, name, value)
+            new.append(made)
+        stored.append({"key": content.key, "revision": revision, "hash": digest})
+    _retire(suite, [case.pk for case in current.values()])
+    Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
+    Case.objects.bulk_create(new, batch_size=BATCH)
+    return stored
+
+
+def _light(suite: Suite) -> Any:
+    return suite.cases.only("id", "key", "revision", "position", "content_hash", "is_current")
+
+
+def _latest_revisions(suite: Suite) -> dict[str, int]:
+    return dict(suite.cases.order_by("revision").values_list("key", "revision"))
+
+
+def _retire(suite: Suite, keys: list[int]) -> None:
+    for start in range(0, len(keys), BATCH):
+        suite.cases.filter(pk__in=keys[start : start + BATCH]).update(is_current=False)
+
+
+class UnusableSlugError(DomainError):
+    """Suites cannot be stored under the short name that was asked for."""
+
+    code = "unusable_slug"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFile:
+    """A file and what came of its suite; `notes` say what keeps its cases from a score."""
+
+    path: str
+    imported: Imported
+    notes: tuple[Problem, ...] = ()
+
+
+def import_suites(
+    files: Sequence[FoundSuite],
+    *,
+    imported_by: User | None,
+    slug: str | None = None,
+    judge: str | None = None,
+    note: str = "",
+) -> tuple[ImportedFile, ...]:
+    """Create or update the suite of every file and return what came of each, in the order given.
+
+    `slug`, for one suite only, and `judge` go before what the files say. Raises UnknownJudgeError with
+    a problem for every language model that is not set up here and every target that cannot judge, and
+    UnusableSlugError; then nothing has changed.
+    """
+    if slug is not None:
+        _check_slug(slug, len(files))
+    problems = [
+        problem
+        for file in files
+        for problem in (
+            *missing_models(file.content, judge=judge, file=file.path),
+            *unfit_agents(file.content, file=file.path),
+        )
+    ]
+    if problems:
+        raise UnknownJudgeError(tuple(problems))
+    done: dict[str, Imported] = {}
+    with transaction.atomic():
+        # In one order everywhere: two imports of the same suites wait for each other, and never in a circle.
+        for file in sorted(files, key=lambda file: file.content.slug):
+            done[file.path] = import_content(
+                file.content, imported_by=imported_by, slug=slug, judge=judge, note=note
+            )
+    return tuple(
+        ImportedFile(
+            file.path,
+            done[file.path],
+            (
+                *absent_agents(file.content, file=file.path),
+                *scoreless_cases(file.content, file=file.path),
+            ),
+        )
+        for file in files
+    )
+
+
+def _check_slug(slug: str, count: int) -> None:
+    if count > 1:
+        raise UnusableSlugError(
+            f"{slug!r} can name one suite, and these are {count}; import the one alone."
+        )
+    if not slug or slug_of(slug) != slug:
+        raise UnusableSlugError(
+            f"{slug!r} cannot stand in addresses; write small letters, digits and hyphens, such as "
+            f"{slug_of(slug) or 'support-agent'}."
+        )
+
+
+RECORDED_KIND = "recorded"
+LONGEST_TARGET_NAME = 120
+
+
+class TargetKindDiffersError(DomainError):
+    """Outputs were recorded for a target that answers by itself."""
+
+    code = "target_kind_differs"
+
+
+def import_recorded_outputs(
+    *,
+    target_name: str,
+    lines: bytes | Iterable[str],
+    imported_by: User | None,
+    file: str = "outputs.jsonl",
+) -> Target:
+    """Create the recorded target, or replace the outputs it has if they are others, and return it.
+
+    Raises UnreadableFileError with line and reason, TargetKindDiffersError when a target of that
+    name is of another kind; in either case nothing changes.
+    """
+    content = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
+    outputs = read_outputs(content, file=file)
+    with transaction.atomic():
+        target, is_new = Target.objects.get_or_create(
+            name=target_name.strip()[:LONGEST_TARGET_NAME], defaults={"kind": RECORDED_KIND}
+        )
+        if target.kind != RECORDED_KIND:
+            raise TargetKindDiffersError(
+                f"The target {target.name} is of kind {target.kind} and answers by itself; "
+                "record the outputs under another name."
+            )
+        before = dict(target.recorded_outputs.values_list("case_key", "output"))
+        if before == {one.key: dict(one.output) for one in outputs}:
+            return target
+        target.recorded_outputs.all().delete()
+        RecordedOutput.objects.bulk_create(
+            (RecordedOutput(target=target, case_key=o.key, output=dict(o.output)) for o in outputs),
+            batch_size=BATCH,
+        )
+        AuditEntry.objects.create(
+            actor=imported_by,
+            actor_name=imported_by.get_username() if imported_by else "",
+            action="import",
+            object_type="target",
+            object_id=str(target.pk),
+            object_name=target.name,
+            before=None if is_new else {"outputs": len(before)},
+            after={"outputs": len(outputs)},
+        )
+    return target

@@ -1,0 +1,766 @@
+"""Results of a file become finished runs, one for each target the file names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max
+
+from evaluators.kinds import kind_for_spelling, kind_of, read_config
+from evaluators.kinds._refusals import InvalidConfigError
+from evaluators.models import AuditEntry, Evaluator
+from evaluators.scoring.decision import Decision, TraceStep
+from evaluators.scoring.numbers import rounded, spelt, weighted_mean
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.score_tree import rules_of
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Aggregator, Node, below, validate, walk
+from evaluators.scoring.types import (
+    DomainError,
+    Outcome,
+    OutcomeResult,
+    Score,
+    Skipped,
+    Unscored,
+    Usage,
+    Verdict,
+)
+from runs.engine.plan import (
+    DELIBERATION_KIND,
+    OUTCOMES_PATH,
+    Plan,
+    TargetPlan,
+    cases_hash,
+    content_hash,
+    tree_of_case,
+)
+from runs.files.importing import import_content
+from runs.formats.results_reading import ReadResult, read_results
+from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines
+from runs.formats.suite_evaluators import default_children, root_of
+from runs.formats.suite_files import slug_of
+from runs.models.bulk import insert_rows
+from runs.models.clock import database_now
+from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus
+from runs.models.runs import Run, RunStatus
+from runs.models.stored import SCORE_COLUMNS, score_rows
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.summary.figures import total_of
+from runs.target_kinds._outputs import usage_as_json
+
+NO_INPUT = "The file of results does not tell what was asked."
+LONGEST_TITLE = 200
+MOST_NAMED = 100
+REMEDY = "name the suite these results are of, or import its file first"
+COPIED = (
+    *("title", "tags", "input", "expected_output", "expected_outcomes", "criteria", "metadata"),
+    "recorded_output",
+)
+
+
+class NotOfThisSuiteError(UnreadableFileError):
+    """A file holds results of cases that the suite does not have."""
+
+    code = "not_of_this_suite"
+
+
+def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
+    """Raise NotOfThisSuiteError with the first line of each case that the suite does not have."""
+    known = set(suite.cases.filter(is_current=True).values_list("key", flat=True))
+    strangers: dict[str, int] = {}
+    for one in results:
+        if one.result.eval_id not in known:
+            strangers.setdefault(one.result.eval_id, one.line)
+    if not strangers:
+        return
+    problems = [
+        Problem(f"{suite.slug} has no case {key}; {REMEDY}", file, line, key)
+        for key, line in islice(strangers.items(), MOST_NAMED)
+    ]
+    left = len(strangers) - MOST_NAMED
+    if left > 0:
+        problems.append(Problem(f"and {left} more that {suite.slug} does not have", file))
+    raise NotOfThisSuiteError(problems)
+
+
+def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
+    """Make a suite of the cases the lines tell of, with the judge that suites have by default."""
+    cases: dict[str, CaseContent] = {}
+    for one in results:
+        key = one.result.eval_id
+        if key not in cases:
+            cases[key] = CaseContent(
+                key=key,
+                input=one.input or ({"role": "user", "content": NO_INPUT},),
+                expected_output=one.expected_output,
+                expected_outcomes=tuple(outcome.text for outcome in one.result.outcomes),
+                criteria=one.criteria,
+            )
+    slug = slug_of(named) or "results"
+    root = root_of(default_children())
+    content = SuiteContent(
+        slug=slug, title=named[:LONGEST_TITLE], root=root, cases=tuple(cases.values())
+    )
+    note = "Made of the cases that a file of results tells of"
+    return import_content(content, imported_by=by, note=note).suite
+
+
+def cases_run(
+    suite: Suite, root: Node, current: Mapping[str, Case], scored: Sequence[tuple[str, Node]]
+) -> list[Case]:
+    """Return for every result the revision of its case that is scored by its tree.
+
+    That is the current one, where the run's tree or the case's own is the result's; else an earlier
+    revision with that tree, made where there is none. The suite itself does not change.
+    """
+    made: dict[tuple[str, str], Case] = {}
+    latest = dict(
+        suite.cases.filter(key__in=current).values_list("key").annotate(last=Max("revision"))
+    )
+    found = []
+    for key, tree in scored:
+        case = current[key]
+        if tree_of_case(root, case.evaluators, append=case.evaluators_append) == tree:
+            found.append(case)
+            continue
+        columns = {name: getattr(case, name) for name in COPIED}
+        columns |= {"evaluators": tree.as_json(), "evaluators_append": False}
+        digest = content_hash(columns)
+        if (key, digest) not in made:
+            made[key, digest] = _revision(suite, case, columns, digest, latest)
+        found.append(made[key, digest])
+    return found
+
+
+def _revision(
+    suite: Suite, case: Case, columns: Mapping[str, Any], digest: str, latest: dict[str, int]
+) -> Case:
+    earlier = suite.cases.filter(key=case.key, content_hash=digest).order_by("-revision").first()
+    if earlier is not None:
+        return earlier
+    latest[case.key] += 1
+    place = {"key": case.key, "position": case.position, "is_current": False}
+    return Case.objects.create(
+        suite=suite, revision=latest[case.key], content_hash=digest, **place, **columns
+    )
+
+
+# How far a file's figure may lie from ours: others round theirs.
+NEAR = 1e-6
+
+
+def details_of(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
+    """Return the metrics, final evaluation or votes of an evaluator; nothing where it told of none."""
+    if one.metrics:
+        return _of_metrics(one, supplies_outcomes=supplies_outcomes)
+    if one.final_evaluation:
+        return _of_evaluation(one.final_evaluation)
+    return _of_rounds(one) if one.rounds else {}
+
+
+def _of_metrics(one: EvaluatorLine, *, supplies_outcomes: bool) -> dict[str, Any]:
+    scores = {metric["key"]: metric["score"] for metric in one.metrics}
+    # Means of several samples tell of none of them, and only whole scores can be weighed anew.
+    is_one_sample = all(score == int(score) for score in scores.values())
+    samples = [{key: int(score) for key, score in scores.items()}] if is_one_sample else []
+    return {
+        "reasoning": one.reasoning,
+        "supplies_outcomes": supplies_outcomes,
+        "metrics": [dict(metric) for metric in one.metrics],
+        "samples": samples,
+    }
+
+
+def _of_evaluation(found: Mapping[str, Any]) -> dict[str, Any]:
+    overall = found["judge_overall"]
+    return {
+        "final_evaluation": dict(found),
+        "judge_overall": overall,
+        "overall_scores": [overall["score"]],
+        "evidence": overall["evidence"],
+        "dimensions": [
+            {
+                "key": key,
+                "name": key.replace("_", " ").capitalize(),
+                "policy": "judge_only",
+                "deterministic": found["deterministic_dimensions"].get(key),
+                "judge": found["judge_dimensions"].get(key),
+                "final": score,
+            }
+            for key, score in found["final_dimensions"].items()
+        ],
+    }
+
+
+def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
+    """Return every vote, and what they came to where that is the score that is told."""
+    votes = {"rounds": [dict(held) for held in one.rounds]}
+    told = one.score if one.score is None or not one.is_negated else 1.0 - one.score
+    if told is None:
+        return votes
+    last = one.rounds[-1]["votes"]
+    slugs = [vote["slug"] for vote in last]
+    panel = {"models": slugs} if all(slugs) else {"judges": len(slugs)}
+    asked = sum(not held["breaks_tie"] for held in one.rounds)
+    rescore = kind_of(DELIBERATION_KIND).rescore
+    for way in ("midpoint", "mean"):
+        settings = {**panel, "rounds": asked, "score_by": way}
+        try:
+            found = rescore(read_config(DELIBERATION_KIND, settings), votes) if rescore else None
+        except DomainError:
+            return votes
+        if found is not None and abs(found.score - told) <= NEAR:
+            return dict(found.details)
+    return votes
+
+
+IMPORTED = "imported"
+# How our own results files begin to say that a rule forced the fail (SCORING §4.5, §8).
+FORCING_WORDS = ("required: ", "gate: ", "all or nothing: ")
+LONGEST_CELL = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One result with the tree it was scored by, what its evaluators said, and the decision."""
+
+    tree: Node
+    outcomes: Mapping[str, Outcome]
+    decision: Decision
+
+
+def told(line: ResultLine, tree: Node, policy: Policy) -> Told:
+    """Return a result decided: by our rules where they come to what the file says, else as it says.
+
+    Raises TreeError for evaluators that make no tree.
+    """
+    outcomes = outcomes_of(line, tree)
+    expected = [one.text for one in line.outcomes]
+    found = rules_of(tree, policy).decide(
+        outcomes, expected_outcomes=expected, outcome_results=line.outcomes or None
+    )
+    if line.outcomes and not any(map(_supplies_outcomes, outcomes.values())):
+        outcomes[OUTCOMES_PATH] = _outcomes_score(line)
+    if line.status == "error":
+        step = TraceStep(f"The file says: {line.error}", passed=False)
+        told_error = Decision(status="error", error=line.error, nodes=found.nodes, trace=(step,))
+        return Told(tree, outcomes, replace(told_error, rule=IMPORTED, outcomes=found.outcomes))
+    return Told(tree, outcomes, _as_told(line, found, policy))
+
+
+def is_forced(line: ResultLine, decision: Decision, policy: Policy) -> bool:
+    """Tell whether a fail stands whatever the score, by our rules or by the file's word."""
+    if decision.verdict is not Verdict.FAIL:
+        return False
+    if decision.rule != IMPORTED:
+        return decision.is_forced
+    own = None if line.score is None else policy.verdict_of(line.score)
+    return own is not Verdict.FAIL or line.decided_by.startswith(FORCING_WORDS)
+
+
+def _as_told(line: ResultLine, found: Decision, policy: Policy) -> Decision:
+    """Return our decision where it is the file's too, else the file's, with ours beside it.
+
+    A file that names another reason for the same verdict and score is believed: it knows more of its
+    evaluators than it tells.
+    """
+    score = None if line.score is None else rounded(line.score)
+    verdict = Verdict(line.verdict) if line.verdict else None
+    if verdict is None and score is not None:
+        verdict = found.verdict or policy.verdict_of(score)
+    is_same = found.status == "scored" and found.verdict == verdict
+    if is_same and _is_near(found.score, score):
+        found = found if score is None else replace(found, score=score)
+        if line.decided_by in ("", found.decided_by[:LONGEST_CELL]):
+            return found
+        score = found.score
+    said = "" if score is None else f" at {spelt(score)}"
+    cell = line.decided_by or f"imported: {verdict or 'no verdict'}{said}"
+    step = TraceStep(f"The file says: {cell}", passed=verdict is Verdict.PASS)
+    return replace(
+        found,
+        status="scored",
+        verdict=verdict,
+        score=score,
+        decided_by=cell,
+        rule=IMPORTED,
+        evaluator=None,
+        error=None,
+        flip=None,
+        trace=(step, *found.trace),
+    )
+
+
+def _is_near(ours: float | None, told: float | None) -> bool:
+    """Tell whether a score of ours is the one told, as far as files keep it; one not told is ours."""
+    if ours is None or told is None:
+        return told is None
+    return abs(ours - told) <= NEAR
+
+
+def outcomes_of(line: ResultLine, tree: Node) -> dict[str, Outcome]:
+    """Return by path what leaves said, and composites whose rule nobody tells."""
+    told_at = dict(walk_lines(line.evaluators))
+    found: dict[str, Outcome] = {}
+    for path, node in walk(tree):
+        if node.aggregator is not None and not node.aggregator.is_judging:
+            continue
+        one = told_at.get(path)
+        if one is not None:
+            found[path] = _outcome(one, line.outcomes)
+        elif path == ROOT_PATH and line.score is not None:
+            found[path] = Score(line.score)
+    return found
+
+
+def _outcome(one: EvaluatorLine, expected: tuple[OutcomeResult, ...]) -> Outcome:
+    if one.status == "skipped":
+        return Skipped(one.reasoning or "it was not run")
+    if one.score is None:
+        details = details_of(one, supplies_outcomes=False)
+        reason = one.reasoning or "the file has no score of it"
+        return Unscored(reason, details=details, usage=one.usage)
+    score = 1.0 - one.score if one.is_negated else one.score
+    return Score(
+        score,
+        raw_score=one.raw_score,
+        scale=one.scale,
+        reasoning=one.reasoning,
+        findings=one.findings,
+        details=details_of(one, supplies_outcomes=bool(expected)),
+        usage=one.usage,
+    )
+
+
+def _supplies_outcomes(outcome: Outcome) -> bool:
+    return isinstance(outcome, Score) and bool(outcome.details.get("supplies_outcomes"))
+
+
+def _outcomes_score(line: ResultLine) -> Score:
+    """Return the outcomes as their judge's score, with what the file tells of that judge."""
+    share = sum(one.passed for one in line.outcomes) / len(line.outcomes)
+    told = line.outcomes_judge
+    if told is None:
+        return Score(share, outcomes=line.outcomes)
+    return Score(
+        share,
+        reasoning=told.reasoning,
+        findings=told.findings,
+        usage=told.usage,
+        outcomes=line.outcomes,
+    )
+
+
+# Stands for a rule the file does not tell: the score of the composite is taken as it is.
+AS_TOLD = {"type": "code_judge"}
+USUAL = {"type": "weighted_average"}
+
+
+def common_tree(lines: Sequence[ResultLine], own: Node | None, policy: Policy) -> Node:
+    """Return the tree by which most results of a file were scored.
+
+    Where the suite's own tree names the same evaluators, kinds and settings are those.
+    """
+    shapes = Counter(shape_of(line.evaluators) for line in lines if line.evaluators)
+    if not shapes:
+        return own or _root((), AS_TOLD, None)
+    shape = shapes.most_common(1)[0][0]
+    alike = [line for line in lines if line.evaluators and shape_of(line.evaluators) == shape]
+    return tree_of(alike, own, policy)
+
+
+def tree_of(lines: Sequence[ResultLine], own: Node | None, policy: Policy) -> Node:
+    """Return the tree of results whose evaluators are alike.
+
+    The outermost rule is the suite's, else the weighted average, where that gives every score of
+    the file; else the scores are taken as they are told.
+    """
+    known = dict(walk(own)) if own is not None else {}
+    unruly = {path for line in lines for path in _unruly(line)}
+    children = tuple(_node(one, one.name, known, unruly) for one in lines[0].evaluators)
+    rules = [dict(own.as_json()["config"]["aggregator"])] if own is not None else []
+    for rule in (*rules, USUAL):
+        tree = _root(children, rule, own)
+        if _is_sound(tree) and all(_gives(tree, line, policy) for line in lines):
+            return tree
+    return _root(children, AS_TOLD, own)
+
+
+def shape_of(evaluators: Iterable[EvaluatorLine]) -> tuple[Any, ...]:
+    """Return what makes trees alike: names, types, weights and nesting."""
+    return tuple(
+        (one.name, one.type, one.weight, one.is_negated, shape_of(one.children))
+        for one in evaluators
+    )
+
+
+def _unruly(line: ResultLine) -> Iterator[str]:
+    """Yield the composites without a rule whose score is not the weighted average of their children."""
+    for path, one in walk_lines(line.evaluators):
+        if one.score is None or one.aggregator:
+            continue
+        scored = [child for child in one.children if child.score is not None]
+        average = weighted_mean(
+            [child.score or 0.0 for child in scored], [child.weight for child in scored]
+        )
+        if average is None or abs(average - one.score) > NEAR or len(scored) < len(one.children):
+            yield path
+
+
+def _node(
+    one: EvaluatorLine, path: str, known: Mapping[str, Node], unruly: Collection[str]
+) -> Node:
+    own = known.get(path)
+    children = tuple(_node(child, below(path, child.name), known, unruly) for child in one.children)
+    is_composite = one.aggregator is not None
+    fits = own is not None and own.is_composite == is_composite and own.negate == one.is_negated
+    preset = dict(kind_for_spelling(one.spelling)[1]) if one.spelling else {}
+    facts: dict[str, Any] = {"kind": one.type, "negate": one.is_negated, "config": preset}
+    if own is not None and fits:
+        facts = {"kind": own.kind, "negate": own.negate, "config": own.config}
+        facts |= {"required": own.required, "required_below": own.required_below}
+    if is_composite:
+        facts |= {
+            "kind": COMPOSITE,
+            "config": {"aggregator": _rule(one, own if fits else None, path in unruly)},
+        }
+    return Node(name=one.name, weight=one.weight, children=children, **facts)
+
+
+def _rule(one: EvaluatorLine, own: Node | None, is_unruly: bool) -> Mapping[str, Any]:
+    """Return how a composite combines its children, as the file or the suite tells, or as is usual."""
+    usual = None if is_unruly else USUAL
+    own_rule = own.as_json()["config"]["aggregator"] if own else None
+    for rule in (_readable(one.aggregator), own_rule, usual):
+        if rule and one.children and _is_sound(_root(_leaves(one.children), rule, None)):
+            return dict(rule)
+    return AS_TOLD
+
+
+def _readable(rule: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the rule a file tells as we store it, None where it is none of ours."""
+    try:
+        settings = read_config(COMPOSITE, {"aggregator": rule}) if rule else None
+    except InvalidConfigError:
+        return None
+    if settings is None:
+        return None
+    return Aggregator.from_json(settings.model_dump(mode="json")["aggregator"]).as_json()
+
+
+def _leaves(children: Sequence[EvaluatorLine]) -> tuple[Node, ...]:
+    return tuple(Node(name=child.name, kind="", weight=child.weight) for child in children)
+
+
+def _root(children: tuple[Node, ...], rule: Mapping[str, Any], own: Node | None) -> Node:
+    name = own.name if own is not None else "suite"
+    node = Node(name=name, kind=COMPOSITE, config={"aggregator": dict(rule)}, children=children)
+    return Node.from_json(node.as_json())
+
+
+def _is_sound(tree: Node) -> bool:
+    try:
+        validate(tree)
+    except (DomainError, TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def _gives(tree: Node, line: ResultLine, policy: Policy) -> bool:
+    """Tell whether the rules of a tree come to the score that the file tells."""
+    if line.score is None or line.status == "error":
+        return True
+    found = rules_of(tree, policy).nodes(outcomes_of(line, tree))[ROOT_PATH]
+    return found.score is not None and abs(found.score - line.score) <= NEAR
+
+
+OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
+LONGEST_STAGE, MOST_MARKS = 30, 200
+BATCH = 1_000
+ZERO = Decimal(0)
+
+Row = tuple[ReadResult, int, Told, Case]
+
+
+def write_results(run: Run, policy: Policy, rows: Sequence[Row]) -> None:
+    """Store the results of a run with everything their lines tell, and set its counters."""
+    cases = sorted({row[3] for row in rows}, key=lambda case: (case.position, case.pk))
+    order = {case.pk: place for place, case in enumerate(cases)}
+    results = Result.objects.bulk_create(
+        (_result(run, policy, row, order[row[3].pk]) for row in rows), batch_size=BATCH
+    )
+    pairs = list(zip(results, rows, strict=True))
+    answered = [pair for pair in pairs if _is_answered(pair[1][0].result)]
+    insert_rows(ResultOutput, OUTPUT_COLUMNS, (_output(result, row) for result, row in answered))
+    insert_rows(
+        EvaluatorScore,
+        SCORE_COLUMNS,
+        (
+            written
+            for result, (_, _, told, _) in pairs
+            if told.outcomes
+            for written in score_rows(result.pk, told.tree, told.outcomes, told.decision)
+        ),
+    )
+    _count(run, results)
+
+
+def _result(run: Run, policy: Policy, row: Row, position: int) -> Result:
+    read, number, told, case = row
+    line, decision = read.result, told.decision
+    is_scored = decision.status == "scored"
+    return Result(
+        run=run,
+        case=case,
+        position=position,
+        repetition=number,
+        status=ResultStatus.SCORED if is_scored else ResultStatus.ERROR,
+        verdict=decision.verdict.value if decision.verdict else "",
+        score=decision.score if is_scored else None,
+        decided_by=decision.decided_by[:LONGEST_CELL] if is_scored else "",
+        is_forced=is_forced(line, decision, policy),
+        error=line.error,
+        error_stage=_stage(line),
+        outcome_marks="".join("01"[one.passed] for one in line.outcomes)[:MOST_MARKS],
+        warnings=list(line.warnings),
+        attempt=1,
+        finished_at=read.finished_at or run.finished_at,
+        latency_ms=line.usage.latency_ms,
+        input_tokens=line.usage.input_tokens,
+        output_tokens=line.usage.output_tokens,
+        run_cost_usd=line.run_cost_usd,
+        evaluation_cost_usd=_judged(line),
+    )
+
+
+def _stage(line: ResultLine) -> str:
+    """Return where an error arose; a line that does not tell leaves only the target, or a judge."""
+    if line.status != "error":
+        return ""
+    return line.error_stage[:LONGEST_STAGE] or ("evaluator" if line.output else "target")
+
+
+def _is_answered(line: ResultLine) -> bool:
+    """Tell whether there is an output, or evaluators that saw one."""
+    return line.output is not None or bool(line.evaluators) or line.status != "error"
+
+
+def _judged(line: ResultLine) -> Decimal | None:
+    """Return what the judges cost: as told, else what the evaluators tell."""
+    if line.evaluation_cost_usd is not None:
+        return line.evaluation_cost_usd
+    leaves = [one for _, one in walk_lines(line.evaluators) if not one.children]
+    return total_of(one.usage.cost_usd for one in leaves)
+
+
+def _output(result: Result, row: Row) -> tuple[Any, ...]:
+    read, _, told, _ = row
+    line = read.result
+    usage = Usage(
+        input_tokens=line.usage.input_tokens,
+        output_tokens=line.usage.output_tokens,
+        cost_usd=line.run_cost_usd,
+        latency_ms=line.usage.latency_ms,
+    )
+    outcomes = [
+        {"text": one.text, "passed": one.passed, "justification": one.justification}
+        for one in line.outcomes
+    ]
+    decision = told.decision.as_json()
+    return result.pk, line.output or "", [], None, usage_as_json(usage), outcomes or None, decision
+
+
+def _count(run: Run, results: Sequence[Result]) -> None:
+    words = Counter(result.verdict for result in results)
+    scores = [result.score for result in results if result.score is not None]
+    run.pass_count, run.fail_count = words["pass"], words["fail"]
+    run.borderline_count = words["borderline"]
+    run.error_count = sum(result.status == ResultStatus.ERROR for result in results)
+    run.score_sum, run.score_count = sum(scores), len(scores)
+    run.run_cost_usd = sum((result.run_cost_usd or ZERO for result in results), ZERO)
+    run.evaluation_cost_usd = sum((result.evaluation_cost_usd or ZERO for result in results), ZERO)
+    run.save()
+
+
+RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedResults:
+    """The runs that were made, their suite, and what is to be said of the file."""
+
+    suite: Suite
+    is_new_suite: bool
+    runs: tuple[Run, ...]
+    notes: tuple[str, ...]
+
+
+def store_results(
+    content: bytes,
+    *,
+    file: str,
+    suite: Suite | None,
+    imported_by: User | None,
+    target_name: str = "",
+) -> ImportedResults:
+    """Store the results of a file as completed runs without figures yet, one for each target.
+
+    Without a suite they belong to the one the lines name, else to one of the file's name; where there
+    is none, it is made of the cases the lines tell of. `target_name` stands for lines that name none.
+    Raises UnreadableFileError with line and reason, NotOfThisSuiteError with the cases it lacks;
+    in either case nothing is stored.
+    """
+    read = read_results(content, file=file)
+    named = read.results[0].result.suite or PurePosixPath(file).stem
+    origin = {"file": file, "sha256": hashlib.sha256(content).hexdigest()}
+    with transaction.atomic():
+        found = suite or Suite.objects.filter(slug=slug_of(named)).first()
+        is_new = found is None
+        if found is None:
+            found = made_suite(named, read.results, imported_by)
+        held = Suite.objects.select_for_update(of=("self",)).select_related("root").get(pk=found.pk)
+        check_cases(held, read.results, file)
+        runs = []
+        for name, results in _by_target(read.results, target_name or PurePosixPath(file).stem):
+            runs.append(_import_run(held, name, results, origin=origin, by=imported_by))
+    notes = [str(note) for note in read.notes]
+    if is_new:
+        notes.append(
+            "The file tells what evaluators said, not how they are set up: the new suite has the "
+            "usual judge. Import its suite file under the same name to run it again."
+        )
+    return ImportedResults(held, is_new, tuple(runs), tuple(notes))
+
+
+def _by_target(
+    results: Sequence[ReadResult], default: str
+) -> Iterator[tuple[str, list[ReadResult]]]:
+    names = dict.fromkeys(one.result.target or default for one in results)
+    for name in names:
+        yield name, [one for one in results if (one.result.target or default) == name]
+
+
+def _import_run(
+    suite: Suite,
+    target: str,
+    results: Sequence[ReadResult],
+    *,
+    origin: Mapping[str, str],
+    by: User | None,
+) -> Run:
+    policy, own = suite.policy(), Evaluator.objects.tree(suite.root)
+    numbered = _numbered(results)
+    lines = [one.result for one, _ in numbered]
+    root = common_tree(lines, own, policy)
+    current = {case.key: case for case in suite.cases.filter(is_current=True)}
+    trees = _trees(lines, root, own, current, policy)
+    decided = [told(line, tree, policy) for line, tree in zip(lines, trees, strict=True)]
+    cases = cases_run(
+        suite, root, current, [(lines[n].eval_id, d.tree) for n, d in enumerate(decided)]
+    )
+    plan = Plan(
+        suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
+        policy=policy,
+        root=root,
+        target=TargetPlan(target, RECORDED),
+        cases_hash=cases_hash([case.content_hash for case in dict.fromkeys(cases)]),
+    )
+    run = _create_run(suite, plan, numbered, origin=origin, by=by)
+    write_results(
+        run, policy, [(*n, d, c) for n, d, c in zip(numbered, decided, cases, strict=True)]
+    )
+    _audit(run, suite, by, origin)
+    return run
+
+
+def _trees(
+    lines: Sequence[ResultLine],
+    root: Node,
+    own: Node,
+    current: Mapping[str, Case],
+    policy: Policy,
+) -> list[Node]:
+    """Return the tree each result was scored by; those whose evaluators are alike share one."""
+    groups: dict[tuple[Any, ...], list[ResultLine]] = {}
+    places = []
+    for line in lines:
+        case = current[line.eval_id]
+        place = (shape_of(line.evaluators), case.pk if case.evaluators else 0)
+        groups.setdefault(place, []).append(line)
+        places.append(place)
+    trees = {}
+    for place, alike in groups.items():
+        case = current[alike[0].eval_id]
+        usual = tree_of_case(root, case.evaluators, append=case.evaluators_append)
+        whole = tree_of_case(own, case.evaluators, append=case.evaluators_append)
+        tree = tree_of(alike, whole, policy) if place[0] else usual
+        # Equal trees are one object: its rules are made ready once.
+        trees[place] = next((same for same in (root, usual) if same == tree), tree)
+    return [trees[place] for place in places]
+
+
+def _numbered(results: Sequence[ReadResult]) -> list[tuple[ReadResult, int]]:
+    """Return the results with their repetitions: as told, else counted case by case."""
+    taken: dict[str, set[int]] = {}
+    numbered = []
+    for one in results:
+        used = taken.setdefault(one.result.eval_id, set())
+        number = one.result.repetition
+        if number < 1 or number in used:
+            number = next(n for n in range(1, len(used) + 2) if n not in used)
+        used.add(number)
+        numbered.append((one, number))
+    return numbered
+
+
+def _create_run(
+    suite: Suite,
+    plan: Plan,
+    numbered: Sequence[tuple[ReadResult, int]],
+    *,
+    origin: Mapping[str, str],
+    by: User | None,
+) -> Run:
+    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
+    snapshot = plan.as_json() | {"imported": dict(origin)}
+    moments = [one.finished_at for one, _ in numbered if one.finished_at]
+    return Run.objects.create(
+        suite=suite,
+        number=last + 1,
+        status=RunStatus.COMPLETED,
+        target_name=plan.target.name,
+        suite_version=suite.version,
+        note=f"Imported from {origin['file']}"[:300],
+        created_by=by,
+        # No hands here ever began with it.
+        started_at=None,
+        finished_at=max(moments, default=database_now()),
+        repetitions=max(number for _, number in numbered),
+        case_count=len({one.result.eval_id for one, _ in numbered}),
+        execution_count=len(numbered),
+        done_count=len(numbered),
+        snapshot_hash=content_hash(snapshot),
+        snapshot=snapshot,
+    )
+
+
+def _audit(run: Run, suite: Suite, by: User | None, origin: Mapping[str, str]) -> None:
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=by.get_username() if by else "command line",
+        action="import",
+        object_type="run",
+        object_id=str(run.pk),
+        object_name=f"{suite.slug} #{run.number}",
+        after={"target": run.target_name, "executions": run.execution_count, **origin},
+    )

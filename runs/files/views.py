@@ -1,0 +1,92 @@
+"""The pages that bring suites and results in, and the file that takes a suite out."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_safe
+
+from evaluators.templatetags.figures import counted
+from runs.files.forms import ResultsImportForm, SuiteImportForm, answer_of, kept_answer
+from runs.formats.packing import packed
+from runs.requests import (
+    REFUSED,
+    MemberRequest,
+    may_change_suites,
+    may_start,
+    may_view,
+    posted,
+    suite_of,
+    uploaded,
+)
+from runs.suites.stored import UnknownVersionError, stored_content
+
+ANSWER = "import_answer"
+
+
+@may_change_suites
+def suite_import(request: MemberRequest) -> HttpResponse:
+    """Bring suites in from files, or say everything that is wrong with them."""
+    form = SuiteImportForm(posted(request), uploaded(request))
+    done = form.save(imported_by=request.user) if form.is_valid() else None
+    if done is None:
+        status = REFUSED if form.is_bound else 200
+        return render(request, "suites/import.html", {"form": form}, status=status)
+    answer = kept_answer(done.files, done.target, done.warnings)
+    if len(done.files) > 1 or done.warnings:
+        request.session[ANSWER] = answer
+        return redirect("runs:suite-imported")
+    imported = done.files[0].imported
+    told = imported.is_changed and not imported.is_new
+    suite, note = imported.suite, f": {imported.note}" if told else ""
+    outputs = f" Target {done.target.name} has its outputs." if done.target else ""
+    messages.success(request, f"{suite.title} is at version {suite.version}{note}.{outputs}")
+    return redirect("runs:suite", suite.slug)
+
+
+@may_change_suites
+@require_safe
+def suite_imported(request: HttpRequest) -> HttpResponse:
+    """Say what came of each suite of the last import, and what is to be known of it."""
+    kept = request.session.get(ANSWER)
+    if kept is None:
+        return redirect("runs:suite-import")
+    return render(request, "suites/imported.html", {"answer": answer_of(kept)})
+
+
+@require_safe
+@may_view
+def suite_file(
+    request: HttpRequest, slug: str, version: int | None = None
+) -> StreamingHttpResponse:
+    """Give a suite as a file that imports again, as it is or as it was at a version."""
+    suite = suite_of(slug=slug)
+    try:
+        content = stored_content(suite, version=version)
+    except UnknownVersionError as error:
+        raise Http404(str(error)) from error
+    file = packed(content, f"{slug}-v{version or suite.version}")
+    headers = {"Content-Disposition": str(content_disposition_header(True, file.name))}
+    return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
+
+
+@may_start
+@may_change_suites
+def results_import(request: MemberRequest) -> HttpResponse:
+    """Store the results of a file, or say everything that is wrong with it."""
+    first = {"suite": request.GET.get("suite", "")}
+    form = ResultsImportForm(posted(request), uploaded(request), initial=first)
+    done = form.save(imported_by=request.user) if form.is_valid() else None
+    if done is None:
+        status = REFUSED if form.is_bound else 200
+        return render(request, "suites/import_results.html", {"form": form}, status=status)
+    for note in done.notes:
+        messages.warning(request, note)
+    count = sum(run.execution_count for run in done.runs)
+    where = f" in {len(done.runs)} runs" if len(done.runs) > 1 else ""
+    messages.success(request, f"{counted(count, 'result')} imported{where}.")
+    if len(done.runs) > 1:
+        return redirect("runs:suite", done.suite.slug)
+    return redirect("runs:run", done.suite.slug, done.runs[0].number)

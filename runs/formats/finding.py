@@ -1,0 +1,241 @@
+"""The suites among files that were given together, and what became of all the other files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from evaluators.kinds.script.program import INTERPRETERS
+from runs.formats import suite_files
+from runs.formats.bundles import Below, Bundle, Origin, folder_for, named
+from runs.formats.lines import (
+    LINES_SUFFIXES,
+    REMEDIES,
+    YAML_SUFFIXES,
+    Form,
+    form_of_lines,
+    is_meant_as_suite,
+)
+from runs.formats.suite_cases import cases_file_of
+from runs.formats.suite_evaluators import seen_from
+from runs.formats.yaml import decoded, read_document
+from runs.specs.content import SuiteContent
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.profiles import Profile, profile_named
+
+SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
+MOST_BYTES = 50 * 1024 * 1024
+# A file that does not parse was meant as a suite when one of these begins a line.
+MEANT = re.compile(rb"^(tests|cases|eval_?cases|evaluators|assert(ions)?)['\"]?\s*:", re.I | re.M)
+
+NEEDED = "; where a script needs them, choose the folder or a zip, which keep them beside it"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSuite:
+    """A suite and the path of its file as people write it."""
+
+    path: str
+    content: SuiteContent
+
+
+@dataclass(slots=True)
+class Search:
+    """One bundle and what was found in it, by path."""
+
+    bundle: Bundle
+    profile: Profile | None = None
+    notes: list[Problem] = field(default_factory=list)
+    found: dict[str, SuiteContent] = field(default_factory=dict)
+    refused: dict[str, Sequence[Problem]] = field(default_factory=dict)
+    described: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    mentioned: dict[str, set[str]] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Read every suite, and note what was left out."""
+        candidates = [path for path in self.bundle.paths if path.lower().endswith(SUFFIXES)]
+        is_only = len(candidates) == 1
+        # Lines go first: the YAML beside them is part of their suite.
+        for path in sorted(candidates, key=lambda path: (not _holds_lines(path), path)):
+            if path in self.described:
+                continue
+            read = self._read_lines if _holds_lines(path) else self._read_yaml
+            try:
+                content = read(path, is_only=is_only)
+            except UnreadableFileError as error:
+                self.refused[path] = error.problems
+            else:
+                self.found |= {path: content} if content else {}
+        own = {f"{self.bundle.place}{name}" for name in self.named}
+        self.notes = [note for note in self.notes if note.file not in own]
+        rest = set(self.bundle.paths) - self.named - self.described - set(candidates)
+        if rest and self.found:
+            some = f"{len(rest)} files" if len(rest) > 1 else "1 file"
+            said = f"{some} that no suite names {'were' if len(rest) > 1 else 'was'} left out"
+            more = NEEDED if self.bundle.origin is Origin.LOOSE and _has_scripts(rest) else ""
+            said = f"{said}: {named(rest)}{more}"
+            self.notes.append(Problem(said, self.bundle.place.rstrip("/")))
+        self.notes += self.bundle.left_out
+
+    def suites(self) -> list[FoundSuite]:
+        """Return the suites; a file that another suite mentions is that one's."""
+        others = self._of_others()
+        own = [path for path in sorted(self.found) if path not in others]
+        return [FoundSuite(f"{self.bundle.place}{path}", self.found[path]) for path in own]
+
+    def problems(self) -> list[Problem]:
+        """Return what keeps suites from being used."""
+        others = self._of_others()
+        own = [path for path in sorted(self.refused) if path not in others]
+        return [problem for path in own for problem in self.refused[path]]
+
+    def _of_others(self) -> set[str]:
+        """Return what suites mention, those nearest to the top first: what one mentions is no suite."""
+        found: set[str] = set()
+        for path in sorted(self.mentioned, key=lambda path: (path.count("/"), path)):
+            if path not in found:
+                found |= self.mentioned[path] - {path}
+        return found
+
+    def _read_lines(self, path: str, *, is_only: bool) -> SuiteContent | None:
+        form = form_of_lines(self.bundle.beginning(path))
+        if form is not Form.CASES and not is_only:
+            held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
+            self._note(path, f"holds {held} and was left out; {REMEDIES[form]}")
+            return None
+        beside = suite_files.sidecar_of(path, self.bundle.files)
+        self.described |= {beside} - {""}
+        content = self.bundle.files[path]
+
+        def read(file: str, files: Mapping[str, bytes]) -> SuiteContent:
+            return suite_files.read_case_lines(
+                content, file=file, files=files, profile=self.profile
+            )
+
+        head = self.bundle.files[beside] if beside else b""
+        return self._seen_from(path, read, content, head)
+
+    def _read_yaml(self, path: str, *, is_only: bool) -> SuiteContent | None:
+        content = self.bundle.files[path]
+        try:
+            document = read_document(decoded(content, path), path)
+        except UnreadableFileError as error:
+            if is_only or MEANT.search(content):
+                problems = [self._placed(problem) for problem in error.problems]
+                raise UnreadableFileError(problems) from error
+            self._note(path, f"is no suite file and was left out: {error.problems[0].message}")
+            return None
+        if not is_only and not is_meant_as_suite(document.value):
+            self._note(
+                path, "is no suite file, for it lists no cases under tests, and was left out"
+            )
+            return None
+
+        # Also while the suite is refused: what is wrong with its cases is said once, as part of it.
+        self.mentioned[path] = {self.bundle.given_as(cases_file_of(document))} - {""}
+
+        def read(file: str, files: Mapping[str, bytes]) -> SuiteContent:
+            return suite_files.suite_of(replace(document, file=file), files, self.profile)
+
+        return self._seen_from(path, read, content)
+
+    def _seen_from(
+        self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteContent], *said: bytes
+    ) -> SuiteContent:
+        """Return the suite read from the folder it counts from, with every place as seen from the top."""
+        folder = folder_for(path, *said)
+        before = f"{folder}/" if folder else ""
+        try:
+            content = read(path.removeprefix(before), self._below(folder))
+        except UnreadableFileError as error:
+            problems = [self._placed(problem, before) for problem in error.problems]
+            raise UnreadableFileError(problems) from error
+        if sum(map(len, content.files.values())) > MOST_BYTES:
+            said_so = (
+                f"the files the suite names are larger than {MOST_BYTES // 1024**2} MB together"
+            )
+            raise UnreadableFileError([self._placed(Problem(said_so, path))])
+        named = (f"{before}{name}" for name in (*content.files, *content.read_with))
+        names = set(map(self.bundle.given_as, named))
+        self.named |= names
+        # A script takes along what lies around it; only what is written out is said to be a file.
+        self.mentioned[path] = {
+            name
+            for name in names
+            if any(PurePosixPath(name).name.encode() in part for part in said)
+        }
+        warnings = tuple(self._placed(warning, before) for warning in content.warnings)
+        places = seen_from(content.model_places, f"{self.bundle.place}{before}")
+        return replace(content, warnings=warnings, model_places=places)
+
+    def _below(self, folder: str) -> Below:
+        return Below(self.bundle.files, folder, self.bundle.origin)
+
+    def _note(self, path: str, message: str) -> None:
+        self.notes.append(self._placed(Problem(message, path)))
+
+    def _placed(self, problem: Problem, before: str = "") -> Problem:
+        return replace(problem, file=f"{self.bundle.place}{before}{problem.file}")
+
+
+def _has_scripts(paths: set[str]) -> bool:
+    return any(path.endswith(tuple(INTERPRETERS)) for path in paths)
+
+
+def _holds_lines(path: str) -> bool:
+    return path.lower().endswith(LINES_SUFFIXES)
+
+
+NONE_FOUND = (
+    "there is no suite among these files: one ends in .yaml or .yml and lists cases under tests, or "
+    "ends in .jsonl and holds a case a line; a spreadsheet comes in under New suite, From a spreadsheet"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSuites:
+    """Every suite that was given, in the order of their paths, and what is to be said of the rest."""
+
+    suites: tuple[FoundSuite, ...]
+    notes: tuple[Problem, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """Return what is to be said of the suites, then of what was not used."""
+        return (*(warning for one in self.suites for warning in one.content.warnings), *self.notes)
+
+
+def read_suites(bundles: Sequence[Bundle], *, profile: str = "") -> FoundSuites:
+    """Return the suites of all bundles; what is no suite is named in the notes.
+
+    A YAML file that lists no cases, JSON Lines that hold none, and what a suite names as its own file
+    are no suites, unless nothing else was given. With the name of a `profile` its policy and evaluators
+    stand where a file says nothing; a profile that the file names itself goes before it, with a note.
+    Raises UnknownProfileError, and UnreadableFileError with the problems of every suite when one of
+    them cannot be used, when two have one name, and when there is none.
+    """
+    chosen = profile_named(profile) if profile else None
+    searches = [Search(bundle, chosen) for bundle in bundles]
+    for search in searches:
+        search.look()
+    suites = tuple(suite for search in searches for suite in search.suites())
+    problems = [problem for search in searches for problem in search.problems()]
+    notes = tuple(note for search in searches for note in search.notes)
+    if problems or not suites:
+        raise UnreadableFileError(problems or [Problem(NONE_FOUND), *notes])
+    if doubled := list(_doubled(suites)):
+        raise UnreadableFileError(doubled)
+    return FoundSuites(suites, notes)
+
+
+def _doubled(suites: Sequence[FoundSuite]) -> Iterator[Problem]:
+    first: dict[str, str] = {}
+    for suite in suites:
+        slug = suite.content.slug
+        if slug in first:
+            said = f"the suite {slug!r} stands in {first[slug]} too; give one of them another name"
+            yield Problem(said, suite.path, key="name")
+        first.setdefault(slug, suite.path)

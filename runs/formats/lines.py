@@ -1,0 +1,246 @@
+"""Lines of JSON read strictly, and what files of lines hold: cases, outputs that were recorded, or results of a run."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NoReturn
+
+from evaluators.kinds._refusals import normal_spelling
+from runs.formats.yaml import MOST_DEPTH, Path, refuse_size
+from runs.specs.problems import Problem
+
+# Databases read JSON to a limited depth; what is said in a conversation or trace is far from it.
+MAX_LINE_DEPTH = 200
+# A longer whole number is no finite one to most readers.
+MOST_DIGITS = 300
+UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
+UNSTORABLE_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class UnreadableLineError(ValueError):
+    """A line is not an object of JSON that can be stored; the message says why."""
+
+
+class WrittenFloat(float):
+    """A number that remembers how it was written."""
+
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        """Read a number; raises ValueError for one that is not finite."""
+        number = super().__new__(cls, text)
+        if not math.isfinite(number):
+            raise ValueError(f"{text} is not a finite number")
+        number.text = text
+        return number
+
+
+def with_plain_numbers(value: Any) -> Any:
+    """Return a value whose numbers remember nothing."""
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: with_plain_numbers(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [with_plain_numbers(part) for part in value]
+    return value
+
+
+def lines_of(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank with their numbers from 1; only a line feed ends a line."""
+    for number, raw in enumerate(content.removeprefix(BYTE_ORDER_MARK).split(b"\n"), 1):
+        if raw.strip():
+            yield number, raw
+
+
+def read_object(raw: bytes) -> dict[str, Any]:
+    """Return the object of a line, its numbers with a point as WrittenFloat.
+
+    Raises UnreadableLineError for what is not JSON, no object, repeats a key, is nested too deeply or
+    holds what cannot be stored.
+    """
+    try:
+        fields: Any = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=WrittenFloat,
+            parse_int=_whole,
+        )
+        if raw.count(b"[") + raw.count(b"{") > MAX_LINE_DEPTH or UNSTORABLE_ESCAPE.search(raw):
+            _check_storable(fields)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableLineError(_reason(error)) from error
+    if not isinstance(fields, dict):
+        raise UnreadableLineError("the line is not a JSON object")
+    return fields
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"not readable as JSON: {error.msg} at character {error.pos + 1}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not text in UTF-8"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object")
+    return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}… is too large a number")
+    return int(text)
+
+
+def _check_storable(value: Any, depth: int = 0) -> None:
+    """Refuse depth and characters that no database keeps: NUL and halves of surrogate pairs."""
+    if depth > MAX_LINE_DEPTH:
+        raise ValueError("nested too deeply")
+    if isinstance(value, str) and UNSTORABLE.search(value):
+        raise ValueError("the line holds a character that cannot be stored: NUL or half of a pair")
+    if isinstance(value, dict):
+        for name, part in value.items():
+            _check_storable(name, depth)
+            _check_storable(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _check_storable(part, depth + 1)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+MOST_PROBLEMS = 100
+
+
+@dataclass(slots=True)
+class LinedCases:
+    """The cases of a file, where each value stands, and what is wrong with lines."""
+
+    cases: list[Any] = field(default_factory=list)
+    lines: dict[Path, int] = field(default_factory=dict)
+    written: dict[Path, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_lined(content: bytes, file: str, key: str) -> LinedCases:
+    """Return the cases of JSON Lines, with their places as those of a list under a key.
+
+    Lines that cannot be read are among its problems. Raises UnreadableFileError for a file too large.
+    """
+    refuse_size(content, file)
+    found = LinedCases()
+    for number, raw in lines_of(content):
+        at: Path = (key, len(found.cases))
+        try:
+            case = _plain(read_object(raw), at, found.written)
+        except UnreadableLineError as error:
+            found.problems.append(Problem(str(error), file, number))
+            if len(found.problems) >= MOST_PROBLEMS:
+                break
+            continue
+        found.cases.append(case)
+        found.lines[at] = number
+    return found
+
+
+def _plain(value: Any, path: Path, written: dict[Path, str]) -> Any:
+    """Return a value as a suite in YAML would give it, and note how its numbers are written."""
+    if len(path) > MOST_DEPTH:
+        raise UnreadableLineError("nested too deeply")
+    if isinstance(value, WrittenFloat):
+        written[path] = value.text
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _plain(part, (*path, key), written) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part, (*path, n), written) for n, part in enumerate(value)]
+    return value
+
+
+YAML_SUFFIXES = (".yaml", ".yml")
+LINES_SUFFIXES = (".jsonl", ".ndjson")
+CASES_KEYS = {"tests", "cases", "evalcases", "eval_cases"}
+EVALUATOR_KEYS = {"evaluators", "assertions", "assert"}
+INPUT_KEYS = {"input", "input_messages"}
+ID_KEYS = {"id", "key", "case_id", "eval_id", "test_id"}
+OUTPUT_KEYS = {"output", "messages"}
+RESULT_KEYS = {
+    "hits", "misses", "verdict", "candidate_answer", "answer", "evaluator_results", "scores",
+    "timestamp", "decided_by",
+}  # fmt: skip
+MOST_LINES_READ = 20
+
+
+class Form(StrEnum):
+    """What a file of JSON Lines holds."""
+
+    CASES = "cases"
+    OUTPUTS = "recorded outputs"
+    RESULTS = "results of a run"
+    OTHER = "something else"
+
+
+# One line with an input makes a file of cases, be the input of another forgotten.
+TELLING = (Form.RESULTS, Form.CASES, Form.OUTPUTS)
+REMEDIES = {
+    Form.CASES: "give it as the suite file",
+    Form.OUTPUTS: "give it as recorded outputs, with the name of the target that gave them",
+    Form.RESULTS: "import it as the results of a run, in the browser or with evalsite import_results",
+    Form.OTHER: "a case has an id and an input, a recorded output an id and an output",
+}
+
+
+def form_of_lines(content: bytes) -> Form:
+    """Return what JSON Lines hold, by the first lines that tell."""
+    found: set[Form] = set()
+    for _, raw in lines_of(b"\n".join(content.split(b"\n", MOST_LINES_READ)[:MOST_LINES_READ])):
+        with suppress(UnreadableLineError):
+            found.add(_form_of({normal_spelling(key) for key in read_object(raw)}))
+    return next((form for form in TELLING if form in found), Form.OTHER)
+
+
+def is_meant_as_suite(value: Any) -> bool:
+    """Tell whether the values of a YAML file are a suite's, be it one without cases."""
+    keys = _keys(value)
+    inner = _keys(value["execution"]) if "execution" in keys else set()
+    return bool((keys | inner) & (CASES_KEYS | EVALUATOR_KEYS))
+
+
+def misplaced(content: bytes, file: str, wanted: Form) -> Problem | None:
+    """Return the problem of a file that holds something else than wanted and can be told so; else None."""
+    form = form_of_lines(content)
+    if form in (wanted, Form.OTHER):
+        return None
+    return Problem(f"the file holds {form}, not {wanted}; {REMEDIES[form]}", file)
+
+
+def _form_of(keys: set[str]) -> Form:
+    if "score" in keys and keys & RESULT_KEYS:
+        return Form.RESULTS
+    if keys & INPUT_KEYS:
+        return Form.CASES
+    if keys & ID_KEYS and keys & OUTPUT_KEYS:
+        return Form.OUTPUTS
+    return Form.OTHER
+
+
+def _keys(value: Any) -> set[str]:
+    return {normal_spelling(str(key)) for key in value} if isinstance(value, dict) else set()

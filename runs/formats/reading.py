@@ -1,0 +1,288 @@
+"""One suite file being read by its known keys: where its values stand, the files around it, and what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluators.kinds._prompts import path_of
+from evaluators.kinds._refusals import normal_spelling
+from evaluators.kinds.script.program import placed
+from runs.formats.bundles import OUTSIDE, absent
+from runs.formats.yaml import Document, Path, named
+from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, near
+
+MOST_PROBLEMS = 500
+MOST_SHARED = 200_000_000
+
+
+@dataclass(slots=True)
+class Reading:
+    """One file being read: its document and what was found wrong with it so far.
+
+    `kept` holds by case, "" for the suite, what evaluators say that nothing uses, by their paths.
+    """
+
+    document: Document
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    folder: str = ""
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    used_files: dict[str, bytes] = field(default_factory=dict)
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refused: list[Path] = field(default_factory=list)
+    shared_characters: int = 0
+
+    def problem(self, path: Path, message: str, *, case: str = "") -> Problem:
+        """Return a problem with the place of a value."""
+        key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+        place = self.document.file_of(path), self.document.line_of(path)
+        return Problem(message, *place, case, key)
+
+    def refuse(self, path: Path, message: str, *, case: str = "") -> None:
+        """Note what keeps the file from being used; raises UnreadableFileError once that is plenty."""
+        self.problems.append(self.problem(path, message, case=case))
+        self.refused.append(path)
+        if len(self.problems) >= MOST_PROBLEMS:
+            raise UnreadableFileError(self.in_order())
+
+    def in_order(self) -> list[Problem]:
+        """Return what was found wrong, in the order of the file."""
+        return sorted(self.problems, key=lambda problem: (problem.file, problem.line))
+
+    def warn(self, path: Path, message: str, *, case: str = "") -> None:
+        """Note what was kept without being understood."""
+        self.warnings.append(self.problem(path, message, case=case))
+
+    def use(self, reference: str, *, is_kept: bool = True) -> str:
+        """Return the path of a file named beside the suite file; the suite keeps it unless told not to.
+
+        Raises ValueError saying why it cannot be used.
+        """
+        path, shown = path_of(reference, self.folder), repr(reference.strip())
+        if not path:
+            raise ValueError(f"the file {shown} {OUTSIDE}")
+        if path not in self.files:
+            raise ValueError(absent(reference, self.files))
+        if is_kept:
+            self.used_files[path] = self.files[path]
+        return path
+
+    def weigh(self, text: str, path: Path, *, case: str = "") -> None:
+        """Count a text that is given to one case more; raises UnreadableFileError for too much of it.
+
+        A few lines that name a large file again and again would else fill the memory.
+        """
+        self.shared_characters += len(text)
+        if self.shared_characters > MOST_SHARED:
+            millions = MOST_SHARED // 1_000_000
+            said = f"the cases are given more than {millions} million characters of shared texts"
+            self.refuse(path, f"{said}; share shorter ones, or name them in fewer cases", case=case)
+            raise UnreadableFileError(self.in_order())
+
+    def keep(self, references: Iterable[str]) -> None:
+        """Keep files with the suite that are named by their paths in it."""
+        for path in (path_of(reference) for reference in references):
+            self.used_files[path] = self.files[path]
+
+    def place_script(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a script's settings as they are stored, and keep the files it may read with the suite.
+
+        Raises ValueError naming a file that it needs and that was not given.
+        """
+        found = placed(config, self.folder, self.files)
+        if found.outside:
+            raise ValueError(f"the file {found.outside[0]!r} {OUTSIDE}")
+        if found.missing:
+            raise ValueError(absent(found.missing[0], self.files))
+        self.used_files |= found.files
+        return found.config
+
+
+Aliases = Mapping[str, tuple[str, ...]]
+# What evaluators read of the metadata of a case.
+READ_BY_EVALUATORS = ("expectations", "hard_expectations", "soft_expectations")
+
+
+class Fields:
+    """The keys of one mapping; every `take` removes one, `rest` is what nobody took.
+
+    A key is found under its own name and its aliases, in snake_case, kebab-case or camelCase. A
+    value of the wrong type is noted as a problem and read as missing.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        path: Path,
+        *,
+        aliases: Aliases | None = None,
+        value: Any = None,
+        case: str = "",
+    ) -> None:
+        """Read the mapping at a path; anything else than a mapping is a problem."""
+        self.reading = reading
+        self.path = path
+        self.case = case
+        self._aliases = aliases or {}
+        self._left: dict[str, tuple[str, Any]] = {}
+        self._asked: set[str] = set()
+        if value is None:
+            value = {}
+        if not isinstance(value, Mapping):
+            self.refuse("", f"{named(value)} stands where a mapping of keys is expected")
+            return
+        for key, part in value.items():
+            name = normal_spelling(key)
+            if name in self._left:
+                self.refuse(key, f"stands twice, as {self._left[name][0]!r} and {key!r}")
+                continue
+            self._left[name] = (key, part)
+
+    @staticmethod
+    def names_of(mapping: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a mapping with its keys in snake_case."""
+        return {normal_spelling(key): part for key, part in mapping.items()}
+
+    def place(self, key: str) -> Path:
+        """Return the path of a key."""
+        return (*self.path, key) if key else self.path
+
+    def refuse(self, key: str, message: str) -> None:
+        """Note a problem with a key of this mapping, or with the mapping itself."""
+        self.reading.refuse(self.place(key), message, case=self.case)
+
+    def warn(self, key: str, message: str) -> None:
+        """Note something about a key that does not keep the file from being used."""
+        self.reading.warn(self.place(key), message, case=self.case)
+
+    def take(self, name: str) -> tuple[str, Any]:
+        """Return the key as it is spelt and its value; ("", None) when it is missing or null."""
+        return self.take_as(name, *self._aliases.get(name, ()))
+
+    def peek(self, name: str) -> tuple[str, Any]:
+        """Return what take would, and leave it."""
+        names = (name, *self._aliases.get(name, ()))
+        return next((self._left[one] for one in names if one in self._left), ("", None))
+
+    def take_as(self, *names: str) -> tuple[str, Any]:
+        """Return what take does for a key that stands under one of the names."""
+        self._asked.update(names)
+        held = [self._left.pop(spelling) for spelling in names if spelling in self._left]
+        found = [(key, value) for key, value in held if value is not None]
+        if len(found) > 1:
+            self.refuse(found[1][0], f"says the same as {found[0][0]!r}; keep one of them")
+        return found[0] if found else ("", None)
+
+    def text(self, name: str) -> str:
+        """Return a text; numbers, which YAML makes of unquoted digits, are written out."""
+        key, value = self.take(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return self._as_written(self.place(key), value)
+        if value is not None and not isinstance(value, str):
+            self.refuse(key, f"{named(value)} stands where a text is expected")
+            return ""
+        return value or ""
+
+    def written(self, key: str, value: Any) -> Any:
+        """Return the value of a key, a number as it is written in the file."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return self._as_written(self.place(key), value) if is_number else value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a list of texts; one text alone is a list of one."""
+        key, value = self.take(name)
+        if value is None:
+            return ()
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list):
+            self.refuse(key, f"{named(value)} stands where a list of texts is expected")
+            return ()
+        return tuple(self._listed(key, values))
+
+    def _as_written(self, path: Path, value: str | float) -> str:
+        return (
+            value if isinstance(value, str) else self.reading.document.written.get(path, str(value))
+        )
+
+    def _listed(self, key: str, values: list[Any]) -> Iterator[str]:
+        for n, part in enumerate(values):
+            if isinstance(part, str | int | float) and not isinstance(part, bool):
+                yield self._as_written((*self.place(key), n), part)
+                continue
+            message = f"{named(part)} stands where a text is expected"
+            self.reading.refuse((*self.place(key), n), message, case=self.case)
+
+    def number(self, name: str) -> float | None:
+        """Return a finite number, None when it is missing."""
+        key, value = self.take(name)
+        if value is None:
+            return None
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            self.refuse(key, f"{value!r} is not a number")
+            return None
+        return float(value)
+
+    def flag(self, name: str) -> bool | None:
+        """Return true or false, None when it is missing."""
+        key, value = self.take(name)
+        if value is None or isinstance(value, bool):
+            return value
+        self.refuse(key, f"{value!r} is not true or false")
+        return None
+
+    def mapping(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Return a mapping with its key; empty when it is missing."""
+        key, value = self.take(name)
+        if value is None:
+            return key, {}
+        if not isinstance(value, dict):
+            self.refuse(key, f"{named(value)} stands where a mapping of keys is expected")
+            return key, {}
+        return key, value
+
+    def items(self, name: str) -> tuple[str, list[Any]]:
+        """Return a list with its key; empty when it is missing."""
+        key, value = self.take(name)
+        if value is None:
+            return key, []
+        if not isinstance(value, list):
+            self.refuse(key, f"{named(value)} stands where a list is expected")
+            return key, []
+        return key, value
+
+    def misspelt(self, name: str) -> str:
+        """Return the end of a sentence that asks for a key nobody took in place of a missing one."""
+        found = near(name, self._left)
+        return f"; was {self._left[found][0]!r} meant to be it?" if found else ""
+
+    def rest(self) -> dict[str, Any]:
+        """Return the keys nobody took, as they are spelt."""
+        return dict(self._left.values())
+
+    def keep_rest(self) -> dict[str, Any]:
+        """Return the keys nobody took and say of each that it is kept, unless evaluators read it there."""
+        for key in self.rest():
+            name = normal_spelling(key)
+            if not (self.case and name in READ_BY_EVALUATORS):
+                said = "is not used by Evalsite and is kept with the metadata"
+                self.warn(key, said + did_you_mean(name, self._asked))
+        return self.rest()
+
+    def metadata(self, *more: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the metadata with the keys nobody took and more that is kept; it says each thing once."""
+        _, found = self.mapping("metadata")
+        for kept in (*more, self.keep_rest()):
+            for key in kept.keys() & found.keys():
+                self.refuse(key, f"{key!r} stands in the metadata too; keep one of them")
+            found = {**found, **kept}
+        return found
+
+    def refuse_rest(self, known: str) -> None:
+        """Refuse the keys nobody took, naming those that are known."""
+        for key in self.rest():
+            said = f"is not known here; known are {known}"
+            self.refuse(key, said + did_you_mean(normal_spelling(key), self._asked))

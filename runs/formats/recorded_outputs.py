@@ -1,0 +1,178 @@
+"""Recorded outputs: in JSON Lines with the id of the case, or beside the case of a suite file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from runs.formats.lines import LINES_SUFFIXES, Form, lines_of, misplaced, read_object
+from runs.formats.reading import Fields
+from runs.specs.content import RecordedLine
+from runs.specs.problems import Problem, UnreadableFileError
+from runs.target_kinds._outputs import output_from_json, read_conversation
+
+# What may stand within an output or, where the output is a text or a list of turns, beside it.
+BESIDE = {
+    "messages": (),
+    "trace": (),
+    "files": (),
+    "usage": ("token_usage",),
+    "latency_ms": ("duration_ms",),
+    "cost_usd": (),
+    "model": (),
+}
+WITHIN = {"output": ("text", "answer"), **BESIDE}
+TOKENS = {
+    "input_tokens": ("input", "prompt_tokens"),
+    "output_tokens": ("output", "completion_tokens"),
+}
+REFERENCE = re.compile(r"\A(?:file:\S+|\.{1,2}/\S+)\Z")
+
+
+def read_recorded(case: Fields) -> Mapping[str, Any] | None:
+    """Return the output of a case, None when it has none; problems are noted.
+
+    Files it names are kept with the suite and named by their path in it.
+    """
+    key, value = case.take("output")
+    beside = {name: found for name in BESIDE if (found := case.take_as(name, *BESIDE[name]))[0]}
+    if value is None:
+        for spelt, _ in beside.values():
+            case.refuse(spelt, "belongs to an output, and the case has none; add output")
+        return None
+    recorded = _form(case, key, value)
+    for name, (spelt, part) in beside.items():
+        if name in recorded:
+            case.refuse(spelt, f"stands in {key} too; keep one of them")
+        recorded[name] = part
+    if "usage" in recorded:
+        recorded["usage"] = _usage(recorded["usage"])
+    if isinstance(recorded.get("files"), dict):
+        recorded["files"] = _files(case, key, recorded["files"])
+    try:
+        output_from_json(recorded, beside=case.reading.used_files)
+    except (ValueError, TypeError) as error:
+        case.refuse(key, f"the recorded output is not readable: {error}")
+    return recorded
+
+
+def _form(case: Fields, key: str, value: Any) -> dict[str, Any]:
+    """Return the output as a mapping, whatever form it is written in."""
+    if isinstance(value, list):
+        return _said(value)
+    if not isinstance(value, dict):
+        return {"output": case.written(key, value)}
+    inner = Fields(case.reading, case.place(key), value=value, case=case.case)
+    found = {name: inner.take_as(name, *spellings) for name, spellings in WITHIN.items()}
+    names = {spelt: name for name, (spelt, _) in found.items() if spelt}
+    for spelt in inner.rest():
+        inner.warn(spelt, "is not used by Evalsite and is kept with the output")
+    names |= {spelt: spelt for spelt in inner.rest()}
+    recorded = {names[spelt]: part for spelt, part in value.items() if spelt in names}
+    if not recorded.keys() & {"output", "messages", "files"}:
+        said = "holds no output, messages or files; an answer that is JSON stands in quotes"
+        case.refuse(key, said)
+    text = recorded.get("output")
+    if isinstance(text, list):
+        recorded |= {"output": _said(text)["output"], "messages": recorded.get("messages", text)}
+    elif "output" in recorded:
+        recorded["output"] = inner.written(found["output"][0], text)
+    return recorded
+
+
+def _said(turns: list[Any]) -> dict[str, Any]:
+    try:
+        return {"output": read_conversation(turns).answer, "messages": turns}
+    except ValueError:
+        return {"output": "", "messages": turns}
+
+
+def _usage(usage: Any) -> Any:
+    """Return the tokens under their own names; other figures stay as they are."""
+    if not isinstance(usage, dict):
+        return usage
+    left = Fields.names_of(usage)
+    for name, spellings in TOKENS.items():
+        for spelling in spellings:
+            if spelling in left and name not in left:
+                left[name] = left.pop(spelling)
+    return left
+
+
+def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the files with those that name one of the suite as {path: its path there}."""
+    kept: dict[str, Any] = {}
+    for name, value in files.items():
+        reference = value
+        if isinstance(value, dict) and len(value) == 1:
+            reference = value.get("path", value.get("file"))
+        is_named = isinstance(reference, str) and bool(REFERENCE.match(reference.strip()))
+        if isinstance(reference, str) and (is_named or reference is not value):
+            try:
+                value = {"path": f"./{case.reading.use(reference)}"}
+            except ValueError as error:
+                said = f"files: {name!r}: {error}"
+                case.refuse(key, f'{said}; a text that looks like a path is written {{"text": …}}')
+                value = {"text": ""}
+        kept[name] = value
+    return kept
+
+
+LABEL = "JSON Lines of recorded outputs"
+SUFFIXES = LINES_SUFFIXES
+ID_KEYS = ("id", "case_id", "eval_id")
+MOST_PROBLEMS = 100
+LONGEST_KEY = 200
+
+
+def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[RecordedLine, ...]:
+    """Return the recorded outputs of a file, blank lines left out.
+
+    Raises UnreadableFileError with line and reason for each line that is no JSON object, has no
+    id or no readable output, or repeats the id of another; one problem only for a file of cases or of
+    results.
+    """
+    found: dict[str, RecordedLine] = {}
+    problems: list[Problem] = []
+    for number, raw in lines_of(content):
+        try:
+            line = _line(raw, number)
+        except (ValueError, TypeError, AttributeError) as error:
+            problems.append(Problem(str(error), file, number))
+            continue
+        if line.key in found:
+            said = f"the id stands twice, first on line {found[line.key].line}"
+            problems.append(Problem(said, file, number, line.key))
+            continue
+        found[line.key] = line
+    if not found and not problems:
+        problems.append(Problem("the file holds no outputs", file))
+    if problems:
+        only = misplaced(content, file, Form.OUTPUTS)
+        raise UnreadableFileError([only] if only else problems[:MOST_PROBLEMS])
+    return tuple(found.values())
+
+
+def write_outputs(lines: Iterable[RecordedLine]) -> bytes:
+    """Return the file that reads back as these outputs."""
+    written = (
+        json.dumps({"id": line.key, **line.output}, ensure_ascii=False, allow_nan=False)
+        for line in lines
+    )
+    return "".join(f"{text}\n" for text in written).encode()
+
+
+def _line(raw: bytes, number: int) -> RecordedLine:
+    fields = read_object(raw)
+    key = next((fields[name] for name in ID_KEYS if fields.get(name) not in (None, "")), None)
+    if key is None:
+        raise ValueError("the line has no id of a case")
+    if not isinstance(key, str | int) or isinstance(key, bool) or len(str(key)) > LONGEST_KEY:
+        raise ValueError(f"id is not a text of at most {LONGEST_KEY} characters")
+    output = {name: value for name, value in fields.items() if name not in ID_KEYS}
+    if "output" not in output and "messages" not in output:
+        raise ValueError("the line has no output")
+    output_from_json(output)
+    return RecordedLine(str(key), output, number)

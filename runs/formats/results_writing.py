@@ -1,0 +1,262 @@
+"""Results as JSON Lines: one object an execution, what its evaluators said nested in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from evaluators.scoring.numbers import percent, rounded
+from evaluators.scoring.tree import ROOT_PATH, below
+from evaluators.scoring.types import Finding, OutcomeResult, Usage
+
+# What stands under these goes by names of evaluators and dimensions, which are no keys of ours.
+OWN_NAMES = {"weights", "deterministic_dimensions", "judge_dimensions", "final_dimensions"}
+
+
+def in_camel_case(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with their keys in camelCase; names that users gave stay as they are."""
+    return {
+        _camel(key): value if key in OWN_NAMES else _parts_in_camel_case(value)
+        for key, value in values.items()
+    }
+
+
+def _parts_in_camel_case(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return in_camel_case(value)
+    return [_parts_in_camel_case(one) for one in value] if isinstance(value, list) else value
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+# A document names its case and its run before what was found.
+FIRST = ("schema_version",)
+
+
+def published(
+    found: Mapping[str, Any], *, case: str, run: str, costs: tuple[Decimal | None, Decimal | None]
+) -> dict[str, Any]:
+    """Return the document of a case; scores are 0 to 10, costs dollars of the target and of the judges.
+
+    `found` is what the hybrid judge keeps. A cost is None where no price is known; the total is what
+    is known of both.
+    """
+    head = {name: found[name] for name in FIRST if name in found}
+    return {
+        **head,
+        "case_id": case,
+        "run_id": run,
+        **{name: value for name, value in found.items() if name not in head},
+        "usage_summary": usage_summary(*costs),
+    }
+
+
+def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, float | None]:
+    """Return both purses and their sum in dollars, each None where nothing is known of it."""
+    known = [usd for usd in (run, evaluation) if usd is not None]
+    return {
+        "run_cost_usd": None if run is None else float(run),
+        "evaluation_cost_usd": None if evaluation is None else float(evaluation),
+        "total_cost_usd": float(sum(known, Decimal(0))) if known else None,
+    }
+
+
+LABEL = "JSON Lines of results"
+NO_USAGE = Usage()
+OUTCOMES = "expected_outcome_results"
+# Readers that split a text at what Unicode calls line ends would tear a line apart at these.
+LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorLine:
+    """What one evaluator said of an output, with what those under it said (seeds 000 and 004).
+
+    `status` is scored, unscored or skipped; `score` is 0 to 1 after negation, None without one.
+    `weight` is what it weighs in its parent. Findings are as they count, those of a negated
+    evaluator turned round already. `raw_score` of `scale` is what it gave on its own scale, before
+    negation. `metrics` are those of a metrics judge, each 0 to 5 with its label, weight and
+    justification; `final_evaluation` is that of a hybrid judge, scores 0 to 10; `rounds` holds every
+    vote of a deliberation, also of one that came to no score. `spelling` is the type as suite files
+    spell it where that says more than the kind: `code_judge` for a script.
+    """
+
+    name: str
+    type: str
+    status: str
+    score: float | None = None
+    weight: float = 1.0
+    is_negated: bool = False
+    findings: tuple[Finding, ...] = ()
+    reasoning: str = ""
+    usage: Usage = NO_USAGE
+    aggregator: Mapping[str, Any] | None = None
+    children: tuple[EvaluatorLine, ...] = ()
+    raw_score: float | None = None
+    scale: float = 1.0
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    final_evaluation: Mapping[str, Any] | None = None
+    rounds: tuple[Mapping[str, Any], ...] = ()
+    spelling: str = ""
+
+    def found(self, *, passed: bool) -> list[str]:
+        """Return its hits, or its misses."""
+        return [one.text for one in self.findings if one.passed == passed]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; a composite holds its children and its aggregator."""
+        written: dict[str, Any] = {
+            "name": self.name,
+            "type": self.spelling or self.type,
+            "status": self.status,
+            "score": self.score,
+            **self._on_its_scale(),
+            "weight": self.weight,
+            **({"negate": True} if self.is_negated else {}),
+            "hits": self.found(passed=True),
+            "misses": self.found(passed=False),
+            "reasoning": self.reasoning,
+            **_usage(self.usage),
+        }
+        if self.usage.cost_usd is not None:
+            written["cost_usd"] = _dollars(self.usage.cost_usd)
+        if self.metrics:
+            written["metrics"] = [dict(metric) for metric in self.metrics]
+        if self.rounds:
+            written["rounds"] = [dict(held) for held in self.rounds]
+        if self.aggregator is not None:
+            written["evaluator_results"] = [child.as_json() for child in self.children]
+            written["aggregator"] = dict(self.aggregator)
+        return written
+
+    def _on_its_scale(self) -> dict[str, float]:
+        if self.raw_score is None or self.scale == 1:
+            return {}
+        return {"raw_score": self.raw_score, "scale": self.scale}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLine:
+    """One execution of a case.
+
+    Without a verdict an execution has no score either: None, never 0. `status` is that of the
+    result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
+    the two purses hold the costs, None where no price is known. `score` is written as it is and
+    as `overall_score`, 0 to 100 (SCORING §4.4), and as `raw_score` where the suite's `scale` is another.
+    `outcomes_judge` is what a file tells of the judge of the outcomes beside the tree; it is read alone.
+    """
+
+    suite: str
+    run: int
+    target: str
+    eval_id: str
+    repetition: int
+    status: str
+    score: float | None = None
+    verdict: str = ""
+    reviewed_verdict: str = ""
+    decided_by: str = ""
+    evaluators: tuple[EvaluatorLine, ...] = ()
+    outcomes: tuple[OutcomeResult, ...] = ()
+    error: str = ""
+    error_stage: str = ""
+    warnings: tuple[str, ...] = ()
+    output: str | None = None
+    usage: Usage = NO_USAGE
+    run_cost_usd: Decimal | None = None
+    evaluation_cost_usd: Decimal | None = None
+    finished_at: str | None = None
+    scale: int = 1
+    outcomes_judge: EvaluatorLine | None = None
+
+    def found(self, *, passed: bool) -> list[str]:
+        """Return the hits, or the misses, of all its evaluators in tree order (SCORING §2)."""
+        return [text for _, one in walk_lines(self.evaluators) for text in one.found(passed=passed)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values under the names of the file."""
+        return {
+            "eval_id": self.eval_id,
+            "repetition": self.repetition,
+            "status": self.status,
+            "score": self.score,
+            "overall_score": None if self.score is None else percent(self.score),
+            **self._on_its_scale(),
+            "verdict": self.verdict or None,
+            **({"reviewed_verdict": self.reviewed_verdict} if self.reviewed_verdict else {}),
+            "decided_by": self.decided_by or None,
+            "evaluator_results": [one.as_json() for one in self.evaluators],
+            "hits": self.found(passed=True),
+            "misses": self.found(passed=False),
+            **({OUTCOMES: [_outcome(one) for one in self.outcomes]} if self.outcomes else {}),
+            **self._final_evaluation(),
+            "error": self.error or None,
+            "error_stage": self.error_stage or None,
+            "warnings": list(self.warnings),
+            "output": self.output,
+            **_usage(self.usage),
+            **usage_summary(self.run_cost_usd, self.evaluation_cost_usd),
+            "timestamp": self.finished_at,
+            "suite": self.suite,
+            "run": self.run,
+            "target": self.target,
+        }
+
+    def _on_its_scale(self) -> dict[str, float]:
+        if self.score is None or self.scale == 1:
+            return {}
+        return {"raw_score": rounded(self.score * self.scale), "scale": self.scale}
+
+    def _final_evaluation(self) -> dict[str, Any]:
+        """Return that of the first hybrid judge, the one whose overall score can be the result's."""
+        told = (
+            one.final_evaluation for _, one in walk_lines(self.evaluators) if one.final_evaluation
+        )
+        found = next(told, None)
+        if found is None:
+            return {}
+        costs = (self.run_cost_usd, self.evaluation_cost_usd)
+        name = f"{self.suite}#{self.run}"
+        return {"final_evaluation": published(found, case=self.eval_id, run=name, costs=costs)}
+
+
+def write_results(lines: Iterable[ResultLine], *, is_camel: bool = False) -> Iterator[str]:
+    """Yield the lines of the file, each with its line end, as they come; keys in snake_case or camelCase."""
+    for line in lines:
+        values = in_camel_case(line.as_json()) if is_camel else line.as_json()
+        text = json.dumps(values, ensure_ascii=False, allow_nan=False)
+        for end, escaped in LINE_ENDS.items():
+            text = text.replace(end, escaped)
+        yield f"{text}\n"
+
+
+def walk_lines(
+    evaluators: Iterable[EvaluatorLine], path: str = ROOT_PATH
+) -> Iterator[tuple[str, EvaluatorLine]]:
+    """Yield evaluators and everything under them with their paths, in tree order."""
+    for one in evaluators:
+        yield below(path, one.name), one
+        yield from walk_lines(one.children, below(path, one.name))
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    known = {name: count for name, count in tokens.items() if count is not None}
+    return {
+        **({"usage": known} if known else {}),
+        **({} if usage.latency_ms is None else {"latency_ms": usage.latency_ms}),
+    }
+
+
+def _dollars(usd: Decimal | None) -> float | None:
+    return None if usd is None else float(usd)
+
+
+def _outcome(one: OutcomeResult) -> dict[str, Any]:
+    return {"text": one.text, "passed": one.passed, "justification": one.justification}

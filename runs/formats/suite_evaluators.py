@@ -1,0 +1,405 @@
+"""Evaluators of a suite file, read into trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from evaluators.kinds import all_kinds, is_spelling, kind_for_spelling, read_config
+from evaluators.kinds._base import Kind
+from evaluators.kinds._prompts import is_reference, literal_variable, text_of
+from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
+from evaluators.kinds.composite import prompt_file, read_options, runs_script
+from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, below, check_paths, validate
+from evaluators.scoring.types import DomainError
+from runs.formats.reading import Fields, Reading
+from runs.formats.yaml import Document, Path
+from runs.specs.content import CaseContent, ModelPlace
+from runs.specs.problems import did_you_mean, near
+
+ROOT_NAME = "suite"
+DEFAULT_KIND = "llm_judge"
+
+
+def root_of(children: tuple[Node, ...], aggregator: Mapping[str, Any] | None = None) -> Node:
+    """Return the outermost composite of a suite or of a case with a tree of its own."""
+    config = {"aggregator": dict(aggregator)} if aggregator else {}
+    return canonical(Node(name=ROOT_NAME, kind=COMPOSITE, config=config, children=children))
+
+
+def canonical(node: Node) -> Node:
+    """Return the tree as it reads back from the form it is stored in."""
+    return Node.from_json(node.as_json())
+
+
+def default_children() -> tuple[Node, ...]:
+    """Return what scores a suite that names no evaluators: one judge, by the criteria of each case."""
+    settings = read_config(DEFAULT_KIND, {}).model_dump(mode="json")
+    return (Node(name=DEFAULT_KIND, kind=DEFAULT_KIND, config=settings),)
+
+
+def read_aggregator(
+    reading: Reading, path: Path, value: Mapping[str, Any], *, case: str = ""
+) -> dict[str, Any]:
+    """Return the options of an aggregator; problems are noted and the rest is dropped."""
+    options = {normal_spelling(key): part for key, part in value.items()}
+    if isinstance(options.get("type"), str):
+        options["type"] = normal_spelling(options["type"])
+    try:
+        options = read_options(options)
+        if runs_script(options):
+            options = reading.place_script(options)
+        if named := prompt_file(options):
+            options["prompt"] = f"./{reading.use(named)}"
+            text = text_of(options["prompt"], reading.used_files)
+            read_config(COMPOSITE, {"aggregator": {**options, "prompt": text}})
+        settings = read_config(COMPOSITE, {"aggregator": options})
+    except InvalidConfigError as error:
+        for refusal in error.refusals:
+            inner = refusal.path[1:]
+            said = f"{'.'.join(map(str, inner))}: {refusal.reason}" if inner else refusal.reason
+            reading.refuse((*path, *inner), said, case=case)
+        return {}
+    except ValueError as error:
+        reading.refuse(path, str(error), case=case)
+        return {}
+    found = settings.model_dump(mode="json", exclude_defaults=True).get("aggregator", {})
+    return {**found, **Aggregator.from_json(found).as_json()}
+
+
+def check_composite(reading: Reading, path: Path, node: Node, *, case: str = "") -> None:
+    """Note what keeps a composite from being scored; what lies deeper is checked where it stands."""
+    known_bad = any(refused[: len(path)] == path for refused in reading.refused)
+    children = tuple(Node(name=c.name, kind="", weight=c.weight) for c in node.children)
+    if known_bad or not children:
+        return
+    try:
+        check_paths(node)
+        validate(replace(node, children=children))
+    except DomainError as error:
+        reading.refuse(path, str(error), case=case)
+
+
+COMMON = ("name", "type", "weight", "required", "min_score", "negate")
+# What other readers of these files let evaluators say about themselves and how they are asked.
+SPOKEN = frozenset(
+    {"config", "cwd", "description", "id", "max_steps", "metadata", "note", "target", "temperature"}
+)
+
+
+def read_settings(
+    fields: Fields, kind: Kind, preset: Mapping[str, Any], path: str
+) -> dict[str, Any]:
+    """Return the settings that are left in a mapping, for the evaluator at a path of the tree.
+
+    What is wrong with them is noted, and what is unknown and harmless is kept.
+    """
+    left = {normal_spelling(key): (key, value) for key, value in fields.rest().items()}
+    config = {**preset, **{name: value for name, (_, value) in left.items()}}
+    name = path.rpartition("/")[2]
+    try:
+        config = kind.read(config) if kind.read else config
+        known = (*kind.config.model_fields, *COMMON)
+        kept = keep_unknown(fields, path, known=known, names=config.keys() - set(known))
+        config = {key: value for key, value in config.items() if key not in kept}
+        config |= _files_named(fields, kind, name, config)
+        if kind.uses_sandbox:
+            config = fields.reading.place_script(config)
+        if isinstance(parts := config.get(kind.programs_in), list):
+            config[kind.programs_in] = [_placed(fields.reading, part) for part in parts]
+        settings = read_config(kind.name, config, evaluator=name, files=fields.reading.used_files)
+    except InvalidConfigError as error:
+        for refusal in error.refusals:
+            said = f"{refusal.setting}: {refusal.reason}" if refusal.setting else refusal.reason
+            said += _meant_instead(refusal.path, (*kind.config.model_fields, *COMMON))
+            at = (*fields.path, *_as_spelt(refusal.path, left))
+            fields.reading.refuse(at, f"evaluator {name}: {said}", case=fields.case)
+        return {}
+    except ValueError as error:
+        fields.refuse("", f"evaluator {name}: {error}")
+        return {}
+    return settings.model_dump(mode="json")
+
+
+def _files_named(
+    fields: Fields, kind: Kind, name: str, config: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the settings that name a file of the suite, with its path there; "" for one not given."""
+    found = {key: str(config[key]) for key in kind.config.prompt_fields if key in config}
+    for key, reference in list(found.items()):
+        if not is_reference(reference):
+            del found[key]
+            continue
+        try:
+            found[key] = f"./{fields.reading.use(reference)}"
+        except ValueError as error:
+            at = next((spelt for spelt, value in fields.rest().items() if value == reference), "")
+            fields.refuse(at, f"evaluator {name}: {error}")
+            found[key] = ""
+    return found
+
+
+def _placed(reading: Reading, part: Any) -> Any:
+    """Return one part of an evaluator, a script with the files of the suite that it names."""
+    is_script = isinstance(part, Mapping) and part.get("type") == "script"
+    return reading.place_script(part) if is_script else part
+
+
+def keep_unknown(
+    fields: Fields, path: str, *, known: Iterable[str], names: Iterable[str]
+) -> set[str]:
+    """Return those of the names that are kept with the metadata, because they change no score.
+
+    A name that nearly is a known one, or that is a setting of another kind, is a mistake and not kept.
+    """
+    spelt = {normal_spelling(key): key for key in fields.rest()}
+    kept = {
+        name: spelt[name]
+        for name in sorted(names)
+        if name in spelt and (name in SPOKEN or not _looks_meant(name, tuple(known)))
+    }
+    values = fields.rest()
+    for key in kept.values():
+        fields.warn(key, "is not used by Evalsite and is kept with the metadata")
+        of_case = fields.reading.kept.setdefault(fields.case, {})
+        of_case.setdefault(path, {})[key] = values[key]
+    return set(kept)
+
+
+def _meant_instead(path: tuple[str | int, ...], known: tuple[str, ...]) -> str:
+    """Return which setting was meant by one that is not known, "" for one that is."""
+    name = str(path[0]) if len(path) == 1 else ""
+    return did_you_mean(name, known) if name and name not in known else ""
+
+
+def _looks_meant(name: str, known: tuple[str, ...]) -> bool:
+    return name in _settings_of_any_kind() or bool(near(name, known))
+
+
+@cache
+def _settings_of_any_kind() -> frozenset[str]:
+    return frozenset(name for kind in all_kinds().values() for name in kind.config.model_fields)
+
+
+def _as_spelt(
+    path: tuple[str | int, ...], left: Mapping[str, tuple[str, Any]]
+) -> tuple[str | int, ...]:
+    """Return the path of a setting as the file spells its first key, so that its line is found."""
+    first, rest = path[:1], path[1:]
+    return (*(left[str(key)][0] if str(key) in left else key for key in first), *rest)
+
+
+CASES = ("tests", "cases", "evalcases", "eval_cases")
+JUDGE = "judge"
+NAMES = ("model", JUDGE)
+# A panel of judges is named in a list.
+LISTS = ("models", "judges", "agents", "participants")
+
+
+def model_places(
+    document: Document, cases: tuple[CaseContent, ...]
+) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
+    """Return by case, "" for the suite, and slug in which files and lines it is named, in their order."""
+    found: dict[tuple[str, str], list[ModelPlace]] = {}
+    for path, slug in _named(document.value, ()):
+        place = ModelPlace(document.file_of(path), document.line_of(path), len(path) == 1)
+        found.setdefault((_case(path, cases), slug), []).append(place)
+    return {named: tuple(places) for named, places in found.items()}
+
+
+def seen_from(
+    places: Mapping[tuple[str, str], tuple[ModelPlace, ...]], before: str
+) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
+    """Return the places with what goes before the paths of their files."""
+    return {
+        named: tuple(replace(one, file=f"{before}{one.file}") for one in found)
+        for named, found in places.items()
+    }
+
+
+def _named(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    parts: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
+    for name, part in enumerate(value) if isinstance(value, list) else parts:
+        if isinstance(part, dict | list):
+            yield from _named(part, (*path, name))
+            if isinstance(part, list) and normal_spelling(str(name)) in LISTS:
+                yield from _listed(part, (*path, name))
+        elif isinstance(part, str) and part and normal_spelling(str(name)) in NAMES:
+            yield (*path, name), part
+
+
+def _listed(panel: list[Any], path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield each text of a list where it stands first: it is missing once, however often it votes."""
+    first: dict[str, int] = {}
+    for at, slug in enumerate(panel):
+        if isinstance(slug, str) and slug:
+            first.setdefault(slug, at)
+    yield from (((*path, at), slug) for slug, at in first.items())
+
+
+def _case(path: Path, cases: tuple[CaseContent, ...]) -> str:
+    if normal_spelling(str(path[0])) not in CASES or len(path) < 2:
+        return ""
+    number = path[1]
+    return cases[number].key if isinstance(number, int) and number < len(cases) else ""
+
+
+LONGEST_NAME = 100
+MOST_IN_A_LIST = 500
+ALIASES = {
+    "type": ("kind",),
+    "name": ("metric",),
+    "required_below": ("min_score",),
+    "negate": ("negated",),
+    "evaluators": ("assertions", "assert"),
+}
+RUBRIC = "rubric"
+
+
+def read_evaluators(
+    reading: Reading,
+    path: Path,
+    items: list[Any],
+    *,
+    case: str = "",
+    beside: tuple[Node, ...] = (),
+    above: str = "",
+) -> tuple[Node, ...]:
+    """Return the evaluators of a list; what cannot be read is noted and left out.
+
+    Sentences in it become the criteria of one rubric, where the first of them stands. No name may
+    be that of an evaluator `beside` them; `above` is the path of the composite that holds them.
+    """
+    if len(items) > MOST_IN_A_LIST:
+        said = f"holds {len(items)} evaluators, and {MOST_IN_A_LIST} is the most; put some into composites"
+        reading.refuse(path, said, case=case)
+        return ()
+    taken = {node.name for node in beside}
+    found: list[Node] = []
+    for n, item in _gathered(reading, path, items, case):
+        node = _Item(reading, (*path, n), item, case, above).node(taken)
+        if node is not None:
+            found.append(node)
+            taken.add(node.name)
+    return tuple(found)
+
+
+def _gathered(
+    reading: Reading, path: Path, items: list[Any], case: str
+) -> Iterator[tuple[int, Any]]:
+    """Yield the evaluators of a list with their places, its sentences gathered into one rubric."""
+    sentences = {n: item for n, item in enumerate(items) if isinstance(item, str)}
+    for n, item in sentences.items():
+        if not item.strip():
+            said = "the sentence is empty; write what must be true of the answer, or remove it"
+            reading.refuse((*path, n), said, case=case)
+        elif is_spelling(item):
+            said = f"{item!r} is a type, not a sentence to judge by; write type: {item.strip()}"
+            reading.refuse((*path, n), said, case=case)
+    for n, item in enumerate(items):
+        if n not in sentences:
+            yield n, item
+        elif n == next(iter(sentences)):
+            yield n, {"type": RUBRIC, "rubrics": list(sentences.values())}
+
+
+class _Item:
+    """One evaluator of a list."""
+
+    def __init__(self, reading: Reading, path: Path, item: Any, case: str, above: str) -> None:
+        self.reading = reading
+        self.path = path
+        self.case = case
+        self.above = above
+        self.is_read = isinstance(item, dict)
+        self.fields = Fields(
+            reading, path, aliases=ALIASES, value=item if self.is_read else {}, case=case
+        )
+        if not self.is_read:
+            said = "an evaluator with name and type, or a sentence to judge by, is expected here"
+            self.fields.refuse("", said)
+
+    def node(self, taken: set[str]) -> Node | None:
+        """Return the evaluator, None when its type is not known."""
+        before = len(self.reading.problems)
+        spelling = self.fields.text("type")
+        named = self.fields.text("name")
+        if not spelling or not self.is_read:
+            if self.is_read and len(self.reading.problems) == before:
+                said = "type is missing; it says what scores, such as contains, rubric or llm_judge"
+                self.fields.refuse("", f"evaluator {named or '?'}: {said}")
+            return None
+        try:
+            kind, preset = kind_for_spelling(spelling, self.fields.rest())
+        except UnknownKindError as error:
+            self.fields.refuse("type", f"evaluator {(named or spelling)[:LONGEST_NAME]}: {error}")
+            return None
+        name = self._name(named, normal_spelling(spelling), taken)
+        weight = self.fields.number("weight")
+        required, required_below = self._required(name)
+        facts: dict[str, Any] = {
+            "weight": 1.0 if weight is None else weight,
+            "required": required,
+            "required_below": required_below,
+            "negate": bool(self.fields.flag("negate")),
+        }
+        if facts["weight"] < 0:
+            said = f"the weight {weight!r} is below 0; 0 records a score without counting it"
+            self.fields.refuse("weight", f"evaluator {name}: {said}")
+        if kind.name == COMPOSITE:
+            return self._composite(name, facts)
+        config = read_settings(self.fields, kind, preset, below(self.above, name))
+        if found := literal_variable(kind.name, config):
+            self.reading.warn(self.path, f"evaluator {name}: {found.text}", case=self.case)
+        return Node(name=name, kind=kind.name, config=config, **facts)
+
+    def _name(self, named: str, spelling: str, taken: set[str]) -> str:
+        if not named:
+            free = (spelling if n == 1 else f"{spelling}_{n}" for n in range(1, len(taken) + 2))
+            return next(name for name in free if name not in taken)
+        if named in taken:
+            said = "evaluators scored together, the suite's own among them, need names of their own"
+            self.fields.refuse("name", f"the evaluator {named!r} stands twice; {said}")
+        if "/" in named or len(named) > LONGEST_NAME:
+            said = f"a name has at most {LONGEST_NAME} characters and no slash"
+            self.fields.refuse("name", f"evaluator {named[:LONGEST_NAME]!r}: {said}")
+        return named
+
+    def _required(self, name: str) -> tuple[bool, float | None]:
+        below = self.fields.number("required_below")
+        key, required = self.fields.take("required")
+        if isinstance(required, int | float) and not isinstance(required, bool):
+            below, required = float(required), False
+        if required is not None and not isinstance(required, bool):
+            said = f"{required!r} is neither true or false nor a number from 0 to 1"
+            self.fields.refuse(key, f"evaluator {name}: required: {said}")
+        if below is not None and not 0 <= below <= 1:
+            said = f"evaluator {name}: {below!r} is not a number from 0 to 1"
+            self.fields.refuse(key or "min_score", said)
+        return required is True, below
+
+    def _composite(self, name: str, facts: dict[str, Any]) -> Node:
+        key, items = self.fields.items("evaluators")
+        aggregator_key, options = self.fields.mapping("aggregator")
+        path = below(self.above, name)
+        children = read_evaluators(
+            self.reading, (*self.path, key), items, case=self.case, above=path
+        )
+        if not items:
+            said = "a composite needs evaluators; list what it combines under evaluators"
+            self.fields.refuse("", f"evaluator {name}: {said}")
+        aggregator = read_aggregator(
+            self.reading, (*self.path, aggregator_key), options, case=self.case
+        )
+        known = (*COMMON, "evaluators", "aggregator")
+        left = {normal_spelling(key): key for key in self.fields.rest()}
+        kept = keep_unknown(self.fields, path, known=known, names=left)
+        for spelling in left.keys() - kept:
+            said = f"is not known here; known are {', '.join(known)}"
+            self.fields.refuse(left[spelling], said + did_you_mean(spelling, known))
+        config = {"aggregator": aggregator} if aggregator else {}
+        node = Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
+        check_composite(self.reading, self.path, node, case=self.case)
+        return node

@@ -1,0 +1,492 @@
+"""Cases of a table: CSV of a spreadsheet, JSON Lines or a JSON list of any columns, by a mapping; read and written."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from runs.formats.lines import UNSTORABLE, UnreadableLineError, read_object, with_plain_numbers
+from runs.formats.reading import Fields, Reading
+from runs.formats.suite_cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.suite_turns import read_turns
+from runs.formats.table_mapping import (
+    SEPARATORS,
+    CaseMapping,
+    Part,
+    Split,
+)
+from runs.formats.tables import REASON_COLUMNS, Row, Table, harmless
+from runs.formats.yaml import Document
+from runs.specs.content import CaseContent
+from runs.specs.problems import UnreadableFileError
+from runs.target_kinds._outputs import output_from_json
+
+MARKER = re.compile(r"\A(?:[-*•–]|\d{1,2}[.)]|\[[ xX]?\])\s+")
+# What a promptfoo assertion says to a judge, or as an answer in full.
+ASKED = re.compile(r"\A(?:llm-rubric|g-eval|factuality|grade)(?:\([^)]*\))?:\s*(.+)\Z", re.S)
+CONTAINS = re.compile(r"\A(not-)?i?contains(?:\([^)]*\))?:\s*(.+)\Z", re.S)
+EQUALS = re.compile(r"\A(?:equals|similar)(?:\([^)]*\))?:\s*(.+)\Z", re.S)
+TYPED = re.compile(r"\A(?:not-)?[a-z][a-z0-9-]*(?:\([^)]*\))?:")
+Turn = Mapping[str, Any]
+
+
+class UnreadableCellError(ValueError):
+    """A cell cannot be read as its part of the case; the message says why."""
+
+
+def text_of(cell: Any) -> str:
+    """Return a cell as a text: what is no text in its JSON spelling, nothing as an empty one."""
+    if cell is None:
+        return ""
+    text = cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+    if UNSTORABLE.search(text):
+        raise UnreadableCellError(
+            "holds a NUL character or half of a pair, which no database keeps"
+        )
+    return text
+
+
+def structure_of(cell: Any) -> Any:
+    """Return the list or object that a cell is or spells in JSON, None for any other."""
+    if isinstance(cell, list | dict):
+        return cell
+    if not isinstance(cell, str) or cell.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return with_plain_numbers(
+            read_object(b'{"cell":' + cell.encode("utf-8", "surrogatepass") + b"}")["cell"]
+        )
+    except UnreadableLineError:
+        return None
+
+
+def turns_of(cell: Any) -> tuple[Turn, ...]:
+    """Return a conversation, or a text as the one message of a user."""
+    found = structure_of(cell)
+    if isinstance(found, dict) and isinstance(found.get("messages"), list) and len(found) == 1:
+        found = found["messages"]
+    if not _is_conversation(found):
+        return ({"role": "user", "content": text_of(cell)},)
+    reading = Reading(Document(value={"input": found}), {})
+    try:
+        turns = read_turns(Fields(reading, (), value={"input": found}), "input", found)
+    except UnreadableFileError as error:
+        raise UnreadableCellError(str(error.problems[0])) from error
+    if reading.problems:
+        raise UnreadableCellError(str(reading.problems[0]))
+    return turns
+
+
+def expected_of(cell: Any) -> str:
+    """Return the expected output: of a conversation, what the assistant says in it."""
+    found = structure_of(cell)
+    if isinstance(found, dict) and isinstance(found.get("messages"), list) and len(found) == 1:
+        found = found["messages"]
+    if isinstance(found, dict) and "role" in found and "content" in found:
+        found = [found]
+    if not _is_conversation(found):
+        return text_of(cell)
+    said = [turn["content"] for turn in turns_of(found) if turn["role"] == "assistant"]
+    return "\n\n".join(content for content in said if content)
+
+
+def outcomes_of(cell: Any, split: Split) -> tuple[str, ...]:
+    """Return the expected outcomes of a cell, without bullets and numbers before them."""
+    found = structure_of(cell)
+    if isinstance(found, list):
+        return tuple(text for part in found if (text := text_of(_claim(part)).strip()))
+    text = text_of(cell)
+    parts = [text] if split is Split.NONE else text.split(SEPARATORS[split])
+    shorn = (MARKER.sub("", part.strip()) for part in parts)
+    return tuple(part for part in shorn if part)
+
+
+def tags_of(cell: Any) -> tuple[str, ...]:
+    """Return the tags of a cell: a JSON list, or with commas, semicolons, bars or lines between."""
+    found = structure_of(cell)
+    parts = found if isinstance(found, list) else re.split(r"[,;|\n]", text_of(cell))
+    return tuple(dict.fromkeys(text for part in parts if (text := text_of(part).strip())))
+
+
+def metadata_of(name: str, cell: Any) -> dict[str, Any]:
+    """Return what a column puts into the metadata: an object of a column so named as it is."""
+    plain = name.strip().lower()
+    if plain.startswith("__metadata:"):
+        return {name.strip()[len("__metadata:") :] or name: cell}
+    if plain in ("metadata", "meta") and isinstance(found := structure_of(cell), dict):
+        text_of(found)
+        return dict(found)
+    text_of(cell)
+    return {name: cell}
+
+
+def recorded_of(cell: Any) -> dict[str, Any]:
+    """Return a recorded output in the form of a recorded line."""
+    found = structure_of(cell)
+    if isinstance(found, dict) and found.keys() & {"output", "messages"}:
+        try:
+            output_from_json(found)
+        except (ValueError, TypeError) as error:
+            raise UnreadableCellError(f"the recorded output is not readable: {error}") from error
+        return found
+    return {"output": text_of(cell)}
+
+
+def assertion_of(cell: Any) -> tuple[str, tuple[str, ...], bool]:
+    """Return a promptfoo assertion as an expected output or outcomes, and whether it was understood.
+
+    Without a type before it, it is the answer in full.
+    """
+    text = text_of(cell).strip()
+    if asked := ASKED.match(text):
+        return "", (asked[1].strip(),), True
+    if contains := CONTAINS.match(text):
+        word = "Does not contain" if contains[1] else "Contains"
+        return "", (f"{word} “{contains[2].strip()}”",), True
+    if equals := EQUALS.match(text):
+        return equals[1].strip(), (), True
+    return ("", (), False) if TYPED.match(text) else (text, (), True)
+
+
+def _claim(part: Any) -> Any:
+    """Return what an outcome of a list claims, which others keep in an object beside its weight."""
+    if isinstance(part, dict):
+        named = ("text", "outcome", "criterion", "claim", "value")
+        return next((part[name] for name in named if isinstance(part.get(name), str)), part)
+    return part
+
+
+def _is_conversation(found: Any) -> bool:
+    return (
+        isinstance(found, list)
+        and bool(found)
+        and all(isinstance(turn, dict) and "role" in turn for turn in found)
+    )
+
+
+LONGEST_TAG = 200
+LONGEST_BEGINNING = 80
+HASH_LENGTH = 12
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row that is no case: where it stands, the column that is wrong ("" for all of it), and why."""
+
+    line: int
+    column: str
+    reason: str
+    cells: tuple[Any, ...]
+
+
+class RefusedRowError(Exception):
+    """A row is no case: the column that is wrong, "" for all of it, and the reason."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        """Keep both."""
+        super().__init__(reason)
+        self.column = column
+        self.reason = reason
+
+
+class RowReader:
+    """The columns of a table by the part of a case each holds."""
+
+    def __init__(self, columns: Sequence[str], mapping: CaseMapping) -> None:
+        """Find the columns of each part."""
+        self.mapping = mapping
+        self.unused: dict[str, int] = {}
+        self.places: dict[Part, list[tuple[int, str]]] = {}
+        for place, (name, part) in enumerate(zip(columns, mapping.parts, strict=True)):
+            self.places.setdefault(part, []).append((place, name))
+
+    def column(self, part: Part) -> str:
+        """Return the name of the first column of a part, "" when none holds it."""
+        return self.places[part][0][1] if part in self.places else ""
+
+    def case(self, row: Row) -> CaseContent:
+        """Return the case of a row; raises RefusedRowError."""
+        if row.unread:
+            raise RefusedRowError("", row.unread)
+        asked, expected = self._asked(row)
+        title = self._one(row, Part.TITLE, _short(LONGEST_TITLE), "")
+        key = self._one(row, Part.KEY, _key, "")
+        answer, claims, metadata = self._assertions(row)
+        for name, cell in self._filled(row, Part.METADATA):
+            metadata |= self._read(name, partial(metadata_of, name), cell)
+        return CaseContent(
+            key=key or self._made_key(asked),
+            input=asked,
+            title=title if Part.TITLE in self.places else beginning_of(asked),
+            tags=tuple(dict.fromkeys(self._several(row, Part.TAGS, _checked_tags))),
+            expected_output=expected or answer,
+            expected_outcomes=(*self._several(row, Part.OUTCOMES, self._outcomes), *claims),
+            criteria=self._one(row, Part.CRITERIA, text_of, ""),
+            metadata=metadata,
+            recorded_output=self._one(row, Part.OUTPUT, recorded_of, None),
+        )
+
+    def _asked(self, row: Row) -> tuple[tuple[Mapping[str, Any], ...], str]:
+        """Return the input and the expected output, which may be the last turn of it."""
+        asked: tuple[Mapping[str, Any], ...] = self._one(row, Part.INPUT, turns_of, ())
+        if not asked:
+            raise RefusedRowError(self.column(Part.INPUT), "is empty; write what the case asks")
+        expected = self._one(row, Part.EXPECTED_OUTPUT, expected_of, "")
+        ends = self.mapping.last_answer and len(asked) > 1 and asked[-1]["role"] == "assistant"
+        if ends and not expected:
+            *before, last = asked
+            asked, expected = tuple(before), str(last["content"])
+        if system := self._one(row, Part.SYSTEM, text_of, ""):
+            asked = ({"role": "system", "content": system}, *asked)
+        return asked, expected
+
+    def _made_key(self, asked: Any) -> str:
+        if Part.KEY in self.places:
+            raise RefusedRowError(self.column(Part.KEY), "is empty; give the case a key of its own")
+        written = json.dumps(asked, ensure_ascii=False, sort_keys=True)
+        return f"row-{hashlib.sha256(written.encode()).hexdigest()[:HASH_LENGTH]}"
+
+    def _assertions(self, row: Row) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+        answer = ""
+        claims: list[str] = []
+        kept: dict[str, Any] = {}
+        for name, cell in self._filled(row, Part.ASSERTION):
+            said, listed, is_understood = self._read(name, assertion_of, cell)
+            answer, claims = answer or said, [*claims, *listed]
+            if not is_understood:
+                kept[name] = cell
+                self.unused[name] = self.unused.get(name, 0) + 1
+        return answer, tuple(claims), kept
+
+    def _outcomes(self, cell: Any) -> tuple[str, ...]:
+        return outcomes_of(cell, self.mapping.split)
+
+    def _filled(self, row: Row, part: Part) -> Iterable[tuple[str, Any]]:
+        for place, name in self.places.get(part, ()):
+            cell = row.cells[place]
+            is_empty = not cell.strip() if isinstance(cell, str) else cell in (None, [], {})
+            if not is_empty:
+                yield name, cell
+
+    def _one(self, row: Row, part: Part, read: Callable[[Any], T], missing: T) -> T:
+        for name, cell in self._filled(row, part):
+            return self._read(name, read, cell)
+        return missing
+
+    def _several(self, row: Row, part: Part, read: Callable[[Any], tuple[str, ...]]) -> list[str]:
+        return [
+            text for name, cell in self._filled(row, part) for text in self._read(name, read, cell)
+        ]
+
+    def _read(self, name: str, read: Callable[[Any], T], cell: Any) -> T:
+        try:
+            return read(cell)
+        except UnreadableCellError as error:
+            raise RefusedRowError(name, str(error)) from error
+
+
+def check_key(
+    key: str, lines: Mapping[str, int], taken: Collection[str], reader: RowReader
+) -> None:
+    """Raise RefusedRowError for a key that stands in the table or the suite already."""
+    column = reader.column(Part.KEY)
+    if key in lines:
+        said = f"the key {key!r} stands" if column else "the same input stands"
+        raise RefusedRowError(
+            column or reader.column(Part.INPUT),
+            f"{said} on line {lines[key]} already; give each case its own",
+        )
+    if key in taken:
+        raise RefusedRowError(column, f"the suite has a case {key!r} already")
+
+
+def _short(most: int) -> Callable[[Any], str]:
+    def read(cell: Any) -> str:
+        text = text_of(cell).strip()
+        if len(text) > most:
+            said = f"has {len(text)} characters, and {most} is the most"
+            raise UnreadableCellError(said)
+        return text
+
+    return read
+
+
+def beginning_of(asked: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first words of what a case asks, on one line, as a table without titles names it."""
+    turns = sorted(asked, key=lambda turn: turn.get("role") != "user")
+    texts = (str(turn.get("content") or "") for turn in turns)
+    line = " ".join(next(filter(str.strip, texts), "").split())
+    if len(line) <= LONGEST_BEGINNING:
+        return line
+    most = line[:LONGEST_BEGINNING]
+    return f"{(most.rpartition(' ')[0] or most[:-1]).rstrip(' ,;:.')}…"
+
+
+_key = _short(LONGEST_KEY)
+
+
+def _checked_tags(cell: Any) -> tuple[str, ...]:
+    tags = tags_of(cell)
+    if long := next((tag for tag in tags if len(tag) > LONGEST_TAG), ""):
+        said = f"a tag has {len(long)} characters, and {LONGEST_TAG} is the most"
+        raise UnreadableCellError(said)
+    return tags
+
+
+COLUMNS = (
+    *("key", "title", "input", "expected_output", "expected_outcomes"),
+    *("criteria", "tags", "metadata", "output"),
+)
+
+
+def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
+    """Yield a CSV of the rejected rows with line and reason, to be mended and uploaded again.
+
+    A cell that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    yield "\ufeff"
+    writer.writerow([*map(harmless, table.columns), *REASON_COLUMNS])
+    for one in rejected:
+        cells = (*one.cells, *("",) * (len(table.columns) - len(one.cells)))
+        reason = f"{one.column}: {one.reason}" if one.column else one.reason
+        writer.writerow([*(harmless(_spelled(cell)) for cell in cells), harmless(reason), one.line])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+    yield buffer.getvalue()
+
+
+def write_cases(cases: Sequence[CaseContent]) -> str:
+    """Return cases as a CSV that reads back as they are; evaluators of their own are left out."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, quoting=csv.QUOTE_ALL)
+    writer.writerow(COLUMNS)
+    writer.writerows(_cells(case) for case in cases)
+    return buffer.getvalue()
+
+
+def _spelled(cell: Any) -> str:
+    if cell is None:
+        return ""
+    return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+
+
+def _cells(case: CaseContent) -> list[str]:
+    turns = [dict(turn) for turn in case.input]
+    return [
+        case.key,
+        case.title,
+        _either(
+            _lone(turns), _written(turns), lambda cell: [dict(t) for t in turns_of(cell)], turns
+        ),
+        _either(
+            case.expected_output,
+            _written([{"role": "assistant", "content": case.expected_output}]),
+            expected_of,
+            case.expected_output,
+        ),
+        _either(
+            "\n".join(case.expected_outcomes),
+            _written(case.expected_outcomes),
+            _by_lines_alone,
+            case.expected_outcomes,
+        ),
+        case.criteria,
+        _either(", ".join(case.tags), _written(case.tags), tags_of, case.tags),
+        _written(case.metadata) if case.metadata else "",
+        _recorded(case.recorded_output),
+    ]
+
+
+def _either(plain: str, spelled: str, read: Callable[[Any], Any], meant: Any) -> str:
+    """Return a plain cell where it reads as what is meant, else its JSON."""
+    return plain if not plain or read(plain) == meant else spelled
+
+
+def _lone(turns: Sequence[Mapping[str, Any]]) -> str:
+    is_question = len(turns) == 1 and turns[0].keys() == {"role", "content"}
+    text = str(turns[0]["content"]) if is_question and turns[0]["role"] == "user" else ""
+    # What is no single question reads as another one, and is spelled out.
+    return text if text.strip() else "?"
+
+
+def _recorded(recorded: Mapping[str, Any] | None) -> str:
+    if recorded is None:
+        return ""
+    text = recorded.get("output") if recorded.keys() == {"output"} else None
+    if isinstance(text, str) and text.strip() and recorded_of(text) == recorded:
+        return text
+    return _written(recorded)
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _by_lines_alone(cell: str) -> tuple[str, ...]:
+    """Return outcomes where nothing else could be taken for what parts them, else none."""
+    return () if ";" in cell or "|" in cell else outcomes_of(cell, Split.LINES)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCases:
+    """The cases of a table with the line of each, and the rows rejected, in the order of the file.
+
+    `passed_over` counts rows whose key was to be left out. `unused` counts by column the promptfoo
+    assertions that are kept in the metadata, because no outcome says the same.
+    """
+
+    cases: tuple[CaseContent, ...]
+    lines: tuple[int, ...]
+    rejected: tuple[Rejected, ...]
+    passed_over: int = 0
+    unused: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_cases(
+    table: Table,
+    mapping: CaseMapping,
+    *,
+    taken: Collection[str] = (),
+    skipped: Collection[str] = (),
+    titles: Mapping[str, str] | None = None,
+) -> ReadCases:
+    """Return the cases of a table; keys that are `taken` are rejected, `skipped` ones passed over.
+
+    `titles` has by key what somebody called a case: so it stays called where no column holds titles.
+
+    Without a column of keys each case is named after its input, so that the same question is the
+    same case whenever the table is read again. Raises ValueError for a mapping with problems.
+    """
+    if problems := mapping.problems():
+        raise ValueError("; ".join(problems))
+    reader = RowReader(table.columns, mapping)
+    known = {} if reader.column(Part.TITLE) else titles or {}
+    cases, rejected = [], []
+    lines: dict[str, int] = {}
+    passed_over = 0
+    for row in table.rows:
+        try:
+            case = reader.case(row)
+            if case.key in skipped:
+                passed_over += 1
+                continue
+            check_key(case.key, lines, taken, reader)
+        except RefusedRowError as refusal:
+            rejected.append(Rejected(row.line, refusal.column, refusal.reason, row.cells))
+            continue
+        lines[case.key] = row.line
+        cases.append(replace(case, title=known[case.key]) if case.key in known else case)
+    return ReadCases(
+        tuple(cases), tuple(lines.values()), tuple(rejected), passed_over, reader.unused
+    )

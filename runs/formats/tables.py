@@ -1,0 +1,339 @@
+"""Tables as files: read with the lines their rows stand on, written so that no spreadsheet carries anything out."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+from runs.formats.lines import UnreadableLineError, lines_of, read_object, with_plain_numbers
+from runs.formats.yaml import refuse_size
+from runs.specs.problems import Problem, UnreadableFileError
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+# The last columns of a file of rejected rows, by which it is known when it comes back.
+REASON_COLUMNS = ("rejected because", "rejected on line")
+
+
+def harmless(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula: with an apostrophe where it begins so."""
+    return f"'{text}" if text.lstrip("'").startswith(FORMULAS) else text
+
+
+def as_meant(text: str) -> str:
+    """Return what `harmless` was given."""
+    return text[1:] if text.startswith("'") and harmless(text) != text else text
+
+
+# What a spreadsheet would take for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+DIGITS = 9
+AT_ONCE = 200
+
+
+def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
+    """Return a table as CSV; numbers are exact to 9 decimals, what is missing is empty, never zero."""
+    return "".join(csv_parts(columns, lines))
+
+
+def csv_parts(
+    columns: Sequence[str], lines: Iterable[Sequence[Any]], *, digits: int | None = DIGITS
+) -> Iterator[str]:
+    """Yield the same table in parts as its lines come; without `digits` floats keep every one."""
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow([_cell(name, digits) for name in columns])
+    for count, line in enumerate(lines, 1):
+        writer.writerow([_cell(value, digits) for value in line])
+        if count % AT_ONCE == 0:
+            yield file.getvalue()
+            file.seek(0)
+            file.truncate()
+    yield file.getvalue()
+
+
+def _cell(value: Any, digits: int | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Decimal):
+        return f"{value if digits is None else round(value, digits):f}"
+    if isinstance(value, float):
+        return repr(value if digits is None else round(value, digits))
+    text = str(value)
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig", "UTF-8"),
+    (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+    (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+)
+SAVE_AS = "open it in the spreadsheet and save the sheet as CSV in UTF-8"
+# What people rename to .csv, by the bytes it begins with.
+OTHERS = (
+    (b"PK\x03\x04", f"the file is a zip or an Excel workbook (.xlsx); {SAVE_AS}"),
+    (b"\xd0\xcf\x11\xe0", f"the file is an old Excel workbook (.xls); {SAVE_AS}"),
+    (b"%PDF", "the file is a PDF; a table in CSV or JSON Lines is read"),
+    (b"\x1f\x8b", "the file is compressed; unpack it first"),
+)
+LOOKED_AT = 4096
+
+
+def table_text(content: bytes, file: str) -> tuple[str, str]:
+    """Return the text of a table and its encoding in words, which say where it was guessed.
+
+    Raises UnreadableFileError for a file too large, empty, or of another kind than text.
+    """
+    refuse_size(content, file)
+    for start, said in OTHERS:
+        if content.startswith(start):
+            raise UnreadableFileError([Problem(said, file)])
+    text, encoding = _decoded(content, file)
+    if not text.strip():
+        raise UnreadableFileError([Problem("the file is empty", file)])
+    return text, encoding
+
+
+def _decoded(content: bytes, file: str) -> tuple[str, str]:
+    for mark, codec, name in MARKS:
+        if content.startswith(mark):
+            return _read(content, codec, name, file), name
+    for codec, every in (("utf-16-le", content[1::2]), ("utf-16-be", content[0::2])):
+        if _is_mostly_nul(every):
+            return _read(content, codec, "UTF-16", file), "UTF-16, guessed: it has no mark"
+    try:
+        return content.decode("utf-8"), "UTF-8"
+    except UnicodeDecodeError:
+        return _read(content, "cp1252", "UTF-8 nor Windows-1252", file), (
+            "Windows-1252, guessed: it is no UTF-8"
+        )
+
+
+def _is_mostly_nul(every_other: bytes) -> bool:
+    looked = every_other[:LOOKED_AT]
+    return len(looked) > 1 and looked.count(0) * 2 > len(looked)
+
+
+def _read(content: bytes, codec: str, name: str, file: str) -> str:
+    try:
+        return content.decode(codec)
+    except UnicodeDecodeError as error:
+        said = f"the file is not text in {name.replace('UTF-8 nor', 'UTF-8 or')}; {SAVE_AS}"
+        raise UnreadableFileError([Problem(said, file)]) from error
+
+
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+MOST_COLUMNS = 200
+ROWS_TRIED = 50
+TEXT_TRIED = 200_000
+LONGEST_NAME = 100
+# The reader's own limit of 128 kB is for the whole process, and a cell may be as long as a file.
+csv.field_size_limit(50_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row: the line it begins on, from 1, and its cells; texts in CSV, any values in JSON.
+
+    `unread` is why the row cannot be read at all, "" when it can; its one cell may be all its text.
+    """
+
+    line: int
+    cells: tuple[Any, ...]
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as it was read: unique column names, its rows, and what was passed over.
+
+    `said` tells how it was read, such as the encoding and the delimiter; `blank` counts empty rows.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    blank: int = 0
+    said: tuple[str, ...] = ()
+    is_json: bool = field(default=False)
+
+
+def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
+    """Return the table of a file, whatever its name: JSON when it begins so, else CSV.
+
+    Raises UnreadableFileError for what is no text, has no rows, or more than 200 columns.
+    """
+    text, encoding = table_text(content, file)
+    begins = text.lstrip()[:1]
+    if begins == "{":
+        table = _of_objects(_lined(text), ("JSON Lines", encoding))
+    elif begins == "[":
+        table = _of_objects(_listed(text, file), ("a JSON list", encoding))
+    else:
+        table = _of_csv(text, encoding)
+    if len(table.columns) > MOST_COLUMNS:
+        said = f"the table has {len(table.columns)} columns, and {MOST_COLUMNS} is the most"
+        raise UnreadableFileError([Problem(said, file)])
+    if table.rows and not table.columns:
+        raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
+    if not table.rows:
+        raise UnreadableFileError([Problem("the table has a header and no rows", file)])
+    return table
+
+
+def _of_csv(text: str, encoding: str) -> Table:
+    text, delimiter, first = _told_delimiter(text)
+    delimiter = delimiter or _delimiter(text)
+    found = _csv_rows(text, delimiter, first)
+    header = next((row for row in found if row.unread or _is_filled(row)), Row(1, ()))
+    if header.unread:
+        raise UnreadableFileError([Problem(f"the header: {header.unread}", line=header.line)])
+    names = list(header.cells)
+    while names and not names[-1].strip():
+        names.pop()
+    every = [row if row.unread else _fitted(row, len(names), delimiter) for row in found]
+    rows = [row for row in every if row.unread or _is_filled(row)]
+    blank = len(every) - len(rows)
+    if tuple(names[-2:]) == REASON_COLUMNS:
+        names = list(map(as_meant, names))
+        rows = [replace(row, cells=tuple(map(as_meant, row.cells))) for row in rows]
+    said = ("CSV", f"{DELIMITERS[delimiter]} between cells", encoding)
+    return Table(_unique(names), tuple(rows), blank, said)
+
+
+def _told_delimiter(text: str) -> tuple[str, str, int]:
+    """Return the text below a line such as sep=; with what that names and the line it begins on."""
+    told, _, rest = text.partition("\n")
+    name, _, delimiter = told.strip("\r\n ").partition("=")
+    if name.lower() == "sep" and delimiter in DELIMITERS:
+        return rest, delimiter, 2
+    return text, "", 1
+
+
+def _is_filled(row: Row) -> bool:
+    return any(cell and not cell.isspace() for cell in row.cells)
+
+
+def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[Row]:
+    taken: list[str] = []
+    reader = csv.reader(_noted(text, taken), delimiter=delimiter, strict=True)
+    while True:
+        taken.clear()
+        line = reader.line_num + first
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Row(
+                line, ("".join(taken).strip(),), _broken(str(error), reader.line_num + first - line)
+            )
+        else:
+            yield Row(line, tuple(cells))
+
+
+def _noted(text: str, taken: list[str]) -> Iterator[str]:
+    """Yield the lines of a text, each noted as taken."""
+    for line in io.StringIO(text, newline=""):
+        taken.append(line)
+        yield line
+
+
+def _broken(error: str, lines: int) -> str:
+    if "end of data" in error:
+        more = f", so that {lines} lines were taken for one row" if lines > 1 else ""
+        return f"a quotation mark opens here and is never closed{more}"
+    if "expected after" in error:
+        return "a quotation mark stands within a cell in quotes; write it twice"
+    return f"not readable as CSV: {error}"
+
+
+def _fitted(row: Row, width: int, delimiter: str) -> Row:
+    """Return a row of as many cells as there are columns; more of them than empty ones are refused."""
+    cells = row.cells
+    if len(cells) == width:
+        return row
+    if any(cell.strip() for cell in cells[width:]):
+        said = (
+            f"the row has {len(cells)} cells and the header {width}; a text that holds the delimiter "
+            "stands in quotes"
+        )
+        return Row(row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), said)
+    return Row(row.line, (*cells[:width], *("",) * (width - len(cells))))
+
+
+def _delimiter(text: str) -> str:
+    """Return what splits the first rows into most columns, as many in each row."""
+    sample = text[:TEXT_TRIED]
+
+    def splits(delimiter: str) -> float:
+        rows = [row for row in islice(_csv_rows(sample, delimiter), ROWS_TRIED) if row.cells]
+        if not rows or len(rows[0].cells) < 2:
+            return 0
+        width = len(rows[0].cells)
+        return width * sum(len(row.cells) == width for row in rows) / len(rows)
+
+    return max(DELIMITERS, key=splits)
+
+
+def _lined(text: str) -> Iterator[tuple[int, Any, str]]:
+    for line, raw in lines_of(text.encode("utf-8", "surrogatepass")):
+        try:
+            yield line, with_plain_numbers(read_object(raw)), ""
+        except UnreadableLineError as error:
+            yield line, raw.decode("utf-8", "replace").strip(), str(error)
+
+
+def _listed(text: str, file: str) -> Iterator[tuple[int, Any, str]]:
+    """Yield the objects of a list, each with the line it begins on."""
+    decoder = json.JSONDecoder()
+    at, line, counted = text.index("[") + 1, 1, 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        if at >= len(text) or text[at] == "]":
+            return
+        line, counted = line + text.count("\n", counted, at), at
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            said = "not readable as JSON from here on"
+            raise UnreadableFileError([Problem(said, file, line)]) from error
+        try:
+            raw = text[at:end].encode("utf-8", "surrogatepass")
+            yield line, with_plain_numbers(read_object(raw)), ""
+        except UnreadableLineError as error:
+            yield line, text[at:end], str(error)
+        at = end
+
+
+def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) -> Table:
+    rows = list(found)
+    names = tuple(
+        dict.fromkeys(name for _, values, unread in rows if not unread for name in values)
+    )
+    blank = sum(not values and not unread for _, values, unread in rows)
+    made = (
+        Row(line, (values,) if unread else tuple(values.get(name, "") for name in names), unread)
+        for line, values, unread in rows
+        if values or unread
+    )
+    return Table(_unique(names), tuple(made), blank, said, is_json=True)
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names that are told apart: an empty one by its place, a second of a name by its count."""
+    found: dict[str, None] = {}
+    for place, given in enumerate(names, 1):
+        name = " ".join(given.split())[:LONGEST_NAME].replace("\x00", "") or f"column {place}"
+        unique, count = name, 1
+        while unique in found:
+            count += 1
+            unique = f"{name} ({count})"
+        found[unique] = None
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""The home page, the overview of a suite, search and the sidebar."""

@@ -1,0 +1,313 @@
+"""Every suite in one row: its latest completed run, what came after it, and how its scores went."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, F, Max, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from evaluators.models import Evaluator
+from evaluators.scoring.tree import COMPOSITE
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite
+from runs.results.run_list import RunRow, listed, run_row
+from runs.reviews.queue_page import waiting_by_suite
+
+TREND = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRow:
+    """One suite of the table; `latest` is its newest completed run, `newer` one that came after it.
+
+    `trend` holds the metrics scores of up to twelve completed runs, oldest first, 0 to 1. `waiting` counts what
+    of all its runs waits for a reviewer.
+    """
+
+    slug: str
+    title: str
+    tags: Sequence[str]
+    version: int
+    cases: int
+    evaluators: int
+    latest: RunRow | None
+    verdicts: Mapping[str, int]
+    trend: Sequence[float]
+    newer: RunRow | None
+    waiting: int
+
+    @property
+    def is_gate_failed(self) -> bool:
+        """Tell whether the latest completed run failed a gate."""
+        return self.latest is not None and has_failed_gate(self.latest)
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether its newest run is queued or at work."""
+        return self.newer is not None and self.newer.is_active
+
+    @property
+    def progress(self) -> float:
+        """Return how much of the newest run is done, 0 to 1."""
+        return (
+            self.newer.done / self.newer.executions if self.newer and self.newer.executions else 0.0
+        )
+
+    @property
+    def change(self) -> float | None:
+        """Return how the metrics score moved since the run before, as a difference of shares."""
+        return self.trend[-1] - self.trend[-2] if len(self.trend) > 1 else None
+
+    @property
+    def trend_state(self) -> str:
+        """Return the mark at the end of the trend."""
+        passed = self.latest is not None and self.latest.metrics.state == "passed"
+        return "pass" if passed else "fail"
+
+
+def suite_rows() -> Sequence[SuiteRow]:
+    """Return every suite that is not archived, by title.
+
+    Runs that only scored stored answers again are no newer word on the target: they stand in the list
+    of runs alone.
+    """
+    current = Count("cases", filter=Q(cases__is_current=True))
+    suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
+    leaves = _leaf_counts()
+    latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
+    newest = _newest(Run.objects.filter(source_run=None))
+    trends, waiting = _trends(), waiting_by_suite()
+    return [
+        SuiteRow(
+            slug=suite.slug,
+            title=suite.title,
+            tags=suite.tags,
+            version=suite.version,
+            cases=suite.case_count,
+            evaluators=leaves.get(suite.root_id, 0),
+            latest=run_row(run) if (run := latest.get(suite.pk)) else None,
+            verdicts=case_verdicts(run) if run else {},
+            trend=trends.get(suite.pk, ()),
+            newer=run_row(last) if (last := newest.get(suite.pk)) and last != run else None,
+            waiting=waiting.get(suite.pk, 0),
+        )
+        for suite in suites.order_by("title", "pk")
+    ]
+
+
+def latest_rows() -> Sequence[RunRow]:
+    """Return the newest completed run of every suite that is not archived."""
+    completed = Run.objects.filter(
+        status=RunStatus.COMPLETED, suite__archived_at=None, source_run=None
+    )
+    return [run_row(run) for run in _newest(completed).values()]
+
+
+def has_failed_gate(run: RunRow) -> bool:
+    """Tell whether a run failed one of its gates."""
+    return "failed" in (run.metrics.state, run.cases.state)
+
+
+def case_verdicts(run: Run) -> Mapping[str, int]:
+    """Return how many cases of a completed run have each verdict, errored ones apart."""
+    counted: Mapping[str, int] = (run.summary or {}).get("distribution") or {
+        "pass": run.pass_count,
+        "borderline": run.borderline_count,
+        "fail": run.fail_count,
+        "error": run.error_count,
+    }
+    return {name: counted.get(name, 0) for name in ("pass", "borderline", "fail", "error")}
+
+
+def _newest(runs: QuerySet[Run]) -> Mapping[int, Run]:
+    """Return by suite its newest of the runs."""
+    place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
+    ranked = runs.annotate(place=place).filter(place=1)
+    return {run.suite_id: run for run in listed(ranked)}
+
+
+def _trends() -> Mapping[int, Sequence[float]]:
+    """Return by suite the metrics scores of its last completed runs, oldest first."""
+    place = Window(RowNumber(), partition_by="suite_id", order_by=F("number").desc())
+    runs = Run.objects.filter(status=RunStatus.COMPLETED, score_count__gt=0, source_run=None)
+    ranked = runs.annotate(place=place).filter(place__lte=TREND).order_by("number")
+    found: dict[int, list[float]] = defaultdict(list)
+    for suite, total, count in ranked.values_list("suite_id", "score_sum", "score_count"):
+        found[suite].append(total / count)
+    return found
+
+
+def _leaf_counts() -> Mapping[int, int]:
+    """Return by root how many evaluators under it score by themselves."""
+    rows = Evaluator.objects.values_list("pk", "parent_id", "kind")
+    parents: dict[int, int | None] = {pk: parent for pk, parent, _ in rows}
+    counts: dict[int, int] = defaultdict(int)
+    for pk, _, kind in rows:
+        if kind == COMPOSITE:
+            continue
+        root, above = pk, parents[pk]
+        while above is not None:
+            root, above = above, parents[above]
+        counts[root] += 1
+    return counts
+
+
+PAGE = 50
+SORTS = ("name", "run", "cost")
+SHOWN = ("failed", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFilter:
+    """Which suites are asked for; it lives in the address of the page."""
+
+    search: str = ""
+    show: str = ""
+    sort: str = "name"
+    after: str = ""
+
+    @classmethod
+    def read(cls, parameters: Mapping[str, str]) -> SuiteFilter:
+        """Read the parameters of an address; what it does not know, it leaves out."""
+        show, sort = parameters.get("show", ""), parameters.get("sort", "")
+        return cls(
+            search=parameters.get("q", "").strip(),
+            show=show if show in SHOWN else "",
+            sort=sort if sort in SORTS else SORTS[0],
+            after=parameters.get("after", ""),
+        )
+
+    def address(self, **changes: str) -> str:
+        """Return the query part of the address with some of it changed, from the first page on."""
+        asked = replace(self, **{"after": "", **changes})
+        sort = "" if asked.sort == SORTS[0] else asked.sort
+        named = {"q": asked.search, "show": asked.show, "sort": sort, "after": asked.after}
+        return "?" + urlencode({name: value for name, value in named.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One way to narrow the table, with what it would show."""
+
+    label: str
+    url: str
+    count: int
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTable:
+    """The suites that match, one stretch of them, and every suite there is."""
+
+    asked: SuiteFilter
+    rows: Sequence[SuiteRow]
+    chips: Sequence[Chip]
+    matching: int
+    shown: int
+    next_address: str
+    every: Sequence[SuiteRow]
+    changed_at: datetime | None
+
+    @property
+    def total(self) -> int:
+        """Return how many suites there are."""
+        return len(self.every)
+
+    @property
+    def cases(self) -> int:
+        """Return how many cases they have together."""
+        return sum(row.cases for row in self.every)
+
+    @property
+    def first(self) -> int:
+        """Return the place of the first row among those that match, from 1."""
+        return self.shown - len(self.rows) + 1
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether any suite has a run at work."""
+        return any(row.is_running for row in self.every)
+
+    @property
+    def here(self) -> str:
+        """Return the query part of this very address."""
+        return self.asked.address(after=self.asked.after)
+
+    @property
+    def sorts(self) -> Mapping[str, str]:
+        """Return the addresses of the same suites in another order."""
+        return {sort: self.asked.address(sort=sort) for sort in SORTS}
+
+    @property
+    def nothing(self) -> str:
+        """Say what was looked for in vain."""
+        kind = {"failed": "suite with a failed gate", "running": "running suite"}
+        noun = kind.get(self.asked.show, "suite")
+        search = self.asked.search
+        return f"No {noun} matches “{search}”" if search else f"No {noun}"
+
+
+def suite_table(asked: SuiteFilter) -> SuiteTable:
+    """Return one stretch of the suites, in a fixed number of queries."""
+    every = suite_rows()
+    named = [row for row in every if _matches(row, asked.search)]
+    chosen = sorted((row for row in named if _is_shown(row, asked.show)), key=_order(asked.sort))
+    slugs = [row.slug for row in chosen]
+    start = slugs.index(asked.after) + 1 if asked.after in slugs else 0
+    rows = chosen[start : start + PAGE]
+    is_more = start + PAGE < len(chosen)
+    return SuiteTable(
+        asked=asked,
+        rows=rows,
+        chips=_chips(asked, named),
+        matching=len(chosen),
+        shown=start + len(rows),
+        next_address=asked.address(after=rows[-1].slug) if is_more else "",
+        every=every,
+        changed_at=Suite.objects.aggregate(at=Max("updated_at"))["at"],
+    )
+
+
+def _chips(asked: SuiteFilter, named: Sequence[SuiteRow]) -> Sequence[Chip]:
+    labels = {"": "All", "failed": "Gate failed", "running": "Running"}
+    return [
+        Chip(
+            label=label,
+            url=asked.address(show=show),
+            count=sum(_is_shown(row, show) for row in named),
+            is_on=asked.show == show,
+        )
+        for show, label in labels.items()
+    ]
+
+
+def _matches(row: SuiteRow, search: str) -> bool:
+    wanted = search.casefold()
+    return any(wanted in text.casefold() for text in (row.title, row.slug, *row.tags))
+
+
+def _is_shown(row: SuiteRow, show: str) -> bool:
+    return {"failed": row.is_gate_failed, "running": row.is_running}.get(show, True)
+
+
+def _order(sort: str) -> Any:
+    """Return the key of an order; a suite that never ran to its end comes last."""
+    orders = {
+        "name": lambda row: (row.title.casefold(), row.slug),
+        "run": lambda row: -(row.latest.created_at.timestamp() if row.latest else 0.0),
+        "cost": lambda row: -_known_cost(row),
+    }
+    return orders[sort]
+
+
+def _known_cost(row: SuiteRow) -> Decimal:
+    """Return the latest run's cost; one that is not known comes after all others."""
+    total = row.latest.costs.total_usd if row.latest else None
+    return Decimal(-1) if total is None else total

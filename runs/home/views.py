@@ -1,0 +1,86 @@
+"""The home page, the overview of a suite, search and the sidebar."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from runs.home import queries
+from runs.home.queries import pinned_suites
+from runs.home.queries import search as find
+from runs.home.suite_page import suite_page
+from runs.home.suite_rows import SuiteFilter, latest_rows, suite_table
+from runs.requests import may_view, suite_of
+from runs.reviews.queue_page import waiting_count
+from runs.suites.queries import policy_words
+
+
+def sidebar_context(request: HttpRequest) -> dict[str, object]:
+    """Return `pinned_suites`, those that ran last, and `review_waiting`, for whoever may see runs."""
+    user = getattr(request, "user", None)
+    may_see = user is not None and user.has_perm("runs.view_run")
+    # A fragment has no rail, so it is spared the query.
+    is_fragment = request.headers.get("HX-Request") == "true"
+    if not may_see or is_fragment:
+        return {"pinned_suites": []}
+    return {"pinned_suites": pinned_suites(), "review_waiting": waiting_count()}
+
+
+@may_view
+@require_safe
+def suite_list(request: HttpRequest) -> HttpResponse:
+    """Show every suite with its latest completed run."""
+    table = suite_table(SuiteFilter.read(request.GET.dict()))
+    latest = [row.latest for row in table.every if row.latest]
+    today = queries.today(latest, now=timezone.localtime())
+    return render(request, "suites/home.html", {"table": table, "today": today})
+
+
+@may_view
+@require_safe
+def suite_rows(request: HttpRequest) -> HttpResponse:
+    """Show the rows of the table alone, and put the page's address in its place."""
+    table = suite_table(SuiteFilter.read(request.GET.dict()))
+    response = render(request, "suites/suite_rows.html", {"table": table})
+    response["HX-Replace-Url"] = f"{reverse('home')}{table.here}".rstrip("?")
+    return response
+
+
+@may_view
+@require_safe
+def today(request: HttpRequest) -> HttpResponse:
+    """Show the cells above the table alone."""
+    cells = queries.today(latest_rows(), now=timezone.localtime())
+    return render(request, "suites/_today.html", {"today": cells})
+
+
+@may_view
+@require_safe
+def suite(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show one suite: policy, evaluators and last runs."""
+    found = suite_of(slug=slug)
+    page = suite_page(found)
+    words = policy_words(page.policy)
+    return render(request, "suites/suite.html", {"page": page, "suite": found, "words": words})
+
+
+@require_safe
+@may_view
+def search(request: HttpRequest) -> HttpResponse:
+    """Show what matches; a single exact hit opens at once."""
+    found = find(request.GET.get("q", ""))
+    if found.only_url:
+        return redirect(found.only_url)
+    return render(request, "runs/search.html", {"found": found})
+
+
+@require_safe
+@never_cache
+@may_view
+def sidebar(request: HttpRequest) -> HttpResponse:
+    """Give the suites that ran last again, after the status of a run changed."""
+    return render(request, "runs/_pinned.html", {"pinned_suites": pinned_suites()})

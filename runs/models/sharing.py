@@ -1,0 +1,116 @@
+"""Links that open a frozen snapshot without an account, and tokens with which programs use the API."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+
+class ShareDepth(models.TextChoices):
+    """How much a stranger sees."""
+
+    FIGURES = "figures", "Figures"
+    CASE_NAMES = "case_names", "Figures and case names"
+    OUTPUTS = "outputs", "Outputs too"
+    TRACES = "traces", "Outputs and traces"
+
+
+class ShareLink(models.Model):
+    """A frozen comparison, run or result behind a random token, of which only the hash is kept.
+
+    `frozen` is all that the public page is drawn from. `sources` tells which live rows it was made
+    of and how they stood: {"runs": […], "results": […] of a single result, "address", "digest"}.
+    """
+
+    token_hash = models.CharField(max_length=64, unique=True)
+    kind = models.CharField(max_length=20)
+    title = models.CharField(max_length=200, blank=True, default="")
+    depth = models.CharField(max_length=12, choices=ShareDepth.choices, default=ShareDepth.FIGURES)
+    sources = models.JSONField(default=dict)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    view_count = models.PositiveIntegerField(default=0)
+    last_viewed_at = models.DateTimeField(null=True, blank=True)
+    frozen = models.JSONField()
+
+    class Meta:
+        """Newest first. Who may change share links sees and revokes those of others too."""
+
+        ordering = ("-created_at", "-id")
+        permissions = (("share", "Can share snapshots by links that need no account"),)
+
+    def __str__(self) -> str:
+        """Return the title."""
+        return self.title
+
+
+# Writing down every use would make each reading of the API a write.
+USE_IS_NOTED_EVERY = timedelta(minutes=1)
+ACTIVE, EXPIRED, REVOKED, ASLEEP = "active", "expired", "revoked", "asleep"
+
+
+def token_hash(secret: str) -> str:
+    """Return what is kept of a token: too random to be guessed, it needs no slow hash."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    """Questions about tokens."""
+
+    def working(self, secret: str, *, now: datetime) -> ApiToken | None:
+        """Return the token of this secret with its owner; None for a wrong, revoked or expired one.
+
+        One of a member who is deactivated does not work either. It is found by its hash, so how long
+        that takes tells nothing of it.
+        """
+        alive = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+        found = self.filter(alive, token_hash=token_hash(secret), owner__is_active=True)
+        return found.select_related("owner").first()
+
+    def note_use(self, token: ApiToken, *, now: datetime) -> None:
+        """Write down that a token was used, at most once a minute."""
+        if token.last_used_at is None or now - token.last_used_at >= USE_IS_NOTED_EVERY:
+            self.filter(pk=token.pk).update(last_used_at=now)
+
+
+class ApiToken(models.Model):
+    """A program's key to the API, scoped by role; only its hash is kept, and how it begins."""
+
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    name = models.CharField(max_length=100)
+    beginning = models.CharField(max_length=12, blank=True, default="")
+    token_hash = models.CharField(max_length=64, unique=True)
+    role = models.CharField(max_length=20)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ApiTokenQuerySet.as_manager()
+
+    class Meta:
+        """Newest first."""
+
+        ordering = ("-created_at", "-id")
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+    def state(self, *, now: datetime) -> str:
+        """Return active, expired, revoked, or asleep while its owner is deactivated."""
+        if self.revoked_at is not None:
+            return REVOKED
+        if self.expires_at is not None and self.expires_at <= now:
+            return EXPIRED
+        return ACTIVE if self.owner.is_active else ASLEEP

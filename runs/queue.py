@@ -1,0 +1,115 @@
+"""Queue work by name, and ask the broker how it is."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from celery import current_app
+from django.conf import settings
+from kombu.exceptions import OperationalError
+
+from evaluators.scoring.types import DomainError
+from runs.models.clock import database_now
+from runs.models.runs import Run, WorkerProcess
+
+if TYPE_CHECKING:
+    import redis
+
+
+ANSWER_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """`waiting` tasks are those no worker has taken yet; None where nobody can count them."""
+
+    answers: bool
+    waiting: int | None = None
+
+
+def ask_broker() -> BrokerState:
+    """Return the broker's state after half a second at most; raises nothing.
+
+    The embedded one lies in the memory of the process that serves, and always answers.
+    """
+    if settings.IS_EMBEDDED:
+        return BrokerState(answers=True)
+    away: tuple[type[Exception], ...] = (*broker_errors(), ValueError)
+    queue = current_app.conf.task_default_queue
+    try:
+        waiting = _client(settings.CELERY_BROKER_URL).llen(queue)
+    except away:
+        return BrokerState(answers=False)
+    return BrokerState(answers=True, waiting=waiting)
+
+
+def broker_errors() -> tuple[type[Exception], ...]:
+    """Return what is raised where the broker does not answer.
+
+    The embedded worker needs no client of Redis: it is loaded when something was raised.
+    """
+    from redis import RedisError
+
+    return OperationalError, RedisError, OSError
+
+
+@cache
+def _client(url: str) -> redis.Redis:
+    import redis
+
+    return redis.Redis.from_url(url, socket_timeout=ANSWER_S, socket_connect_timeout=ANSWER_S)
+
+
+logger = logging.getLogger(__name__)
+
+WORK_ON_RUN = "runs.work_on_run"
+SUMMARISE_RUN = "runs.summarise_run"
+RESCORE_RUN = "runs.rescore_run"
+# Once: a connection that broke is noticed when it is taken from the pool, and the sweep comes anyway.
+RETRY_POLICY = {"max_retries": 0}
+ASK_AGAIN_AFTER_S = 5.0
+
+
+@dataclass(slots=True)
+class Broker:
+    """Until when the broker is taken to be away: each try may cost a person seconds of waiting."""
+
+    away_until: float = 0.0
+
+
+BROKER = Broker()
+
+
+def queue_hands(run: Run) -> None:
+    """Ask for as many hands as there are workers, and no more than the run can occupy."""
+    alive = WorkerProcess.objects.alive(now=database_now()).count()
+    useful = -(-run.execution_count // max(1, run.concurrency))
+    for _ in range(max(1, min(alive, useful))):
+        queue(WORK_ON_RUN, run.pk)
+
+
+def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
+    """Queue a task; a broker that is away is no harm, the next sweep finds the work.
+
+    One that did not answer is not asked again for five seconds. What nobody takes within
+    `expires_s` seconds is dropped.
+    """
+    if time.monotonic() < BROKER.away_until:
+        return
+    try:
+        current_app.send_task(
+            task, kwargs={"run_id": run_id}, expires=expires_s, retry_policy=RETRY_POLICY
+        )
+    except broker_errors() as error:
+        BROKER.away_until = time.monotonic() + ASK_AGAIN_AFTER_S
+        logger.warning("%s for run %s waits for the next sweep: %s", task, run_id, error)
+
+
+class NotQueuedError(DomainError):
+    """No worker can be asked because the broker does not answer."""
+
+    code = "not_queued"

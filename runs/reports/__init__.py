@@ -1,1 +1,0 @@
-"""Turn rows into exactly what one page shows."""

@@ -1,0 +1,1 @@
+"""What came of runs: their list, one run, one result."""

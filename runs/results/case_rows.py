@@ -1,0 +1,493 @@
+"""The results of a run as one table: a row a case with its repetitions, filtered, sorted and paged by key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+from zlib import crc32
+
+from django.db.models import F, Q
+from django.urls import reverse
+
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.numbers import mean
+from evaluators.scoring.policy import Policy
+from runs.case_groups import (
+    ENDED,
+    STATES,
+    STATUS_MARKS,
+    Groups,
+    ResultsQuery,
+    count_where,
+    execution_of,
+    is_retryable,
+    matching_groups,
+    matching_results,
+    narrowed,
+    policy_of,
+    sorted_groups,
+)
+from runs.engine.plan import METRICS_KIND
+from runs.models.results import EvaluatorScore, ScoreState
+from runs.models.runs import Run
+from runs.models.stored import executions_of
+from runs.models.suites import Case
+from runs.results.overrides import Override, override_of_case, with_names
+from runs.summary.cases import BY_FORCE, summarise_case
+from runs.summary.figures import CaseSummary, total_of
+from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionMark:
+    """One repetition: its number, the address of its result, the state it is shown in, its score.
+
+    `people` is the verdict that people gave, "" where none is settled.
+    """
+
+    number: int
+    url: str
+    state: str
+    score: float | None
+    people: str = ""
+
+
+def people_of_row(row: Mapping[str, Any]) -> str:
+    """Return the verdict that people gave of a result, "" where none is settled or its work goes on."""
+    return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
+
+
+def mark_of_row(row: Mapping[str, Any], policy: Policy) -> str:
+    """Return the state a result is shown in: the verdict that counts, or how far the work is."""
+    if policy.count_reviews and row["reviewed_verdict"] and row["status"] in ENDED:
+        return str(row["reviewed_verdict"])
+    return str(row["verdict"] or STATUS_MARKS.get(row["status"], row["status"]))
+
+
+def result_url(run: Run, key: str, repetition: int) -> str:
+    """Return the address of one result."""
+    return result_address(run.suite.slug, run.number, key, repetition)
+
+
+def result_address(slug: str, number: int, key: str, repetition: int) -> str:
+    """Return the address of one result of a run that is known by its suite and number."""
+    place = {"slug": slug, "number": number, "key": key, "repetition": repetition}
+    return reverse("runs:result", kwargs=place)
+
+
+def passed_words(found: CaseSummary) -> str:
+    """Say how many of several repetitions passed and whether they differ; "" of one."""
+    if found.executions == 1 or not found.scored:
+        return ""
+    told = f"{found.passed} of {found.scored} passed"
+    return f"{told}, flaky" if found.is_flaky else told
+
+
+Parts = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRepetitions:
+    """A case over its repetitions; `state` is what the table of the run shows it in.
+
+    `errors` repetitions are left out of the means, and `left` have not been carried out. What
+    `priced` repetitions cost their target is known.
+    """
+
+    state: str
+    summary: CaseSummary
+    errors: int
+    left: int
+    priced: int
+    metrics: tuple[MetricMean, ...]
+    dimensions: tuple[DimensionMean, ...]
+
+    @property
+    def verdict_words(self) -> str:
+        """Say whether verdicts agree, as far as there are several."""
+        found = self.summary
+        told = f"{found.passed} of {found.scored} passed"
+        return f"{told}: verdicts differ." if found.is_flaky else f"{told}."
+
+
+def case_repetitions(run: Run, case: Case, policy: Policy, state: str) -> CaseRepetitions | None:
+    """Return a case over its repetitions; None where each case runs once. Three queries."""
+    if run.repetitions == 1:
+        return None
+    rows = list(executions_of(run, case=case.pk))
+    scores = EvaluatorScore.objects.filter(
+        result__run=run,
+        result__case=case,
+        kind__in=(METRICS_KIND, HYBRID_KIND),
+        state=ScoreState.SCORED,
+    ).order_by()
+    parts = list(scores.values_list("position", "path", "details__metrics", "details__dimensions"))
+    summary = summarise_case(case.key, rows, policy)
+    return CaseRepetitions(
+        state=state,
+        summary=summary,
+        errors=sum(row.status == "error" for row in rows),
+        left=summary.executions - summary.ended,
+        priced=sum(row.run_cost_usd is not None for row in rows),
+        metrics=metric_means(_with(parts, 2)),
+        dimensions=dimension_means(_with(parts, 3)),
+    )
+
+
+def _with(parts: Sequence[tuple[Any, ...]], column: int) -> Iterator[tuple[int, str, Parts]]:
+    return ((row[0], row[1], row[column]) for row in parts if row[column])
+
+
+PURSES = ("run_cost_usd", "evaluation_cost_usd")
+OPEN_STATES = ("running", "waiting")
+# A row shows no more marks than these: a case's own page has them all.
+MOST_MARKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One case with its repetitions; a figure that is missing is None.
+
+    `passed` of `scored` repetitions passed, and their scores lie from `lowest` to `highest`, with two
+    or more of them. `unshown` repetitions have no mark of their own. `retries` is how often a person
+    had it tried again, `retryable` how many results of its can be. `override` is what people decided.
+    """
+
+    id: int
+    key: str
+    title: str
+    tags: tuple[str, ...]
+    state: str
+    url: str
+    score: float | None
+    metrics: float | None
+    outcomes: tuple[float, ...]
+    repetitions: tuple[RepetitionMark, ...]
+    unshown: int
+    scored: int
+    passed: int
+    is_flaky: bool
+    spread: float | None
+    lowest: float | None
+    highest: float | None
+    note: str
+    latency_ms: float | None
+    cost_usd: Decimal | None
+    retries: int
+    retryable: int
+    override: Override | None
+
+
+def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
+    """Return the rows of the groups, in their order; two queries, and one for reviewers where people decided."""
+    ids = [group["case_id"] for group in groups]
+    cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
+    columns = (
+        *("id", "case_id", "repetition", "status", "verdict", "outcome_marks"),
+        *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
+        *("run_cost_usd", "evaluation_cost_usd", "generation", "reviewed_verdict"),
+    )
+    policy = policy_of(run)
+    results: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
+        results[row["case_id"]].append(row)
+    overrides = with_names(
+        {case: override_of_case(rows, policy) for case, rows in results.items()},
+        {case: [row["id"] for row in rows] for case, rows in results.items()},
+    )
+    return tuple(
+        replace(
+            _row(run, policy, group, cases[group["case_id"]], results[group["case_id"]]),
+            override=overrides[group["case_id"]],
+        )
+        for group in groups
+    )
+
+
+def _row(
+    run: Run,
+    policy: Policy,
+    group: Mapping[str, Any],
+    case: Case,
+    results: Sequence[Mapping[str, Any]],
+) -> CaseRow:
+    marks = [mark_of_row(row, policy) for row in results]
+    telling = next((row for row in results if row["is_forced"]), None) or next(
+        (row for row, mark in zip(results, marks, strict=True) if mark == group["state"]),
+        results[0],
+    )
+    found = summarise_case(case.key, [execution_of(row) for row in results], policy)
+    return CaseRow(
+        id=case.pk,
+        key=case.key,
+        title=case.title,
+        tags=tuple(case.tags),
+        state=group["state"],
+        url=result_url(run, case.key, telling["repetition"]),
+        score=found.means.score,
+        metrics=_mean(row["metrics_score"] for row in results),
+        outcomes=_outcome_shares([row["outcome_marks"] for row in results if row["outcome_marks"]]),
+        repetitions=tuple(
+            RepetitionMark(
+                row["repetition"],
+                result_url(run, case.key, row["repetition"]),
+                mark,
+                row["score"],
+                people_of_row(row),
+            )
+            for row, mark in zip(results[:MOST_MARKS], marks, strict=False)
+        ),
+        unshown=max(0, len(results) - MOST_MARKS),
+        scored=found.scored,
+        passed=found.passed,
+        is_flaky=found.is_flaky,
+        spread=found.spread,
+        lowest=found.lowest,
+        highest=found.highest,
+        note=_note(results, group["state"], telling, found),
+        latency_ms=_mean(row["latency_ms"] for row in results),
+        cost_usd=total_of(row[purse] for row in results for purse in PURSES),
+        retries=max(row["generation"] for row in results) - 1,
+        retryable=sum(is_retryable(run, row["status"]) for row in results),
+        override=None,
+    )
+
+
+def _note(
+    results: Sequence[Mapping[str, Any]],
+    state: str,
+    telling: Mapping[str, Any],
+    found: CaseSummary,
+) -> str:
+    """Say in a few words what decided; of several repetitions, the rule that made one verdict of them."""
+    if len(results) == 1 or state == "error":
+        return str(telling["error"] or telling["decided_by"])
+    if found.rule == BY_FORCE:
+        forced = sum(row["is_forced"] for row in results)
+        return f"{telling['decided_by']}, in {forced} of {found.scored}"
+    if state in OPEN_STATES:
+        return f"so far {found.decided_by}" if found.scored else ""
+    return found.decided_by
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    return mean([value for value in values if value is not None])
+
+
+def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
+    """Return for each outcome the share of repetitions that met it."""
+    if not marks:
+        return ()
+    return tuple(column.count("1") / len(marks) for column in zip(*marks, strict=False))
+
+
+PAGE_SIZE = 50
+FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
+FLAKY, EVERY = "flaky", "every"
+STATUS_OF = {"running": "running", "waiting": "pending", "cancelled": "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One state to filter by, with its count."""
+
+    label: str
+    count: int
+    address: str
+    is_on: bool
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A head cell: where it sorts to, and how the table is sorted now."""
+
+    name: str
+    label: str
+    is_number: bool
+    address: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsTable:
+    """One page of the table with everything around it.
+
+    `retryable` is how many results of the filter can be tried again, on all its pages; `mark`
+    is another one for every filter.
+    """
+
+    query: ResultsQuery
+    rows: tuple[CaseRow, ...]
+    chips: tuple[Chip, ...]
+    columns: tuple[Column, ...]
+    figures: tuple[Column, ...]
+    tags: tuple[str, ...]
+    total: int
+    matching: int
+    others: int
+    page_url: str
+    url: str
+    here: str
+    next_address: str
+    has_metrics: bool
+    has_outcomes: bool
+    retryable: int
+    mark: str
+    flaky: Chip | None
+
+    @property
+    def nothing(self) -> str:
+        """Say that nothing matches, in the words of the filter."""
+        word = {"": "", "error": "errored", "fail": "failed", "pass": "passed"}
+        state = word.get(self.query.state, self.query.state)
+        state = f"{state} flaky" if self.query.flaky else state
+        tag = f" with tag {self.query.tag}" if self.query.tag else ""
+        text = f" “{self.query.text}”" if self.query.text else " that"
+        return " ".join(f"No {state} case{tag} matches{text}".replace(" that", "").split())
+
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """Return the filter as the fields of a form."""
+        return tuple(replace(self.query, after=None).as_parameters().items())
+
+    @property
+    def elsewhere(self) -> str:
+        """Say what the same words find with other verdicts."""
+        noun = "case matches" if self.others == 1 else "cases match"
+        return f"{self.others} {noun} with other verdicts." if self.others else ""
+
+    @property
+    def any_url(self) -> str:
+        """Return where the other verdicts are, "" when there are none."""
+        return self.page_url + self.query.address(state="", flaky=False) if self.others else ""
+
+    @property
+    def clear_url(self) -> str:
+        """Return the address without any filter."""
+        return self.page_url + self.query.address(state="", flaky=False, tag="", text="")
+
+
+def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
+    """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
+    groups = matching_groups(run, query)
+    counts = _counts(groups, query)
+    page = _page(run, groups, query)
+    shown, more = page[:PAGE_SIZE], len(page) > PAGE_SIZE
+    rows = case_rows(run, shown)
+    any_count = sum(counts[state] for state in STATES)
+    matching = counts[query.state] if query.state else any_count
+    has_outcomes = any(row.outcomes for row in rows)
+    has_metrics = any(row.metrics is not None for row in rows)
+    place = {"slug": run.suite.slug, "number": run.number}
+    return ResultsTable(
+        query=query,
+        rows=rows,
+        chips=_chips(query, counts),
+        columns=_columns(
+            query,
+            has_spread=run.repetitions > 1,
+            has_metrics=has_metrics,
+            has_outcomes=has_outcomes,
+        ),
+        figures=tuple(_column(query, *named) for named in FIGURES),
+        tags=_tags(run),
+        total=run.case_count,
+        matching=matching,
+        others=counts[EVERY] - matching,
+        page_url=reverse("runs:run", kwargs=place),
+        url=reverse("runs:run-results", kwargs=place),
+        here=query.address(after=query.after),
+        next_address=query.address(after=_place(shown[-1])) if more else "",
+        has_metrics=has_metrics,
+        has_outcomes=has_outcomes,
+        retryable=_retryable(run, query, counts),
+        mark=f"{crc32(query.address(sort='').encode()):x}",
+        flaky=_flaky_chip(query, counts) if run.repetitions > 1 else None,
+    )
+
+
+def _counts(groups: Groups, query: ResultsQuery) -> Mapping[str, int]:
+    """Return how many cases each chip leaves beside the other choices, and how many there are without any."""
+    flaky = Q(is_flaky=True)
+    by_state = {state: Q(state=state) for state in STATES}
+    if query.flaky:
+        by_state = {state: found & flaky for state, found in by_state.items()}
+    of_state = flaky & Q(state=query.state) if query.state else flaky
+    return count_where(groups, {**by_state, FLAKY: of_state, EVERY: Q(state__in=STATES)})
+
+
+def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
+    """Return how many results of the filter can be tried again; with one repetition the states tell."""
+    if run.repetitions > 1 or query.flaky:
+        return matching_results(run, query).count()
+    states = [query.state] if query.state else STATES
+    return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
+
+
+def _page(run: Run, groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
+    rows = narrowed(sorted_groups(groups, run, query.sort), query)
+    if query.after:
+        value, place, case = query.after
+        beyond = Q(**{f"sort_value__{'lt' if query.is_descending else 'gt'}": value})
+        later = Q(place__gt=place) | Q(place=place, case_id__gt=case)
+        rows = rows.filter(beyond | Q(sort_value=value) & later)
+    order = F("sort_value").desc() if query.is_descending else F("sort_value").asc()
+    columns = ("case_id", "place", "state", "sort_value")
+    return list(rows.order_by(order, "place", "case_id").values(*columns)[: PAGE_SIZE + 1])
+
+
+def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
+    words = {"error": "Errored"}
+    total = sum(counts[state] for state in STATES)
+    every = Chip("All", total, query.address(state=""), not query.state, "")
+    shown = [state for state in STATES if counts[state] or state == query.state]
+    return every, *(
+        Chip(
+            words.get(state, state.capitalize()),
+            counts[state],
+            query.address(state=state),
+            query.state == state,
+            state,
+        )
+        for state in shown
+    )
+
+
+def _flaky_chip(query: ResultsQuery, counts: Mapping[str, int]) -> Chip:
+    address = query.address(flaky=not query.flaky)
+    return Chip("Flaky", counts[FLAKY], address, query.flaky, "")
+
+
+def _columns(
+    query: ResultsQuery, *, has_spread: bool, has_metrics: bool, has_outcomes: bool
+) -> tuple[Column, ...]:
+    named = [
+        ("verdict", "Verdict", False),
+        ("case", "Case", False),
+        ("score", "Mean score" if has_spread else "Score", True),
+        *([("spread", "Spread", True)] if has_spread else ()),
+        *([("metrics", "Metrics", True)] if has_metrics else ()),
+        *([("outcomes", "Outcomes", False)] if has_outcomes else ()),
+    ]
+    return tuple(_column(query, *column) for column in named)
+
+
+def _column(query: ResultsQuery, name: str, label: str, is_number: bool) -> Column:
+    is_now = query.sort == name
+    address = query.address(sort=name, is_descending=is_now and not query.is_descending)
+    direction = ("descending" if query.is_descending else "ascending") if is_now else ""
+    return Column(name, label, is_number, address, direction)
+
+
+def _tags(run: Run) -> tuple[str, ...]:
+    """Return the tags of the run's cases; few lists differ, so the database sends little."""
+    lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
+    return tuple(sorted({tag for tags in lists.distinct() for tag in tags}))
+
+
+def _place(group: Mapping[str, Any]) -> tuple[float, int, int]:
+    return float(group["sort_value"]), group["place"], group["case_id"]

@@ -1,0 +1,278 @@
+"""The results of a run as files: every execution as files of results tell it, and as a table for spreadsheets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evaluators.kinds import spelled_as
+from evaluators.kinds._refusals import UnknownKindError
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.numbers import rounded
+from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from evaluators.scoring.types import Finding, OutcomeResult, Usage
+from runs.engine.plan import (
+    DELIBERATION_KIND,
+    METRICS_KIND,
+    OUTCOMES_KIND,
+    OUTCOMES_PATH,
+    Plan,
+    read_plan,
+    tree_of_case,
+)
+from runs.formats.results_writing import EvaluatorLine, ResultLine
+from runs.formats.results_writing import walk_lines as walk_line
+from runs.formats.tables import csv_parts
+from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus, ScoreState
+from runs.models.runs import Run
+from runs.summary.figures import total_of
+
+CHUNK = 500
+METRIC_PARTS = ("key", "name", "tier", "weight", "binary", "score", "label", "justification")
+
+Rows = Mapping[str, EvaluatorScore]
+
+
+def result_lines(run: Run) -> Iterator[ResultLine]:
+    """Return the executions of a run in the order of its suite.
+
+    One query finds them, three more read each 500, and nothing is held longer than that. Raises
+    UnreadableSnapshotError at once for a run of another version.
+    """
+    return _lines(run, read_plan(run.snapshot))
+
+
+def _lines(run: Run, plan: Plan) -> Iterator[ResultLine]:
+    in_order = run.results.order_by("position", "repetition", "id")
+    ids = list(in_order.values_list("pk", flat=True))
+    for start in range(0, len(ids), CHUNK):
+        yield from _some(run, plan, ids[start : start + CHUNK])
+
+
+def _some(run: Run, plan: Plan, ids: Sequence[int]) -> Iterator[ResultLine]:
+    results = Result.objects.select_related("case").in_bulk(ids)
+    outputs = ResultOutput.objects.only("text", "outcomes").in_bulk(ids)
+    rows: dict[int, dict[str, EvaluatorScore]] = {}
+    for row in EvaluatorScore.objects.filter(result_id__in=ids).order_by():
+        rows.setdefault(row.result_id, {})[row.path] = row
+    for pk in ids:
+        # A run that is deleted meanwhile loses its results.
+        if pk in results:
+            yield _line(run, plan, results[pk], outputs.get(pk), rows.get(pk, {}))
+
+
+def _line(
+    run: Run, plan: Plan, result: Result, output: ResultOutput | None, rows: Rows
+) -> ResultLine:
+    case = result.case
+    root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    is_scored = result.status == ResultStatus.SCORED
+    return ResultLine(
+        suite=run.suite.slug,
+        run=run.number,
+        target=run.target_name,
+        eval_id=case.key,
+        repetition=result.repetition,
+        status=result.status,
+        score=_score(result.score) if is_scored else None,
+        verdict=result.verdict,
+        reviewed_verdict=result.reviewed_verdict,
+        decided_by=result.decided_by,
+        evaluators=(*_evaluators(root, rows), *_beside(rows)) if rows else (),
+        outcomes=_outcomes(output),
+        error=result.error,
+        error_stage=result.error_stage,
+        warnings=tuple(result.warnings),
+        output=_answer(run, output),
+        usage=Usage(
+            input_tokens=result.input_tokens,
+            output_tokens=result.output_tokens,
+            latency_ms=result.latency_ms,
+        ),
+        run_cost_usd=result.run_cost_usd,
+        evaluation_cost_usd=result.evaluation_cost_usd,
+        finished_at=result.finished_at.isoformat() if result.finished_at else None,
+        scale=plan.policy.scale,
+    )
+
+
+def _answer(run: Run, output: ResultOutput | None) -> str | None:
+    """Return the answer; of an imported result that has none, what its evaluators said is kept alone."""
+    if output is None or (not output.text and run.imported_from):
+        return None
+    return output.text
+
+
+def _evaluators(node: Node, rows: Rows, path: str = "") -> tuple[EvaluatorLine, ...]:
+    return tuple(_evaluator(child, rows, below(path, child.name)) for child in node.children)
+
+
+def _evaluator(node: Node, rows: Rows, path: str) -> EvaluatorLine:
+    row = rows.get(path) or EvaluatorScore(path=path, state=ScoreState.UNSCORED, weight=node.weight)
+    # Rows of leaves hold what the evaluator said; those of composites what they came to.
+    is_as_said = node.aggregator is None or node.aggregator.is_judging
+    score = row.score
+    if score is not None and node.negate and is_as_said:
+        score = 1.0 - score
+    return EvaluatorLine(
+        name=node.name,
+        type=node.kind,
+        status=row.state,
+        score=_score(score) if row.state == ScoreState.SCORED else None,
+        weight=row.weight,
+        is_negated=node.negate,
+        findings=_findings(row),
+        reasoning=row.reasoning,
+        usage=_usage(row),
+        aggregator=None if node.aggregator is None else node.aggregator.as_json(),
+        children=_evaluators(node, rows, path),
+        raw_score=row.raw_score,
+        scale=row.scale,
+        metrics=_metrics(row),
+        final_evaluation=row.details.get("final_evaluation") if row.kind == HYBRID_KIND else None,
+        rounds=tuple(row.details.get("rounds") or ()) if row.kind == DELIBERATION_KIND else (),
+        spelling=_spelling(node),
+    )
+
+
+def _spelling(node: Node) -> str:
+    """Return the type as a suite file spells it; kinds that there are no more stay what they were."""
+    try:
+        return spelled_as(node.kind, node.config)[0]
+    except UnknownKindError:
+        return ""
+
+
+def _beside(rows: Rows) -> tuple[EvaluatorLine, ...]:
+    """Return the judge of the expected outcomes, where one was asked beside the tree."""
+    row = rows.get(OUTCOMES_PATH)
+    if row is None:
+        return ()
+    said = EvaluatorLine(
+        name=OUTCOMES_PATH,
+        type=OUTCOMES_KIND,
+        status=row.state,
+        score=_score(row.score),
+        weight=0.0,
+        findings=_findings(row),
+        reasoning=row.reasoning,
+        usage=_usage(row),
+    )
+    return (said,)
+
+
+def _metrics(row: EvaluatorScore) -> tuple[Mapping[str, Any], ...]:
+    """Return what a metrics judge said of each metric, in the order it is shown."""
+    if row.kind != METRICS_KIND:
+        return ()
+    return tuple(
+        {name: metric[name] for name in METRIC_PARTS if name in metric}
+        for metric in row.details.get("metrics", ())
+    )
+
+
+def _findings(row: EvaluatorScore) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(found["text"], bool(found["passed"]), found.get("evidence", ""))
+        for found in row.findings
+    )
+
+
+def _usage(row: EvaluatorScore) -> Usage:
+    return Usage(
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cost_usd=row.cost_usd,
+        latency_ms=row.latency_ms,
+    )
+
+
+def _outcomes(output: ResultOutput | None) -> tuple[OutcomeResult, ...]:
+    found = (output.outcomes if output else None) or ()
+    return tuple(
+        OutcomeResult(one["text"], bool(one["passed"]), one.get("justification", ""))
+        for one in found
+    )
+
+
+def _score(score: float | None) -> float | None:
+    return None if score is None else rounded(score)
+
+
+COLUMNS = (
+    *("case", "title", "repetition", "status", "verdict", "reviewed_verdict", "decided_by"),
+    *("score", "raw_score", "scale", "outcomes_met", "outcomes"),
+    *("latency_ms", "input_tokens", "output_tokens"),
+    *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
+    *("error_stage", "error", "warnings", "finished_at", "suite", "run", "target"),
+)
+SCORE, METRIC, DIMENSION = "score", "metric", "dimension"
+# What a column of an evaluator holds, its path, and the key of a metric or dimension.
+Part = tuple[str, str, str]
+
+
+def results_csv(run: Run) -> Iterator[str]:
+    """Return the file in parts; what is missing is empty, never zero.
+
+    Scores are 0 to 1, `raw_score` is on the suite's `scale`, those of evaluators are after negation;
+    metrics are 0 to 5, dimensions 0 to 10, costs US dollars, latencies milliseconds. `score:` columns
+    are named by evaluators' paths, `metric:` and `dimension:` ones by the path and the key. Raises
+    UnreadableSnapshotError for a run of another version.
+    """
+    lines = result_lines(run)
+    parts = [*_scores(run), *_judged(run)]
+    titles = dict(run.results.values_list("case__key", "case__title"))
+    names = [f"{what}:{path}/{key}" if key else f"{what}:{path}" for what, path, key in parts]
+    rows = ([*_row(line, titles.get(line.eval_id, "")), *_said(line, parts)] for line in lines)
+    return csv_parts((*COLUMNS, *names), rows)
+
+
+def _scores(run: Run) -> Iterator[Part]:
+    """Yield every evaluator that said something in this run: the suite's tree first, then cases' own."""
+    stored = (
+        EvaluatorScore.objects.filter(result__run=run).order_by().values_list("path", flat=True)
+    )
+    found = {*stored.distinct()} - {ROOT_PATH, OUTCOMES_PATH}
+    in_order = [path for path, _ in walk(read_plan(run.snapshot).root) if path in found]
+    yield from ((SCORE, path, "") for path in dict.fromkeys((*in_order, *sorted(found))))
+
+
+def _judged(run: Run) -> Sequence[Part]:
+    """Return every metric and dimension that was judged in this run, in the order they were first."""
+    scores = EvaluatorScore.objects
+    judged = ((METRIC, scores.judged_metrics), (DIMENSION, scores.judged_dimensions))
+    return list(
+        dict.fromkeys(
+            (what, path, str(one["key"]))
+            for what, read in judged
+            for _, path, found in read(run.pk)
+            for one in found or ()
+        )
+    )
+
+
+def _row(line: ResultLine, title: str) -> Sequence[Any]:
+    costs = line.run_cost_usd, line.evaluation_cost_usd
+    usage, outcomes = line.usage, line.outcomes
+    raw = None if line.score is None else rounded(line.score * line.scale)
+    met = sum(one.passed for one in outcomes) if outcomes else None
+    return (
+        *(line.eval_id, title, line.repetition, line.status, line.verdict, line.reviewed_verdict),
+        *(line.decided_by, line.score, raw, line.scale, met, len(outcomes) or None),
+        *(usage.latency_ms, usage.input_tokens, usage.output_tokens, *costs, total_of(costs)),
+        *(line.error_stage, line.error, "\n".join(line.warnings), line.finished_at),
+        *(line.suite, line.run, line.target),
+    )
+
+
+def _said(line: ResultLine, parts: Sequence[Part]) -> Iterator[Any]:
+    """Yield what the evaluators said under the columns they share with all executions."""
+    said: dict[Part, Any] = {}
+    for path, one in walk_line(line.evaluators):
+        said[SCORE, path, ""] = one.score
+        for metric in one.metrics:
+            said[METRIC, path, str(metric["key"])] = metric.get("score")
+        dimensions = (one.final_evaluation or {}).get("final_dimensions", {})
+        for key, score in dimensions.items():
+            said[DIMENSION, path, key] = score
+    yield from map(said.get, parts)

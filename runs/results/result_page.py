@@ -1,0 +1,521 @@
+"""One result in full: what was asked and answered, its attempts and neighbours, and every step to the verdict."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Count, F
+from django.urls import reverse
+
+from evaluators.scoring.decision import Decision
+from evaluators.scoring.policy import Policy
+from runs.case_groups import STATUS_MARKS, execution_of, policy_of, state_of_rows
+from runs.costs import ResultPurses, result_purses
+from runs.engine.plan import read_plan, tree_of_case
+from runs.models.results import (
+    OPEN_RESULT_STATUSES,
+    Artifact,
+    Attempt,
+    EvaluatorScore,
+    Result,
+    ResultOutput,
+    ResultStatus,
+    Retry,
+    ScoreState,
+)
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import RESCORED, Run, RunStatus
+from runs.models.suites import Case
+from runs.requests import MAY_REVIEW
+from runs.results.case_rows import (
+    CaseRepetitions,
+    case_repetitions,
+    mark_of_row,
+    passed_words,
+    result_url,
+)
+from runs.results.overrides import (
+    Override,
+    ReviewHistory,
+    override_of,
+    override_of_case,
+    review_history,
+)
+from runs.results.result_tree import (
+    Remark,
+    ResultMetrics,
+    TreeNode,
+    outcomes_row,
+    remarks,
+    result_metrics,
+    result_tree,
+)
+from runs.summary.cases import summarise_case
+from runs.summary.figures import total_of
+from runs.texts import LONGEST_SHOWN, DiffLine, Turns, conversation, cut_step, text_diff
+
+RUNS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run in which the case took part; `passed` says how many repetitions did, "" of one."""
+
+    number: int
+    url: str
+    state: str
+    score: float | None
+    target: str
+    is_this: bool
+    passed: str
+    override: Override | None
+
+
+def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
+    """Return the case in up to twelve completed runs, oldest first, this run among them."""
+    runs = Run.objects.filter(suite=run.suite, results__case__key=key, number__lte=run.number)
+    wanted = runs.filter(status=RunStatus.COMPLETED) | runs.filter(pk=run.pk)
+    numbers = wanted.order_by("-number").values_list("number", flat=True).distinct()[:RUNS_SHOWN]
+    rows = (
+        Result.objects.filter(run__suite=run.suite, run__number__in=list(numbers), case__key=key)
+        .order_by("run__number", "repetition")
+        .values(
+            *("run__number", "run__target_name", "run__snapshot__policy"),
+            *("repetition", "status", "verdict", "score", "is_forced", "reviewed_verdict"),
+        )
+    )
+    by_run: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_run[row["run__number"]].append(row)
+    return tuple(_past(run, number, results) for number, results in by_run.items())
+
+
+def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRun:
+    policy = Policy.from_json(results[0]["run__snapshot__policy"])
+    found = summarise_case("", [execution_of(row) for row in results], policy)
+    place = {"slug": run.suite.slug, "number": number}
+    return PastRun(
+        number=number,
+        url=reverse("runs:run", kwargs=place),
+        state=state_of_rows(results, policy),
+        score=found.means.score,
+        target=results[0]["run__target_name"],
+        is_this=number == run.number,
+        passed=passed_words(found),
+        override=override_of_case(results, policy),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """One execution of the same case in the same run, in the state that counts."""
+
+    number: int
+    url: str
+    state: str
+    score: float | None
+    outcomes: str
+    latency_ms: int | None
+    is_this: bool
+    override: Override | None
+
+    @property
+    def word(self) -> str:
+        """Return the word for the state."""
+        return "errored" if self.state == "error" else self.state
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """The case before or after this one in the run."""
+
+    key: str
+    url: str
+
+
+def mark_of(result: Result) -> str:
+    """Return the state a result is shown in: its verdict, or how far the work is."""
+    return result.verdict or STATUS_MARKS.get(result.status, result.status)
+
+
+def repetitions_of(run: Run, result: Result, policy: Policy) -> tuple[tuple[Repetition, ...], str]:
+    """Return every repetition of the same case in the run, and the state of the case; one query."""
+    columns = ("repetition", "status", "verdict", "reviewed_verdict", "score", "is_forced")
+    rows = list(
+        run.results.filter(case=result.case)
+        .order_by("repetition")
+        .values(*columns, "outcome_marks", "latency_ms")
+    )
+    repetitions = tuple(
+        Repetition(
+            number=row["repetition"],
+            url=result_url(run, result.case.key, row["repetition"]),
+            state=mark_of_row(row, policy),
+            score=row["score"],
+            outcomes=row["outcome_marks"],
+            latency_ms=row["latency_ms"],
+            is_this=row["repetition"] == result.repetition,
+            override=override_of_case([row], policy),
+        )
+        for row in rows
+    )
+    return repetitions, state_of_rows(rows, policy)
+
+
+def neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:
+    """Return the case before or after this one in the run, None at the end."""
+    here = {f"position__{'lt' if back else 'gt'}": result.position}
+    rows = run.results.filter(**here).order_by("-position" if back else "position", "repetition")
+    row = rows.values_list("case__key", "repetition").first()
+    return Neighbour(row[0], result_url(run, row[0], 1 if back else row[1])) if row else None
+
+
+# Which try of which generation.
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    """One outcome: what it came to, what it cost, and who asked for it.
+
+    `cost_usd` is None where nothing is known; `retry` is the request it answers, None of the first.
+    """
+
+    name: str
+    is_current: bool
+    state: str
+    score: float | None
+    reason: str
+    cost_usd: Decimal | None
+    calls: int
+    at: datetime | None
+    retry: Retry | None
+
+
+def result_attempts(result: Result) -> tuple[AttemptRow, ...]:
+    """Return all outcomes of a result, newest first; empty when there was only one."""
+    earlier = list(result.attempts.select_related("retry"))
+    if not earlier:
+        return ()
+    calls = _calls(result)
+    # What made way for a retry was its generation's last; the retry asked for the next one.
+    asked = {one.generation + 1: one.retry for one in earlier if one.retry}
+    rows = [_earlier(one, calls, asked) for one in earlier]
+    return (_current(result, earlier, calls, asked), *reversed(rows))
+
+
+def name_of_try(generation: int, attempt: int) -> str:
+    """Name a try the way pages and lists of calls do: `first run`, `retry 2, attempt 3`."""
+    name = f"retry {generation - 1}" if generation > 1 else "first run"
+    return f"{name}, attempt {attempt}" if attempt > 1 else name
+
+
+def _calls(result: Result) -> Mapping[Place, int]:
+    rows = result.model_calls.order_by().values_list("generation", "attempt")
+    return {(row[0], row[1]): row[2] for row in rows.annotate(total=Count("pk"))}
+
+
+def _earlier(
+    one: Attempt, calls: Mapping[Place, int], asked: Mapping[int, Retry | None]
+) -> AttemptRow:
+    states = {"skipped": "cancelled"}
+    return AttemptRow(
+        name=name_of_try(one.generation, one.attempt),
+        is_current=False,
+        state=one.verdict or states.get(one.status, one.status),
+        score=one.score,
+        reason=one.reason,
+        cost_usd=total_of((one.run_cost_usd, one.evaluation_cost_usd)),
+        calls=calls.get((one.generation, one.attempt), 0),
+        at=one.ended_at,
+        retry=asked.get(one.generation),
+    )
+
+
+def _current(
+    result: Result,
+    earlier: Sequence[Attempt],
+    calls: Mapping[Place, int],
+    asked: Mapping[int, Retry | None],
+) -> AttemptRow:
+    spent = total_of((result.run_cost_usd, result.evaluation_cost_usd))
+    before = total_of(
+        cost for one in earlier for cost in (one.run_cost_usd, one.evaluation_cost_usd)
+    )
+    return AttemptRow(
+        name=name_of_try(result.generation, result.attempt),
+        is_current=True,
+        state=mark_of(result),
+        score=result.score,
+        reason=result.error or result.decided_by,
+        cost_usd=None if spent is None else spent - (before or Decimal(0)),
+        calls=calls.get((result.generation, result.attempt), 0),
+        at=result.finished_at,
+        retry=asked.get(result.generation),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LeftFile:
+    """One file as the page lists it; its size is in bytes."""
+
+    path: str
+    size: int
+
+
+def result_files(result: Result) -> tuple[LeftFile, ...]:
+    """Return the files of a result by path, without their content."""
+    rows = result.artifacts.annotate(size=F("content__size")).order_by("path")
+    return tuple(LeftFile(path, size) for path, size in rows.values_list("path", "size"))
+
+
+def one_file(run: Run, key: str, repetition: int, path: str) -> bytes:
+    """Return what a file holds; raises Artifact.DoesNotExist."""
+    left = Artifact.objects.filter(result__run=run, result__repetition=repetition)
+    return bytes(
+        left.select_related("content").get(result__case__key=key, path=path).content.content
+    )
+
+
+MAY_LOOK = "runs.change_suite"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a result is kept from a person.
+
+    `machine` is its verdict with scores and reasons, `people` what others decided. `may_look` tells whether the
+    person may ask for the machine's part all the same, as who mends evaluators has to.
+    """
+
+    machine: bool = False
+    people: bool = False
+    may_look: bool = False
+
+
+def kept_from(user: User, result: Result, item: ReviewItem | None, policy: Policy) -> Kept:
+    """Return what the page of a result keeps from a person, nothing where they decided or are not to decide.
+
+    In a blind suite the machine's part is kept while the result waits for review, and what others decided for
+    good; in others what they decided is kept while it waits. One query, none where no item is in the queue.
+    """
+    if item is None or not user.has_perm(MAY_REVIEW):
+        return Kept()
+    is_waiting, is_blind = item.closed_at is None, policy.review_blind
+    if not (is_waiting or is_blind):
+        return Kept()
+    standing = Review.objects.standing().filter(result=result)
+    deciders = set(standing.values_list("reviewer", flat=True))
+    if user.pk in deciders:
+        return Kept()
+    return Kept(
+        machine=is_waiting and is_blind,
+        people=bool(deciders),
+        may_look=user.has_perm(MAY_LOOK),
+    )
+
+
+def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
+    """Tell whether what judges said of an execution is kept from a person, who may not ask for it either."""
+    rows = ReviewItem.objects.filter(
+        result__run=run, result__case__key=key, result__repetition=repetition
+    )
+    item = rows.select_related("result").first()
+    if item is None:
+        return False
+    kept = kept_from(user, item.result, item, policy_of(run))
+    return kept.machine and not kept.may_look
+
+
+MOST_STEPS = 300
+STAGES = {
+    "target": "The target gave no output",
+    "judge": "A judge gave no readable reply",
+    "parse": "A judge gave no readable reply",
+    "script": "A script ended badly",
+    "config": "An evaluator is set up wrongly",
+    "limits": "A limit was reached",
+    "evaluator": "An evaluator could not score",
+    "worker": "The worker was lost",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """Everything a result's page shows."""
+
+    run: Run
+    case: Case
+    result: Result
+    policy: Policy
+    state: str
+    is_open: bool
+    stage: str
+    decision: Decision | None
+    turns: Turns
+    output_size: int
+    diff: tuple[DiffLine, ...] | None
+    output_text: str
+    outcomes: tuple[Mapping[str, Any], ...]
+    outcomes_met: int
+    tree: TreeNode
+    outcomes_row: EvaluatorScore | None
+    hits: tuple[Remark, ...]
+    misses: tuple[Remark, ...]
+    steps: tuple[Mapping[str, Any], ...] | None
+    step_count: int
+    tool_calls: int
+    purses: ResultPurses
+    repetitions: tuple[Repetition, ...]
+    over: CaseRepetitions | None
+    previous: Neighbour | None
+    following: Neighbour | None
+    attempts: tuple[AttemptRow, ...]
+    try_name: str
+    last_retry: int
+    history: tuple[PastRun, ...]
+    scored_count: int
+    files: tuple[LeftFile, ...]
+    override: Override | None
+    reviews: ReviewHistory | None
+
+    @property
+    def earlier(self) -> Repetition | None:
+        """Return the repetition before this one."""
+        before = [row for row in self.repetitions if row.number < self.result.repetition]
+        return before[-1] if before else None
+
+    @property
+    def later(self) -> Repetition | None:
+        """Return the repetition after this one."""
+        return next((row for row in self.repetitions if row.number > self.result.repetition), None)
+
+    @property
+    def has_output(self) -> bool:
+        """Tell whether the target answered with a text."""
+        return bool(self.output_size)
+
+    @property
+    def has_answer(self) -> bool:
+        """Tell whether the target answered anything, be it a file alone."""
+        return self.has_output or bool(self.files)
+
+    @property
+    def is_exact(self) -> bool:
+        """Tell whether the output is the expected one, character for character."""
+        return self.case.expected_output == self.output_text
+
+    @property
+    def expected_text(self) -> str:
+        """Return the expected output as far as a page shows it."""
+        return self.case.expected_output[:LONGEST_SHOWN]
+
+    @property
+    def outcomes_words(self) -> str:
+        """Say how many of the expected outcomes were met."""
+        return f"{self.outcomes_met} of {len(self.outcomes)} met"
+
+    @property
+    def judged(self) -> tuple[ResultMetrics, ...]:
+        """Return the metrics of each evaluator that scored metrics of 0 to 5."""
+        return result_metrics(self.tree)
+
+    @property
+    def history_words(self) -> str:
+        """Say in how many of the last runs the case passed."""
+        if len(self.history) == 1:
+            return "It will be compared with later runs here."
+        passed = sum(past.state == "pass" for past in self.history)
+        ends = f"#{self.history[0].number} to #{self.history[-1].number}"
+        return f"{ends}. Pass in {passed} of {len(self.history)}."
+
+
+def result_page(run: Run, key: str, repetition: int) -> ResultPage:
+    """Return the page of one execution; raises Result.DoesNotExist for one the run does not have."""
+    result = run.results.select_related("case", "output").get(case__key=key, repetition=repetition)
+    rows = {row.path: row for row in result.scores.all()}
+    plan, case = read_plan(run.snapshot), result.case
+    output = _output(result)
+    decision = Decision.from_json(output.decision) if output.decision else None
+    root = tree_of_case(plan.root, case.evaluators, append=case.evaluators_append)
+    tree = result_tree(root, decision, rows, plan.policy)
+    repetitions, case_state = repetitions_of(run, result, plan.policy)
+    steps = output.trace
+    outcomes = tuple(output.outcomes or ())
+    return ResultPage(
+        run=run,
+        case=case,
+        result=result,
+        policy=plan.policy,
+        state=mark_of(result),
+        is_open=result.status in OPEN_RESULT_STATUSES,
+        stage=STAGES.get(result.error_stage, "The result is errored") if result.error else "",
+        decision=decision,
+        turns=conversation(case, output),
+        output_size=len(output.text),
+        diff=_diff(case, output),
+        output_text=output.text[:LONGEST_SHOWN],
+        outcomes=outcomes,
+        outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
+        tree=tree,
+        outcomes_row=outcomes_row(rows),
+        hits=remarks(tree, passed=True),
+        misses=remarks(tree, passed=False),
+        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
+        step_count=len(steps or ()),
+        tool_calls=sum(step.get("type") == "tool" for step in steps or ()),
+        purses=result_purses(run, result),
+        repetitions=repetitions,
+        over=case_repetitions(run, case, plan.policy, case_state),
+        previous=neighbour(run, result, back=True),
+        following=neighbour(run, result, back=False),
+        attempts=result_attempts(result),
+        try_name=name_of_try(result.generation, result.attempt),
+        last_retry=run.retries.values_list("pk", flat=True).first() or 0,
+        history=case_history(run, key),
+        scored_count=sum(row.state == ScoreState.SCORED for row in rows.values()),
+        files=result_files(result),
+        override=override_of(result, plan.policy),
+        reviews=review_history(
+            result,
+            plan.policy.review_reviewers,
+            (run.snapshot.get(RESCORED) or {}).get("run", 0),
+        ),
+    )
+
+
+def whole_output(run: Run, key: str, repetition: int) -> str:
+    """Return the whole text that the target answered; raises ResultOutput.DoesNotExist."""
+    outputs = ResultOutput.objects.filter(result__run=run, result__repetition=repetition)
+    return outputs.only("text").get(result__case__key=key).text
+
+
+def _output(result: Result) -> ResultOutput:
+    try:
+        return result.output
+    except ResultOutput.DoesNotExist:
+        return ResultOutput(result=result)
+
+
+def _diff(case: Case, output: ResultOutput) -> tuple[DiffLine, ...] | None:
+    if not case.expected_output or not output.text:
+        return None
+    return text_diff(case.expected_output, output.text)
+
+
+def is_finished(run: Run, key: str, repetition: int) -> bool:
+    """Tell whether the work on one result is over; raises Result.DoesNotExist."""
+    status = run.results.values_list("status", flat=True).get(case__key=key, repetition=repetition)
+    return ResultStatus(status) not in OPEN_RESULT_STATUSES
+
+
+def item_of_result(result: Result) -> ReviewItem | None:
+    """Return the item of a result in the queue, decided or not; None for one that never entered it."""
+    people = ReviewItem.objects.select_related("reserved_by", "assigned_to")
+    return people.filter(result=result).first()

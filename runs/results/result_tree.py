@@ -1,0 +1,243 @@
+"""The evaluators of one result as the tree that led to its verdict, with its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.decision import Decision, NodeResult
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, JUDGING_AGGREGATORS, Node
+from evaluators.templatetags import figures
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH
+from runs.models.results import EvaluatorScore, ScoreState
+
+AGGREGATORS = {
+    "weighted_average": "weighted average",
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "safety_gate": "safety gate",
+    "all_or_nothing": "all or nothing",
+    "threshold": "share that passes",
+    "code_judge": "script over its children",
+    "llm_judge": "judge over its children",
+}
+DEFAULT_TEMPLATE = "evaluators/kinds/_default.html"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """One evaluator with what it said; `row` is its stored score, None when nothing was recorded.
+
+    `state` is scored, unscored, skipped or open. `is_decisive` marks the path to what decided.
+    """
+
+    name: str
+    path: str
+    kind: str
+    label: str
+    icon: str
+    weight: float
+    is_root: bool
+    is_negated: bool
+    marks: tuple[str, ...]
+    state: str
+    score: float | None
+    verdict: str
+    note: str
+    arithmetic: str
+    is_decisive: bool
+    is_open: bool
+    config: Mapping[str, Any]
+    row: EvaluatorScore | None
+    details: Mapping[str, Any]
+    templates: tuple[str, ...]
+    children: tuple[TreeNode, ...]
+
+    @property
+    def is_judged(self) -> bool:
+        """Tell whether a script or a judge made the score of those below it."""
+        aggregator = self.config.get("aggregator") or {}
+        return bool(self.children) and aggregator.get("type") in JUDGING_AGGREGATORS
+
+    @property
+    def tone(self) -> str:
+        """Return the tone of what the node decided."""
+        return {"pass": "good", "borderline": "warn", "fail": "bad"}.get(self.verdict, "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A hit or miss with the evaluator that found it."""
+
+    text: str
+    evidence: str
+    evaluator: str
+
+
+def result_tree(
+    root: Node, decision: Decision | None, rows: Mapping[str, EvaluatorScore], policy: Policy
+) -> TreeNode:
+    """Return the tree with the score, verdict and arithmetic of every node (SCORING §3, §4)."""
+    return _node(root, "", decision, rows, policy)
+
+
+def remarks(tree: TreeNode, *, passed: bool) -> tuple[Remark, ...]:
+    """Return the hits, or the misses, of all evaluators in tree order (SCORING §2).
+
+    What a negated evaluator found was turned round when it was recorded.
+    """
+    return tuple(
+        Remark(finding["text"], finding.get("evidence", ""), node.name)
+        for node in walk_rows(tree)
+        if node.row is not None
+        for finding in node.row.findings
+        if bool(finding["passed"]) == passed
+    )
+
+
+def outcomes_row(rows: Mapping[str, EvaluatorScore]) -> EvaluatorScore | None:
+    """Return what judged the expected outcomes, or was to: the call beside the tree or a metrics judge."""
+    judges = [row for row in rows.values() if row.kind == METRICS_KIND]
+    supplying = (row for row in judges if row.details.get("supplies_outcomes"))
+    return rows.get(OUTCOMES_PATH) or next(supplying, next(iter(judges), None))
+
+
+def walk_rows(node: TreeNode) -> Iterator[TreeNode]:
+    """Yield a node and everything under it."""
+    yield node
+    for child in node.children:
+        yield from walk_rows(child)
+
+
+def _node(
+    node: Node,
+    path: str,
+    decision: Decision | None,
+    rows: Mapping[str, EvaluatorScore],
+    policy: Policy,
+) -> TreeNode:
+    found = decision.nodes.get(path) if decision else None
+    row = rows.get(path)
+    children = tuple(
+        _node(child, f"{path}/{child.name}".lstrip("/"), decision, rows, policy)
+        for child in node.children
+    )
+    state, score = _state(found, row)
+    is_decisive = bool(found and found.on_deciding_path)
+    kind = all_kinds().get(node.kind)
+    is_composite = node.kind == COMPOSITE
+    return TreeNode(
+        name=node.name,
+        path=path,
+        kind=node.kind,
+        label=_label(node, kind.label if kind else node.kind),
+        icon=kind.icon if kind else "e-composite",
+        weight=found.weight if found else node.weight,
+        is_root=not path,
+        is_negated=node.negate,
+        marks=_marks(node, policy.scale),
+        state=state,
+        score=score,
+        verdict=_verdict(found, score, policy),
+        note=_note(found, row),
+        arithmetic=found.arithmetic if found else "",
+        is_decisive=is_decisive,
+        is_open=is_composite or is_decisive or state == ScoreState.UNSCORED,
+        config=node.config,
+        row=row,
+        details=row.details if row else {},
+        templates=(f"evaluators/kinds/{node.kind}.html", DEFAULT_TEMPLATE),
+        children=children,
+    )
+
+
+def _state(found: NodeResult | None, row: EvaluatorScore | None) -> tuple[str, float | None]:
+    if found:
+        return found.state, found.score
+    return (row.state, row.score) if row else ("open", None)
+
+
+def _verdict(found: NodeResult | None, score: float | None, policy: Policy) -> str:
+    if found:
+        return str(found.verdict or "")
+    return "" if score is None else str(policy.verdict_of(score))
+
+
+def _note(found: NodeResult | None, row: EvaluatorScore | None) -> str:
+    if found and found.forced_fail:
+        return found.forced_fail
+    if found and found.note:
+        return found.note
+    return row.reasoning if row and row.state != ScoreState.SCORED else ""
+
+
+def _label(node: Node, kind_label: str) -> str:
+    if node.aggregator is not None:
+        return AGGREGATORS.get(node.aggregator.type, node.aggregator.type)
+    return kind_label
+
+
+def _marks(node: Node, scale: int) -> tuple[str, ...]:
+    marks = []
+    if node.required_below is not None:
+        marks.append(f"required {figures.bound(node.required_below, scale)}")
+    elif node.required:
+        marks.append("required")
+    if node.negate:
+        marks.append("negated")
+    return tuple(marks)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricBar:
+    """One metric, 0 to 5, and its share of the weights, 0 to 1 (SCORING §5)."""
+
+    name: str
+    score: float
+    binary: bool
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTier:
+    """The metrics of one tier; "" where they have none."""
+
+    name: str
+    bars: tuple[MetricBar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultMetrics:
+    """What one evaluator gave, its score from 0 to 1; metrics without a tier stand last."""
+
+    path: str
+    score: float
+    tiers: tuple[MetricTier, ...]
+
+
+def result_metrics(tree: TreeNode) -> tuple[ResultMetrics, ...]:
+    """Return the metrics of every evaluator that scored some, in tree order."""
+    return tuple(
+        ResultMetrics(node.path, node.row.score or 0.0, _tiers(node.details["metrics"]))
+        for node in walk_rows(tree)
+        if node.state == ScoreState.SCORED
+        and node.kind == METRICS_KIND
+        and node.row
+        and node.details.get("metrics")
+    )
+
+
+def _tiers(parts: Sequence[Mapping[str, Any]]) -> tuple[MetricTier, ...]:
+    # A file of results may tell weights as they were set; what counts is their share.
+    total = sum(part["weight"] for part in parts) or 1.0
+    found: dict[str, list[MetricBar]] = {}
+    for part in parts:
+        bar = MetricBar(
+            part["name"], part["score"], bool(part.get("binary")), part["weight"] / total
+        )
+        found.setdefault(part.get("tier") or "", []).append(bar)
+    names = sorted(found, key=lambda name: not name)
+    return tuple(MetricTier(name, tuple(found[name])) for name in names)

@@ -1,0 +1,490 @@
+"""What the results of a run come to: its gates, and its figures by evaluator, metric, dimension and repetition."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from typing import Any
+
+from django.db.models import Avg, Count, Min, Q, Sum
+
+from evaluators.scoring.aggregate import HYBRID_KIND
+from evaluators.scoring.intervals import bootstrap_interval
+from evaluators.scoring.numbers import is_at_least
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, walk
+from evaluators.templatetags.figures import counted
+from runs.case_groups import repetition_figures
+from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
+from runs.models.results import CallPurpose, EvaluatorScore, Result, ResultStatus, ScoreState
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Case
+from runs.summary.cases import Latencies, RepetitionFigures, rank_of
+from runs.summary.figures import Means, Summary
+from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
+from runs.summary.run import Progress, cases_outlook, metrics_outlook
+
+
+@dataclass(frozen=True, slots=True)
+class RunGate:
+    """One gate: its figure and limit as shares, its state and what that rests on.
+
+    `reviews` is how many decisions of people count in its figure, 0 where the policy counts none (SCORING §4.6).
+    """
+
+    name: str
+    share: float | None
+    limit: float
+    state: str
+    note: str
+    reviews: int = 0
+
+    @property
+    def with_reviews(self) -> str:
+        """Say how many decisions of people its figure counts, "" where none does."""
+        return f"with {counted(self.reviews, 'review')}" if self.reviews else ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain JSON values; its name is where it stands in the document."""
+        return {
+            "share": self.share,
+            "threshold": self.limit,
+            "state": self.state,
+            "note": self.note,
+            "reviews": self.reviews,
+        }
+
+
+def metrics_gate(run: Run, policy: Policy) -> RunGate:
+    """Return the mean overall score against its threshold, over the executions that have one."""
+    limit = policy.metrics_pass_threshold
+    if run.is_active:
+        outlook = metrics_outlook(_progress(run), policy)
+        return RunGate("Metrics", outlook.so_far, limit, _live(run, outlook.state), outlook.text)
+    share = run.score_sum / run.score_count if run.score_count else None
+    share, state = _ended(run, "metrics_gate", share, limit)
+    has = "has" if 1 in (run.score_count, run.execution_count) else "have"
+    note = f"{run.score_count} of {_executions(run)} {has} a score"
+    return RunGate("Metrics", share, limit, state, note)
+
+
+def cases_gate(run: Run, policy: Policy) -> RunGate:
+    """Return the share of executions that passed against its threshold; errors have not passed."""
+    limit = policy.cases_pass_threshold
+    if run.is_active:
+        outlook = cases_outlook(_progress(run), policy)
+        note = f"{run.pass_count} of {run.done_count} passed · {outlook.text}"
+        return RunGate("Cases", outlook.so_far, limit, _live(run, outlook.state), note)
+    is_completed = run.status == RunStatus.COMPLETED
+    total = run.execution_count if is_completed else run.done_count
+    share, state = _ended(run, "cases_gate", run.pass_count / total if total else None, limit)
+    summary = run.summary or {}
+    note = f"{summary.get('passed', run.pass_count)} of {total} executions passed"
+    gate = RunGate("Cases", share, limit, state, note, summary.get("reviews", 0))
+    return replace(gate, note=f"{note}, {gate.with_reviews}") if gate.reviews else gate
+
+
+def _live(run: Run, state: str) -> str:
+    """Return how a gate of a run that is on stands; before the first result nothing is on any course."""
+    return state if run.done_count else "open"
+
+
+def _progress(run: Run) -> Progress:
+    return Progress(
+        total=run.execution_count,
+        ended=run.done_count,
+        passed=run.pass_count,
+        score_sum=run.score_sum,
+        score_count=run.score_count,
+        repetitions=run.repetitions,
+    )
+
+
+def _ended(run: Run, gate: str, share: float | None, limit: float) -> tuple[float | None, str]:
+    """Judge a completed run by its summary; any other keeps its gates open (SCORING §8)."""
+    if run.summary:
+        share = run.summary[gate]["so_far"]
+    if run.status != RunStatus.COMPLETED or share is None:
+        return share, "open"
+    return share, "passed" if is_at_least(share, limit) else "failed"
+
+
+def _executions(run: Run) -> str:
+    return f"{run.execution_count} execution{'' if run.execution_count == 1 else 's'}"
+
+
+def turned_paths(root: Node) -> frozenset[str]:
+    """Return the paths of negated evaluators whose stored score is the one before 1 − score."""
+    return frozenset(path for path, node in walk(root) if node.is_stored_unturned)
+
+
+def turned_paths_of_cases(run: Run, root: Node) -> Mapping[str, frozenset[str]]:
+    """Return those paths by the key of each case with evaluators of its own; one query."""
+    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
+    return {
+        key: turned_paths(tree_of_case(root, evaluators, append=append))
+        for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
+    }
+
+
+KEPT_AS = "score_interval"
+# What a page may read at once of runs whose summaries were written before.
+MOST_READ = 50_000
+
+Interval = tuple[float, float]
+
+
+def score_intervals(runs: Sequence[Run]) -> Mapping[int, Interval | None]:
+    """Return the 95% interval of each run's mean score by primary key, None where there is none.
+
+    Those of older runs are made of their results as long as these are few; one query, none for runs
+    that keep theirs.
+    """
+    found: dict[int, Interval | None] = {run.pk: _kept(run) for run in runs}
+    if older := _older(runs):
+        groups = _score_sums(older)
+        found |= {pk: bootstrap_interval(groups[pk], seed=pk) for pk in older}
+    return found
+
+
+def _kept(run: Run) -> Interval | None:
+    ends = (run.summary or {}).get(KEPT_AS)
+    return (ends[0], ends[1]) if ends else None
+
+
+def _older(runs: Sequence[Run]) -> Sequence[int]:
+    """Return the runs whose summaries lack the interval, the newest first, as many as can be read."""
+    read, found = 0, []
+    for run in sorted(runs, key=lambda run: -run.pk):
+        if run.summary and KEPT_AS not in run.summary:
+            read += run.execution_count
+            if read > MOST_READ:
+                break
+            found.append(run.pk)
+    return found
+
+
+def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]:
+    """Return for each case of each run the sum of its scores and how many there are."""
+    scored = Result.objects.filter(run__in=numbers, status=ResultStatus.SCORED, score__isnull=False)
+    rows = scored.order_by().values("run_id", "case_id")
+    groups: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for run, total, count in rows.annotate(total=Sum("score"), count=Count("id")).values_list(
+        "run_id", "total", "count"
+    ):
+        groups[run].append((total, count))
+    return groups
+
+
+# Above this many executions the means come when the run is over: a live page asks every 2 s.
+MOST_EXECUTIONS_LIVE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """The metrics of one tier; "" where they have none."""
+
+    name: str
+    metrics: tuple[MetricMean, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedMetrics:
+    """The metrics of one evaluator over the run, judged in `judged` of `total` executions."""
+
+    path: str
+    judged: int
+    total: int
+    tiers: tuple[Tier, ...]
+
+
+def metrics_of(run: Run) -> tuple[JudgedMetrics, ...]:
+    """Return the means of every metrics judge: of an ended run as they were summed up at its end."""
+    means = _metric_means_of_run(run)
+    return tuple(
+        _judged_metrics(run, path, tuple(group))
+        for path, group in groupby(means, key=lambda one: one.path)
+    )
+
+
+def _metric_means_of_run(run: Run) -> Iterable[MetricMean]:
+    if run.summary:
+        return [MetricMean.from_json(one) for one in run.summary.get("metrics", ())]
+    is_judged = any(node.kind == METRICS_KIND for _, node in walk(read_plan(run.snapshot).root))
+    if not is_judged or run.execution_count > MOST_EXECUTIONS_LIVE:
+        return ()
+    return metric_means(EvaluatorScore.objects.judged_metrics(run.pk))
+
+
+def _judged_metrics(run: Run, path: str, metrics: tuple[MetricMean, ...]) -> JudgedMetrics:
+    by_tier: dict[str, list[MetricMean]] = {}
+    for metric in metrics:
+        by_tier.setdefault(metric.tier, []).append(metric)
+    return JudgedMetrics(
+        path=path,
+        judged=max(metric.judged for metric in metrics),
+        total=run.execution_count,
+        tiers=tuple(Tier(name, tuple(listed)) for name, listed in by_tier.items()),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedDimensions:
+    """The dimensions of one hybrid judge over the run, judged in `judged` of `total` executions."""
+
+    path: str
+    judged: int
+    total: int
+    dimensions: tuple[DimensionMean, ...]
+
+
+def dimensions_of(run: Run) -> tuple[JudgedDimensions, ...]:
+    """Return the means of every hybrid judge: of an ended run as they were summed up at its end."""
+    return tuple(
+        _judged_dimensions(run, path, tuple(group))
+        for path, group in groupby(_dimension_means_of_run(run), key=lambda one: one.path)
+    )
+
+
+def _dimension_means_of_run(run: Run) -> Iterable[DimensionMean]:
+    if run.summary:
+        return [DimensionMean.from_json(one) for one in run.summary.get("dimensions", ())]
+    is_judged = any(node.kind == HYBRID_KIND for _, node in walk(read_plan(run.snapshot).root))
+    if not is_judged or run.execution_count > MOST_EXECUTIONS_LIVE:
+        return ()
+    return dimension_means(EvaluatorScore.objects.judged_dimensions(run.pk))
+
+
+def _judged_dimensions(
+    run: Run, path: str, dimensions: tuple[DimensionMean, ...]
+) -> JudgedDimensions:
+    judged = max(one.final.counted for one in dimensions)
+    return JudgedDimensions(path, judged, run.execution_count, dimensions)
+
+
+# Above this many scores the means are read after the page, so that the page never waits for them.
+MOST_SCORES_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorRow:
+    """One evaluator of the tree over the run: the mean of the results it scored, 0 to 1."""
+
+    path: str
+    name: str
+    depth: int
+    mean: float | None
+    scored: int
+    unscored: int
+    skipped: int
+
+
+def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
+    """Return the evaluators below the root in tree order; three queries at most.
+
+    One that is negated has the mean of what counts, more being better, also where cases alone have it.
+    """
+    root = read_plan(run.snapshot).root
+    turned, by_cases = turned_paths(root), _means_by_cases(run, root)
+    rows = EvaluatorScore.objects.filter(result__run=run).exclude(path__in=("", OUTCOMES_PATH))
+    found = (
+        rows.order_by()
+        .values("path")
+        .annotate(
+            place=Min("position"),
+            mean=Avg("score", filter=Q(state=ScoreState.SCORED)),
+            scored=Count("id", filter=Q(state=ScoreState.SCORED)),
+            unscored=Count("id", filter=Q(state=ScoreState.UNSCORED)),
+            skipped=Count("id", filter=Q(state=ScoreState.SKIPPED)),
+        )
+    )
+    return tuple(
+        _row(row, by_cases, is_turned=row["path"] in turned)
+        for row in sorted(found, key=lambda row: (row["place"], row["path"]))
+    )
+
+
+def reads_evaluators_at_once(run: Run) -> bool:
+    """Tell whether the means are quick enough to come with every answer."""
+    nodes = sum(1 for _ in walk(read_plan(run.snapshot).root))
+    return run.execution_count * nodes <= MOST_SCORES_AT_ONCE
+
+
+def _means_by_cases(run: Run, root: Node) -> Mapping[str, float]:
+    """Return the means of the paths that are negated in some cases and not, or not there, in the suite."""
+    turned, of_cases = turned_paths(root), turned_paths_of_cases(run, root)
+    paths = {path for own in of_cases.values() for path in own ^ turned}
+    if not paths:
+        return {}
+    rows = EvaluatorScore.objects.filter(result__run=run, path__in=paths, state=ScoreState.SCORED)
+    found = rows.order_by().values_list("path", "result__case__key")
+    sums: dict[str, list[tuple[float, int]]] = {}
+    for path, key, total, count in found.annotate(total=Sum("score"), count=Count("id")):
+        is_turned = path in of_cases.get(key, turned)
+        sums.setdefault(path, []).append((count - total if is_turned else total, count))
+    return {
+        path: math.fsum(total for total, _ in parts) / sum(count for _, count in parts)
+        for path, parts in sums.items()
+    }
+
+
+def _row(row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_turned: bool) -> EvaluatorRow:
+    path, mean = row["path"], row["mean"]
+    counted = 1 - mean if is_turned and mean is not None else mean
+    return EvaluatorRow(
+        path=path,
+        name=path.rpartition("/")[2],
+        depth=path.count("/"),
+        mean=by_cases.get(path, counted),
+        scored=row["scored"],
+        unscored=row["unscored"],
+        skipped=row["skipped"],
+    )
+
+
+NAMES = tuple(one.name for one in fields(RepetitionFigures))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A count of cases and of how many; `share` is from 0 to 1, None of none."""
+
+    count: int
+    total: int
+
+    @property
+    def share(self) -> float | None:
+        """Return the count as a share of all."""
+        return self.count / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRepetitions:
+    """What repetitions tell; `cases` is how many the run has, so that what is still open shows."""
+
+    each: int
+    cases: int
+    all_passed: Part
+    any_passed: Part
+    flaky: Part
+    spread: float | None
+    spread_cases: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every repetition of every case was carried out."""
+        return self.all_passed.total == self.cases
+
+
+def repetitions_of_run(run: Run) -> RunRepetitions | None:
+    """Return what the repetitions of a run tell so far; None where each case runs once.
+
+    One query, none for a run that has its summary.
+    """
+    if run.repetitions == 1:
+        return None
+    found = _figures(run)
+    return RunRepetitions(
+        each=run.repetitions,
+        cases=run.case_count,
+        all_passed=Part(found.all_passed, found.settled),
+        any_passed=Part(found.any_passed, found.settled),
+        flaky=Part(found.flaky, found.comparable),
+        spread=found.spread,
+        spread_cases=found.spread_cases,
+    )
+
+
+def _figures(run: Run) -> RepetitionFigures:
+    summed: dict[str, Any] = run.summary or {}
+    if all(name in summed for name in NAMES):
+        return RepetitionFigures(**{name: summed[name] for name in NAMES})
+    return repetition_figures(run)
+
+
+TOKENS = ("input_tokens", "output_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens in and out; None where nobody reported any."""
+
+    input: int | None
+    output: int | None
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether anybody reported any."""
+        return self.input is not None or self.output is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RunUsage:
+    """Mean, median and 95th percentile of the latencies of `timed` of `executions`, in milliseconds."""
+
+    executions: int
+    timed: int
+    mean_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    target: Tokens
+    judges: Tokens
+
+
+def usage_of_run(run: Run) -> RunUsage:
+    """Return the usage of a run so far: of an ended one as it was summed up, else in four queries."""
+    if run.summary and "timed" in run.summary:
+        summary = Summary.from_json(run.summary)
+        latencies = Latencies(summary.timed, summary.latency_p50_ms, summary.latency_p95_ms)
+        return _usage(run, summary.means, latencies)
+    means, timed = _token_means(run)
+    return _usage(
+        run, means, Latencies(timed, *(_rank(run, share, timed) for share in (0.5, 0.95)))
+    )
+
+
+def _usage(run: Run, means: Means, latencies: Latencies) -> RunUsage:
+    return RunUsage(
+        executions=run.execution_count,
+        timed=latencies.timed,
+        mean_ms=means.latency_ms,
+        p50_ms=latencies.latency_p50_ms,
+        p95_ms=latencies.latency_p95_ms,
+        target=Tokens(means.input_tokens, means.output_tokens),
+        judges=Tokens(means.evaluation_input_tokens, means.evaluation_output_tokens),
+    )
+
+
+def _token_means(run: Run) -> tuple[Means, int]:
+    results = run.results.order_by().aggregate(
+        mean=Avg("latency_ms"), timed=Count("latency_ms"), **_token_sums()
+    )
+    calls: Any = run.model_calls.order_by().values("purpose").annotate(**_token_sums())
+    paid: dict[str, Mapping[str, Any]] = {row["purpose"]: row for row in calls}
+    nothing: Mapping[str, Any] = dict.fromkeys(_token_sums())
+    judges = paid.get(CallPurpose.EVALUATION, nothing)
+    target = paid.get(CallPurpose.TARGET, nothing)
+    if not run.snapshot["target"]["model"] or not any(target[name] for name in _token_sums()):
+        target = results
+    means = Means(
+        latency_ms=results["mean"],
+        input_tokens=target["input_tokens_sum"],
+        output_tokens=target["output_tokens_sum"],
+        evaluation_input_tokens=judges["input_tokens_sum"],
+        evaluation_output_tokens=judges["output_tokens_sum"],
+    )
+    return means, results["timed"]
+
+
+def _token_sums() -> dict[str, Sum]:
+    return {f"{name}_sum": Sum(name) for name in TOKENS}
+
+
+def _rank(run: Run, share: float, timed: int) -> float | None:
+    """Return the nearest rank of the latencies as the summary has it."""
+    place = rank_of(share, timed)
+    known = run.results.exclude(latency_ms=None).order_by("latency_ms")
+    return known.values_list("latency_ms", flat=True)[place : place + 1].first() if timed else None

@@ -1,0 +1,507 @@
+"""One run: its head, what changes while it is on, how it ended, and what it came to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, Min, Q, Sum
+from django.urls import reverse
+
+from evaluators.kinds import all_kinds
+from evaluators.models import LanguageModel
+from evaluators.scoring.policy import Policy
+from evaluators.templatetags.figures import money, thousands
+from runs.case_groups import case_groups, count_states, policy_of
+from runs.costs import Purses, budget_words, counted_usd, purses
+from runs.engine.plan import CHANGED
+from runs.engine.ports import Cause
+from runs.models.clock import LEASE
+from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
+from runs.models.runs import ALL_ALIKE, RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
+from runs.models.suites import Case
+from runs.results.run_figures import (
+    EvaluatorRow,
+    JudgedDimensions,
+    JudgedMetrics,
+    RunGate,
+    RunRepetitions,
+    RunUsage,
+    cases_gate,
+    dimensions_of,
+    evaluators_of,
+    metrics_gate,
+    metrics_of,
+    reads_evaluators_at_once,
+    repetitions_of_run,
+    usage_of_run,
+)
+from runs.suites.version_pages import name_of, spelt
+
+NOTHING = "none"
+
+
+def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return one text for each value that differs: "Pass from 0.80 → 0.75", "tone: Weight ×2 → ×3"."""
+    scale = Policy.from_json(snapshot["policy"]).scale
+    found = []
+    for one in snapshot.get(CHANGED) or ():
+        old, new = (spelt(one["name"], one[side], scale) or NOTHING for side in ("old", "new"))
+        path = one["evaluator"]
+        owner = "" if path is None else f"{path or 'The whole suite'}: "
+        found.append(f"{owner}{name_of(one['name'])} {old} → {new}")
+    return tuple(found)
+
+
+NEW_RUN = "This run keeps what it began with, so start a new one afterwards."
+GOES_ON = "Then run what is left."
+# By the status a server answered with, else by the class of the error: whose page, and what helps.
+OF_STATUS = {
+    "401": ("model", f"Enter a key that the server accepts. {GOES_ON}"),
+    "402": ("model", f"Pay for the account behind the key, or enter another key. {GOES_ON}"),
+    "403": ("model", f"Enter a key that may use this model. {GOES_ON}"),
+    "404": ("model", f"Correct the model id or the address. {NEW_RUN}"),
+    "429": ("model", f"Enter a key that has quota left, or lower its limits. {GOES_ON}"),
+}
+OF_CAUSE = {
+    Cause.REFUSED: ("target", f"Correct the parameters sent to the model. {NEW_RUN}"),
+    Cause.RATE_LIMITED: ("model", f"Lower its concurrency or requests per minute. {GOES_ON}"),
+    Cause.TIMEOUT: ("model", f"Give it more time to answer. {GOES_ON}"),
+    Cause.SERVER_ERROR: ("model", f"Wait until its server is well. {GOES_ON}"),
+    Cause.CONNECTION: ("model", f"Start the server at its address. {GOES_ON}"),
+    Cause.BAD_REPLY: ("model", f"Test the language model to see what it answers. {GOES_ON}"),
+}
+OWN_TIMEOUT = ("target", f"Give the target more time. {NEW_RUN}")
+OTHERWISE = ("target", f"Put the target right. {GOES_ON}")
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """What helps, and the page where; `url` is "" when what is to blame is not there any more."""
+
+    remedy: str
+    url: str
+    action: str
+
+
+def blame_of(run: Run, error: str) -> Blame:
+    """Return what helps against the error that every first execution ended in."""
+    target = run.snapshot["target"]
+    slug = target["model"]
+    who, remedy = _found(error, target["config"]) if slug else OTHERWISE
+    if who == "target":
+        url = reverse("runs:target", args=[run.target_id]) if run.target_id else ""
+        return Blame(remedy, url, "Open the target")
+    known = LanguageModel.objects.filter(slug=slug).exists()
+    url = reverse("evaluators:language-model", args=[slug]) if known else ""
+    return Blame(remedy, url, "Open the language model")
+
+
+def _found(error: str, config: Mapping[str, Any]) -> tuple[str, str]:
+    status = re.search(r"\((\d{3})\)", error)
+    if status and status[1] in OF_STATUS and Cause.REFUSED.label in error:
+        return OF_STATUS[status[1]]
+    if f"{Cause.TIMEOUT.label}: " in error and config.get("timeout_s"):
+        return OWN_TIMEOUT
+    cause = next((cause for cause in OF_CAUSE if f"{cause.label}: " in error), None)
+    return OTHERWISE if cause is None else OF_CAUSE[cause]
+
+
+MOST_ERRORS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Results that ended in the same error, with the first of them."""
+
+    text: str
+    stage: str
+    count: int
+    like: int
+    key: str
+    url: str
+
+
+def run_errors(run: Run) -> tuple[ErrorGroup, ...]:
+    """Return the most frequent errors of a run."""
+    if not run.error_count:
+        return ()
+    errored = run.results.filter(status=ResultStatus.ERROR).order_by()
+    groups = errored.values("error_stage", "error").annotate(total=Count("id"), first=Min("id"))
+    rows = list(groups.order_by("-total", "first")[:MOST_ERRORS])
+    firsts = run.results.select_related("case").in_bulk([row["first"] for row in rows])
+    return tuple(_group(run, row, firsts) for row in rows)
+
+
+def _group(run: Run, row: Mapping[str, Any], firsts: Mapping[int, Any]) -> ErrorGroup:
+    first = firsts[row["first"]]
+    place = {"slug": run.suite.slug, "number": run.number, "key": first.case.key}
+    return ErrorGroup(
+        text=row["error"],
+        stage=row["error_stage"],
+        count=row["total"],
+        like=row["first"],
+        key=first.case.key,
+        url=reverse("runs:result", kwargs=place | {"repetition": first.repetition}),
+    )
+
+
+CANCELLED = Q(status=ResultStatus.CANCELLED)
+OF_TARGET = Q(status=ResultStatus.ERROR, error_stage="target")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """The end of a run that did not come to its own.
+
+    `kept` of `executions` are finished; a resume carries out those `left`, and `broken` again, which
+    the broken target gave. `earlier` of those left had come to something before a retry that was
+    stopped. `needs_budget` tells that a higher cap is needed first, `is_settling` that calls
+    which were under way may still be booked.
+    """
+
+    status: str
+    reason: str
+    kept: int
+    executions: int
+    left: int
+    earlier: int
+    broken: int
+    needs_budget: bool
+    is_settling: bool
+    budget_usd: Decimal | None
+    spent_usd: Decimal
+    blame: Blame | None
+
+    @property
+    def to_go(self) -> int:
+        """Return how many results a resume would carry out."""
+        return self.left + self.broken
+
+    @property
+    def action(self) -> str:
+        """Say what a resume would do."""
+        left = f"Run the {thousands(self.left)} left" if self.left else ""
+        again = f"retry {thousands(self.broken)}" if self.broken else ""
+        text = " and ".join(part for part in (left, again) if part)
+        return text[:1].upper() + text[1:]
+
+    @property
+    def spent_words(self) -> str:
+        """Say how much of the budget is spent."""
+        return budget_words(self.spent_usd, self.budget_usd) if self.budget_usd is not None else ""
+
+
+def run_end(run: Run, *, now: datetime) -> RunEnd | None:
+    """Return how the run ended early; None while it is on and when it is completed."""
+    if run.status not in RESUMABLE_RUN_STATUSES:
+        return None
+    counted = run.results.order_by().aggregate(
+        left=Count("pk", filter=CANCELLED),
+        earlier=Count("pk", filter=CANCELLED & Q(generation__gt=1)),
+        broken=Count("pk", filter=OF_TARGET),
+    )
+    broken = counted["broken"] if run.status == RunStatus.FAILED else 0
+    spent = counted_usd(run, snapshot=run.snapshot)
+    return RunEnd(
+        status=run.status,
+        reason=run.status_reason,
+        kept=run.done_count,
+        executions=run.execution_count,
+        left=counted["left"],
+        earlier=counted["earlier"],
+        broken=broken,
+        needs_budget=run.budget_usd is not None and spent >= run.budget_usd,
+        is_settling=run.hands.filter(heartbeat_at__gte=now - LEASE).exists(),
+        budget_usd=run.budget_usd,
+        spent_usd=spent,
+        blame=blame_of(run, run.status_reason) if run.status_reason.startswith(ALL_ALIKE) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OutlineLine:
+    """One evaluator of the frozen tree, and what is set beside the defaults."""
+
+    depth: int
+    name: str
+    kind: str
+    facts: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunHead:
+    """What the head of the page says and offers, and what was frozen when the run began.
+
+    `took_ms` is the time worked over all stretches, of which there was more than one with
+    `has_stretches`. `own_host` is the machine whose command line carries the run out, "" for the
+    workers'. `changes` are what it did otherwise than its suite. `source_number` is the run whose stored scores it was made of, None for one carried out.
+    """
+
+    status: str
+    is_active: bool
+    own_host: str
+    errored: int
+    failed: int
+    took_ms: float | None
+    has_stretches: bool
+    policy: Policy
+    judge: Mapping[str, Any] | None
+    models: tuple[Mapping[str, Any], ...]
+    agents: tuple[Mapping[str, Any], ...]
+    target: Mapping[str, Any]
+    files: tuple[str, ...]
+    snapshot_hash: str
+    evaluators: tuple[OutlineLine, ...]
+    source_number: int | None
+    changes: tuple[str, ...]
+    stop_title: str
+    stop_text: str
+
+
+def run_head(run: Run, *, now: datetime) -> RunHead:
+    """Return the head of a run's page."""
+    snapshot = run.snapshot
+    return RunHead(
+        status=run.status,
+        is_active=run.is_active,
+        own_host=run.owner_id.split("/")[0] if run.owner == RunOwner.COMMAND_LINE else "",
+        errored=0 if run.imported_from else run.error_count,
+        failed=0 if run.imported_from else run.fail_count,
+        took_ms=None if run.is_active else run.worked_ms(now=now),
+        has_stretches=bool(run.worked_before_ms),
+        policy=policy_of(run),
+        judge=snapshot.get("judge"),
+        models=tuple(snapshot.get("models", {}).values()),
+        agents=tuple(agent for _, agent in sorted(snapshot.get("agents", {}).items())),
+        target=snapshot["target"],
+        files=tuple(sorted(snapshot.get("files", {}))),
+        snapshot_hash=run.snapshot_hash,
+        evaluators=tuple(_outline(snapshot["evaluators"])),
+        source_number=(snapshot.get("rescored") or {}).get("run"),
+        changes=run_changes(snapshot),
+        stop_title=f"Cancel run #{run.number}?",
+        stop_text=_stop_text(run),
+    )
+
+
+def _stop_text(run: Run) -> str:
+    spent = run.run_cost_usd + run.evaluation_cost_usd
+    left = run.results.filter(status__in=OPEN_RESULT_STATUSES).count() if run.is_active else 0
+    kept = f"{run.done_count} of {run.execution_count} executions are finished and are kept."
+    return (
+        f"{kept} What is under way stops now; {left} {'is' if left == 1 else 'are'} left. "
+        f"{money(spent)} is spent so far; calls that are on their way may still be billed."
+    )
+
+
+def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
+    facts = [f"×{node.get('weight', 1):g}"] if depth else []
+    if node.get("required_below") is not None:
+        facts.append(f"required {node['required_below']:g}")
+    elif node.get("required"):
+        facts.append("required")
+    aggregator = node.get("config", {}).get("aggregator") or {}
+    kind = str(aggregator.get("type") or node["kind"]).replace("_", " ")
+    found = all_kinds().get(node["kind"])
+    if agents := found.targets_asked(node["config"]) if found else ():
+        facts.append(f"by {agents[0]}")
+    lines = [OutlineLine(depth, str(node["name"]), kind, ", ".join(facts))]
+    for child in node.get("children", ()):
+        lines += _outline(child, depth + 1)
+    return lines
+
+
+MOST_MARKS = 400
+EVENTS_SHOWN, MOST_EVENTS = 8, 200
+RATE_WINDOW = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the run is; the span left is None when nothing tells."""
+
+    done: int
+    executions: int
+    share: float
+    cases_done: int
+    cases: int
+    per_minute: float | None
+    at_once: int
+    elapsed_ms: float | None
+    left_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Both purses so far, what the whole run may come to, and where it stops."""
+
+    purses: Purses
+    forecast_usd: Decimal | None
+    budget_words: str
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLive:
+    """Everything that changes while a run is on; `folded` are the older events, of `event_count`.
+
+    `is_moving` tells that figures may still change: after a stop until the last call is booked.
+    """
+
+    status: str
+    is_active: bool
+    is_moving: bool
+    is_completed: bool
+    end: RunEnd | None
+    progress: Progress
+    metrics: RunGate
+    cases: RunGate
+    costs: Costs
+    counts: Mapping[str, int]
+    marks: tuple[tuple[str, str, str], ...]
+    errors: tuple[ErrorGroup, ...]
+    errors_left: int
+    events: tuple[RunEvent, ...]
+    folded: tuple[RunEvent, ...]
+    event_count: int
+    policy: Policy
+    evaluators: tuple[EvaluatorRow, ...] | None
+    judged: tuple[JudgedMetrics, ...]
+    dimensions: tuple[JudgedDimensions, ...]
+    repeated: RunRepetitions | None
+    usage: RunUsage
+
+
+def run_live(run: Run, *, now: datetime) -> RunLive:
+    """Return how the run goes at a moment, in a fixed number of queries."""
+    policy = policy_of(run)
+    has_marks = run.case_count <= MOST_MARKS
+    rows = _states(run) if has_marks else ()
+    counts = _count(rows) if has_marks else _distribution(run)
+    end = run_end(run, now=now)
+    errors, open_ = run_errors(run), _open(run)
+    events = tuple(run.events.all()[:MOST_EVENTS])
+    return RunLive(
+        status=run.status,
+        is_active=run.is_active,
+        is_moving=run.is_active or bool(end and end.is_settling),
+        is_completed=run.status == RunStatus.COMPLETED,
+        end=end,
+        progress=_progress(run, counts, open_, now),
+        metrics=metrics_gate(run, policy),
+        cases=cases_gate(run, policy),
+        costs=_costs(run, open_[1]),
+        counts=counts,
+        marks=tuple(_mark(run, *row) for row in rows),
+        errors=errors,
+        errors_left=run.error_count - sum(group.count for group in errors),
+        events=events[:EVENTS_SHOWN],
+        folded=events[EVENTS_SHOWN:],
+        event_count=len(events) if len(events) < MOST_EVENTS else run.events.count(),
+        policy=policy,
+        evaluators=evaluators_of(run) if reads_evaluators_at_once(run) else None,
+        judged=metrics_of(run),
+        dimensions=dimensions_of(run),
+        repeated=repetitions_of_run(run),
+        usage=usage_of_run(run),
+    )
+
+
+def _states(run: Run) -> tuple[tuple[str, Case], ...]:
+    groups = list(case_groups(run).order_by("place", "case_id").values_list("case_id", "state"))
+    cases = Case.objects.only("key", "title").in_bulk([case for case, _ in groups])
+    return tuple((state, cases[case]) for case, state in groups)
+
+
+def _distribution(run: Run) -> Mapping[str, int]:
+    """Return how many cases are in each state; an ended run has counted them already."""
+    if run.is_active or not run.summary:
+        return count_states(case_groups(run))
+    words = {"not_run": "cancelled", "waiting": "cancelled"}
+    found = run.summary["distribution"].items()
+    return {words.get(state, state): count for state, count in found if state != "total"}
+
+
+def _count(rows: tuple[tuple[str, Case], ...]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for state, _ in rows:
+        counts[state] = counts.get(state, 0) + 1
+    return counts
+
+
+def _mark(run: Run, state: str, case: Case) -> tuple[str, str, str]:
+    place = {"slug": run.suite.slug, "number": run.number, "key": case.key, "repetition": 1}
+    words = {"error": "errored"}
+    title = f"{case.key} {case.title}".strip()
+    return state, reverse("runs:result", kwargs=place), f"{title}: {words.get(state, state)}"
+
+
+def _progress(
+    run: Run, counts: Mapping[str, int], open_: tuple[int, int], now: datetime
+) -> Progress:
+    per_minute = _rate(run, now)
+    claimed, left = open_
+    open_cases = counts.get("running", 0) + counts.get("waiting", 0)
+    return Progress(
+        done=run.done_count,
+        executions=run.execution_count,
+        share=run.done_count / run.execution_count if run.execution_count else 0.0,
+        cases_done=sum(counts.values()) - open_cases - counts.get("cancelled", 0),
+        cases=run.case_count,
+        per_minute=per_minute,
+        # Hands claim more than they carry out at once.
+        at_once=min(claimed, run.concurrency * max(1, run.hands.count())) if claimed else 0,
+        elapsed_ms=run.worked_ms(now=now),
+        left_ms=left / per_minute * 60_000 if per_minute and left else None,
+    )
+
+
+def _open(run: Run) -> tuple[int, int]:
+    """Return how many executions are claimed, and how many are left with those that wait."""
+    if not run.is_active:
+        return 0, 0
+    still = run.results.filter(status__in=OPEN_RESULT_STATUSES).order_by()
+    found = still.aggregate(
+        claimed=Count("pk", filter=Q(status=ResultStatus.RUNNING)), left=Count("pk")
+    )
+    return found["claimed"], found["left"]
+
+
+def _rate(run: Run, now: datetime) -> float | None:
+    """Return executions a minute over the last minute; None once the run is over.
+
+    What a resumed run had finished before does not tell how fast it goes now.
+    """
+    if not run.is_active or run.started_at is None or now <= run.started_at:
+        return None
+    span = min(now - run.started_at, RATE_WINDOW)
+    recent = run.results.filter(finished_at__gte=now - span).count()
+    return recent / span.total_seconds() * 60 or None
+
+
+def _costs(run: Run, left: int) -> Costs:
+    known = purses(run)
+    forecast = _forecast(run, left) if run.is_active and known.total_usd is not None else None
+    spent = counted_usd(run, snapshot=run.snapshot) if run.budget_usd else known.total_usd
+    ceiling = run.budget_usd or forecast
+    return Costs(
+        purses=known,
+        forecast_usd=forecast,
+        budget_words=budget_words(spent, run.budget_usd)
+        if spent is not None and run.budget_usd
+        else "No budget set",
+        share=float(spent / ceiling) if spent is not None and ceiling else None,
+    )
+
+
+def _forecast(run: Run, left: int) -> Decimal | None:
+    """Return what the whole run may come to, if what is left costs what an execution cost so far."""
+    total: Decimal = run.run_cost_usd + run.evaluation_cost_usd
+    # What was tried again was carried out before, too.
+    carried = run.done_count + (run.retries.aggregate(sum=Sum("count"))["sum"] or 0)
+    return total + left * total / carried if carried else None

@@ -1,0 +1,310 @@
+"""The list of runs, one run that may go on, and one result: page, calls and whole output."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.text import get_valid_filename
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from evaluators.scoring.types import DomainError
+from runs.case_groups import ResultsQuery, policy_of
+from runs.formats.results_writing import write_results
+from runs.models.clock import database_now
+from runs.models.results import Artifact, ModelCall, Result, ResultOutput
+from runs.models.runs import Run
+from runs.requests import (
+    REFUSED,
+    STOP_POLLING,
+    MemberRequest,
+    may_change_suites,
+    may_start,
+    may_view,
+    run_of,
+)
+from runs.results import result_calls as results_result_calls
+from runs.results import run_list as listing
+from runs.results.case_rows import results_table
+from runs.results.documents import run_document
+from runs.results.files import result_lines, results_csv
+from runs.results.result_page import (
+    is_finished,
+    item_of_result,
+    keeps_machine,
+    kept_from,
+    one_file,
+    result_page,
+    whole_output,
+)
+from runs.results.run_figures import evaluators_of
+from runs.results.run_page import run_head as head_of
+from runs.results.run_page import run_live as live_of
+from runs.running.retry_forms import ResumeForm
+from runs.suites.services import drop_baseline, make_baseline
+
+
+@require_safe
+@may_view
+def run_list(request: HttpRequest) -> HttpResponse:
+    """List all runs, newest first."""
+    report = listing.run_list(listing.RunsQuery.read(request.GET))
+    return render(request, "runs/run_list.html", {"list": report})
+
+
+@require_safe
+@never_cache
+@may_view
+def run_rows(request: HttpRequest) -> HttpResponse:
+    """Give the rows of the list again while runs are on."""
+    report = listing.run_list(listing.RunsQuery.read(request.GET))
+    status = 200 if report.has_active else STOP_POLLING
+    response = render(request, "runs/_run_rows.html", {"list": report}, status=status)
+    response["HX-Replace-Url"] = (reverse("runs:run-list") + report.live_address).rstrip("?")
+    return response
+
+
+@require_safe
+@may_view
+def run(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Show one run with the first of its results."""
+    found = run_of(slug, number)
+    return show_run(request, found, resume=ResumeForm(found))
+
+
+def show_run(
+    request: HttpRequest, run: Run, *, resume: ResumeForm, status: int = 200
+) -> HttpResponse:
+    """Show the page of a run with the form that lets it go on."""
+    now = database_now()
+    context = {
+        "run": run,
+        "head": head_of(run, now=now),
+        "live": live_of(run, now=now),
+        "table": results_table(run, ResultsQuery.read(request.GET)),
+        "resume": resume,
+        "scripts_problem": resume.scripts_problem(request.user),
+    }
+    return render(request, "runs/run.html", context, status=status)
+
+
+@require_safe
+@never_cache
+@may_view
+def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give the head of a run's page, after its status changed."""
+    found = run_of(slug, number)
+    return render(
+        request, "runs/_run_head.html", {"run": found, "head": head_of(found, now=database_now())}
+    )
+
+
+@require_safe
+@never_cache
+@may_view
+def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give what changes while a run is on; polling ends with the run."""
+    found = run_of(slug, number)
+    live = live_of(found, now=database_now())
+    context = {"run": found, "live": live, "resume": ResumeForm(found)}
+    status = 200 if live.is_moving else STOP_POLLING
+    response = render(request, "runs/_run_live.html", context, status=status)
+    if request.GET.get("was") != found.status:
+        response["HX-Trigger"] = "run-changed"
+    return response
+
+
+@require_safe
+@may_view
+def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give the mean of every evaluator over a run too large to read them with the page."""
+    found = run_of(slug, number)
+    context = {"run": found, "evaluators": evaluators_of(found), "policy": policy_of(found)}
+    return render(request, "runs/_run_evaluators.html", context | {"is_active": found.is_active})
+
+
+@require_safe
+@never_cache
+@may_view
+def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Give one page of a run's results."""
+    found = run_of(slug, number)
+    table = results_table(found, ResultsQuery.read(request.GET))
+    response = render(request, "runs/_run_results.html", {"run": found, "table": table})
+    if not table.query.after:
+        response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
+    return response
+
+
+@require_safe
+@may_view
+def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonResponse:
+    """Give every figure of a run, and each case over its repetitions, as JSON."""
+    found = run_of(slug, number)
+    url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
+    return JsonResponse(
+        run_document(found, url=url), headers=headers, json_dumps_params={"indent": 2}
+    )
+
+
+@require_safe
+@may_view
+def run_results_file(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
+    """Give every result of a run as JSON Lines, as they are read."""
+    is_camel = request.GET.get("keys") == "camelCase"
+    lines = write_results(result_lines(run_of(slug, number)), is_camel=is_camel)
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.jsonl"'}
+    kind = "application/jsonl; charset=utf-8"
+    return StreamingHttpResponse(lines, content_type=kind, headers=headers)
+
+
+@require_safe
+@may_view
+def run_results_table(request: HttpRequest, slug: str, number: int) -> StreamingHttpResponse:
+    """Give every result of a run as a table for spreadsheets, as they are read."""
+    headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}.csv"'}
+    kind = "text/csv; charset=utf-8"
+    return StreamingHttpResponse(
+        results_csv(run_of(slug, number)), content_type=kind, headers=headers
+    )
+
+
+@require_safe
+@may_view
+def result(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Show one result in full."""
+    try:
+        page = result_page(run_of(slug, number), key, repetition)
+    except Result.DoesNotExist:
+        raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
+    item = item_of_result(page.result)
+    kept = kept_from(request.user, page.result, item, page.policy)
+    context = {"page": page, "run": page.run, "item": item, "kept": kept}
+    is_blind = kept.machine and not (kept.may_look and request.GET.get("shown"))
+    template = "runs/result_blind.html" if is_blind else "runs/result.html"
+    return render(request, template, context)
+
+
+@require_safe
+@never_cache
+@may_view
+def result_progress(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Say whether a result is finished yet; once it is, the page loads again."""
+    run = run_of(slug, number)
+    try:
+        is_over = is_finished(run, key, repetition)
+    except Result.DoesNotExist:
+        raise Http404 from None
+    if is_over:
+        return HttpResponse(status=STOP_POLLING, headers={"HX-Refresh": "true"})
+    return HttpResponse(status=204)
+
+
+@require_safe
+@vary_on_headers("HX-Request")
+@may_view
+def result_calls(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Give every call made for a result, with request and reply: in its page, or as a page."""
+    run = run_of(slug, number)
+    if keeps_machine(request.user, run, key, repetition):
+        return redirect("runs:result", slug, number, key, repetition)
+    context = {"calls": results_result_calls.result_calls(run, key, repetition), "run": run}
+    context |= {"key": key, "repetition": repetition}
+    template = "runs/_result_calls.html" if request.htmx else "runs/result_calls.html"
+    return render(request, template, context)
+
+
+@require_safe
+@may_view
+def result_call(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int, pk: int
+) -> HttpResponse:
+    """Give one call whole, as a file."""
+    run = run_of(slug, number)
+    if keeps_machine(request.user, run, key, repetition):
+        return redirect("runs:result", slug, number, key, repetition)
+    try:
+        call = results_result_calls.one_call(run, key, repetition, pk)
+    except ModelCall.DoesNotExist:
+        raise Http404 from None
+    name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-call-{pk}.json")
+    disposition = f'attachment; filename="{name}"'
+    return JsonResponse(
+        call,
+        json_dumps_params={"indent": 2, "ensure_ascii": False},
+        headers={"Content-Disposition": disposition},
+    )
+
+
+@require_safe
+@may_view
+def result_output(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Give the whole text that the target answered, as a file."""
+    try:
+        text = whole_output(run_of(slug, number), key, repetition)
+    except ResultOutput.DoesNotExist:
+        raise Http404 from None
+    name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}.txt")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
+
+
+@require_safe
+@may_view
+def result_file(
+    request: HttpRequest, slug: str, number: int, key: str, repetition: int, file: str
+) -> HttpResponse:
+    """Give a file that the target left, never to be shown as a page of this site."""
+    try:
+        content = one_file(run_of(slug, number), key, repetition, file)
+    except Artifact.DoesNotExist:
+        raise Http404 from None
+    name = get_valid_filename(f"{slug}-{number}-{key}-{repetition}-{PurePosixPath(file).name}")
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return HttpResponse(content, content_type="application/octet-stream", headers=headers)
+
+
+@require_POST
+@may_change_suites
+def run_baseline(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Make a run its suite's baseline, or with `drop` take the mark from it."""
+    found = run_of(slug, number)
+    try:
+        if "drop" in request.POST:
+            if drop_baseline(found, by=request.user):
+                messages.info(request, f"{found.suite.title} has no baseline now.")
+        else:
+            make_baseline(found, by=request.user)
+            messages.info(request, f"Run {found} is the baseline of {found.suite.title} now.")
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)
+
+
+@require_POST
+@may_start
+def run_resume(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Go on with what a run that ended early left; a budget that is refused can be put right."""
+    found = run_of(slug, number)
+    form = ResumeForm(found, request.POST)
+    if said := form.resume(request.user):
+        messages.info(request, said)
+    elif form.has_error("budget"):
+        return show_run(request, found, resume=form, status=REFUSED)
+    for refusal in form.non_field_errors():
+        messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)

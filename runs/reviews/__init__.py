@@ -1,0 +1,1 @@
+"""People beside the machine: what they review, decide, and how far they agree with judges."""

@@ -1,0 +1,375 @@
+"""Judge against people, as its page shows it: every judge's figures, one's matrix, its cases, better bands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.contrib.auth.models import User
+
+from evaluators.scoring.policy import Policy
+from evaluators.templatetags.figures import MISSING, down, interval
+from evaluators.templatetags.marks import VERDICT_WORDS
+from runs.models.results import Result
+from runs.models.reviews import Review
+from runs.models.suites import Suite, SuiteDraft
+from runs.reviews.agreement import Agreement, Rate, Suggestion
+from runs.reviews.judge_agreement import (
+    EVALUATOR,
+    METRIC,
+    OUTCOMES,
+    VERDICT,
+    AgreementQuery,
+    CountedRun,
+    Covered,
+    Judged,
+    JudgeFigures,
+    SuiteAgreement,
+    counted_runs,
+    coverage,
+    coverage_words,
+    mixed_words,
+    over_words,
+    suite_agreement,
+)
+from runs.suites.drafts import draft_of, is_stored
+
+MINUS = "−"
+KAPPA_DIGITS = 2
+
+
+def kappa_words(agreement: Agreement) -> str:
+    """Spell kappa with its interval: `0.75 (0.51 to 0.92)`."""
+    if agreement.kappa is None:
+        return MISSING
+    if agreement.low is None or agreement.high is None:
+        return _signed(agreement.kappa)
+    low, high = _signed(agreement.low), _signed(agreement.high)
+    return f"{_signed(agreement.kappa)} ({low} to {high})"
+
+
+def ends(rate: Rate) -> str:
+    """Spell the interval of a rate: `71.2% to 88.9%`."""
+    if rate.low is None or rate.high is None:
+        return MISSING
+    return interval((rate.low, rate.high))
+
+
+def _signed(value: float) -> str:
+    text = down(abs(value), KAPPA_DIGITS)
+    return f"{MINUS}{text}" if value < 0 and float(text) else text
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How many decisions are in one cell, and the address that lists their cases."""
+
+    count: int
+    words: str
+    id: str
+    address: str
+    is_same: bool
+    is_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """What the machine said, and the cells of what people said of it."""
+
+    machine: str
+    word: str
+    cells: Sequence[Cell]
+
+
+def matrix_rows(agreement: Agreement, query: AgreementQuery) -> Iterator[MatrixRow]:
+    """Yield the rows with the highest category first, as people read them."""
+    names = agreement.categories
+    for machine in reversed(range(len(names))):
+        cells = []
+        for person in reversed(range(len(names))):
+            pair = names[machine], names[person]
+            is_on = (query.machine, query.person) == pair
+            asked = query.with_(machine="" if is_on else pair[0], person="" if is_on else pair[1])
+            words = f"machine {word_of(pair[0]).lower()}, people {word_of(pair[1]).lower()}"
+            count = agreement.matrix[machine][person]
+            cell_id = f"cell-{machine}-{person}"
+            cells.append(Cell(count, words, cell_id, asked.address, machine == person, is_on))
+        yield MatrixRow(names[machine], word_of(names[machine]), cells)
+
+
+def word_of(category: str) -> str:
+    """Return what a verdict, mark or label is called."""
+    return VERDICT_WORDS.get(category) or {"met": "Met", "missed": "Missed"}.get(category, category)
+
+
+ON_A_PAGE = 50
+UNKNOWN = "a former member"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedRow:
+    """One reviewed execution: what both said, its score (0 to 1 or None), who decided and what they noted.
+
+    `times` is how many decisions on it fall into what is listed: several outcomes of one execution may.
+    """
+
+    judged: Judged
+    title: str
+    reviewers: str
+    note: str
+    times: int = 1
+
+    @property
+    def is_same(self) -> bool:
+        """Tell whether machine and people agree."""
+        return self.judged.pair.machine == self.judged.pair.person
+
+
+@dataclass(frozen=True, slots=True)
+class CaseTable:
+    """One page of the reviewed executions that a query leaves, and the way to the others."""
+
+    rows: Sequence[ReviewedRow]
+    total: int
+    shown_to: int
+    earlier: str
+    later: str
+
+
+def case_table(figures: JudgeFigures, query: AgreementQuery) -> CaseTable:
+    """Return the executions of a cell, else all of one judge; two queries where there is any."""
+    places = {name: place for place, name in enumerate(figures.agreement.categories)}
+    asked = [
+        one
+        for one in figures.judged
+        if query.machine in ("", one.pair.machine) and query.person in ("", one.pair.person)
+    ]
+    asked.sort(key=lambda one: -abs(places[one.pair.machine] - places[one.pair.person]))
+    times = Counter(one.result for one in asked)
+    first: dict[int, Judged] = {}
+    for one in asked:
+        first.setdefault(one.result, one)
+    every = list(first.values())
+    last = max(-(-len(every) // ON_A_PAGE), 1)
+    page = min(query.page, last)
+    start = (page - 1) * ON_A_PAGE
+    shown = every[start : start + ON_A_PAGE]
+    return CaseTable(
+        rows=_rows(shown, times),
+        total=len(every),
+        shown_to=start + len(shown),
+        earlier=replace(query, page=page - 1).address if page > 1 else "",
+        later=replace(query, page=page + 1).address if page < last else "",
+    )
+
+
+def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow]:
+    ids = [one.result for one in shown]
+    if not ids:
+        return []
+    titles = dict(Result.objects.filter(pk__in=ids).values_list("pk", "case__title"))
+    who: dict[int, list[str]] = {}
+    notes: dict[int, list[str]] = {}
+    reviews = Review.objects.standing().filter(result__in=ids).select_related("reviewer")
+    for review in reviews.order_by("id"):
+        who.setdefault(review.result_id, []).append(review.reviewer_word or UNKNOWN)
+        if review.note:
+            notes.setdefault(review.result_id, []).append(review.note)
+    return [
+        ReviewedRow(
+            one,
+            titles.get(one.result, ""),
+            ", ".join(who.get(one.result, ())),
+            "\n".join(notes.get(one.result, ())),
+            times[one.result],
+        )
+        for one in shown
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class BandsPanel:
+    """Better bands, and what the reader's draft has: `other` are its thresholds where they are not the suite's."""
+
+    suggestion: Suggestion
+    stamp: str
+    other: tuple[float, float] | None
+    is_in_draft: bool
+    run: int
+
+
+def bands_panel(
+    suite: Suite, found: Suggestion | None, run: int, reader: User
+) -> BandsPanel | None:
+    """Return the panel, None without anything to suggest by; `run` is the one to open the what-if with, 0 for none."""
+    if found is None:
+        return None
+    best = (found.best.pass_threshold, found.best.borderline_threshold)
+    if not reader.has_perm("runs.change_suite") or suite.archived_at:
+        return BandsPanel(found, "", None, is_in_draft=False, run=run)
+    draft = draft_of(suite, reader)
+    kept = bands_of(draft)
+    present = (suite.pass_threshold, suite.borderline_threshold)
+    other = kept if is_stored(draft) and kept != present and kept != best else None
+    return BandsPanel(found, draft.stamp, other, kept == best, run)
+
+
+def bands_of(draft: SuiteDraft) -> tuple[float, float]:
+    """Return the thresholds of a draft, pass and borderline, 0 to 1."""
+    policy = Policy.from_json(draft.content["policy"])
+    return policy.pass_threshold, policy.borderline_threshold
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRow:
+    """One judge in the list: its figures in words, and the address that shows its matrix."""
+
+    label: str
+    kind: str
+    agreement: Agreement
+    address: str
+    is_on: bool
+
+    @property
+    def kappa(self) -> str:
+        """Return kappa with its interval."""
+        return kappa_words(self.agreement)
+
+    @property
+    def share_interval(self) -> str:
+        """Return the interval of the agreement."""
+        return ends(self.agreement.agreement)
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementPage:
+    """The whole page. `columns` are what people said, as the matrix is read; `over` says which runs count."""
+
+    query: AgreementQuery
+    judges: Sequence[JudgeRow]
+    chosen: JudgeRow
+    columns: Sequence[tuple[str, str]]
+    matrix: Sequence[MatrixRow]
+    cases: CaseTable
+    covered: Sequence[Covered]
+    words: Sequence[str]
+    bands: BandsPanel | None
+    choices: Sequence[CountedRun]
+    over: str
+    mixed: str
+    unread: int
+    scale: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing was decided yet, in whatever run."""
+        return not self.choices
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Tell whether both sides gave verdicts, which have marks of their own."""
+        return self.query.by in (VERDICT, EVALUATOR)
+
+    @property
+    def positive(self) -> str:
+        """Return what the true positives are called: of what people passed, how much the machine passed."""
+        top = self.chosen.agreement.categories[-1]
+        words = {"pass": "Of what people passed, passed", "met": "Of what people found met, met"}
+        return words.get(top, f"Of people's {top}s, {top}")
+
+    @property
+    def negative(self) -> str:
+        """Return what the true negatives are called."""
+        top = self.chosen.agreement.categories[-1]
+        words = {
+            "pass": "Of what people did not pass, not passed",
+            "met": "Of what people found missed, missed",
+        }
+        return words.get(top, f"Of what people put below {top}, below {top}")
+
+    @property
+    def positive_interval(self) -> str:
+        """Return the interval of the true-positive rate."""
+        return ends(self.chosen.agreement.true_positive)
+
+    @property
+    def negative_interval(self) -> str:
+        """Return the interval of the true-negative rate."""
+        return ends(self.chosen.agreement.true_negative)
+
+    @property
+    def asked(self) -> str:
+        """Say which cell's cases are listed."""
+        sides = (("Machine", self.query.machine), ("people", self.query.person))
+        words = ", ".join(f"{who} {word_of(said).lower()}" for who, said in sides if said)
+        return words[:1].upper() + words[1:]
+
+    @property
+    def all_address(self) -> str:
+        """Return the address that lists every case of the chosen judge."""
+        return self.query.with_(machine="", person="").address
+
+    @property
+    def pass_to(self) -> str:
+        """Return the suggested pass threshold as a form sends it."""
+        return repr(self.bands.suggestion.best.pass_threshold) if self.bands else ""
+
+    @property
+    def borderline_to(self) -> str:
+        """Return the suggested borderline threshold as a form sends it."""
+        return repr(self.bands.suggestion.best.borderline_threshold) if self.bands else ""
+
+    @property
+    def versions(self) -> list[int]:
+        """Return the versions to begin with, the newest first."""
+        return sorted({run.version for run in self.choices}, reverse=True)
+
+    @property
+    def judge_names(self) -> list[str]:
+        """Return the judges to choose from."""
+        return sorted({run.judge for run in self.choices if run.judge})
+
+
+def agreement_page(suite: Suite, query: AgreementQuery, reader: User) -> AgreementPage:
+    """Return the page of a suite; the number of queries does not grow with runs, results or decisions."""
+    found = suite_agreement(suite, query.span)
+    judges = list(_judges(found, query))
+    chosen = next((row for row in judges if row.is_on), judges[0])
+    figures = query.figures(found)
+    agreement = figures.agreement
+    choices = counted_runs(suite)
+    over = [run for run in choices if run.pk in found.runs]
+    covered = coverage(found.runs)
+    return AgreementPage(
+        query=query,
+        judges=judges,
+        chosen=chosen,
+        columns=[(name, word_of(name)) for name in agreement.categories[::-1]],
+        matrix=list(matrix_rows(agreement, query)),
+        cases=case_table(figures, query),
+        covered=covered,
+        words=coverage_words(covered, agreement.picked),
+        bands=bands_panel(suite, found.bands, max((run.number for run in over), default=0), reader),
+        choices=choices,
+        over=over_words(found.verdicts.agreement.n, over),
+        mixed=mixed_words(over),
+        unread=found.unread,
+        scale=suite.scale,
+    )
+
+
+def _judges(found: SuiteAgreement, query: AgreementQuery) -> Iterator[JudgeRow]:
+    shown = query.figures(found)
+
+    def row(by: str, figures: JudgeFigures, label: str, kind: str) -> JudgeRow:
+        asked = query.with_(by=by, evaluator=figures.path, machine="", person="")
+        return JudgeRow(label, kind, figures.agreement, asked.address, figures is shown)
+
+    yield row(VERDICT, found.verdicts, "Verdict", "the whole execution")
+    for one in found.evaluators:
+        yield row(EVALUATOR, one, one.path, "evaluator, by the band of its score")
+    if found.outcomes.agreement.n or query.by == OUTCOMES:
+        yield row(OUTCOMES, found.outcomes, "Expected outcomes", "each one met or missed")
+    for key, one in found.metrics.items():
+        yield row(METRIC, one, key, "metric, labels 0 to 5")

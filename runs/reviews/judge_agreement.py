@@ -1,0 +1,421 @@
+"""The judges of a suite against people: what was decided of each, over which runs, and what it comes to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from django.db.models import Count, Q, QuerySet
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted, thousands
+from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
+from runs.engine.review_rules import LABELS, VERDICTS
+from runs.models.results import EvaluatorScore, Result, ScoreState
+from runs.models.reviews import ENDED, Review
+from runs.models.runs import Run
+from runs.models.suites import Case, CaseGate, Suite
+from runs.reviews.agreement import (
+    MARKS,
+    Agreement,
+    Pair,
+    Reviewed,
+    Suggestion,
+    agreement_of,
+    suggest_bands,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRun:
+    """A run with decisions: what one may ask for."""
+
+    pk: int
+    number: int
+    version: int
+    judge: str
+
+
+def counted_runs(suite: Suite) -> list[CountedRun]:
+    """Return the runs with a decision that is settled, the newest first."""
+    runs = Run.objects.filter(suite=suite, results__review_item__closed_at__isnull=False)
+    rows = runs.order_by("-number").values_list("pk", "number", "suite_version", "judge_name")
+    return [CountedRun(*row) for row in rows.distinct()]
+
+
+def over_words(executions: int, runs: Sequence[CountedRun]) -> str:
+    """Say over how many decisions, runs and versions the figures are."""
+    versions = sorted({run.version for run in runs})
+    if not versions:
+        return "No decision"
+    which = f"v{versions[0]}" if len(versions) == 1 else f"v{versions[0]} to v{versions[-1]}"
+    decisions = counted(executions, "execution decided,executions decided")
+    return f"{decisions}, {counted(len(runs), 'run')}, {which}"
+
+
+def mixed_words(runs: Sequence[CountedRun]) -> str:
+    """Say what is counted together though it may be different judges, "" where nothing is."""
+    versions, judges = {run.version for run in runs}, {run.judge for run in runs}
+    if len(judges) > 1:
+        return f"{counted(len(judges), 'judge')} are counted together. Another model judges otherwise: choose one."
+    if len(versions) > 1:
+        return (
+            f"{counted(len(versions), 'version')} of the suite are counted together. Where a judge's prompt was "
+            "changed in between, older decisions are about another judge: choose since which version."
+        )
+    return ""
+
+
+PLURALS = {"pass": "passes", "borderline": "borderline executions", "fail": "fails"}
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The executions of one verdict: all, those the rules brought in, those picked by hand, and the decided ones."""
+
+    verdict: str
+    total: int
+    drawn: int
+    picked: int
+    decided: int
+
+    @property
+    def decided_drawn_none(self) -> bool:
+        """Tell whether the figures say nothing of this verdict though there are executions of it."""
+        return self.total > 0 and self.drawn == 0
+
+
+def coverage(runs: Collection[int]) -> list[Covered]:
+    """Return it for pass, borderline and fail over these runs, by one query; a decision that is withdrawn is none."""
+    item = "review_item"
+    rows = (
+        Result.objects.filter(run__in=runs, status__in=ENDED)
+        .order_by()
+        .values_list("verdict")
+        .annotate(
+            total=Count("pk"),
+            drawn=Count(item, filter=Q(review_item__sampling_rate__isnull=False)),
+            picked=Count(item, filter=Q(review_item__sampling_rate__isnull=True)),
+            decided=Count(item, filter=Q(review_item__closed_at__isnull=False)),
+        )
+    )
+    found = {verdict: counts for verdict, *counts in rows}
+    return [Covered(verdict, *found.get(verdict, (0, 0, 0, 0))) for verdict in VERDICTS[::-1]]
+
+
+def coverage_words(covered: Sequence[Covered], picked: int) -> list[str]:
+    """Return what the figures stand for and what they leave out, in sentences."""
+    return [*_words(covered, picked)]
+
+
+def _words(covered: Sequence[Covered], picked: int) -> Iterator[str]:
+    yield (
+        "Each decision counts for as many executions as it was drawn from: one of a random audit of 5% stands "
+        "for 20, one that a rule always brings in stands for itself."
+    )
+    for one in covered:
+        if one.decided_drawn_none and one.verdict != "borderline":
+            what = PLURALS[one.verdict]
+            yield (
+                f"Of {counted(one.total, f'{one.verdict},{what}')} none was drawn, so the figures say nothing of "
+                f"{what}: a wrong one would not be seen. A random audit of {what}, in the settings of the suite, "
+                "brings some in."
+            )
+    if waiting := sum(one.drawn + one.picked - one.decided for one in covered):
+        yield (
+            f"{thousands(waiting)} in the queue {'waits' if waiting == 1 else 'wait'} for a decision yet; the "
+            "figures take them to be like the decided ones."
+        )
+    if picked:
+        was = "was" if picked == 1 else "were"
+        yield (
+            f"{counted(picked, 'decision')} {was} on executions picked by hand. Nobody knows what they stand for: "
+            "they count in the matrix, not in the shares and kappa."
+        )
+
+
+MARK_WORDS = {"0": "missed", "1": "met"}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One reviewed result: what the machine and what people said of it, so that a figure can list its cases.
+
+    `score` is 0 to 1, None where there is none or another thing than the score decided.
+    """
+
+    result: int
+    run: int
+    case: str
+    pair: Pair
+    score: float | None = None
+    repetition: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFigures:
+    """How far one judge agrees with people: `path` is "" for the verdict of the whole, else an evaluator's or a key."""
+
+    path: str
+    agreement: Agreement
+    judged: tuple[Judged, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which runs of a suite count: from a version on, one by its number, those of a judge by its name.
+
+    What is 0 or "" leaves all. Another prompt or another model is another judge, and what was decided of one
+    does not speak for the other.
+    """
+
+    since: int = 0
+    run: int = 0
+    judge: str = ""
+
+    def of(self, suite: Suite) -> QuerySet[Run]:
+        """Return the runs that count."""
+        runs = Run.objects.filter(suite=suite)
+        if self.since:
+            runs = runs.filter(suite_version__gte=self.since)
+        if self.run:
+            runs = runs.filter(number=self.run)
+        return runs.filter(judge_name=self.judge) if self.judge else runs
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteAgreement:
+    """The verdicts, each evaluator, the outcomes and the metrics of a suite against people's decisions.
+
+    An evaluator's own verdict is the band of its score. `outcomes` count marks of single outcomes, `metrics` labels
+    of 0 to 5 by their key, with quadratic weights. `bands` is None where no score decided what was reviewed.
+    `runs` are the ids of the runs whose decisions count; `unread` decisions are of runs whose record cannot be read.
+    """
+
+    verdicts: JudgeFigures
+    evaluators: tuple[JudgeFigures, ...]
+    outcomes: JudgeFigures
+    metrics: Mapping[str, JudgeFigures]
+    bands: Suggestion | None
+    runs: frozenset[int] = frozenset()
+    unread: int = 0
+
+
+def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
+    """Return how far the judges of a suite agree with what people decided and settled, over the runs of a span, else all.
+
+    A result that was copied into another run with its review counts once, where it was reviewed. Runs whose
+    snapshot cannot be read are left out.
+    """
+    every = list(_reviewed(suite, span or Span()))
+    plans = dict(_plans({row.run_id for row in every}))
+    rows = [row for row in every if row.run_id in plans]
+    verdicts = tuple(_by_verdict(row, plans[row.run_id].policy) for row in rows if row.verdict)
+    scores = _by_evaluator(rows, plans)
+    policy = suite.policy()
+    return SuiteAgreement(
+        verdicts=_figures("", verdicts, suite.pk),
+        evaluators=tuple(_figures(path, found, suite.pk) for path, found in scores.items()),
+        outcomes=_figures("", list(_outcome_marks(rows)), suite.pk, MARKS),
+        metrics={
+            key: _figures(key, judged, suite.pk, LABELS)
+            for key, judged in _metric_labels(rows).items()
+        },
+        bands=_bands(verdicts, policy),
+        runs=frozenset(row.run_id for row in rows),
+        unread=len(every) - len(rows),
+    )
+
+
+def _figures(
+    path: str, judged: Sequence[Judged], seed: int, categories: Sequence[str] = VERDICTS
+) -> JudgeFigures:
+    pairs = [one.pair for one in judged]
+    is_ordered = categories == LABELS
+    found = agreement_of(pairs, categories, quadratic=is_ordered, seed=seed)
+    return JudgeFigures(path, found, tuple(judged))
+
+
+def _reviewed(suite: Suite, span: Span) -> Iterator[Result]:
+    """Yield the results whose review is settled; those of a copy have no item in the queue."""
+    rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
+    settled = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
+    heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
+    yield from settled.defer(*heavy).order_by("id")
+
+
+def _plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
+    for run in Run.objects.filter(pk__in=runs).only("snapshot"):
+        try:
+            yield run.pk, read_plan(run.snapshot)
+        except (DomainError, KeyError, TypeError):
+            continue
+
+
+def _by_verdict(row: Result, policy: Policy) -> Judged:
+    by_score = policy.case_gate == CaseGate.SCORE and not row.is_forced
+    return _judged(row, row.verdict, row.score if by_score else None)
+
+
+def _judged(row: Result, machine: str, score: float | None) -> Judged:
+    return _said(row, machine, row.reviewed_verdict, score)
+
+
+def _said(row: Result, machine: str, person: str, score: float | None = None) -> Judged:
+    pair = Pair(machine, person, row.review_item.sampling_rate)
+    return Judged(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
+
+
+def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str, list[Judged]]:
+    """Return by path what each evaluator below the root came to, by the bands of the run."""
+    by_id = {row.pk: row for row in rows}
+    found: dict[str, list[Judged]] = {}
+    scores = EvaluatorScore.objects.filter(result__in=by_id, state=ScoreState.SCORED).exclude(
+        path=""
+    )
+    for result, path, score in scores.order_by("position", "result_id").values_list(
+        "result_id", "path", "score"
+    ):
+        row = by_id[result]
+        plan = plans[row.run_id]
+        node = _nodes(plan.root, row.case).get(path)
+        if score is None or node is None:
+            continue
+        own = 1 - score if node.is_stored_unturned else score
+        verdict = plan.policy.verdict_of(own).value
+        found.setdefault(path, []).append(_judged(row, verdict, own))
+    return found
+
+
+def _nodes(root: Node, case: Case) -> dict[str, Node]:
+    return dict(walk(tree_of_case(root, case.evaluators, append=case.evaluators_append)))
+
+
+def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:
+    by_id = {row.pk: row for row in rows}
+    reviews = Review.objects.standing().filter(result__in=by_id).exclude(outcome_marks="")
+    for result, marks in reviews.order_by("id").values_list("result_id", "outcome_marks"):
+        row = by_id[result]
+        for machine, person in zip(row.outcome_marks, marks, strict=False):
+            if machine in MARK_WORDS and person in MARK_WORDS:
+                yield _said(row, MARK_WORDS[machine], MARK_WORDS[person])
+
+
+def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
+    """Return by metric the judge's whole numbers and people's; the first metrics judge of a result speaks."""
+    by_id = {row.pk: row for row in rows}
+    scores = EvaluatorScore.objects.filter(
+        result__in=by_id, kind=METRICS_KIND, state=ScoreState.SCORED
+    ).order_by("result_id", "position")
+    judged: dict[int, dict[str, str]] = {}
+    for result, metrics in scores.values_list("result_id", "details__metrics"):
+        judged.setdefault(result, {one["key"]: str(round(one["score"])) for one in metrics or ()})
+    found: dict[str, list[Judged]] = defaultdict(list)
+    reviews = Review.objects.standing().filter(result__in=judged).order_by("id")
+    for result, labels in reviews.values_list("result_id", "metric_labels"):
+        for key, label in labels.items():
+            if key in judged[result]:
+                found[key].append(_said(by_id[result], judged[result][key], str(label)))
+    return dict(found)
+
+
+def _bands(judged: Sequence[Judged], policy: Policy) -> Suggestion | None:
+    """Return the best bands for what a score decided and the rules, not a person, brought in."""
+    reviewed = [
+        Reviewed(one.score, one.pair.person, one.pair.sampling_rate)
+        for one in judged
+        if one.score is not None and one.pair.sampling_rate is not None
+    ]
+    return suggest_bands(
+        reviewed,
+        pass_threshold=policy.pass_threshold,
+        borderline_threshold=policy.borderline_threshold,
+    )
+
+
+VERDICT, EVALUATOR, OUTCOMES, METRIC = "verdict", "evaluator", "outcomes", "metric"
+KINDS = (VERDICT, EVALUATOR, OUTCOMES, METRIC)
+LONGEST_PATH = 1_000
+LONGEST_WORD = 20
+MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class AgreementQuery:
+    """Whose figures are shown, which cell's cases are listed, and over which runs.
+
+    `by` is one of `KINDS`; `evaluator` is the path of an evaluator or the key of a metric. `machine` and
+    `person` are what they said, "" for whatever. `since` is a suite's version, `run` a number, 0 for all.
+    """
+
+    by: str = VERDICT
+    evaluator: str = ""
+    machine: str = ""
+    person: str = ""
+    since: int = 0
+    run: int = 0
+    judge: str = ""
+    page: int = 1
+
+    @classmethod
+    def read(cls, values: Mapping[str, str]) -> AgreementQuery:
+        """Return the query of an address; what cannot be read is left out."""
+        by = values.get("by", VERDICT)
+        return cls(
+            by=by if by in KINDS else VERDICT,
+            evaluator=values.get("evaluator", "")[:LONGEST_PATH],
+            machine=values.get("machine", "")[:LONGEST_WORD],
+            person=values.get("person", "")[:LONGEST_WORD],
+            since=_whole(values.get("since", "")),
+            run=_whole(values.get("run", "")),
+            judge=values.get("judge", "")[:LONGEST_PATH],
+            page=max(_whole(values.get("page", "")), 1),
+        )
+
+    @property
+    def span(self) -> Span:
+        """Return the runs that count."""
+        return Span(self.since, self.run, self.judge)
+
+    @property
+    def is_cell(self) -> bool:
+        """Tell whether the cases of one cell, row or column are asked for."""
+        return bool(self.machine or self.person)
+
+    def with_(self, **changes: Any) -> AgreementQuery:
+        """Return the query with some of it changed, from the first page on."""
+        return replace(self, **{"page": 1, **changes})
+
+    def pairs(self) -> dict[str, str]:
+        """Return what differs from the plain page, as an address has it."""
+        usual = AgreementQuery()
+        names = ("by", "evaluator", "machine", "person", "since", "run", "judge", "page")
+        found = {name: getattr(self, name) for name in names}
+        return {name: str(value) for name, value in found.items() if value != getattr(usual, name)}
+
+    @property
+    def address(self) -> str:
+        """Return the query as an address has it."""
+        found = self.pairs()
+        return f"?{urlencode(found)}" if found else "?"
+
+    def figures(self, found: SuiteAgreement) -> JudgeFigures:
+        """Return the figures asked for; those of the verdicts where there are none of that name."""
+        if self.by == OUTCOMES:
+            return found.outcomes
+        if self.by == METRIC:
+            return found.metrics.get(self.evaluator, found.verdicts)
+        if self.by == EVALUATOR:
+            named = (one for one in found.evaluators if one.path == self.evaluator)
+            return next(named, found.verdicts)
+        return found.verdicts
+
+
+def _whole(text: str) -> int:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    return int(text) if is_number else 0

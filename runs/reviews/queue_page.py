@@ -1,0 +1,301 @@
+"""The review queue as its page shows it: how far it is, what comes next, and how a person compares with the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import median
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.db.models import Count, F, Q
+
+from evaluators.templatetags.figures import MINUS, down
+from runs.engine.review_rules import VERDICTS, Reason
+from runs.models.clock import database_now
+from runs.models.reviews import QueueQuery, Review, ReviewItem
+from runs.requests import MAY_REVIEW
+from runs.results.case_rows import result_url
+from runs.reviews import services
+from runs.reviews.agreement import Agreement, Pair, agreement_of
+from runs.reviews.item_page import SAYS_NOTHING
+
+LONGEST_NUMBER = 18
+
+
+def read_query(parameters: Mapping[str, str]) -> QueueQuery:
+    """Read the parameters of an address; what it does not know, it leaves out."""
+    reason = parameters.get("reason", "")
+    return QueueQuery(
+        suite=parameters.get("suite", ""),
+        run=read_number(parameters.get("run", "")),
+        reason=reason if reason in list(Reason) else "",
+        tag=parameters.get("tag", ""),
+        assignee=read_number(parameters.get("assignee", "")),
+    )
+
+
+def query_address(query: QueueQuery, **changes: Any) -> str:
+    """Return the query part of an address with some of it changed, "" when nothing is left out."""
+    query = replace(query, **changes)
+    named = {
+        "suite": query.suite,
+        "run": query.run,
+        "reason": query.reason,
+        "tag": query.tag,
+        "assignee": query.assignee,
+    }
+    said = urlencode({name: value for name, value in named.items() if value})
+    return f"?{said}" if said else ""
+
+
+def read_number(text: str) -> int:
+    """Return the number of a row that a request names, 0 for what is none."""
+    is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
+    return int(text) if is_number else 0
+
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the queue can be narrowed to: pairs of a value and its label."""
+
+    suites: Sequence[tuple[str, str]]
+    runs: Sequence[tuple[int, str]]
+    reasons: Sequence[Reason]
+    tags: Sequence[str]
+    people: Sequence[tuple[int, str]]
+
+
+def choices_of(query: QueueQuery) -> Choices:
+    """Return the choices: runs and tags of the suite that is chosen alone."""
+    items = QueueQuery().items()
+    suites = items.order_by("result__run__suite__title").values_list(
+        "result__run__suite__slug", "result__run__suite__title"
+    )
+    of_suite = items.filter(result__run__suite__slug=query.suite) if query.suite else items.none()
+    runs = of_suite.order_by("-result__run").values_list(
+        "result__run", "result__run__number", "result__run__target_name"
+    )
+    tags = {
+        tag
+        for found in of_suite.order_by().values_list("result__case__tags", flat=True).distinct()
+        for tag in found
+    }
+    return Choices(
+        suites=list(dict.fromkeys(suites.distinct())),
+        runs=[(pk, f"#{number} {target}") for pk, number, target in runs.distinct()],
+        reasons=list(Reason),
+        tags=sorted(tags),
+        people=people(),
+    )
+
+
+def people() -> list[tuple[int, str]]:
+    """Return who may decide, by name."""
+    users = User.objects.with_perm(MAY_REVIEW, backend=BACKEND).filter(is_active=True)
+    return list(users.order_by("username").values_list("pk", "username").distinct())
+
+
+MOST_NEXT = 4
+MOST_LISTED = 50
+LAST_REVIEWS = 50
+NEEDED = ("result__case", "result__run__suite")
+HEAVY = ("result__run__snapshot", "result__run__summary", "result__run__leaf_scores")
+
+
+@dataclass(frozen=True, slots=True)
+class NextRow:
+    """One item of the queue as lists show it; verdict and score are left out where they are hidden."""
+
+    pk: int
+    key: str
+    title: str
+    url: str
+    suite: str
+    run: int
+    repetition: int
+    repetitions: int
+    verdict: str
+    score: float | None
+    scale: int
+    why: tuple[Reason, ...]
+
+    @property
+    def words(self) -> str:
+        """Say why it waits, without what its verdict says already."""
+        return ", ".join(why.label for why in self.why if why.value != self.verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """How a person's last reviews compare with the machine; rows from pass to fail, by what the machine said."""
+
+    agreement: Agreement
+
+    @property
+    def same(self) -> int:
+        """Count the reviews in which both said the same."""
+        return sum(row[place] for place, row in enumerate(self.agreement.matrix))
+
+    @property
+    def kappa(self) -> str:
+        """Spell Cohen's kappa, "" where both said one and the same of everything."""
+        kappa = self.agreement.kappa
+        return "" if kappa is None else down(kappa, 2).replace("-", MINUS)
+
+    @property
+    def rows(self) -> list[tuple[str, list[tuple[int, bool]]]]:
+        """Return by what the machine said how often the person said what, and whether that is the same."""
+        names = self.agreement.categories
+        return [
+            (
+                names[place],
+                [(self.agreement.matrix[place][at], at == place) for at in _down(len(names))],
+            )
+            for place in _down(len(names))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewQueue:
+    """The part of the queue that the address names; `reserved` are those that others have open.
+
+    `why_empty` is nothing, filtered, reserved, others or decided when there is no item for this person.
+    `seconds` is the median of what a decision took.
+    """
+
+    query: QueueQuery
+    address: str
+    total: int
+    done: int
+    reserved: int
+    left: int
+    choices: Choices
+    next: tuple[NextRow, ...]
+    beside: Beside | None
+    seconds: int | None
+    last: ReviewItem | None
+    held: tuple[ReviewItem, ...]
+    why_empty: str
+
+    @property
+    def waiting(self) -> int:
+        """Count what is not decided."""
+        return self.total - self.done
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Tell whether anything is left out."""
+        return bool(self.address)
+
+
+def review_queue(
+    user: User, query: QueueQuery, here: ReviewItem | None, *, may_decide: bool, is_hidden: bool
+) -> ReviewQueue:
+    """Return the queue with `here` as the item on the page."""
+    now = database_now()
+    of_others = Q(closed_at=None, reserved_until__gt=now) & ~Q(reserved_by=user.pk)
+    counts = query.items().aggregate(
+        total=Count("pk"),
+        done=Count("pk", filter=Q(closed_at__isnull=False)),
+        reserved=Count("pk", filter=of_others),
+    )
+    ahead = services.upcoming(user, query, besides=[here.pk] if here else [])
+    left = ahead.count() if may_decide else 0
+    rows = ahead if may_decide else query.items().waiting()
+    last = _last_reviews(user) if may_decide else []
+    seconds = [row["seconds"] for row in last if row["seconds"] is not None]
+    is_empty = here is None and may_decide
+    return ReviewQueue(
+        query=query,
+        address=query_address(query),
+        **counts,
+        left=left,
+        choices=choices_of(query),
+        next=tuple(_next(rows, MOST_NEXT if may_decide else MOST_LISTED, is_hidden=is_hidden)),
+        beside=_beside(last) if not is_hidden else None,
+        seconds=round(median(seconds)) if seconds else None,
+        last=_last_decided(user) if last else None,
+        held=_held(query, user, now) if is_empty else (),
+        why_empty=_why_empty(query, counts) if is_empty else "",
+    )
+
+
+def waiting_count() -> int:
+    """Count what waits for a person, over all suites."""
+    return QueueQuery().items().waiting().count()
+
+
+def waiting_by_suite() -> Mapping[int, int]:
+    """Count what waits for a person by suite."""
+    by_suite = QueueQuery().items().waiting().order_by().values("result__run__suite")
+    return dict(by_suite.annotate(waiting=Count("pk")).values_list("result__run__suite", "waiting"))
+
+
+def _down(size: int) -> range:
+    return range(size - 1, -1, -1)
+
+
+def _next(rows: Any, most: int, *, is_hidden: bool) -> Sequence[NextRow]:
+    told_of = rows.select_related(*NEEDED).defer(*HEAVY)
+    blind = told_of.annotate(policy=F("result__run__snapshot__policy"))[:most]
+    return [_row(item, is_hidden=is_hidden or item.policy["review_blind"]) for item in blind]
+
+
+def _row(item: Any, *, is_hidden: bool) -> NextRow:
+    result = item.result
+    return NextRow(
+        pk=item.pk,
+        key=result.case.key,
+        title=result.case.title,
+        url=result_url(result.run, result.case.key, result.repetition),
+        suite=result.run.suite.title,
+        run=result.run.number,
+        repetition=result.repetition,
+        repetitions=result.run.repetitions,
+        verdict="" if is_hidden else result.verdict or "error",
+        score=None if is_hidden else result.score,
+        scale=item.policy.get("scale", 1),
+        why=tuple(why for why in item.why if why in SAYS_NOTHING or not is_hidden),
+    )
+
+
+def _last_reviews(user: User) -> Sequence[Mapping[str, Any]]:
+    reviews = Review.objects.standing().filter(reviewer=user).order_by("-created_at", "-id")
+    return list(reviews.values("machine_verdict", "verdict", "seconds")[:LAST_REVIEWS])
+
+
+def _beside(last: Sequence[Mapping[str, Any]]) -> Beside | None:
+    """Return the agreement of one person's reviews as they are: it stands for them alone, so none is weighed."""
+    pairs = [
+        Pair(row["machine_verdict"], row["verdict"])
+        for row in last
+        if row["machine_verdict"] in VERDICTS
+    ]
+    return Beside(agreement_of(pairs)) if pairs else None
+
+
+def _last_decided(user: User) -> ReviewItem | None:
+    reviews = Review.objects.standing().filter(reviewer=user, result__review_item__isnull=False)
+    last = reviews.order_by("-created_at", "-id").values_list("result", flat=True).first()
+    items = ReviewItem.objects.select_related("result__case")
+    return items.filter(result=last).first() if last else None
+
+
+def _held(query: QueueQuery, user: User, now: datetime) -> tuple[ReviewItem, ...]:
+    others = query.items().reserved(now=now).exclude(reserved_by=user)
+    return tuple(others.select_related("reserved_by", "result__case")[:MOST_NEXT])
+
+
+def _why_empty(query: QueueQuery, counts: dict[str, int]) -> str:
+    waiting = counts["total"] - counts["done"]
+    if not counts["total"]:
+        return "filtered" if query_address(query) else "nothing"
+    if not waiting:
+        return "decided"
+    return "reserved" if counts["reserved"] else "others"

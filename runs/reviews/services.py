@@ -1,0 +1,397 @@
+"""Hand out what waits for a person, and decide, change and undo what people say of a result (SCORING §4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+
+from evaluators.models import AuditEntry
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
+from runs.engine.plan import read_plan
+from runs.engine.review_rules import LABELS, Reason, Settled, settle
+from runs.models.clock import database_now
+from runs.models.results import Result
+from runs.models.reviews import (
+    ENDED,
+    MOST_MARKS,
+    RESERVED_FOR,
+    QueueQuery,
+    Review,
+    ReviewItem,
+    ReviewSkip,
+)
+from runs.models.runs import Run
+from runs.models.suites import Suite, SuiteDraft
+from runs.queue import SUMMARISE_RUN, queue
+from runs.suites.drafts import change_draft, draft_of
+from runs.suites.edits import SetPolicy
+from runs.suites.versions import SuiteArchivedError
+
+FREE = {"reserved_by": None, "reserved_until": None}
+
+
+class NotEndedError(DomainError):
+    """The result is still being made, so that there is nothing to decide on."""
+
+    code = "result_not_ended"
+
+
+class ItemTakenError(DomainError):
+    """Another reviewer has the item open."""
+
+    code = "review_item_taken"
+
+
+def next_item(
+    by: User, query: QueueQuery | None = None, *, besides: Collection[int] = ()
+) -> ReviewItem | None:
+    """Return the next item for a person, reserved for them; None when nothing is left for them.
+
+    What they have open already comes first, so that a page opened again shows the same. Then the most doubtful of
+    what nobody has open, they have not decided, and nobody else is assigned to; what they skipped comes last, the
+    longest skipped first. Two who ask at once never get the same. `besides` are items to pass over.
+    """
+    mine = _for(by, query or QueueQuery()).exclude(pk__in=besides)
+    while True:
+        with transaction.atomic():
+            now = database_now()
+            held = mine.filter(reserved_by=by, reserved_until__gt=now).order_by(
+                "reserved_until", "id"
+            )
+            free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
+            found = held.first() or _first_free(mine.filter(free), by)
+            if found is None:
+                return None
+            still = ReviewItem.objects.waiting().filter(free, pk=found.pk)
+            if still.update(reserved_by=by, reserved_until=now + RESERVED_FOR):
+                found.refresh_from_db()
+                return found
+
+
+def upcoming(
+    by: User, query: QueueQuery | None = None, *, besides: Collection[int] = ()
+) -> QuerySet[ReviewItem]:
+    """Return what `next_item` would give a person one after the other, reserving nothing."""
+    now = database_now()
+    free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
+    items = _for(by, query or QueueQuery()).filter(free).exclude(pk__in=besides)
+    own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by).values("skipped_at")[:1]
+    ordered = items.annotate(left_at=Subquery(own))
+    return ordered.order_by(F("left_at").asc(nulls_first=True), "rank", "distance", "id")
+
+
+def reserve(item: ReviewItem, by: User) -> ReviewItem:
+    """Keep an item for a person who opened it, or is still at it, for 15 minutes more.
+
+    Raises ItemTakenError naming who has it open.
+    """
+    now = database_now()
+    free = Q(reserved_until=None) | Q(reserved_until__lte=now) | Q(reserved_by=by)
+    waiting = ReviewItem.objects.waiting().filter(free, pk=item.pk)
+    if not waiting.update(reserved_by=by, reserved_until=now + RESERVED_FOR):
+        check_free(item, by)
+    item.refresh_from_db()
+    return item
+
+
+def check_free(item: ReviewItem, by: User) -> None:
+    """Raise ItemTakenError when somebody else has the item open now."""
+    now = database_now()
+    other = ReviewItem.objects.reserved(now=now).exclude(reserved_by=by).filter(pk=item.pk)
+    taken = other.select_related("reserved_by").first()
+    if taken is not None:
+        name = taken.reserved_by.get_username() if taken.reserved_by else "Another reviewer"
+        raise ItemTakenError(f"{name} has this one open. Take the next one.")
+
+
+def release(item: ReviewItem, by: User) -> None:
+    """Give an item back that the person has open; nothing when they have not."""
+    ReviewItem.objects.filter(pk=item.pk, reserved_by=by).update(**FREE)
+
+
+def skip(item: ReviewItem, by: User) -> None:
+    """Leave an item for later: it comes back to the person after the rest, and to others as before."""
+    with transaction.atomic():
+        release(item, by)
+        ReviewSkip.objects.update_or_create(
+            item=item, reviewer=by, defaults={"skipped_at": database_now()}
+        )
+
+
+def assign(item_ids: Collection[int], to: User | None) -> int:
+    """Let only one person get items that wait, or everybody again; return how many."""
+    return ReviewItem.objects.waiting().filter(pk__in=item_ids).update(assigned_to=to)
+
+
+def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
+    """Bring a result into the queue by hand and return its item; one that is there is opened again.
+
+    Raises NotEndedError for a result that has not ended.
+    """
+    with transaction.atomic():
+        run = Run.objects.hold(result.run_id)
+        if not Result.objects.filter(pk=result.pk, status__in=ENDED).exists():
+            raise NotEndedError("This execution has not ended. Review it when it has.")
+        asked = f" {Reason.ASKED_FOR.value} "
+        item, is_new = ReviewItem.objects.get_or_create(
+            result=result,
+            defaults={"reasons": asked, "rank": Reason.ASKED_FOR.rank, "added_by": by}
+            | {"wanted": reviewers_of(run)},
+        )
+        if not is_new and Reason.ASKED_FOR not in item.why:
+            item.reasons, item.rank, item.added_by = asked + item.reasons.lstrip(), 0, by
+            item.save(update_fields=("reasons", "rank", "added_by"))
+    return item
+
+
+def reviewers_of(run: Run) -> int:
+    """Return how many people decide each item, by the rules frozen in the run; 1 where they cannot be read."""
+    try:
+        return read_plan(
+            Run.objects.only("snapshot").get(pk=run.pk).snapshot
+        ).policy.review_reviewers
+    except (DomainError, KeyError, TypeError):
+        return 1
+
+
+def _for(by: User, query: QueueQuery) -> QuerySet[ReviewItem]:
+    """Return what waits for a decision of this person."""
+    decided = Review.objects.standing().filter(result=OuterRef("result"), reviewer=by)
+    items = query.items().filter(closed_at=None)
+    return items.filter(Q(assigned_to=None) | Q(assigned_to=by)).exclude(Exists(decided))
+
+
+def _first_free(items: QuerySet[ReviewItem], by: User) -> ReviewItem | None:
+    own = ReviewSkip.objects.filter(item=OuterRef("pk"), reviewer=by)
+    never = items.exclude(Exists(own)).order_by("rank", "distance", "id")
+    skipped = items.annotate(left_at=Subquery(own.values("skipped_at")[:1])).exclude(left_at=None)
+    for waiting in (never, skipped.order_by("left_at", "id")):
+        if (found := waiting.select_for_update(skip_locked=True, of=("self",)).first()) is not None:
+            return found
+    return None
+
+
+ACTION = "override"
+LONGEST_NOTE = 10_000
+LONGEST_NAME = 200
+LONGEST_TAG = 60
+MOST_TAGS = 20
+MOST_SECONDS = 24 * 3600
+MARKS = "10-"
+
+
+class ReviewRefusedError(DomainError):
+    """What was said of the result cannot be kept."""
+
+    code = "review_refused"
+
+
+class ReviewChangedError(DomainError):
+    """The output that was judged is not the result's any more."""
+
+    code = "review_changed"
+
+
+class AlreadyDecidedError(DomainError):
+    """Others have decided meanwhile, and nobody asked for one more opinion."""
+
+    code = "already_decided"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a person says of one output.
+
+    `outcome_marks` is one character per expected outcome in order: 1 met, 0 missed, - not marked, "" for none.
+    `metric_labels` are whole numbers of 0 to 5 by the metric's key. `generation` is that of the output that was
+    shown, 0 for whichever there is. `seconds` is how long the person looked at it.
+    """
+
+    verdict: Verdict
+    note: str = ""
+    tags: Sequence[str] = ()
+    outcome_marks: str = ""
+    metric_labels: Mapping[str, int] = field(default_factory=dict)
+    seconds: int | None = None
+    generation: int = 0
+
+
+def decide(
+    item: ReviewItem, decided: Decided, *, by: User, is_second_opinion: bool = False
+) -> Settled:
+    """Keep what a person decided on an item, and return what all decisions on it come to.
+
+    A decision of theirs that stands already is replaced, and kept as withdrawn. When it settles the item, the item
+    leaves the queue and `reviewed_verdict` of the result is set; until then that is empty. The machine's verdict
+    never changes. A `is_second_opinion` is of a person who knows that others have decided: where it differs the
+    item waits again, for one reviewer more.
+
+    Raises AlreadyDecidedError where others did meanwhile, ItemTakenError while another reviewer has it open, NotEndedError for a result that is tried again,
+    ReviewChangedError where its output was replaced meanwhile, and ReviewRefusedError for marks, labels or tags
+    that cannot be.
+    """
+    tags = clean_tags(decided.tags)
+    with transaction.atomic():
+        run, held, result = _hold(item)
+        check_free(held, by)
+        _check(result, decided)
+        now = database_now()
+        standing = Review.objects.standing().filter(result=result, reviewer=by)
+        if not standing.update(withdrawn_at=now) and held.closed_at and not is_second_opinion:
+            raise AlreadyDecidedError(
+                "This one was decided while you had it open. Nothing was kept of your decision; take the next one."
+            )
+        Review.objects.create(
+            result=result,
+            reviewer=by,
+            verdict=decided.verdict.value,
+            note=decided.note.strip()[:LONGEST_NOTE],
+            tags=tags,
+            outcome_marks=decided.outcome_marks,
+            metric_labels=dict(decided.metric_labels),
+            seconds=None if decided.seconds is None else min(max(decided.seconds, 0), MOST_SECONDS),
+            machine_verdict=result.verdict,
+            machine_score=result.score,
+            generation=result.generation,
+            created_at=now,
+        )
+        held.skips.filter(reviewer=by).delete()
+        return _settle(run, held, result, by=by)
+
+
+def undo(item: ReviewItem, *, by: User) -> Settled | None:
+    """Withdraw a person's decision on an item and give the item back to them; None when none of theirs stands.
+
+    What was withdrawn is kept. The item waits again where the other decisions do not settle it.
+    """
+    with transaction.atomic():
+        run, held, result = _hold(item)
+        now = database_now()
+        standing = Review.objects.standing().filter(result=result, reviewer=by)
+        if not standing.update(withdrawn_at=now):
+            return None
+        settled = _settle(run, held, result, by=by)
+        if settled.is_open:
+            # Nobody else gets it in between, unless somebody has it open already.
+            free = ReviewItem.objects.filter(pk=held.pk).exclude(reserved_until__gt=now)
+            free.update(reserved_by=by, reserved_until=now + RESERVED_FOR)
+    return settled
+
+
+def last_decided(by: User) -> ReviewItem | None:
+    """Return the item a person decided last, which undo would take back; None without any."""
+    reviews = Review.objects.standing().filter(reviewer=by, result__review_item__isnull=False)
+    last = reviews.select_related("result__review_item").order_by("-created_at", "-id").first()
+    return last.result.review_item if last else None
+
+
+def _hold(item: ReviewItem) -> tuple[Run, ReviewItem, Result]:
+    """Return run, item and result as they are now; the run's row stays locked, so that one decides at a time."""
+    run = Run.objects.hold(Result.objects.values_list("run_id", flat=True).get(pk=item.result_id))
+    held = ReviewItem.objects.select_related("result").filter(pk=item.pk).first()
+    if held is None:
+        raise ReviewChangedError(
+            "This execution was tried again, and what you saw is replaced. Nothing was kept of this review."
+        )
+    return run, held, held.result
+
+
+def _check(result: Result, decided: Decided) -> None:
+    if result.status not in ENDED:
+        raise NotEndedError("This execution is being tried again. Review it when it has ended.")
+    if decided.generation and decided.generation != result.generation:
+        raise ReviewChangedError(
+            "This execution was tried again since you opened it. Look at its new output and decide again."
+        )
+    if set(decided.outcome_marks) - set(MARKS) or len(decided.outcome_marks) > MOST_MARKS:
+        raise ReviewRefusedError("A mark of an outcome is met, missed or none.")
+    for metric, label in decided.metric_labels.items():
+        if str(label) not in LABELS:
+            raise ReviewRefusedError(f"{metric}: {label!r} is not a whole number from 0 to 5.")
+
+
+def clean_tags(tags: Sequence[str]) -> list[str]:
+    """Return causes of failure as they are kept, each once; raises ReviewRefusedError for too many or too long."""
+    found = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
+    if len(found) > MOST_TAGS:
+        raise ReviewRefusedError(f"{len(found)} causes are named, and {MOST_TAGS} is the most.")
+    for tag in found:
+        if len(tag) > LONGEST_TAG:
+            raise ReviewRefusedError(
+                f"“{tag[:20]}…” has {len(tag)} characters, and {LONGEST_TAG} is the most for a cause."
+            )
+    return found
+
+
+def _settle(run: Run, item: ReviewItem, result: Result, *, by: User) -> Settled:
+    """Let the decisions that stand come to what they come to, in the item, the result and the run."""
+    decisions = Review.objects.standing().filter(result=result).order_by("id")
+    verdicts = [Verdict(verdict) for verdict in decisions.values_list("verdict", flat=True)]
+    settled = settle(verdicts, reviewers_of(run))
+    if settled.is_open:
+        closed_at = None
+    else:
+        closed_at = item.closed_at or database_now()
+    free = FREE if item.reserved_by_id in (None, by.pk) else {}
+    ReviewItem.objects.filter(pk=item.pk).update(wanted=settled.wanted, closed_at=closed_at, **free)
+    verdict = "" if settled.verdict is None else settled.verdict.value
+    if verdict != result.reviewed_verdict:
+        _override(run, result, verdict, by=by)
+    return settled
+
+
+def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
+    """Set the reviewed verdict, write it into the audit, and have figures made anew that count it."""
+    before = result.reviewed_verdict
+    Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
+    result.reviewed_verdict = verdict
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=by.get_username(),
+        action=ACTION,
+        object_type="result",
+        object_id=str(result.pk),
+        object_name=f"{run.suite.slug} #{run.number} {result.case.key}"[:LONGEST_NAME],
+        before={"verdict": result.verdict, "reviewed_verdict": before},
+        after={"verdict": result.verdict, "reviewed_verdict": verdict},
+    )
+    if not run.is_active and counts_reviews(run):
+        Run.objects.filter(pk=run.pk).update(summary=None)
+        transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
+
+
+def counts_reviews(run: Run) -> bool:
+    """Tell whether the run's own rules let reviewed verdicts count in its figures (SCORING §4.6)."""
+    snapshot = Run.objects.only("snapshot").get(pk=run.pk).snapshot
+    policy: Policy = Policy.from_json(snapshot.get("policy") or {})
+    return policy.count_reviews
+
+
+BANDS = ("pass_threshold", "borderline_threshold")
+
+
+def take_bands(suite: Suite, sent: Mapping[str, str], *, by: User) -> SuiteDraft:
+    """Set the two thresholds, 0 to 1, in the person's draft; everything else of it stays.
+
+    `stamp` is that of the draft which the page showed. Raises DraftChangedError when it is another by now,
+    ScoreOutOfRangeError for what are no bands, and SuiteArchivedError.
+    """
+    if suite.archived_at:
+        raise SuiteArchivedError(
+            f"{suite.title} is archived, and stays as it is. Take it out of the archive first."
+        )
+    bands = {name: _share(name, sent.get(name, "")) for name in BANDS}
+    return change_draft(draft_of(suite, by), sent.get("stamp", ""), SetPolicy(bands))
+
+
+def _share(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ScoreOutOfRangeError(f"{name} {text[:20]!r} is not a number") from error

@@ -1,0 +1,344 @@
+"""The review queue and its deciding page, people's decisions as files, and how far judges agree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import permission_required
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from evaluators.scoring.types import DomainError
+from runs.models.results import Result
+from runs.models.reviews import QueueQuery, Review, ReviewItem
+from runs.models.uploads import ReviewUpload
+from runs.requests import (
+    MAY_REVIEW,
+    REFUSED,
+    STOP_POLLING,
+    MemberRequest,
+    may_change_suites,
+    may_start,
+    may_view,
+    posted,
+    run_of,
+    suite_of,
+    uploaded,
+)
+from runs.reviews import queue_page, services
+from runs.reviews.agreement_page import agreement_page
+from runs.reviews.files import reviews_csv, reviews_jsonl
+from runs.reviews.forms import AssignForm, DecisionForm, ReviewFileForm, StoreReviewsForm
+from runs.reviews.importing import import_page
+from runs.reviews.item_page import Told, Typed, review_page, told
+from runs.reviews.judge_agreement import AgreementQuery
+from runs.reviews.queue_page import query_address, read_number, read_query
+from runs.reviews.services import AlreadyDecidedError, ItemTakenError, take_bands
+from runs.suites.queries import suite_head
+
+may_review = permission_required("runs.review_result", raise_exception=True)
+CONFLICT = 409
+JUDGE_COOKIE, A_YEAR_S = "hide-judge", 31_536_000
+DECIDED = "review_decided"
+GONE = "This execution was tried again, and what you saw is replaced. Nothing was kept of your decision."
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def review(request: MemberRequest) -> HttpResponse:
+    """Show the next item of the queue, reserved for whoever asks, or why there is none."""
+    query = read_query(request.GET)
+    item = services.next_item(request.user, query) if _decides(request) else None
+    just = _told(request, request.session.pop(DECIDED, None))
+    return _show(request, query, item, told=just)
+
+
+@require_safe
+@never_cache
+@vary_on_headers("HX-Request")
+@may_view
+def review_item(request: MemberRequest, pk: int) -> HttpResponse:
+    """Show one item, reserved for whoever opens it unless another has it."""
+    item, refusal = get_object_or_404(ReviewItem, pk=pk), None
+    try:
+        if _decides(request) and item.closed_at is None:
+            item = services.reserve(item, request.user)
+    except ItemTakenError as error:
+        refusal = error
+    return _show(request, read_query(request.GET), item, refusal=refusal)
+
+
+@require_POST
+@may_review
+def review_decide(request: MemberRequest, pk: int) -> HttpResponse:
+    """Keep a decision and show the next item; what is refused keeps what was typed."""
+    query, form = read_query(request.GET), DecisionForm(request.POST)
+    item = ReviewItem.objects.filter(pk=pk).first()
+    is_valid, refusal = form.is_valid(), None
+    try:
+        if item is None:
+            raise services.ReviewChangedError(GONE)
+        if is_valid:
+            form.decide(item, by=request.user)
+            return _go_on(request, query, decided=pk)
+    except DomainError as error:
+        refusal = error
+    if item is None:
+        item, kept = services.next_item(request.user, query), form.typed.note
+        return _show(request, query, item, refusal=refusal, kept=kept, status=CONFLICT)
+    said: dict[str, Any] = {"refusal": refusal, "typed": form.typed, "problem": form.problem}
+    return _show(request, query, item, **said, status=CONFLICT if refusal else REFUSED)
+
+
+@require_POST
+@may_review
+def review_skip(request: MemberRequest, pk: int) -> HttpResponse:
+    """Leave an item for later and show the next one."""
+    if item := ReviewItem.objects.filter(pk=pk).first():
+        services.skip(item, request.user)
+    return _go_on(request, read_query(request.GET))
+
+
+@require_POST
+@may_review
+def review_release(request: MemberRequest, pk: int) -> HttpResponse:
+    """Give an item back, so that others get it at once, and leave the queue."""
+    if item := ReviewItem.objects.filter(pk=pk).first():
+        services.release(item, request.user)
+    messages.info(request, "Given back: others can take it now.")
+    return redirect("home")
+
+
+@require_POST
+@never_cache
+@may_review
+def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
+    """Keep an item for whoever has its page open, and say until when."""
+    item, refusal = ReviewItem.objects.filter(pk=pk).first(), None
+    try:
+        item = services.reserve(item, request.user) if item else None
+    except ItemTakenError as error:
+        refusal = error
+    is_over = item is None or item.closed_at is not None or refusal is not None
+    context = {"item": item, "refusal": refusal, "is_over": is_over}
+    status = STOP_POLLING if is_over else 200
+    return render(request, "review/_hold.html", context, status=status)
+
+
+@require_POST
+@may_review
+def review_undo(request: MemberRequest) -> HttpResponse:
+    """Take the last decision back and show its item again, as it was filled in."""
+    query, last = read_query(request.GET), services.last_decided(request.user)
+    if last is None:
+        messages.info(request, "There is no decision of yours to take back.")
+        return _go_on(request, query)
+    services.undo(last, by=request.user)
+    last.refresh_from_db()
+    if request.htmx:
+        return _show(request, query, last, is_undone=True)
+    messages.info(request, "Taken back. It waits for your decision again.")
+    return redirect(reverse("runs:review-item", args=[last.pk]) + query_address(query))
+
+
+@require_POST
+@may_review
+def review_assign(request: MemberRequest) -> HttpResponse:
+    """Let one person alone get an item, or all that wait in a part of the queue; or everybody again."""
+    query = read_query(request.GET)
+    waiting = query.items().waiting().values_list("pk", flat=True)
+    if said := AssignForm(request.POST).assign(list(waiting)):
+        messages.success(request, said)
+    else:
+        messages.error(request, "Choose somebody who may decide.")
+    return redirect(reverse("runs:review") + query_address(query))
+
+
+@require_POST
+@may_review
+def review_judge(request: MemberRequest) -> HttpResponse:
+    """Hide the judge until one decides, or show it, in this browser; what was typed stays."""
+    query, hides = read_query(request.GET), request.POST.get("blind") == "on"
+    item = ReviewItem.objects.filter(pk=read_number(request.POST.get("item", ""))).first()
+    request.COOKIES[JUDGE_COOKIE] = "on" if hides else "off"
+    if request.htmx:
+        response = _show(request, query, item, typed=DecisionForm(request.POST).typed)
+    else:
+        response = redirect(reverse("runs:review") + query_address(query))
+    response.set_cookie(
+        JUDGE_COOKIE, "on" if hides else "off", max_age=A_YEAR_S, httponly=True, samesite="Lax"
+    )
+    return response
+
+
+@require_POST
+@may_review
+def result_review(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Bring a result into the queue by hand: to decide on it now, or for whoever comes."""
+    found = Result.objects.filter(run=run_of(slug, number), case__key=key, repetition=repetition)
+    result = found.first()
+    if result is None:
+        raise Http404(f"Run #{number} has no repetition {repetition} of {key}.")
+    try:
+        item = services.ask_for_review(result, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:result", slug, number, key, repetition)
+    if "now" in request.POST:
+        return redirect("runs:review-item", item.pk)
+    messages.success(request, "It waits in the review queue.")
+    return redirect("runs:result", slug, number, key, repetition)
+
+
+def _go_on(
+    request: MemberRequest, query: QueueQuery, *, decided: int | None = None
+) -> HttpResponse:
+    """Show the next item, after what was decided if anything was."""
+    if request.htmx:
+        just = _told(request, decided)
+        return _show(request, query, services.next_item(request.user, query), told=just)
+    request.session[DECIDED] = decided
+    return redirect(reverse("runs:review") + query_address(query))
+
+
+def _show(
+    request: MemberRequest,
+    query: QueueQuery,
+    item: ReviewItem | None,
+    *,
+    typed: Typed | None = None,
+    status: int = 200,
+    **said: Any,
+) -> HttpResponse:
+    """Show the queue with an item; for htmx the item alone, with what else changed."""
+    may_decide, hides = _decides(request), request.COOKIES.get(JUDGE_COOKIE) == "on"
+    page = item and review_page(
+        item, request.user, may_decide=may_decide, hides_judge=hides, typed=typed
+    )
+    is_hidden = page.is_hidden if page else hides and may_decide
+    report = queue_page.review_queue(
+        request.user, query, item, may_decide=may_decide, is_hidden=is_hidden
+    )
+    context = {
+        "page": page,
+        "queue": report,
+        "hides": hides,
+        "may_decide": may_decide,
+        "is_taken": isinstance(said.get("refusal"), ItemTakenError),
+        "is_late": isinstance(said.get("refusal"), AlreadyDecidedError),
+        "shown": int(timezone.now().timestamp()),
+        "run": page.run if page else None,
+        **said,
+    }
+    if request.htmx:
+        context["review_waiting"] = queue_page.waiting_count()
+    template = "review/_swap.html" if request.htmx else "review/review.html"
+    response = render(request, template, context, status=status)
+    if request.htmx:
+        # A filter is a step that one can go back; deciding is none.
+        header = "HX-Push-Url" if request.method == "GET" else "HX-Replace-Url"
+        response[header] = reverse("runs:review") + query_address(query)
+    return response
+
+
+def _told(request: MemberRequest, decided: int | None) -> Told | None:
+    """Return the decision just made on an item beside the machine's."""
+    if decided is None:
+        return None
+    own = Review.objects.standing().filter(reviewer=request.user)
+    of_item = own.filter(result__review_item=decided).select_related("result__case", "result__run")
+    return told(of_item.first())
+
+
+def _decides(request: HttpRequest) -> bool:
+    user: Any = request.user
+    return bool(user.has_perm(MAY_REVIEW))
+
+
+@require_safe
+@may_view
+def review_export(request: HttpRequest) -> StreamingHttpResponse:
+    """Give every decision of the part of the queue the address names as JSON Lines."""
+    query = read_query(request.GET.dict())
+    return _file(reviews_jsonl(query), query, "jsonl", "application/jsonl")
+
+
+@require_safe
+@may_view
+def review_export_table(request: HttpRequest) -> StreamingHttpResponse:
+    """Give the same as CSV."""
+    query = read_query(request.GET.dict())
+    return _file(reviews_csv(query), query, "csv", "text/csv")
+
+
+@may_start
+@may_change_suites
+def review_import(request: MemberRequest) -> HttpResponse:
+    """Choose a file of reviews."""
+    form = ReviewFileForm(posted(request), uploaded(request))
+    if form.is_valid() and (upload := form.keep(request.user)):
+        return redirect("runs:review-upload", upload.pk)
+    status = REFUSED if form.is_bound else 200
+    return render(request, "review/import.html", {"form": form}, status=status)
+
+
+@may_start
+@may_change_suites
+def review_upload(request: MemberRequest, pk: UUID) -> HttpResponse:
+    """Show what a file would add, store it, and tell what came of it."""
+    upload = get_object_or_404(ReviewUpload, pk=pk, owner=request.user)
+    if upload.stored_at is not None:
+        return render(request, "review/imported.html", {"upload": upload})
+    form = StoreReviewsForm(posted(request))
+    if form.is_valid() and form.store(upload, request.user):
+        return redirect("runs:review-upload", pk)
+    context = {"upload": upload, "form": form, "page": import_page(upload)}
+    status = REFUSED if form.is_bound else 200
+    return render(request, "review/import_preview.html", context, status=status)
+
+
+def _file(parts: Iterator[str], query: QueueQuery, ending: str, kind: str) -> StreamingHttpResponse:
+    name = f"{query.suite}-reviews" if query.suite.replace("-", "").isalnum() else "reviews"
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{ending}"'}
+    return StreamingHttpResponse(parts, content_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+@require_safe
+@may_view
+def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show how far each judge of a suite agrees with people; to htmx the chosen one's matrix and cases alone."""
+    suite = suite_of(slug=slug)
+    query = AgreementQuery.read(request.GET.dict())
+    context = {"suite": suite, "page": agreement_page(suite, query, request.user)}
+    if request.htmx:
+        return render(request, "suites/_agreement_judge.html", context)
+    context["head"] = suite_head(suite)
+    return render(request, "suites/agreement.html", context)
+
+
+@require_POST
+@may_change_suites
+def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
+    """Put suggested bands into the reader's draft and lead to what they would change; nothing else of it moves."""
+    suite = suite_of(slug=slug)
+    run = request.POST.get("run", "")
+    try:
+        take_bands(suite, request.POST, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:suite-agreement", slug)
+    messages.success(request, "The bands are in your draft. Beside it stands what they change.")
+    address = reverse("runs:suite-evaluators", args=[slug])
+    return redirect(f"{address}?run={int(run)}" if run.isdecimal() and len(run) < 9 else address)

@@ -1,0 +1,388 @@
+"""Refuse to start what cannot be carried out, saying what is in the way and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import QuerySet
+from pydantic import ValidationError
+
+from evaluators.kinds import all_kinds, read_config
+from evaluators.model_calls.models import spec_of
+from evaluators.models import Evaluator, LanguageModel
+from evaluators.sandbox import probe
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, TreeError, validate, walk
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import agent_paths, judge_models, read_plan, script_paths, tree_of_case
+from runs.models.clock import database_now
+from runs.models.runs import Run, WorkerProcess
+from runs.models.suites import Case, Suite
+from runs.models.targets import RecordedOutput, Target
+from runs.target_kinds import target_kind_named, target_kinds
+from runs.target_kinds._base import Header, TargetKind
+from runs.target_kinds.http import variables_of
+
+LONGEST_SHOWN = 60
+
+
+class CannotStartError(DomainError):
+    """A run cannot be started as it was asked for."""
+
+    code = "cannot_start"
+
+
+def chosen_cases(
+    suite: Suite, keys: Sequence[str] | None, tags: Sequence[str] | None
+) -> list[Case]:
+    """Return the current cases that were asked for, without their long texts; None asks for all.
+
+    Raises CannotStartError for a key that is no case's, and when nothing is left.
+    """
+    if suite.archived_at is not None:
+        raise CannotStartError(f"{suite.title} is archived. Take it out of the archive first.")
+    current = Case.objects.filter(suite=suite, is_current=True).order_by("position", "id")
+    cases = list(_light(current))
+    if not cases:
+        raise CannotStartError(f"{suite.title} has no cases yet. Import some first.")
+    if keys is not None:
+        wanted = set(keys)
+        if missing := sorted(wanted - {case.key for case in cases}):
+            more = f" and {len(missing) - 1} more of those named" if len(missing) > 1 else ""
+            raise CannotStartError(f"{suite.title} has no case {missing[0][:LONGEST_SHOWN]}{more}.")
+        cases = [case for case in cases if case.key in wanted]
+    if tags is not None:
+        cases = [case for case in cases if set(tags) & set(case.tags)]
+    if not cases:
+        raise CannotStartError("No case is chosen. Choose at least one tag or case that exists.")
+    return cases
+
+
+def _light(cases: QuerySet[Case]) -> QuerySet[Case]:
+    return cases.only(
+        *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),
+        "expected_outcomes",
+    )
+
+
+RUN_SCRIPTS = "runs.run_scripts"
+MOST_NAMED = 3
+# How workers show that they run no programs: switched off, or without a sandbox.
+UNABLE = ("scripts off", "none")
+
+
+class ScriptsRefusedError(DomainError):
+    """What is to be started would run a program of a user, and that may not be."""
+
+    code = "scripts_refused"
+
+
+def check_scripts(
+    trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
+) -> None:
+    """Raise ScriptsRefusedError when the trees or the target run programs and the user may not have that."""
+    if problem := scripts_problem(trees, target, user):
+        raise ScriptsRefusedError(problem)
+
+
+def scripts_problem(
+    trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
+) -> str:
+    """Return why the trees or the target may not be carried out for the user, and the remedy; "" if they may."""
+    obstacle = _obstacle(user)
+    if not obstacle:
+        return ""
+    trees = list(trees)
+    named = {name for tree in trees for name in agent_paths(tree, all_kinds()).values()}
+    agents = Target.objects.filter(name__in=named).values_list("name", "kind") if named else ()
+    who = _who_runs_programs(_named(trees, dict(agents)), target)
+    return f"{who}, and {obstacle}" if who else ""
+
+
+def scripts_problem_of_suite(
+    suite: Suite, targets: Iterable[TargetKind], user: User | AnonymousUser | None
+) -> str:
+    """Return why no run of the suite against these targets may start for the user; "" if one may."""
+    if not _obstacle(user):
+        return ""
+    root = Evaluator.objects.tree(suite.root)
+    own = suite.cases.filter(is_current=True, evaluators__isnull=False)
+    trees = [root, *_trees_of(root, own)]
+    problems = (scripts_problem(trees, target, user) for target in (None, *targets))
+    return next((problem for problem in problems if problem), "")
+
+
+def check_scripts_again(run: Run, user: User | None, *, asks_target: bool = True) -> None:
+    """Raise ScriptsRefusedError when going on with a run could start programs the user may not start.
+
+    That holds for one evaluator too: where it lets a gate pass, scripts that were skipped run now.
+    """
+    if problem := scripts_problem_again(run, user, asks_target=asks_target):
+        raise ScriptsRefusedError(problem)
+
+
+def scripts_problem_again(
+    run: Run, user: User | AnonymousUser | None, *, asks_target: bool = True
+) -> str:
+    """Return what check_scripts_again would raise, "" if nothing."""
+    obstacle = _obstacle(user)
+    if not obstacle:
+        return ""
+    plan = read_plan(run.snapshot)
+    own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
+    trees = [plan.root, *_trees_of(plan.root, own)]
+    kind = plan.target.kind
+    target = target_kind_named(kind) if asks_target and kind in target_kinds() else None
+    agents = {name: agent.kind for name, agent in plan.agents.items()}
+    who = _who_runs_programs(_named(trees, agents), target)
+    return f"{who}, and {obstacle}" if who else ""
+
+
+def _trees_of(root: Node, cases: QuerySet[Case]) -> Iterator[Node]:
+    for evaluators, append in cases.values_list("evaluators", "evaluators_append"):
+        yield tree_of_case(root, evaluators, append=append)
+
+
+def _named(trees: Iterable[Node], agents: Mapping[str, str]) -> list[str]:
+    """Return the paths of what runs scripts, each once; `agents` are the kinds of targets that judge by name."""
+    kinds = target_kinds()
+    programs = {name for name, kind in agents.items() if kind in kinds and kinds[kind].uses_sandbox}
+    found: list[str] = []
+    for tree in trees:
+        found += script_paths(tree, all_kinds())
+        asking = agent_paths(tree, all_kinds()).items()
+        found += (f"{path} by the target {name}" for path, name in asking if name in programs)
+    return list(dict.fromkeys(found))
+
+
+def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
+    """Say who it is, in words that begin a sentence; "" for nobody."""
+    if paths:
+        shown = [path or "the whole suite's aggregator" for path in paths[:MOST_NAMED]]
+        more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+        noun = "evaluator runs a script" if len(paths) == 1 else "evaluators run scripts"
+        return f"{len(paths)} {noun} ({', '.join(shown)}{more})"
+    if target is not None and target.uses_sandbox:
+        return "The target runs a program of its own"
+    return ""
+
+
+def _obstacle(user: User | AnonymousUser | None) -> str:
+    """Return what keeps programs from running for the user, as the end of a sentence; "" for nothing."""
+    if not settings.SCRIPTS and user is None:
+        return (
+            "scripts are switched off for this command, which runs them itself. For this command: "
+            "EVALSITE_SCRIPTS=1 evalsite evaluate …"
+        )
+    if not settings.SCRIPTS:
+        return (
+            "scripts are switched off on this site. Whoever runs the site can switch them on: set "
+            "EVALSITE_SCRIPTS=1 for the site and its workers and start them again."
+        )
+    if user is not None and not user.has_perm(RUN_SCRIPTS):
+        return (
+            "you may not run scripts. An admin can allow it on your page under Members: "
+            "“May run scripts”."
+        )
+    return _lack_of_a_sandbox(is_own_hands=user is None)
+
+
+def _lack_of_a_sandbox(*, is_own_hands: bool) -> str:
+    """Look where the programs would run: in this process, or at the workers that are alive."""
+    remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
+    if settings.IS_EMBEDDED or is_own_hands:
+        offer = probe.sandbox_offered()
+        lacks = offer.kind == "none"
+        return f"no sandbox works on this machine ({offer.reason}). {remedy}" if lacks else ""
+    workers = WorkerProcess.objects.alive(now=database_now())
+    shown = list(workers.order_by("name").values_list("sandbox", flat=True))
+    if shown and all(words.startswith(UNABLE) for words in shown):
+        return f"no worker that is alive can run them ({shown[0]}). {remedy}"
+    return ""
+
+
+OUTCOMES_GATE = "expected_outcomes"
+CANNOT_JUDGE = (
+    "which has recorded outputs: it answers no question. Name a chat model, an agent over HTTP or a "
+    "command."
+)
+
+
+class TargetNotReadyError(DomainError):
+    """The target cannot answer the cases."""
+
+    code = "target_not_ready"
+
+
+class NoOutputsError(TargetNotReadyError):
+    """No output is recorded for the cases; `reason` says so without the remedy."""
+
+    def __init__(self, reason: str) -> None:
+        """Add what is right in the browser."""
+        super().__init__(f"{reason} Upload outputs whose ids are keys of these cases.")
+        self.reason = reason
+
+
+class JudgeMissingError(DomainError):
+    """An evaluator needs a judge and there is none."""
+
+    code = "judge_missing"
+
+
+class NoJudgeChosenError(JudgeMissingError):
+    """Evaluators ask the judge of the run, which has none; `reason` says so without the remedy."""
+
+    def __init__(self, reason: str) -> None:
+        """Add what is right in the browser."""
+        super().__init__(f"{reason} Choose a language model as judge.")
+        self.reason = reason
+
+
+class AgentNotReadyError(TargetNotReadyError):
+    """An evaluator asks a target for a judgement that cannot give one."""
+
+    code = "agent_not_ready"
+
+
+def check_target(target: Target, cases: Sequence[Case]) -> None:
+    """Raise DomainError unless the target can be asked."""
+    _check_settings(target)
+    if target_kind(target).replays:
+        _check_recorded(target, cases)
+
+
+def check_agents(trees: Iterable[Node]) -> list[Target]:
+    """Return the targets that evaluators of the trees ask for a judgement, by name.
+
+    Raises AgentNotReadyError, naming evaluator and remedy, for one that is missing, archived, replays
+    recorded outputs or cannot be asked as it is set up.
+    """
+    asking: dict[str, str] = {}
+    for tree in trees:
+        for path, name in agent_paths(tree, all_kinds()).items():
+            asking.setdefault(name, path)
+    known = {
+        row.name: row for row in Target.objects.filter(name__in=asking).select_related("model")
+    }
+    for name, path in sorted(asking.items()):
+        who = f"Evaluator {path} asks the target {name!r} to judge"
+        if name not in known:
+            raise AgentNotReadyError(
+                f"{who}, and there is no target of that name. Add it under Targets, or name another."
+            )
+        _check_agent(known[name], who)
+    return [known[name] for name in sorted(asking)]
+
+
+def _check_agent(agent: Target, who: str) -> None:
+    if target_kind(agent).replays:
+        raise AgentNotReadyError(f"{who}, {CANNOT_JUDGE}")
+    try:
+        _check_settings(agent)
+    except TargetNotReadyError as error:
+        raise AgentNotReadyError(f"{who}. {error} Or name another target.") from error
+    model = agent.model if target_kind(agent).uses_model else None
+    if model is not None and (problem := spec_of(model).key_problem):
+        raise AgentNotReadyError(f"{who}. {model.name}: {problem}")
+
+
+def _check_settings(target: Target) -> None:
+    kind = target_kind(target)
+    if target.archived_at is not None:
+        raise TargetNotReadyError(f"Target {target.name} is archived.")
+    try:
+        config = kind.config.model_validate(target.config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise TargetNotReadyError(f"Target {target.name}, {place}: {first['msg']}.") from error
+    if kind.uses_model and target.model is None:
+        raise TargetNotReadyError(f"Target {target.name} has no language model. Choose one for it.")
+    if problem := _headers_problem(getattr(config, "headers", ()), target):
+        raise TargetNotReadyError(f"Target {target.name}: {problem}")
+
+
+def _headers_problem(headers: Sequence[Header], target: Target) -> str:
+    """Return why the headers cannot be filled, "" when they can."""
+    for header in headers:
+        if header.secret and not target.encrypted_secrets.get(header.name.lower()):
+            return f"the secret header {header.name} has no value stored. Enter it in the target."
+        for variable in variables_of(header.value):
+            if variable not in settings.TARGET_SECRETS:
+                return f"the variable {variable} is not set on the server."
+    return ""
+
+
+def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
+    uploads = RecordedOutput.objects.filter(target=target)
+    if uploads.exists():
+        recorded = not {case.key for case in cases}.isdisjoint(
+            uploads.values_list("case_key", flat=True)
+        )
+    else:
+        ids = {case.pk for case in cases}
+        with_output = Case.objects.filter(suite_id=_suite_of(cases), recorded_output__isnull=False)
+        recorded = not ids.isdisjoint(with_output.values_list("pk", flat=True))
+    if not recorded:
+        which = f"any of the {len(cases)} cases" if len(cases) > 1 else f"the case {cases[0].key}"
+        raise NoOutputsError(f"Target {target.name} has no recorded output for {which}.")
+
+
+def _suite_of(cases: Sequence[Case]) -> int:
+    return Case.objects.values_list("suite_id", flat=True).get(pk=cases[0].pk)
+
+
+def check_trees(root: Node, cases: Sequence[Case]) -> list[Node]:
+    """Return every tree the run scores by; raises DomainError naming the evaluator that cannot."""
+    own = (case for case in cases if case.evaluators)
+    joined = ((c.key, tree_of_case(root, c.evaluators, append=c.evaluators_append)) for c in own)
+    trees = []
+    for key, tree in (("", root), *joined):
+        trees.append(tree)
+        try:
+            validate(tree)
+        except DomainError as error:
+            raise TreeError(f"case {key}: {error}" if key else str(error)) from error
+        for path, node in walk(tree):
+            read_config(node.kind, node.config, evaluator=path or node.name)
+    return trees
+
+
+def check_models(
+    trees: Iterable[Node],
+    cases: Sequence[Case],
+    target: Target,
+    judge: LanguageModel | None,
+    policy: Policy,
+    *,
+    agents: Sequence[Target] = (),
+) -> list[LanguageModel]:
+    """Return the language models the run calls; raises DomainError for one that is missing or has no key.
+
+    `agents` are the targets that judge.
+    """
+    default = judge.slug if judge else ""
+    slugs = {slug for tree in trees for slug in judge_models(tree, all_kinds(), default=default)}
+    needs_outcomes = any(case.expected_outcomes for case in cases)
+    if "" in slugs or (needs_outcomes and policy.case_gate == OUTCOMES_GATE and judge is None):
+        raise NoJudgeChosenError("The suite's evaluators ask a judge and none is chosen.")
+    if needs_outcomes and judge is not None:
+        slugs.add(judge.slug)
+    asked = (one for one in (target, *agents) if target_kind(one).uses_model)
+    slugs |= {one.model.slug for one in asked if one.model is not None}
+    models = list(LanguageModel.objects.filter(slug__in=slugs).order_by("slug"))
+    for slug in sorted(slugs - {model.slug for model in models}):
+        raise JudgeMissingError(
+            f"An evaluator asks the language model {slug!r}, which does not exist."
+        )
+    for model in models:
+        if problem := spec_of(model).key_problem:
+            raise JudgeMissingError(f"{model.name}: {problem}")
+    return models
+
+
+def target_kind(target: Target) -> TargetKind:
+    """Return the target's kind."""
+    return target_kind_named(target.kind)

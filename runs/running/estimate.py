@@ -1,0 +1,492 @@
+"""What a run would start, cost and take, from what past runs used; nothing is made up."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+
+from django.db.models import OuterRef, QuerySet, Subquery, TextField
+from django.db.models.functions import Cast
+from django.utils import timezone
+
+from evaluators.kinds import all_kinds
+from evaluators.models import LanguageModel
+from evaluators.scoring.tree import Node
+from evaluators.templatetags.figures import counted, money
+from runs.engine.plan import judge_calls, judges_asked, tree_of_case
+from runs.models.results import Result, ResultStatus
+from runs.models.runs import Run, RunStatus
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.running.warnings import (
+    agent_warning,
+    agents_of,
+    family_warning,
+    recorded_counts,
+    recorded_warning,
+    unscorable_warnings,
+)
+from runs.target_kinds import target_kinds
+
+NO_PRICE = "the model has no price"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a purse would hold: None with the reason where past runs do not tell.
+
+    `low` and `high` are what the cheapest and the dearest of these runs would come to.
+    """
+
+    usd: Decimal | None
+    low: Decimal | None = None
+    high: Decimal | None = None
+    reason: str = ""
+
+
+def cost(
+    runs: Sequence[Run], purse: str, amounts: Mapping[int, Decimal | int], wanted: Decimal | int
+) -> Cost:
+    """Return what as much as is wanted costs at the price of past runs, which used these amounts."""
+    known = [run for run in runs if _knows_cost(run, purse)]
+    if not known:
+        return Cost(None, reason=NO_PRICE)
+    spent = {run.pk: getattr(run, f"{purse}_cost_usd") for run in known}
+    each = [spent[run.pk] * wanted / amounts[run.pk] for run in known]
+    mean = sum(spent.values(), Decimal(0)) * wanted / sum(amounts[run.pk] for run in known)
+    return Cost(mean, min(each), max(each))
+
+
+def _knows_cost(run: Run, purse: str) -> bool:
+    """Tell whether a run's purse had a price; what costs nothing has one of 0."""
+    first = getattr(run, f"first_{purse}_cost")
+    return first is not None or getattr(run, f"{purse}_cost_usd") > 0
+
+
+def duration_of(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
+    """Return milliseconds: the hands' time an execution took, shared by as many hands as asked for."""
+    timed = [
+        (worked_ms, run)
+        for run in runs
+        if run.finished_at and (worked_ms := run.worked_ms(now=run.finished_at))
+    ]
+    if not timed:
+        return None
+    busy_ms = sum(worked_ms * min(run.concurrency, run.done_count) for worked_ms, run in timed)
+    each_ms = busy_ms / sum(run.done_count for _, run in timed)
+    hands = max(min(concurrency, executions), 1)
+    return each_ms * executions / hands
+
+
+RUNS_LOOKED_AT = 5
+ENDED = (RunStatus.COMPLETED, RunStatus.STOPPED, RunStatus.BUDGET_REACHED)
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """Runs that tell what the next one would use, newest first, and what they are of in words."""
+
+    runs: tuple[Run, ...] = ()
+    whose: str = ""
+
+    @property
+    def basis(self) -> str:
+        """Say what it rests on: "from the last 3 runs of this target, 90 executions"."""
+        if not self.runs:
+            return ""
+        which = f"{len(self.runs)} runs" if len(self.runs) > 1 else "run"
+        done = counted(sum(run.done_count for run in self.runs), "execution")
+        return f"from the last {which} {self.whose}, {done}"
+
+
+@dataclass
+class PastRuns:
+    """The ended runs that can tell something of targets and judges; a handful of queries at most."""
+
+    suite: Suite
+    targets: Sequence[Target]
+    judges: Collection[str]
+    _trees: dict[int, Node] = field(default_factory=dict)
+
+    def of_target(self, target: Target) -> PastUse:
+        """Return the last runs of the target in this suite, else in others, else of its model."""
+        model = target.model
+
+        def is_alike(run: Run) -> bool:
+            other = run.target
+            return model is not None and other is not None and other.model_id == model.pk
+
+        steps: tuple[tuple[Sequence[Run], Callable[[Run], bool], str], ...] = (
+            (self.here, lambda run: run.target_id == target.pk, "of this target"),
+            (self.there, lambda run: run.target_id == target.pk, "of this target in other suites"),
+            ((*self.here, *self.there), is_alike, f"with the model {model.name if model else ''}"),
+        )
+        return _first(steps)
+
+    @cached_property
+    def judged(self) -> PastUse:
+        """Return the last runs that the judges judged in this suite, else in others."""
+        steps = (
+            (self.here, self._is_judged, "with this judge"),
+            (self._judged_there, self._is_judged, "with this judge in other suites"),
+        )
+        return _first(steps)
+
+    @cached_property
+    def here(self) -> Sequence[Run]:
+        """Return the last ended runs of the suite."""
+        return _ended(self.suite.runs.all())
+
+    @cached_property
+    def there(self) -> Sequence[Run]:
+        """Return the last ended runs of other suites with one of the targets or their models."""
+        ids = [target.pk for target in self.targets]
+        models = [target.model_id for target in self.targets if target.model_id]
+        others = Run.objects.exclude(suite=self.suite)
+        return _ended(others.filter(target__in=ids) | others.filter(target__model__in=models))
+
+    @cached_property
+    def _judged_there(self) -> Sequence[Run]:
+        return _ended(Run.objects.exclude(suite=self.suite).filter(judge_name__in=self.judges))
+
+    def _is_judged(self, run: Run) -> bool:
+        return run.judge_name in self.judges
+
+    def calls_an_execution(self, run: Run, *, outcomes: Decimal) -> Decimal:
+        """Return the judge calls that an execution of a run planned, with that share of cases with outcomes."""
+        if not self._trees:
+            kept = Run.objects.filter(pk__in=[one.pk for one in self.judged.runs])
+            rows = kept.values_list("pk", "snapshot__evaluators")
+            self._trees = {pk: Node.from_json(tree) for pk, tree in rows}
+        return calls_of(self._trees[run.pk], outcomes)
+
+
+def calls_of(root: Node, outcomes: Decimal) -> Decimal:
+    """Return the judge calls of one execution, when that share of 0 to 1 has expected outcomes."""
+    kinds = all_kinds()
+    with_them, without = (judge_calls(root, kinds, has_outcomes=one) for one in (True, False))
+    return outcomes * with_them + (1 - outcomes) * without
+
+
+def _first(steps: Sequence[tuple[Sequence[Run], Callable[[Run], bool], str]]) -> PastUse:
+    for runs, fits, whose in steps:
+        if found := tuple(run for run in runs if fits(run))[:RUNS_LOOKED_AT]:
+            return PastUse(found, whose)
+    return PastUse()
+
+
+def _ended(runs: QuerySet[Run]) -> Sequence[Run]:
+    """Return the last ended runs, with what their first scored result cost."""
+    scored = Result.objects.filter(run=OuterRef("pk"), status=ResultStatus.SCORED)
+    first = scored.order_by("position", "repetition")
+    return list(
+        runs.filter(status__in=ENDED, done_count__gt=0, source_run=None)
+        .select_related("target")
+        .defer("snapshot", "summary", "leaf_scores")
+        .annotate(
+            first_run_cost=Subquery(first.values("run_cost_usd")[:1]),
+            first_evaluation_cost=Subquery(first.values("evaluation_cost_usd")[:1]),
+        )
+        .order_by("-created_at", "-id")[: 10 * RUNS_LOOKED_AT]
+    )
+
+
+Judges = Counter[tuple[str, str]]
+
+
+def planned_judge_calls(
+    suite: Suite,
+    root: Node,
+    *,
+    cases: int,
+    with_outcomes: int,
+    tags: Collection[str] = (),
+    keys: Collection[str] | None = None,
+) -> Judges:
+    """Return by judge, as judges_asked names it, the calls of one repetition when no gate fails.
+
+    `root` is the tree the run is scored by. Of so many cases `with_outcomes` have expected outcomes.
+    With `tags` the cases are those that have one of them, with `keys` those that are named.
+    """
+    kinds, found = all_kinds(), Judges()
+    # Trees of many cases are mostly the same few: each is read once.
+    for (written, append, has_outcomes), count in _own_trees(suite, tags, keys).items():
+        tree = tree_of_case(root, json.loads(written), append=append)
+        _add(found, judges_asked(tree, kinds, has_outcomes=has_outcomes), count)
+        cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
+    _add(found, judges_asked(root, kinds, has_outcomes=True), with_outcomes)
+    _add(found, judges_asked(root, kinds, has_outcomes=False), cases - with_outcomes)
+    return +found
+
+
+def _add(found: Judges, asked: Judges, count: int) -> None:
+    for judge, calls in asked.items():
+        found[judge] += calls * count
+
+
+def _own_trees(
+    suite: Suite, tags: Collection[str], keys: Collection[str] | None
+) -> Counter[tuple[str, bool, bool]]:
+    """Return the cases' own trees as they are written, with how they join and whether outcomes are expected."""
+    own = suite.cases.filter(is_current=True, evaluators__isnull=False)
+    rows = own.annotate(written=Cast("evaluators", TextField())).values_list(
+        "key", "tags", "written", "evaluators_append", "expected_outcomes"
+    )
+    wanted, named = set(tags), None if keys is None else set(keys)
+    return Counter(
+        (written, append, bool(outcomes))
+        for key, has, written, append, outcomes in rows
+        if (not wanted or wanted & set(has)) and (named is None or key in named)
+    )
+
+
+NO_RUN = "no finished run of this target or its model yet"
+NO_OUTPUT = "no output recorded"
+NO_JUDGE_RUN = "no finished run with this judge yet"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEstimate:
+    """What one run would cost: each purse None with the reason where past runs do not tell.
+
+    `basis` says which past runs the target's cost and time rest on, "" for none.
+    """
+
+    name: str
+    run_usd: Decimal | None
+    evaluation_usd: Decimal | None
+    total_usd: Decimal | None
+    low_usd: Decimal | None
+    high_usd: Decimal | None
+    duration_ms: float | None
+    basis: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the form as it stands would start; sums are None when a part is unknown.
+
+    `judges` are the names of who judges with the calls they are asked at most; `target_calls` the
+    executions that ask a target, recorded outputs ask none. `low_usd` and `high_usd` are None where
+    all past runs cost the same to a cent.
+    """
+
+    runs: int
+    cases: int
+    repetitions: int
+    executions: int
+    target_calls: int
+    judge_calls: int
+    judges: tuple[tuple[str, int], ...]
+    targets: tuple[TargetEstimate, ...]
+    run_usd: Decimal | None
+    evaluation_usd: Decimal | None
+    total_usd: Decimal | None
+    low_usd: Decimal | None
+    high_usd: Decimal | None
+    duration_ms: float | None
+    done_at: datetime | None
+    basis: str
+    judge_basis: str
+    warnings: tuple[str, ...]
+    over_budget: str
+    button: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the form asks for, as far as it is filled in; `root` is the tree the run is scored by.
+
+    With `tags` the cases are those that have one of them, with `keys` those that are named.
+    """
+
+    suite: Suite
+    root: Node
+    targets: Sequence[Target]
+    cases: int
+    with_outcomes: int
+    repetitions: int
+    concurrency: int
+    judge: LanguageModel | None
+    budget_usd: Decimal | None
+    tags: Collection[str] = ()
+    keys: Collection[str] | None = None
+
+    @property
+    def executions(self) -> int:
+        """Return the executions of one run."""
+        return self.cases * self.repetitions
+
+    @property
+    def outcomes(self) -> Decimal:
+        """Return the share of the cases that have expected outcomes."""
+        return Decimal(self.with_outcomes) / max(self.cases, 1)
+
+
+def estimate(order: Order) -> Estimate:
+    """Return what the order would start, cost and take, with the runs that this rests on."""
+    agents = agents_of(order.suite)
+    asked = planned_judge_calls(
+        order.suite,
+        order.root,
+        cases=order.cases,
+        with_outcomes=order.with_outcomes,
+        tags=order.tags,
+        keys=order.keys,
+    )
+    past = PastRuns(order.suite, order.targets, _judge_names(order, list(agents)))
+    recorded = recorded_counts(order.suite, order.targets, tags=order.tags, keys=order.keys)
+    parts = tuple(
+        _of_target(order, target, past, recorded.get(target.pk), is_judged=bool(asked))
+        for target in order.targets
+    )
+    run_usd, evaluation_usd = (
+        _sum([getattr(part, name) for part in parts]) for name in ("run_usd", "evaluation_usd")
+    )
+    total = _sum([run_usd, evaluation_usd])
+    low, high = (_sum([getattr(part, name) for part in parts]) for name in ("low_usd", "high_usd"))
+    is_range = money(low) != money(high)
+    # Runs started together share the judge's and the machine's time; they go on side by side.
+    spans = [part.duration_ms for part in parts]
+    duration_ms = max(span for span in spans if span) if spans and all(spans) else None
+    judges = _judges(order, asked, order.repetitions * len(parts))
+    return Estimate(
+        runs=len(parts),
+        cases=order.cases,
+        repetitions=order.repetitions,
+        executions=order.executions * len(parts),
+        target_calls=order.executions * sum(_is_asked(target) for target in order.targets),
+        judge_calls=sum(calls for _, calls in judges),
+        judges=judges,
+        targets=parts,
+        run_usd=run_usd,
+        evaluation_usd=evaluation_usd,
+        total_usd=total,
+        low_usd=low if is_range else None,
+        high_usd=high if is_range else None,
+        duration_ms=duration_ms,
+        done_at=None
+        if duration_ms is None
+        else timezone.localtime() + timedelta(milliseconds=duration_ms),
+        basis=_basis(parts),
+        judge_basis=past.judged.basis if asked and parts else "",
+        warnings=tuple(
+            warning
+            for warning in (
+                *(
+                    recorded_warning(one.name, recorded[one.pk], order.cases)
+                    for one in order.targets
+                    if one.pk in recorded
+                ),
+                *unscorable_warnings(order.suite, order.root, tags=order.tags, keys=order.keys),
+                family_warning(order.judge, order.targets),
+                agent_warning(agents, order.targets),
+            )
+            if warning
+        ),
+        over_budget=_over_budget(order, parts),
+        button=_button(len(parts), total),
+    )
+
+
+def _judge_names(order: Order, agents: Sequence[str]) -> set[str]:
+    names = {order.judge.name, order.judge.slug} if order.judge else set()
+    # A run that asks no judge besides is named after them.
+    return names | ({", ".join(sorted(agents))} if agents else set())
+
+
+def _judges(order: Order, asked: Judges, times: int) -> tuple[tuple[str, int], ...]:
+    """Return the names of the judges with all their calls, the one asked most first."""
+    named = [slug for kind, slug in asked if kind == "model" and slug]
+    names = dict(LanguageModel.objects.filter(slug__in=named).values_list("slug", "name"))
+    found: dict[str, int] = {}
+    for (kind, who), calls in asked.items():
+        usual = order.judge.name if order.judge else "no judge chosen yet"
+        name = who if kind == "agent" else names.get(who, who or usual)
+        found[name] = found.get(name, 0) + calls * times
+    return tuple(sorted(found.items(), key=lambda one: -one[1])) if times else ()
+
+
+def _is_asked(target: Target) -> bool:
+    kind = target_kinds().get(target.kind)
+    return kind is None or not kind.replays
+
+
+def _of_target(
+    order: Order, target: Target, past: PastRuns, recorded: int | None, *, is_judged: bool
+) -> TargetEstimate:
+    """Return what one run would cost; cases that a recorded target has no output for cost nothing."""
+    own = past.of_target(target)
+    executions = order.executions if recorded is None else recorded * order.repetitions
+    run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, executions)
+    evaluation = Cost(Decimal(0), Decimal(0), Decimal(0))
+    if order.executions and not executions:
+        run = evaluation = Cost(None, reason=NO_OUTPUT)
+    elif is_judged:
+        evaluation = _evaluation(order, past, executions)
+    if not own.runs and executions:
+        run = Cost(None, reason=NO_RUN)
+    return TargetEstimate(
+        name=target.name,
+        run_usd=run.usd,
+        evaluation_usd=evaluation.usd,
+        total_usd=_sum([run.usd, evaluation.usd]),
+        low_usd=_sum([run.low, evaluation.low]),
+        high_usd=_sum([run.high, evaluation.high]),
+        duration_ms=duration_of(own.runs, executions, order.concurrency) if executions else None,
+        basis=own.basis,
+        reason="; ".join(dict.fromkeys(filter(None, (run.reason, evaluation.reason)))),
+    )
+
+
+def _evaluation(order: Order, past: PastRuns, executions: int) -> Cost:
+    """Return what judging so many executions would cost: past runs tell what a planned call comes to."""
+    planned = {
+        run.pk: run.done_count * past.calls_an_execution(run, outcomes=order.outcomes)
+        for run in past.judged.runs
+    }
+    runs = [run for run in past.judged.runs if planned[run.pk]]
+    if not runs:
+        return Cost(None, reason=NO_JUDGE_RUN)
+    wanted = calls_of(order.root, order.outcomes) * executions
+    return cost(runs, "evaluation", planned, wanted)
+
+
+def _basis(parts: Sequence[TargetEstimate]) -> str:
+    """Say what the whole rests on; of several targets each says its own."""
+    if len(parts) == 1:
+        return parts[0].basis
+    return "from past runs, named below" if any(part.basis for part in parts) else ""
+
+
+def _over_budget(order: Order, parts: Sequence[TargetEstimate]) -> str:
+    # Recorded outputs were paid before the run: its budget holds the other purse alone.
+    counted = (
+        part.total_usd if _is_asked(target) else part.evaluation_usd
+        for target, part in zip(order.targets, parts, strict=True)
+    )
+    known = [usd for usd in counted if usd is not None]
+    if order.budget_usd is None or not known or max(known) <= order.budget_usd:
+        return ""
+    return (
+        f"The budget is below the estimate of {money(max(known))} a run. The run would stop early."
+    )
+
+
+def _button(runs: int, total: Decimal | None) -> str:
+    start = f"Start {runs} runs" if runs > 1 else "Start run"
+    return start if total is None or not runs else f"{start}, about {money(total)}"
+
+
+def _sum(parts: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum, None when a part is unknown or there is none."""
+    known = list(parts)
+    if not known or any(part is None for part in known):
+        return None
+    return sum((part for part in known if part is not None), Decimal(0))

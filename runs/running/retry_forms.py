@@ -1,0 +1,501 @@
+"""Ask for results to be tried again or a run to go on: which ones, what of them, and what that will take."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum
+from django.http import QueryDict
+from django.urls import reverse
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted, thousands
+from runs.case_groups import (
+    LARGEST,
+    ResultsQuery,
+    ids_with_error_of,
+    matching_results,
+    retryable_results,
+)
+from runs.costs import budget_words, counted_usd, is_replayed
+from runs.engine.plan import judge_calls, judge_calls_again, read_plan, tree_of_case
+from runs.form_fields import MoneyField
+from runs.models.results import (
+    OPEN_RESULT_STATUSES,
+    EvaluatorScore,
+    Result,
+    ResultStatus,
+    ScoreState,
+)
+from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
+from runs.models.suites import Case
+from runs.running.checks import scripts_problem_again
+from runs.running.retrying import BudgetSpentError, check_paths, of_kind, resume_run, retry_results
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to try results again: how many calls it makes at most, and about what they cost."""
+
+    target_calls: int
+    judge_calls: int
+    cost_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPlan:
+    """What is about to be tried again: `count` of the run's `executions`.
+
+    `with_output` of them have an output, `never_run` were cancelled before their first try; `path`
+    is the one evaluator that is to score again, "" for all. `whole` asks the target again, `scoring`
+    keeps the outputs there are. `last_retry` is the newest request for retries.
+    """
+
+    path: str
+    count: int
+    executions: int
+    with_output: int
+    never_run: int
+    whole: Way
+    scoring: Way
+    replays: bool
+    judge: str
+    target: str
+    budget_usd: Decimal | None
+    spent_usd: Decimal
+    last_retry: int
+
+    @property
+    def without_output(self) -> int:
+        """Return how many ask the target in any case."""
+        return self.count - self.with_output
+
+    @property
+    def budget_words(self) -> str:
+        """Say how much of the budget is spent."""
+        if self.budget_usd is None:
+            return ""
+        spent = budget_words(self.spent_usd, self.budget_usd)
+        return f"{spent}. Empty leaves the budget as it is."
+
+
+def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
+    """Return what trying the chosen results again would do, wholly or one evaluator alone."""
+    facts = chosen.order_by().aggregate(
+        count=Count("pk"),
+        with_output=Count("output"),
+        never_run=Count("pk", filter=Q(status=ResultStatus.CANCELLED, generation=1)),
+    )
+    count, calls = facts["count"], _judge_calls(run, chosen, path)
+    without_output = count - facts["with_output"]
+    replays = is_replayed(run.snapshot)
+    run_each, evaluation_each = _mean_costs(run)
+    if path:
+        evaluation_each = _mean_cost_of(run, path)
+    evaluation = _times(evaluation_each, count) if calls else Decimal(0)
+
+    def way(asked: int) -> Way:
+        if replays:
+            return Way(0, calls, evaluation)
+        return Way(asked, calls, _sum(_times(run_each, asked), evaluation))
+
+    return RetryPlan(
+        path=path,
+        count=count,
+        executions=run.execution_count,
+        with_output=facts["with_output"],
+        never_run=facts["never_run"],
+        whole=way(count),
+        scoring=way(without_output),
+        replays=replays,
+        judge=run.judge_name,
+        target=run.target_name,
+        budget_usd=run.budget_usd,
+        spent_usd=counted_usd(run, snapshot=run.snapshot),
+        last_retry=run.retries.values_list("pk", flat=True).first() or 0,
+    )
+
+
+def has_said(path: str) -> Exists:
+    """Return what finds the results that hold a line of the evaluator."""
+    return Exists(EvaluatorScore.objects.filter(result=OuterRef("pk"), path=path))
+
+
+def could_not_score(path: str) -> Exists:
+    """Return what finds the results that the evaluator could not score."""
+    lines = EvaluatorScore.objects.filter(
+        result=OuterRef("pk"), path=path, state=ScoreState.UNSCORED
+    )
+    return Exists(lines)
+
+
+def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
+    """Return how many judge calls the results make when no gate fails and nothing is repeated."""
+    plan, kinds, total = read_plan(run.snapshot), all_kinds(), 0
+    for root, has_outcomes, count in _trees(plan.root, chosen):
+        judged = has_outcomes and bool(plan.judge)
+        if path:
+            calls = judge_calls_again(root, kinds, path, has_outcomes=judged)
+        else:
+            calls = judge_calls(root, kinds, has_outcomes=judged)
+        total += calls * count
+    return total
+
+
+def _trees(root: Node, chosen: QuerySet[Result]) -> Iterator[tuple[Node, bool, int]]:
+    """Yield each tree with whether its cases have expected outcomes, and how many results it scores."""
+    rows = chosen.order_by()
+    shared = rows.filter(case__evaluators__isnull=True)
+    total = shared.count()
+    plain = shared.filter(case__expected_outcomes=[]).count()
+    yield from ((root, False, plain), (root, True, total - plain))
+    own = Counter(rows.exclude(case__evaluators__isnull=True).values_list("case_id", flat=True))
+    cases = Case.objects.only("evaluators", "evaluators_append", "expected_outcomes")
+    for case in cases.filter(pk__in=own):
+        tree = tree_of_case(root, case.evaluators, append=case.evaluators_append)
+        yield tree, bool(case.expected_outcomes), own[case.pk]
+
+
+def _mean_costs(run: Run) -> tuple[Decimal | None, Decimal | None]:
+    """Return what one execution of the run has cost so far from each purse; None where nobody knows."""
+    scored = run.results.filter(status=ResultStatus.SCORED).order_by()
+    found = scored.aggregate(
+        run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"), times=Sum("generation")
+    )
+    times = found["times"]
+    return _share(found["run"], times), _share(found["evaluation"], times)
+
+
+def _mean_cost_of(run: Run, path: str) -> Decimal | None:
+    """Return what one score of the evaluator, with all below it, has cost so far."""
+    lines = EvaluatorScore.objects.filter(result__run=run).order_by()
+    at = Q(path=path)
+    found = lines.filter(at | Q(path__startswith=f"{path}/")).aggregate(
+        usd=Sum("cost_usd"), times=Count("pk", filter=at & Q(state=ScoreState.SCORED))
+    )
+    return _share(found["usd"], found["times"])
+
+
+def _share(usd: Decimal | None, times: int | None) -> Decimal | None:
+    return usd / times if usd is not None and times else None
+
+
+def _times(each: Decimal | None, count: int) -> Decimal | None:
+    if not count:
+        return Decimal(0)
+    return None if each is None else each * count
+
+
+def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return None if first is None or second is None else first + second
+
+
+class NewBudgetField(MoneyField):
+    """A new cap for the whole run, what it has spent included; empty leaves the cap as it is."""
+
+    default_error_messages = {
+        "invalid": "The new budget is an amount in US dollars, such as 2.50.",
+    }
+
+    def __init__(self) -> None:
+        """Take any amount above zero."""
+        super().__init__(label="New budget", required=False, min_value=Decimal("0.000001"))
+
+
+class ResumeForm(forms.Form):
+    """A new cap for a run whose budget is spent; empty leaves the cap as it is."""
+
+    budget = NewBudgetField()
+
+    def __init__(self, run: Run, data: QueryDict | None = None) -> None:
+        """Ask about one run."""
+        super().__init__(data)
+        self.run = run
+
+    def scripts_problem(self, user: User | AnonymousUser) -> str:
+        """Return why the run may not go on for the user, when programs are to run; else ""."""
+        is_over_early = self.run.status in RESUMABLE_RUN_STATUSES
+        return scripts_problem_again(self.run, user) if is_over_early else ""
+
+    def resume(self, resumed_by: User) -> str:
+        """Let the run go on and say with how much; "" with the reason among the errors when refused."""
+        if not self.is_valid():
+            return ""
+        try:
+            count = resume_run(
+                self.run, resumed_by=resumed_by, budget_usd=self.cleaned_data["budget"]
+            )
+        except BudgetSpentError as refusal:
+            self.add_error("budget", str(refusal))
+            return ""
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+            return ""
+        return f"{counted(count, 'result')} {'is' if count == 1 else 'are'} left to run."
+
+
+WHICH = (("errored", "errored"), ("failed", "failed"), ("all_missing", "missing"))
+ONLY = (("all", "All of them"), ("unscored", "Only where it could not score"))
+LONGEST_NAMED = 40
+
+
+class CasesField(forms.Field):
+    """The cases whose rows were ticked, by number."""
+
+    widget = forms.MultipleHiddenInput
+
+    def to_python(self, value: Any) -> list[int]:
+        """Read the numbers; raises ValidationError for what is none."""
+        for text in value or ():
+            if not text.isdecimal() or int(text) >= LARGEST:
+                raise forms.ValidationError(f"“{text[:LONGEST_NAMED]}” is no case of this run.")
+        return sorted({int(text) for text in value or ()})
+
+
+class AgainForm(forms.Form):
+    """What every retry is asked with.
+
+    `path` is the one evaluator that is to score again. `seen` is the newest request for retries
+    that whoever asks knew of, `count` how many results they were told of.
+    """
+
+    keep_output = forms.BooleanField(required=False)
+    path = forms.CharField(required=False, strip=False)
+    only = forms.ChoiceField(choices=ONLY, required=False)
+    seen = forms.IntegerField(required=False, min_value=0, max_value=LARGEST - 1)
+    count = forms.IntegerField(required=False, min_value=0)
+    budget = NewBudgetField()
+
+    names: tuple[str, ...] = ("path",)
+    refusal = ""
+    data: QueryDict
+
+    def __init__(self, run: Run, data: QueryDict) -> None:
+        """Ask about one run."""
+        super().__init__(data)
+        self.run = run
+
+    def clean_path(self) -> str:
+        """Return the path of an evaluator that the run has."""
+        path: str = self.cleaned_data["path"]
+        try:
+            check_paths(self.run, [path] if path else [])
+        except DomainError as refusal:
+            raise forms.ValidationError(str(refusal)) from refusal
+        return path
+
+    def meant(self) -> QuerySet[Result]:
+        """Return the results that are named, whatever their state."""
+        raise NotImplementedError
+
+    @property
+    def names_results(self) -> bool:
+        """Tell whether the form says which results it means, whatever else is wrong with it."""
+        return set(self.errors) <= {"budget"}
+
+    @property
+    def is_only_unscored(self) -> bool:
+        """Tell whether the one evaluator scores again only where it could not."""
+        return self.data.get("only") == "unscored"
+
+    @property
+    def keeps_output(self) -> bool:
+        """Tell whether the outputs stay; where nobody said so, they do for errors alone."""
+        return bool(self.data.get("keep_output", self.keeps_by_default))
+
+    @property
+    def keeps_by_default(self) -> bool:
+        """Tell what is proposed."""
+        return False
+
+    @property
+    def carried(self) -> list[tuple[str, str]]:
+        """Return what names the results, as the fields of the form that asks for them at last."""
+        return [(name, value) for name in self.names for value in self.data.getlist(name) if value]
+
+    @property
+    def all_chosen(self) -> QuerySet[Result]:
+        """Return the results that can be tried again of those named; none while the form is wrong."""
+        if not self.names_results:
+            return self.run.results.none()
+        found = self.meant().filter(pk__in=retryable_results(self.run).values("pk"))
+        path = self.cleaned_data["path"]
+        return found.filter(has_said(path), output__isnull=False) if path else found
+
+    def chosen(self) -> QuerySet[Result]:
+        """Return the results that would be tried again."""
+        found = self.all_chosen
+        is_part = self.is_only_unscored and self.cleaned_data["path"]
+        return found.filter(self.unscored()) if is_part else found
+
+    def unscored(self) -> Exists:
+        """Return what finds the results that the one evaluator could not score."""
+        return could_not_score(self.cleaned_data["path"])
+
+    def plan(self) -> RetryPlan:
+        """Return what trying all of the named results again would do."""
+        found = self.all_chosen
+        return retry_plan(self.run, found, self.cleaned_data.get("path", ""))
+
+    def plan_of_unscored(self) -> RetryPlan | None:
+        """Return what it would do only where one evaluator could not score; None where that is no choice."""
+        if not self.names_results or not self.cleaned_data["path"]:
+            return None
+        found = self.all_chosen.filter(self.unscored())
+        count = found.count()
+        is_choice = 0 < count < self.all_chosen.count()
+        return retry_plan(self.run, found, self.cleaned_data["path"]) if is_choice else None
+
+    def scripts_problem(self, user: User) -> str:
+        """Return why the site would not do it for the user as proposed, when programs are to run; else ""."""
+        if not self.names_results:
+            return ""
+        asks_target = not (self.cleaned_data["path"] or self.keeps_output)
+        return scripts_problem_again(self.run, user, asks_target=asks_target)
+
+    def named(self) -> dict[str, Any]:
+        """Return what names the results to the service, which says of open ones that they are."""
+        named = self.chosen() or self.meant().filter(status__in=OPEN_RESULT_STATUSES)
+        return {"result_ids": list(named.values_list("pk", flat=True))}
+
+    def retry(self, asked_by: User) -> str:
+        """Queue the results and say how many; "" with the reason in errors or `refusal` when refused."""
+        if not self.is_valid():
+            return ""
+        path = self.cleaned_data["path"]
+        try:
+            count = retry_results(
+                self.run,
+                asked_by=asked_by,
+                **self.named(),
+                keep_output=self.cleaned_data["keep_output"],
+                paths=[path] if path else None,
+                budget_usd=self.cleaned_data["budget"],
+                seen_retry=self.cleaned_data["seen"],
+            )
+        except BudgetSpentError as refusal:
+            self.add_error("budget", str(refusal))
+            return ""
+        except DomainError as refusal:
+            self.refusal = str(refusal)
+            return ""
+        return self.done(count)
+
+    def done(self, count: int) -> str:
+        """Say how many results are tried again, and how many are not that were counted on."""
+        # Of the results where one evaluator could not score, another number was said.
+        others = 0 if self.cleaned_data["path"] else (self.cleaned_data["count"] or count) - count
+        said = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} tried again."
+        if others > 0:
+            said += f" {thousands(others)} more had been reached by another retry meanwhile."
+        return said
+
+
+class RunRetryForm(AgainForm):
+    """Results of a run by their kind, by an error they share, by ticked rows, or all of a filter."""
+
+    which = forms.ChoiceField(choices=WHICH, required=False)
+    like = forms.IntegerField(required=False, min_value=1, max_value=LARGEST - 1)
+    case = CasesField(required=False)
+    everything = forms.BooleanField(required=False)
+    names = ("which", "like", "everything", "case", "path", "verdict", "tag", "q", "sort")
+
+    def __init__(self, run: Run, data: QueryDict) -> None:
+        """Ask about one run; the filter stands in the data as in an address."""
+        super().__init__(run, data)
+        self.query = ResultsQuery.read(data)
+
+    @property
+    def action(self) -> str:
+        """Return where the form is sent."""
+        return reverse("runs:run-retry", args=(self.run.suite.slug, self.run.number))
+
+    @property
+    def back(self) -> str:
+        """Return where it was asked."""
+        page = reverse("runs:run", args=(self.run.suite.slug, self.run.number))
+        return page + self.query.address().rstrip("?")
+
+    @property
+    def keeps_by_default(self) -> bool:
+        """Tell what is proposed: an error after the output needs no new one."""
+        return bool(self.data.get("like")) or self.data.get("which") == "errored"
+
+    def clean_case(self) -> list[int]:
+        """Return the ticked cases; raises ValidationError for one that the run does not have."""
+        cases: list[int] = self.cleaned_data["case"]
+        known = self.run.results.filter(case__in=cases).values_list("case_id", flat=True)
+        strangers = set(cases) - set(known)
+        if strangers:
+            raise forms.ValidationError(f"Case {min(strangers)} is not in run {self.run}.")
+        return cases
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse to guess what is meant."""
+        named = ("which", "like", "case", "everything", "path")
+        if not self.errors and not any(self.cleaned_data.get(name) for name in named):
+            raise forms.ValidationError("Nothing is chosen. Tick at least one result to retry.")
+        return self.cleaned_data
+
+    def meant(self) -> QuerySet[Result]:
+        """Return the results that are named, whatever their state."""
+        asked, results = self.cleaned_data, self.run.results.all()
+        if asked["everything"]:
+            return matching_results(self.run, self.query)
+        if asked["case"]:
+            return results.filter(case__in=asked["case"])
+        if asked["like"]:
+            return results.filter(pk__in=ids_with_error_of(self.run, asked["like"]))
+        return results.filter(of_kind(asked["which"])) if asked["which"] else results
+
+    def named(self) -> dict[str, Any]:
+        """Return what names the results to the service: their kind, where nothing else narrows it."""
+        asked = self.cleaned_data
+        narrower = ("everything", "case", "like", "path")
+        if asked["which"] and not any(asked[name] for name in narrower):
+            return {"which": asked["which"]}
+        return super().named()
+
+
+class ResultRetryForm(AgainForm):
+    """One result."""
+
+    def __init__(self, run: Run, data: QueryDict, *, key: str, repetition: int) -> None:
+        """Ask about one execution; raises Result.DoesNotExist for one the run does not have."""
+        super().__init__(run, data)
+        self.result = run.results.select_related("case").get(case__key=key, repetition=repetition)
+
+    @property
+    def action(self) -> str:
+        """Return where the form is sent."""
+        return reverse("runs:result-retry", args=self._place)
+
+    @property
+    def back(self) -> str:
+        """Return where it was asked."""
+        return reverse("runs:result", args=self._place)
+
+    @property
+    def _place(self) -> tuple[str, int, str, int]:
+        found = self.result
+        return self.run.suite.slug, self.run.number, found.case.key, found.repetition
+
+    def meant(self) -> QuerySet[Result]:
+        """Return the result."""
+        return self.run.results.filter(pk=self.result.pk)
+
+    def done(self, count: int) -> str:
+        """Say what is repeated."""
+        if self.cleaned_data["path"]:
+            return f"{self.cleaned_data['path']} scores again; the output stays."
+        if self.cleaned_data["keep_output"]:
+            return "The output is scored again."
+        return "The result is tried again."

@@ -1,0 +1,482 @@
+"""Stop a run, let it go on, and try its results again in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Count, F, Q, QuerySet, Sum
+
+from evaluators.kinds import all_kinds
+from evaluators.models import AuditEntry
+from evaluators.scoring.tree import ROOT_PATH, walk
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted
+from runs.costs import counted_usd
+from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
+from runs.models.bulk import insert_rows
+from runs.models.clock import database_now
+from runs.models.results import (
+    OPEN_RESULT_STATUSES,
+    Attempt,
+    EvaluatorScore,
+    Result,
+    ResultStatus,
+    Retry,
+)
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
+from runs.queue import SUMMARISE_RUN, queue, queue_hands
+from runs.running.checks import check_scripts_again
+
+
+def forget_outputs(result_ids: Sequence[int]) -> None:
+    """Mark the reviews of outputs that are about to be replaced as stale; their results wait for no one.
+
+    The reviews are kept and shown with the earlier attempt; they do not count for the new output. The caller holds
+    the run.
+    """
+    reviews = Review.objects.filter(result_id__in=result_ids, stale_at=None)
+    reviews.update(stale_at=database_now())
+    ReviewItem.objects.filter(result_id__in=result_ids).delete()
+    Result.objects.filter(pk__in=result_ids).exclude(reviewed_verdict="").update(
+        reviewed_verdict=""
+    )
+
+
+CHUNK = 1000
+EMPTIED: dict[str, Any] = {
+    "status": ResultStatus.PENDING,
+    "attempt": 0,
+    "lease_token": "",
+    "lease_until": None,
+    "started_at": None,
+    "finished_at": None,
+    "keeps_output": False,
+    **{"verdict": "", "score": None, "metrics_score": None, "decided_by": "", "is_forced": False},
+    **{"error": "", "error_stage": "", "outcome_marks": "", "warnings": []},
+}
+
+
+OUTCOME_COLUMNS = (
+    *("id", "attempt", "generation", "status", "verdict", "score", "error", "decided_by"),
+    *("run_cost_usd", "evaluation_cost_usd", "finished_at"),
+)
+ATTEMPT_COLUMNS = (
+    *("result_id", "retry_id", "attempt", "generation", "status", "verdict", "score", "reason"),
+    *("run_cost_usd", "evaluation_cost_usd", "ended_at"),
+)
+
+
+class BudgetSpentError(DomainError):
+    """The run's budget leaves nothing to go on with."""
+
+    code = "budget_spent"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who wants results tried again, and what of them: `paths` are evaluators, None all of them."""
+
+    by: User | None
+    keep_output: bool = False
+    paths: tuple[str, ...] | None = None
+
+
+def check_budget(run: Run, held: Run, budget_usd: Decimal | None) -> None:
+    """Raise BudgetSpentError when a run would end at once because its budget is spent."""
+    cap = budget_usd or held.budget_usd
+    spent = counted_usd(held, snapshot=run.snapshot)
+    if cap is not None and spent >= cap:
+        raise BudgetSpentError(
+            f"Run {run} has spent ${spent.normalize():f} of ${cap.normalize():f}. "
+            "Go on with a higher budget."
+        )
+
+
+def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
+    """Make finished results a new generation that waits; their outcomes are kept as attempts.
+
+    The caller holds the run.
+    """
+    retry = Retry.objects.create(
+        run=run,
+        asked_by=asked.by,
+        asked_by_name=name_of(asked.by),
+        asked_at=database_now(),
+        keeps_output=asked.keep_output,
+        paths=list(asked.paths) if asked.paths else None,
+        count=len(result_ids),
+    )
+    for some in _stretches(result_ids):
+        insert_rows(Attempt, ATTEMPT_COLUMNS, _attempts(some, retry))
+        _uncount(run, some)
+        some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
+        if asked.keep_output:
+            some.filter(output__isnull=False).update(keeps_output=True)
+        _forget_replaced(some)
+    return retry
+
+
+def go_on(result_ids: Sequence[int], retry: Retry | None = None) -> None:
+    """Set cancelled results to waiting: as they were, or by a newer request what that asks for."""
+    for some in _stretches(result_ids):
+        some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
+        if retry is None:
+            continue
+        some.update(keeps_output=False, retry_paths=retry.paths)
+        if retry.keeps_output:
+            some.filter(output__isnull=False).update(keeps_output=True)
+        _forget_replaced(some)
+        last = Attempt.objects.filter(
+            result__in=some, generation=F("result__generation") - 1, retry__isnull=False
+        )
+        Attempt.objects.filter(pk__in=last.values("pk")).update(retry=retry)
+
+
+def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
+    """Let the workers claim from the run again; True when they take it over from a command line.
+
+    Its figures come anew when it ends, and the time it took so far is kept.
+    """
+    changes: dict[str, Any] = {"budget_usd": budget_usd or held.budget_usd}
+    if not held.is_active:
+        worked_ms = held.worked_ms(now=database_now()) or 0
+        changes |= {
+            **{"status": RunStatus.QUEUED, "status_reason": "", "summary": None},
+            **{"started_at": None, "finished_at": None, "leaf_scores": None},
+            **{"owner": RunOwner.WORKERS, "owner_id": "", "heartbeat_at": None},
+            "worked_before_ms": round(worked_ms),
+        }
+    Run.objects.filter(pk=held.pk).update(**changes)
+    transaction.on_commit(partial(queue_hands, held))
+    return not held.is_active and held.owner == RunOwner.COMMAND_LINE
+
+
+def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
+    """Tell the readers of the run what somebody did, and keep it, with the form's key, in the audit trail."""
+    RunEvent.objects.create(run=run, kind=action, text=text[:500])
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=name_of(by),
+        action=action,
+        object_type="run",
+        object_id=str(run.pk),
+        object_name=f"{run.suite.slug} #{run.number}",
+        after={"text": text} | ({"form": form_key} if form_key else {}),
+    )
+
+
+def lacks_output(*result_ids: Sequence[int]) -> bool:
+    """Tell whether one of the results has no output, so that its target is asked."""
+    return any(
+        some.filter(output__isnull=True).exists() for ids in result_ids for some in _stretches(ids)
+    )
+
+
+def name_of(user: User | None) -> str:
+    """Return how the user is called, "" for nobody."""
+    return user.get_username() if user is not None else ""
+
+
+def _stretches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
+    for start in range(0, len(result_ids), CHUNK):
+        yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
+
+
+def _forget_replaced(some: QuerySet[Result]) -> None:
+    """Let go what people said of outputs that are replaced; what they said of one that stays counts on."""
+    forget_outputs(list(some.filter(keeps_output=False).values_list("pk", flat=True)))
+
+
+def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:
+    """Yield what the results came to; their costs without what earlier attempts had spent."""
+    earlier = {
+        row["result"]: (row["run"], row["evaluation"])
+        for row in Attempt.objects.filter(result__in=some)
+        .order_by()
+        .values("result")
+        .annotate(run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"))
+    }
+    held = some.select_for_update(no_key=True).order_by().values_list(*OUTCOME_COLUMNS)
+    for pk, *kept, error, decided_by, run_usd, evaluation_usd, finished_at in held:
+        run_before, evaluation_before = earlier.get(pk, (None, None))
+        yield (
+            *(pk, retry.pk, *kept, error or decided_by),
+            *(_added(run_usd, run_before), _added(evaluation_usd, evaluation_before)),
+            finished_at or retry.asked_at,
+        )
+
+
+def _added(purse: Decimal | None, earlier: Decimal | None) -> Decimal | None:
+    return None if purse is None else purse - (earlier or Decimal(0))
+
+
+def _uncount(run: Run, some: QuerySet[Result]) -> None:
+    """Take results that were finished out of the run's counters."""
+    found = some.order_by().aggregate(
+        done=Count("id"),
+        passed=Count("id", filter=Q(verdict="pass")),
+        borderline=Count("id", filter=Q(verdict="borderline")),
+        failed=Count("id", filter=Q(verdict="fail")),
+        errors=Count("id", filter=Q(status=ResultStatus.ERROR)),
+        scores=Count("score"),
+        score_sum=Sum("score", default=0.0),
+    )
+    Run.objects.filter(pk=run.pk).update(
+        done_count=F("done_count") - found["done"],
+        pass_count=F("pass_count") - found["passed"],
+        borderline_count=F("borderline_count") - found["borderline"],
+        fail_count=F("fail_count") - found["failed"],
+        error_count=F("error_count") - found["errors"],
+        score_count=F("score_count") - found["scores"],
+        score_sum=F("score_sum") - found["score_sum"],
+    )
+
+
+class RunNotActiveError(DomainError):
+    """The run is over already."""
+
+    code = "run_not_active"
+
+
+class CannotResumeError(DomainError):
+    """The run cannot go on."""
+
+    code = "cannot_resume"
+
+
+def stop_run(run: Run, *, stopped_by: User | None) -> None:
+    """End an active run; what is finished is kept and what comes later is refused.
+
+    Raises RunNotActiveError when it is over already.
+    """
+    name = name_of(stopped_by)
+    reason = f"Stopped by {name}" if name else "Stopped"
+    with transaction.atomic():
+        ended = Run.objects.end(run.pk, status=RunStatus.STOPPED, reason=reason, now=database_now())
+        if not ended:
+            raise RunNotActiveError(f"Run {run} is over already; nothing is left to stop.")
+        note(run, "stop", reason, by=stopped_by)
+        transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
+
+
+def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None = None) -> int:
+    """Let a run that ended early do what it left; returns how many results wait now.
+
+    What a failed run got from its broken target is tried again. `budget_usd` is a new cap. A run
+    that a command line began goes on with the workers. Raises CannotResumeError when the run is
+    not over or nothing is left, BudgetSpentError when the budget is spent, ScriptsRefusedError when it
+    runs scripts and that may not be.
+    """
+    with transaction.atomic():
+        held = Run.objects.hold(run.pk)
+        if held.is_active:
+            raise CannotResumeError(f"Run {run} is under way already; nothing is left to resume.")
+        if held.status not in RESUMABLE_RUN_STATUSES:
+            raise CannotResumeError(f"Run {run} did not end early; there is nothing to resume.")
+        left, broken = left_of(held), broken_of(held)
+        count = len(left) + len(broken)
+        if not count:
+            raise CannotResumeError(f"Run {run} has no results left to carry out.")
+        check_scripts_again(run, resumed_by)
+        check_budget(run, held, budget_usd)
+        go_on(left)
+        if broken:
+            try_again(held, broken, Asked(resumed_by))
+        taken_over = open_run(held, budget_usd=budget_usd)
+        note(held, "resume", _resumed(resumed_by, count, taken_over=taken_over), by=resumed_by)
+    return count
+
+
+def left_of(run: Run) -> list[int]:
+    """Return the results that a run ended without."""
+    return _ids(run.results.filter(status=ResultStatus.CANCELLED))
+
+
+def broken_of(run: Run) -> list[int]:
+    """Return what a failed run got from its broken target."""
+    if run.status != RunStatus.FAILED:
+        return []
+    return _ids(run.results.filter(Q(status=ResultStatus.ERROR, error_stage="target")))
+
+
+def _ids(found: QuerySet[Result]) -> list[int]:
+    return list(found.order_by("id").values_list("id", flat=True))
+
+
+def _resumed(user: User | None, count: int, *, taken_over: bool) -> str:
+    by = f" by {name_of(user)}" if user is not None else ""
+    who = "; the workers go on with what a command line began" if taken_over else ""
+    return f"Resumed{by} with {counted(count, 'result')} to go{who}"
+
+
+MISSING = (ResultStatus.ERROR, ResultStatus.CANCELLED, ResultStatus.SKIPPED)
+WHICH = {
+    "errored": (Q(status=ResultStatus.ERROR), "none is errored now"),
+    "failed": (Q(status=ResultStatus.SCORED, verdict="fail"), "none has failed now"),
+    "all_missing": (Q(status__in=MISSING), "none is missing now"),
+}
+IN_HAND = "they are being tried again already"
+NONE_LEFT = "none is of that kind now"
+MOST_NAMED = 12
+
+
+class NothingToRetryError(DomainError):
+    """No result is of the kind that was to be tried again."""
+
+    code = "nothing_to_retry"
+
+
+class NotOfThisRunError(DomainError):
+    """A result that was named belongs to no run or to another."""
+
+    code = "not_of_this_run"
+
+
+class UnknownEvaluatorError(DomainError):
+    """The run's frozen tree has no evaluator at that path."""
+
+    code = "unknown_evaluator"
+
+
+class ImportedRunError(DomainError):
+    """The run was made of a file of results, so nothing here can carry it out."""
+
+    code = "imported_run"
+
+
+class RunElsewhereError(DomainError):
+    """The run is being carried out by a command line."""
+
+    code = "run_elsewhere"
+
+
+def of_kind(which: str) -> Q:
+    """Return what finds the results of a kind: errored, failed or all_missing."""
+    return WHICH[which][0]
+
+
+def retry_results(  # noqa: PLR0913 - every choice of the retry form
+    run: Run,
+    *,
+    asked_by: User | None,
+    which: str = "errored",
+    result_ids: Sequence[int] | None = None,
+    keep_output: bool = False,
+    paths: Sequence[str] | None = None,
+    budget_usd: Decimal | None = None,
+    seen_retry: int | None = None,
+) -> int:
+    """Have results tried again in place, as a new generation; returns how many.
+
+    `which` is errored, failed or all_missing; `result_ids` name results instead, of which those
+    that are open are left alone. With `keep_output` only scoring is repeated where there is an
+    output, with `paths` only by those evaluators. `seen_retry` is the last request for retries
+    that whoever asks knew of: results that a later one reached are left alone too, so that
+    pressing twice tries them once. `budget_usd` is a new cap. Earlier outcomes are kept as
+    attempts, and what was frozen when the run began decides again.
+
+    Raises NothingToRetryError, NotOfThisRunError, UnknownEvaluatorError, BudgetSpentError,
+    ScriptsRefusedError for scripts that may not run, ImportedRunError for a run that was made of a
+    file, and RunElsewhereError while a command line carries the run out: it ends with what it began.
+    """
+    if run.imported_from:
+        raise ImportedRunError(
+            f"Run {run} was imported from {run.imported_from}: there is no target to ask and no "
+            "evaluator to score again. Start a new run of the suite instead."
+        )
+    # The root stands for the whole tree.
+    part = tuple(paths) if paths and ROOT_PATH not in paths else None
+    asked = Asked(asked_by, keep_output or bool(paths), part)
+    with transaction.atomic():
+        held = Run.objects.hold(run.pk)
+        if held.is_active and held.owner == RunOwner.COMMAND_LINE:
+            raise RunElsewhereError(
+                f"Run {run} is being carried out by a command line, which ends with what it began. "
+                "Wait for its end or cancel it, then retry."
+            )
+        check_paths(run, asked.paths or ())
+        finished, cancelled, why_none = _chosen(held, which, result_ids, seen_retry)
+        count = len(finished) + len(cancelled)
+        if not count:
+            raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
+        asks_target = not asked.keep_output or lacks_output(finished, cancelled)
+        check_scripts_again(run, asked_by, asks_target=asks_target)
+        check_budget(run, held, budget_usd)
+        retry = try_again(held, finished, asked)
+        go_on(cancelled, retry)
+        retry.count = count
+        retry.save(update_fields=("count",))
+        taken_over = open_run(held, budget_usd=budget_usd)
+        note(held, "retry", _retried(retry, taken_over=taken_over), by=asked_by)
+    return count
+
+
+def _chosen(
+    run: Run, which: str, result_ids: Sequence[int] | None, seen_retry: int | None
+) -> tuple[list[int], list[int], str]:
+    """Return the finished and the cancelled results that are meant, and why there are none if so."""
+    if result_ids is None:
+        meant, why_none = WHICH[which]
+        rows = list(run.results.filter(meant).order_by("id").values_list("id", "status"))
+    else:
+        rows, why_none = _named(run, result_ids), IN_HAND if result_ids else NONE_LEFT
+    rows = [row for row in rows if row[1] not in OPEN_RESULT_STATUSES]
+    reached = _reached_since(run, seen_retry)
+    if rows and all(row[0] in reached for row in rows):
+        why_none = IN_HAND
+    rows = [row for row in rows if row[0] not in reached]
+    cancelled = [pk for pk, status in rows if status == ResultStatus.CANCELLED]
+    finished = [pk for pk, status in rows if status != ResultStatus.CANCELLED]
+    return finished, cancelled, why_none
+
+
+def _named(run: Run, result_ids: Sequence[int]) -> list[tuple[int, str]]:
+    ids = sorted(set(result_ids))
+    rows: list[tuple[int, str]] = []
+    for start in range(0, len(ids), CHUNK):
+        some = run.results.filter(pk__in=ids[start : start + CHUNK]).order_by("id")
+        rows += some.values_list("id", "status")
+    strangers = set(ids) - {pk for pk, _ in rows}
+    if strangers:
+        raise NotOfThisRunError(f"Result {min(strangers)} is not of run {run}; nothing is retried.")
+    return rows
+
+
+def _reached_since(run: Run, seen_retry: int | None) -> set[int]:
+    """Return the results that were reached by requests made after the one that was last seen."""
+    if seen_retry is None:
+        return set()
+    later = Attempt.objects.filter(retry__run=run, retry__gt=seen_retry)
+    return set(later.values_list("result_id", flat=True))
+
+
+def check_paths(run: Run, paths: Sequence[str]) -> None:
+    """Raise UnknownEvaluatorError for a path that neither the frozen tree nor a case's own has."""
+    if not paths:
+        return
+    root = read_plan(run.snapshot).root
+    known = [path for path, _ in walk(root)]
+    if needs_outcomes_call(root, all_kinds()):
+        known.append(OUTCOMES_PATH)
+    for path in paths:
+        own = EvaluatorScore.objects.filter(result__run=run, path=path)
+        if path not in known and not own.exists():
+            named = [name for name in known if name]
+            more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+            raise UnknownEvaluatorError(
+                f"Run {run} was started without an evaluator {path!r}. "
+                f"Its tree has {', '.join(named[:MOST_NAMED])}{more}."
+            )
+
+
+def _retried(retry: Retry, *, taken_over: bool) -> str:
+    by = f" by {retry.asked_by_name}" if retry.asked_by_name else ""
+    who = "; the workers go on with what a command line began" if taken_over else ""
+    return f"{counted(retry.count, 'result')} tried again{by}: {retry}{who}"

@@ -1,0 +1,208 @@
+"""What one run does otherwise than its suite: changes made on a throw-away draft, the suite stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluators.kinds import all_kinds, read_config
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Node, below
+from runs.engine.plan import CHANGED, judge_calls
+from runs.suites.differences import compare_versions
+from runs.suites.edits import (
+    ChangeRefusedError,
+    Content,
+    Editing,
+    Operation,
+    SetPolicy,
+    change,
+    content_of,
+    nodes_with_paths,
+    policy_of,
+    tree_of,
+)
+from runs.suites.tree_edits import Require, SetWeight, options_of
+
+LONGEST_SHOWN = 60
+SAMPLES = "samples"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRules:
+    """What a run is to do otherwise than its suite says; what is not named stays.
+
+    `policy` has fields of Policy by name, `weights` and `required` evaluators by their paths, as
+    SetWeight and Require take them; `samples` is how often every judge is asked, None as in the suite.
+    """
+
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    required: Mapping[str, bool | float] = field(default_factory=dict)
+    samples: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the run does as the suite says."""
+        return not (self.policy or self.weights or self.required) and self.samples is None
+
+
+@dataclass(frozen=True, slots=True)
+class RuledRun:
+    """The tree and policy a run is scored by, and what of them is otherwise than in the suite.
+
+    `changed` are plain JSON values: {"evaluator": its path or None for the policy, "name": a fact of
+    `runs.suites.differences` or a field of the policy, "old", "new"}.
+    """
+
+    root: Node
+    policy: Policy
+    changed: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Ask the judge of an evaluator so often for each score (SCORING §7)."""
+
+    node: str
+    samples: int
+
+    def apply(self, editing: Editing) -> None:
+        """Set it; raises InvalidConfigError naming the evaluator for a number that is none of them."""
+        place = editing.place(self.node)
+        node = place.node
+        holder = options_of(node) if place.is_composite else node["config"]
+        if (holder.get(SAMPLES) or 1) == self.samples:
+            return
+        asked = {**holder, SAMPLES: self.samples}
+        config = {**node["config"], "aggregator": asked} if place.is_composite else asked
+        read_config(node["kind"], config, evaluator=place.path or node["name"])
+        holder[SAMPLES] = self.samples
+
+
+def ruled(parts: Content, rules: RunRules) -> RuledRun:
+    """Return what a run of a suite with these parts is scored by.
+
+    Raises ChangeRefusedError, ScoreOutOfRangeError, UnknownPolicyError, InvalidConfigError or TreeError
+    naming the evaluator or the field.
+    """
+    if rules.is_empty:
+        return RuledRun(tree_of(parts), policy_of(parts))
+    before = content_of(parts)
+    after = change(before, *_operations(before, rules))
+    return RuledRun(tree_of(after), policy_of(after), tuple(_changed(before, after)))
+
+
+def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:
+    ids = {path: node["id"] for path, node in nodes_with_paths(content["evaluators"])}
+    for path in (*rules.weights, *rules.required):
+        if path not in ids:
+            raise ChangeRefusedError(
+                f"The suite has no evaluator “{path[:LONGEST_SHOWN]}”. Open the form again to see which it has."
+            )
+    if rules.policy:
+        yield SetPolicy(rules.policy)
+    for path, weight in rules.weights.items():
+        yield SetWeight(ids[path], weight)
+    for path, required in rules.required.items():
+        yield Require(ids[path], required)
+    if rules.samples is not None:
+        yield from _sampling(content, rules.samples)
+
+
+def _sampling(content: Content, samples: int) -> Iterator[Operation]:
+    asking = [
+        node["id"] for _, node in nodes_with_paths(content["evaluators"]) if takes_samples(node)
+    ]
+    if not asking:
+        raise ChangeRefusedError(
+            "Samples: no evaluator of the suite asks a judge, so there is nothing to ask more often."
+        )
+    yield from (Sample(node_id, samples) for node_id in asking)
+
+
+def takes_samples(node: Mapping[str, Any]) -> bool:
+    """Tell whether an evaluator in JSON asks a judge that can be asked several times for one score."""
+    alone = Node.from_json({**node, "children": []})
+    kinds = all_kinds()
+    known = kinds.get(node["kind"])
+    if node["kind"] != COMPOSITE and (known is None or SAMPLES not in known.config.model_fields):
+        return False
+    return judge_calls(alone, kinds, has_outcomes=False) > 0
+
+
+def _changed(before: Content, after: Content) -> Iterator[dict[str, Any]]:
+    found = compare_versions(before, after)
+    for one in found.policy:
+        yield {"evaluator": None, "name": one.name, "old": one.old, "new": one.new}
+    for evaluator in found.evaluators:
+        for one in evaluator.changes:
+            # A judge whose samples nobody set is asked once.
+            old = 1 if one.old is None and one.name.endswith(f".{SAMPLES}") else one.old
+            yield {"evaluator": evaluator.path, "name": one.name, "old": old, "new": one.new}
+
+
+# By the path of an evaluator its path in the run; one that is not named has none there. None where
+# every evaluator stands where it stood.
+Origins = Mapping[str, str | None] | None
+
+ONCE = 1
+
+
+def with_own_samples(root: Node, origins: Origins, snapshot: Mapping[str, Any]) -> Node:
+    """Return a tree whose judges are asked as often as in a run that asked them more often than its suite.
+
+    `origins` are the paths in the run by those of the tree. A judge that is asked by now otherwise than
+    in the suite the run was started from stays as it is: that is a change which only new calls can follow.
+    """
+    own = {one["evaluator"]: one for one in _own(snapshot)}
+    if not own:
+        return root
+    written = root.as_json()
+    for path, node in _walk(written, ROOT_PATH):
+        one = own.get(_before(path, origins))
+        holder = _holder(node)
+        if one is not None and (holder.get(SAMPLES) or ONCE) == (one["old"] or ONCE):
+            holder[SAMPLES] = one["new"]
+    return Node.from_json(written)
+
+
+def samples_kept(root: Node, origins: Origins, snapshot: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return of what a run changed for itself the samples that a tree took over, by the paths of the tree."""
+    own = {one["evaluator"]: one for one in _own(snapshot)}
+    found = ((path, node, own.get(_before(path, origins))) for path, node in _walk(root.as_json()))
+    return [
+        {**one, "evaluator": path}
+        for path, node, one in found
+        if one is not None and _holder(node).get(SAMPLES) == one["new"]
+    ]
+
+
+def without_samples(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a snapshot whose own changes are those that other rules do not keep."""
+    own = list(_own(snapshot))
+    return {**snapshot, CHANGED: [one for one in snapshot.get(CHANGED) or () if one not in own]}
+
+
+def _own(snapshot: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for one in snapshot.get(CHANGED) or ():
+        if one["evaluator"] is not None and one["name"].endswith(f".{SAMPLES}"):
+            yield one
+
+
+def _before(path: str, origins: Origins) -> str | None:
+    return path if origins is None else origins.get(path)
+
+
+def _holder(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that say how often a judge is asked, to be changed in place."""
+    config: dict[str, Any] = node["config"]
+    aggregator: dict[str, Any] | None = config.get("aggregator")
+    return config if aggregator is None else aggregator
+
+
+def _walk(node: dict[str, Any], path: str = ROOT_PATH) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, node
+    for child in node["children"]:
+        yield from _walk(child, below(path, child["name"]))

@@ -1,0 +1,390 @@
+"""Start a run: check that it can be carried out, freeze everything that decides it, queue it; and campaigns of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max
+
+from evaluators.kinds import prompt_versions
+from evaluators.model_calls.models import spec_of
+from evaluators.models import AuditEntry, LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
+from runs.models.bulk import insert_rows
+from runs.models.clock import database_now
+from runs.models.results import Result
+from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunOwner
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
+from runs.queue import queue_hands
+from runs.running.checks import (
+    CannotStartError,
+    check_agents,
+    check_models,
+    check_scripts,
+    check_target,
+    check_trees,
+    chosen_cases,
+    target_kind,
+)
+from runs.running.retrying import RunNotActiveError, stop_run
+from runs.running.rules import RuledRun, RunRules, ruled
+from runs.suites.versions import parts_of
+
+LONGEST_JUDGE_NAME = 120
+
+
+def frozen_plan(
+    suite: Suite,
+    target: Target,
+    judge: LanguageModel | None,
+    cases: Sequence[Case],
+    rule: RuledRun,
+    started_by: User | None,
+) -> Plan:
+    """Return everything to freeze; raises DomainError for what cannot be carried out."""
+    root, policy = rule.root, rule.policy
+    check_target(target, cases)
+    trees = check_trees(root, cases)
+    agents = check_agents(trees)
+    check_scripts(trees, target_kind(target), started_by)
+    models = check_models(trees, cases, target, judge, policy, agents=agents)
+    return Plan(
+        suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
+        policy=policy,
+        root=root,
+        target=_frozen(target),
+        judge=judge.slug if judge else "",
+        models={model.slug: spec_of(model).as_json() for model in models},
+        files=dict(suite.files.values_list("path", "content_id")),
+        prompts=prompt_versions(),
+        cases_hash=cases_hash([case.content_hash for case in cases]),
+        agents={agent.name: replace(_frozen(agent), id=agent.pk) for agent in agents},
+    )
+
+
+def _frozen(target: Target) -> TargetPlan:
+    slug = target.model.slug if target.model else ""
+    return TargetPlan(target.name, target.kind, target.config, slug)
+
+
+def judges_named(plan: Plan) -> str:
+    """Return who judges; of agents too many to name those that can be named whole."""
+    names = judge_name(plan)
+    if len(names) <= LONGEST_JUDGE_NAME:
+        return names
+    whole, _, _ = names[: LONGEST_JUDGE_NAME - len(", …")].rpartition(", ")
+    return f"{whole}, …" if whole else names[:LONGEST_JUDGE_NAME]
+
+
+DEFAULT_CONCURRENCY = 8
+MOST_CONCURRENCY = 200
+MOST_REPETITIONS = 100
+
+
+class SuiteChangedError(DomainError):
+    """The suite is another version by now than the one that was looked at."""
+
+    code = "suite_changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one run may do: executions of each case, calls in flight, dollars of both purses."""
+
+    repetitions: int = 1
+    concurrency: int = DEFAULT_CONCURRENCY
+    budget_usd: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be carried out, naming field and value."""
+        if not 1 <= self.repetitions <= MOST_REPETITIONS:
+            raise CannotStartError(
+                f"Repetitions is {self.repetitions}; it goes from 1 to {MOST_REPETITIONS}."
+            )
+        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+            raise CannotStartError(
+                f"Concurrency is {self.concurrency}; it goes from 1 to {MOST_CONCURRENCY}."
+            )
+        if self.budget_usd is not None and self.budget_usd <= 0:
+            raise CannotStartError(f"The budget is ${self.budget_usd}; it must be above 0.")
+
+
+def start_run(  # noqa: PLR0913 - every choice of the start form
+    *,
+    suite: Suite,
+    target: Target,
+    started_by: User | None,
+    repetitions: int = 1,
+    concurrency: int | None = None,
+    budget_usd: Decimal | None = None,
+    note: str = "",
+    case_keys: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    judge: LanguageModel | None = None,
+    campaign: Campaign | None = None,
+    rules: RunRules | None = None,
+    version: int | None = None,
+    owner_id: str = "",
+    form_key: str = "",
+) -> Run:
+    """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
+
+    Without a judge the suite's is asked. `rules` are what this run does otherwise than the suite, which
+    stays; the snapshot keeps them under "changed", and under "asked" which cases were asked for.
+    `version` is the suite's that was looked at; another by now is refused. With `owner_id`, the name of a process, that process alone
+    carries the run out: it claims under the id the run then has, and keeps the run's heartbeat.
+    The audit log keeps the `form_key` of the form that asked, so that it starts nothing twice.
+    Raises DomainError saying what is in the way.
+    """
+    judge = judge or suite.judge
+    at_once = suggested_concurrency(target, judge) if concurrency is None else concurrency
+    limits = Limits(repetitions, at_once, budget_usd)
+    with transaction.atomic():
+        suite = (
+            Suite.objects.select_for_update(of=("self",))
+            .select_related("root", "judge")
+            .get(pk=suite.pk)
+        )
+        _check_version(suite, version)
+        cases = chosen_cases(suite, case_keys, tags)
+        rule = ruled(parts_of(suite), rules or RunRules())
+        plan = frozen_plan(suite, target, judge, cases, rule, started_by)
+        _check_budget(plan, budget_usd)
+        asked = _asked(case_keys, tags, rules)
+        snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
+        snapshot |= {ASKED: asked} if asked else {}
+        run = _create_run(suite, target, plan, limits, count=len(cases), snapshot=snapshot)
+        run.note, run.campaign, run.created_by = note[:300], campaign, started_by
+        run.save(update_fields=("note", "campaign", "created_by"))
+        _create_results(run, cases)
+        if owner_id:
+            _give_to(run, owner_id)
+        else:
+            transaction.on_commit(partial(queue_hands, run))
+        _audit(run, suite, started_by, form_key)
+    return run
+
+
+def _check_version(suite: Suite, version: int | None) -> None:
+    if version is not None and version != suite.version:
+        raise SuiteChangedError(
+            f"{suite.title} was changed meanwhile: it is version {suite.version} now, and this was made "
+            f"for version {version}. Nothing was started. Look at it again and start then."
+        )
+
+
+def _asked(
+    keys: Sequence[str] | None, tags: Sequence[str] | None, rules: RunRules | None
+) -> dict[str, Any]:
+    """Return what only the asking tells, for the run to be asked for again; keys stand in the results."""
+    asked: dict[str, Any] = {} if tags is None else {"tags": list(tags)}
+    if keys is not None:
+        asked["cases"] = "chosen"
+    if rules is not None and rules.samples is not None:
+        asked["samples"] = rules.samples
+    return asked
+
+
+def _give_to(run: Run, owner_id: str) -> None:
+    """Let a command-line process be the run's only hands."""
+    longest = Run._meta.get_field("owner_id").max_length or len(owner_id)
+    run.owner, run.heartbeat_at = RunOwner.COMMAND_LINE, database_now()
+    # What names a process stands at the end; at its beginning is the host, which may be long.
+    run.owner_id = owner_id[-longest:]
+    run.save(update_fields=("owner", "owner_id", "heartbeat_at"))
+
+
+def _check_budget(plan: Plan, budget_usd: Decimal | None) -> None:
+    """Refuse a budget that calls without a price would never reach."""
+    if budget_usd is None:
+        return
+    for facts in plan.models.values():
+        if facts["prices"] is None:
+            raise CannotStartError(
+                f"Nobody knows what {facts['name']} costs, so a budget could not hold it. Enter its "
+                "prices under Language models, or start without a budget."
+            )
+
+
+def _audit(run: Run, suite: Suite, started_by: User | None, form_key: str) -> None:
+    nobody = "command line" if run.owner_id else ""
+    facts = {"target": run.target_name, "executions": run.execution_count, "note": run.note}
+    if changed := run.snapshot.get(CHANGED):
+        facts["changed"] = changed
+    AuditEntry.objects.create(
+        actor=started_by,
+        actor_name=started_by.get_username() if started_by else nobody,
+        action="start",
+        object_type="run",
+        object_id=str(run.pk),
+        object_name=f"{suite.slug} #{run.number}",
+        after=facts | ({"form": form_key} if form_key else {}),
+    )
+
+
+def suggested_concurrency(target: Target, judge: LanguageModel | None) -> int:
+    """Return how many executions at once the target and the models involved allow."""
+    limits = [model.concurrency for model in (target.model, judge) if model is not None]
+    if isinstance(own := target.config.get("concurrency"), int):
+        limits.append(own)
+    return min(limits, default=DEFAULT_CONCURRENCY)
+
+
+def _create_run(
+    suite: Suite,
+    target: Target,
+    plan: Plan,
+    limits: Limits,
+    *,
+    count: int,
+    snapshot: Mapping[str, Any],
+) -> Run:
+    last = Run.objects.filter(suite=suite).aggregate(last=Max("number"))["last"] or 0
+    return Run.objects.create(
+        suite=suite,
+        number=last + 1,
+        target=target,
+        target_name=target.name,
+        judge_name=judges_named(plan),
+        is_scripted=any(model["is_scripted"] for model in plan.models.values()),
+        suite_version=suite.version,
+        repetitions=limits.repetitions,
+        concurrency=limits.concurrency,
+        budget_usd=limits.budget_usd,
+        case_count=count,
+        execution_count=count * limits.repetitions,
+        snapshot_hash=content_hash(snapshot),
+        snapshot=snapshot,
+    )
+
+
+def _create_results(run: Run, cases: Sequence[Case]) -> None:
+    fields = [field for field in Result._meta.concrete_fields if not field.primary_key]
+    columns = [field.attname for field in fields]
+    row = [None if field.null else field.get_default() for field in fields]
+    places = [columns.index(name) for name in ("run_id", "case_id", "position", "repetition")]
+
+    def rows() -> Any:
+        for position, case in enumerate(cases):
+            for repetition in range(1, run.repetitions + 1):
+                values = (run.pk, case.pk, position, repetition)
+                for place, value in zip(places, values, strict=True):
+                    row[place] = value
+                yield row
+
+    insert_rows(Result, columns, rows())
+
+
+# A form that comes again later than so many starts of its sender is taken for a new one.
+STARTS_REMEMBERED = 200
+LONGEST_NAME = 200
+
+
+class NoTargetError(DomainError):
+    """Nothing was named that runs could be started against."""
+
+    code = "no_target"
+
+
+class CampaignNotActiveError(DomainError):
+    """All runs of the campaign are over already."""
+
+    code = "campaign_not_active"
+
+
+def start_campaign(
+    *,
+    suite: Suite,
+    targets: Sequence[Target],
+    started_by: User | None,
+    name: str = "",
+    form_key: str = "",
+    **choices: Any,
+) -> list[Run]:
+    """Start a run for each target, all or none; several are a campaign, one is a run like any other.
+
+    `choices` are those of start_run. `form_key` is another one for every form that is shown: when a
+    form is sent twice, the second gets the runs that the first has started. Raises DomainError
+    saying what is in the way.
+    """
+    chosen = list({target.pk: target for target in targets}.values())
+    if not chosen:
+        raise NoTargetError("No target is named. Choose at least one.")
+    with transaction.atomic():
+        # Whoever sends the same form at the same time waits here, and then finds what it started.
+        Suite.objects.select_for_update().only("pk").get(pk=suite.pk)
+        if found := _started_before(form_key, started_by):
+            return found
+        campaign = None
+        if len(chosen) > 1:
+            campaign = Campaign.objects.create(
+                suite=suite, name=name.strip()[:LONGEST_NAME], created_by=started_by
+            )
+        return [
+            start_run(
+                suite=suite,
+                target=target,
+                started_by=started_by,
+                campaign=campaign,
+                form_key=form_key,
+                **choices,
+            )
+            for target in chosen
+        ]
+
+
+def stop_campaign(campaign: Campaign, *, stopped_by: User | None) -> int:
+    """End every active run, keeping what is finished; returns how many were ended.
+
+    Raises CampaignNotActiveError when all are over already.
+    """
+    stopped = 0
+    with transaction.atomic():
+        active = campaign.runs.filter(status__in=ACTIVE_RUN_STATUSES).order_by("pk")
+        for run in active.defer("snapshot", "summary", "leaf_scores"):
+            try:
+                stop_run(run, stopped_by=stopped_by)
+            except RunNotActiveError:
+                # It came to its end meanwhile.
+                continue
+            stopped += 1
+    if not stopped:
+        raise CampaignNotActiveError("All runs are over already; nothing is left to stop.")
+    return stopped
+
+
+def rename_campaign(campaign: Campaign, name: str, *, renamed_by: User) -> None:
+    """Give a campaign another name, "" for none."""
+    before, campaign.name = campaign.name, name.strip()[:LONGEST_NAME]
+    if before == campaign.name:
+        return
+    with transaction.atomic():
+        campaign.save(update_fields=("name",))
+        AuditEntry.objects.create(
+            actor=renamed_by,
+            actor_name=renamed_by.get_username(),
+            action="rename",
+            object_type="campaign",
+            object_id=str(campaign.pk),
+            object_name=campaign.name,
+            before={"name": before},
+            after={"name": campaign.name},
+        )
+
+
+def _started_before(form_key: str, user: User | None) -> list[Run]:
+    """Return the runs that the same form has started, if it has."""
+    if not form_key:
+        return []
+    starts = AuditEntry.objects.filter(actor=user, action="start", object_type="run")
+    lately = starts.order_by("-id").values_list("object_id", "after")[:STARTS_REMEMBERED]
+    numbers = [int(pk) for pk, after in lately if (after or {}).get("form") == form_key]
+    return list(Run.objects.select_related("suite").filter(pk__in=numbers).order_by("pk"))

@@ -1,0 +1,168 @@
+"""Start a run, stop it, let it go on, and try its results again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_htmx.http import HttpResponseClientRedirect
+
+from evaluators.scoring.types import DomainError
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.requests import REFUSED, MemberRequest, may_start, posted, run_of, suite_of
+from runs.running.choices import suite_choices
+from runs.running.forms import StartRunForm, chosen_in, filled_from, left_behind
+from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
+from runs.running.retrying import stop_run
+from runs.suites.services import baseline_number
+
+# Servers take addresses of 64 kB; cookies and other headers stand beside them.
+LONGEST_ADDRESS = 30_000
+
+
+@require_safe
+@may_start
+def run_start_any(request: HttpRequest) -> HttpResponse:
+    """Choose the suite to run."""
+    return render(request, "runs/run_start_any.html", {"suites": suite_choices()})
+
+
+@may_start
+def run_new(request: MemberRequest, slug: str) -> HttpResponse:
+    """Start one run a target, show what the form would start, or say what is wrong with it."""
+    suite = suite_of(slug=slug)
+    initial, rules = filled_from(suite, request.GET)
+    form = StartRunForm(suite, posted(request), initial=initial, rules=rules)
+    is_preview = "preview" in request.POST
+    if form.is_valid() and not is_preview:
+        try:
+            return _started(form.start(started_by=request.user))
+        except DomainError as refusal:
+            # The suite may be another by now than the one the form was made from.
+            suite.refresh_from_db()
+            form.add_error(None, str(refusal))
+    status = REFUSED if form.errors and not is_preview else 200
+    context = {**_context(request, form), "left_behind": left_behind(suite, request.GET)}
+    return render(request, "runs/run_new.html", context, status=status)
+
+
+@never_cache
+@may_start
+def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
+    """Give what the form as it stands would start and cost; named cases can be too many for an address."""
+    form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
+    form.is_valid()
+    return render(request, "runs/_run_estimate.html", _context(request, form))
+
+
+@never_cache
+@may_start
+def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
+    """Give the cases to pick from that have the text of the search, ticked ones first."""
+    form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
+    return render(request, "runs/_start_cases.html", {"suite": form.suite, "form": form})
+
+
+@require_POST
+@may_start
+def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Lead from the ticked rows of a run to the start form with their cases picked."""
+    form = RunRetryForm(run_of(slug, number), request.POST)
+    place = reverse("runs:run", args=[slug, number])
+    if not form.is_valid():
+        messages.error(request, "Nothing is chosen. Tick at least one row of this run.")
+    elif len(asked := chosen_in(form)) > LONGEST_ADDRESS:
+        messages.error(
+            request, "These rows are too many to be named. Take all of a filter instead."
+        )
+    else:
+        place = f"{reverse('runs:run-new', args=[slug])}?{asked}"
+    return HttpResponseClientRedirect(place) if request.htmx else redirect(place)
+
+
+def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
+    return {
+        "suite": form.suite,
+        "form": form,
+        "estimate": form.estimate(),
+        "baseline": baseline_number(form.suite),
+        "scripts_problem": form.scripts_problem(request.user),
+    }
+
+
+def _started(runs: list[Run]) -> HttpResponse:
+    first = runs[0]
+    if first.campaign_id is None:
+        return redirect("runs:run", first.suite.slug, first.number)
+    return redirect("runs:campaign", first.campaign_id)
+
+
+shows_and_takes = require_http_methods(["GET", "HEAD", "POST"])
+
+
+@require_POST
+@may_start
+def run_stop(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Stop a run; what is finished is kept."""
+    found = run_of(slug, number)
+    try:
+        stop_run(found, stopped_by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("runs:run", slug, number)
+
+
+@shows_and_takes
+@may_start
+def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Say what a retry would do, and do it."""
+    found = run_of(slug, number)
+    if request.method != "POST":
+        return _ask(request, RunRetryForm(found, request.GET))
+    form = RunRetryForm(found, request.POST)
+    if not (said := form.retry(request.user)):
+        return _ask(request, form, status=REFUSED)
+    messages.info(request, said)
+    return redirect(form.back)
+
+
+@require_POST
+@may_start
+def run_retry_ask(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Say what a retry of the ticked rows would do; they can be too many for an address."""
+    form = RunRetryForm(run_of(slug, number), request.POST)
+    return _ask(request, form, status=200 if form.is_valid() else REFUSED)
+
+
+@shows_and_takes
+@may_start
+def result_retry(
+    request: MemberRequest, slug: str, number: int, key: str, repetition: int
+) -> HttpResponse:
+    """Say what a retry of one result would do, and do it: all of it, its scoring, or one evaluator."""
+    asked = request.POST if request.method == "POST" else request.GET
+    try:
+        form = ResultRetryForm(run_of(slug, number), asked, key=key, repetition=repetition)
+    except Result.DoesNotExist:
+        raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
+    if request.method != "POST":
+        return _ask(request, form)
+    if not (said := form.retry(request.user)):
+        return _ask(request, form, status=REFUSED)
+    messages.info(request, said)
+    return redirect("runs:result", slug, number, key, repetition)
+
+
+def _ask(request: MemberRequest, form: AgainForm, *, status: int = 200) -> HttpResponse:
+    """Show what a retry would do: in a dialog over the page it was asked on, else as a page."""
+    template = "runs/_run_retry.html" if request.htmx else "runs/run_retry.html"
+    context = {"form": form, "plan": form.plan(), "run": form.run}
+    context["unscored"] = form.plan_of_unscored()
+    context["scripts_problem"] = form.scripts_problem(request.user)
+    return render(request, template, context, status=status)

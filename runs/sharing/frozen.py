@@ -1,0 +1,495 @@
+"""Comparisons, runs and results as share links freeze them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import count, islice
+from typing import Any
+
+from evaluators.templatetags.figures import (
+    counted,
+    delta,
+    duration,
+    execution_money,
+    pct,
+    plain,
+    score,
+    thousands,
+    threshold,
+)
+from evaluators.templatetags.marks import VERDICT_WORDS, known
+from runs.case_groups import policy_of
+from runs.compare.comparison import EVERY, Compared, ComparisonQuery, Side
+from runs.compare.documents import comparison_document
+from runs.compare.measured import EVALUATOR
+from runs.compare.measures import GROUPS, Bar, Measure, MetricGroup
+from runs.compare.page import ChangeRow, ComparisonPage, change_table, comparison_page
+from runs.engine.plan import METRICS_KIND, read_plan
+from runs.models.runs import Run, RunStatus
+from runs.results.documents import case_summaries
+from runs.results.overrides import people_of
+from runs.results.result_page import ResultPage, result_page
+from runs.results.result_tree import TreeNode
+from runs.results.run_figures import RunGate
+from runs.results.run_page import RunLive, run_live
+from runs.sharing.documents import (
+    MOST_CASES,
+    MOST_WITH_TEXTS,
+    STATES,
+    counts_of,
+    figures_of,
+    findings_of,
+    gate_of,
+    head,
+    judge_word,
+    measures_of,
+    outcomes,
+    policy_rows,
+    question,
+    remarks,
+    rules,
+    steps,
+    titles_of,
+    tolerance_rows,
+    with_texts,
+)
+from runs.sharing.whitelist import Allowance, Depth
+from runs.summary.figures import CaseSummary
+
+
+def changes(found: Compared, query: ComparisonQuery) -> Iterator[ChangeRow]:
+    """Yield every case, the most harmful change first, whatever the page was narrowed to."""
+    whole = replace(query, show=EVERY, cell="", text="")
+    for number in count(1):
+        table = change_table(found, replace(whole, page=number))
+        yield from table.rows
+        if not table.later_url:
+            return
+
+
+def case_of(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
+    """Return one case: its place in the order, both sides and what changed between them."""
+    one = row.change
+    before, after = one.baseline, one.candidate
+    return {
+        "place": number,
+        "key": one.case,
+        "title": row.title,
+        "label": row.label,
+        "icon": row.icon,
+        "tone": row.tone,
+        "before": row.states[0],
+        "after": row.states[1],
+        **{
+            name: said.people if said else ""
+            for name, said in zip(("before_people", "after_people"), row.reviewed, strict=True)
+        },
+        "only": "" if before and after else "candidate" if after else "baseline",
+        "before_score": score(before.mean_score, scale) if before else "",
+        "after_score": score(after.mean_score, scale) if after else "",
+        "change": delta(one.score_change, "pts"),
+        **_bar(row.bar),
+        "met": row.met,
+        "cost": delta(row.cost, "pct"),
+        "latency": delta(row.latency, "pct"),
+    }
+
+
+def group_of(group: MetricGroup) -> dict[str, Any]:
+    """Return the measured figures of one kind, each with its bar."""
+    return {
+        "title": group.title,
+        "scale": group.scale,
+        "axis": group.axis,
+        "rows": [
+            {
+                "name": row.name,
+                "path": row.path,
+                "means": row.means,
+                "change": row.change,
+                "tone": row.tone,
+                "said": row.said,
+                "note": row.note,
+                **_bar(row.bar),
+            }
+            for row in group.rows
+        ],
+    }
+
+
+def _bar(bar: Bar | None) -> dict[str, str]:
+    if bar is None:
+        return {}
+    low, high = bar.whisker or ("", "")
+    return {"x": bar.x, "width": bar.width, "bar_tone": bar.tone, "low": low, "high": high}
+
+
+EVALUATORS = GROUPS[EVALUATOR][0]
+
+
+def shared_comparison(
+    found: Compared,
+    query: ComparisonQuery,
+    *,
+    depth: Depth,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the document; what may leave of it at a depth, `let_through` says."""
+    page = comparison_page(found, query)
+    tolerances = found.tolerances
+    before, after = found.baseline.run, found.candidate.run
+    rows = islice(changes(found, query), MOST_CASES)
+    cases = [case_of(number, row, after.scale) for number, row in enumerate(rows, 1)]
+    has_texts = depth.reaches(Depth.OUTPUTS)
+    texts = cases[: MOST_WITH_TEXTS if has_texts else 0]
+    with_texts(texts, (before, after), depth, Allowance())
+    limits = (
+        tolerances.max_pass_rate_drop,
+        tolerances.max_avg_score_drop,
+        tolerances.max_latency_increase_pct,
+    )
+    return {
+        **head("comparison", depth, now, f"#{before.number} against #{after.number}"),
+        "verdict": _comparison_verdict(page),
+        "tolerance": page.conclusion.limits,
+        "evidence": page.conclusion.evidence,
+        "facts": _comparison_facts(page),
+        "suites": list(dict.fromkeys((before.suite.title, after.suite.title))),
+        "policy": [*tolerance_rows(*limits), *policy_rows(read_plan(after.snapshot).policy)],
+        "sides": [
+            _side("baseline", found.baseline, page.counts[0]),
+            _side("candidate", found.candidate, page.counts[1]),
+        ],
+        "measures": [_measure(one) for one in page.measures],
+        "differences": [one.as_json() for one in found.differences],
+        "is_comparable": found.is_comparable,
+        "only_shared": page.is_shared,
+        "unfinished": [
+            f"Run #{one.number} is not completed ({RunStatus(one.status).label.lower()})"
+            for one in (before, after)
+            if one.status != RunStatus.COMPLETED
+        ],
+        "metrics": [group_of(one) for one in page.metrics if one.title != EVALUATORS],
+        "evaluators": [group_of(one) for one in page.metrics if one.title == EVALUATORS],
+        "changes": [
+            {"label": one.label, "count": one.count, "icon": one.icon, "tone": one.tone}
+            for one in page.table.chips
+        ],
+        "matrix": [
+            {
+                "verdict": verdict,
+                "cells": [
+                    {"count": one.count, "tone": one.tone, "is_same": one.is_same} for one in cells
+                ],
+            }
+            for verdict, cells in page.matrix
+        ],
+        "flips": page.flips,
+        "shared": found.shared,
+        "out_of_grid": page.out_of_grid,
+        "figures": comparison_document(found),
+        "case_count": len(found.cases),
+        "shown_count": len(cases),
+        "text_count": len(texts),
+        "cases": cases,
+    }
+
+
+def _comparison_verdict(page: ComparisonPage) -> dict[str, str]:
+    sentence = page.conclusion.sentence
+    for side in (page.found.baseline, page.found.candidate):
+        # What a suite is called is no figure.
+        sentence = sentence.replace(f"{side.run.suite.slug}{side.run}", f"Run {side.run}")
+    return {
+        "state": page.shape,
+        "word": page.conclusion.word,
+        "headline": page.conclusion.headline,
+        "tone": page.tone,
+        "sentence": sentence,
+    }
+
+
+def _comparison_facts(page: ComparisonPage) -> list[str]:
+    before, after = page.found.baseline.run, page.found.candidate.run
+    same = before.repetitions == after.repetitions
+    both = counted(after.repetitions, "repetition")
+    versions = [f"v{run.suite_version}" for run in (before, after)]
+    if page.is_of_one_suite:
+        suite = f"suite {' and '.join(dict.fromkeys(versions))}"
+    else:
+        suite = "two suites"
+    return [
+        f"{counted(page.found.in_both, 'case')} in both",
+        f"{both} each" if same else f"{before.repetitions} and {both}",
+        suite,
+        " and ".join(dict.fromkeys((judge_word(before), judge_word(after)))),
+    ]
+
+
+def _side(role: str, side: Side, counts: Mapping[str, int]) -> dict[str, Any]:
+    run = side.run
+    return {
+        "role": role,
+        "number": run.number,
+        "target": run.target_name,
+        "status": run.status,
+        "counts": counts_of(counts),
+        "gates": [gate_of(one) for one in side.gates],
+    }
+
+
+def _measure(one: Measure) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "change": delta(one.change, one.unit),
+        "before": one.before,
+        "after": one.after,
+        "note": one.note,
+        "limit": one.limit,
+        "state": one.state,
+        "tone": one.tone,
+        "said": list(one.said),
+    }
+
+
+WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
+
+
+def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
+    """Return the document; what may leave of it at a depth, `let_through` says."""
+    live = run_live(run, now=now)
+    summed = sorted(case_summaries(run), key=_badness)
+    titles, people = titles_of(run), people_of(run)
+    cases = [
+        {
+            **_case(number, one, titles.get(one.case, ""), run.scale),
+            "people": people.get(one.case, ""),
+        }
+        for number, one in enumerate(summed[:MOST_CASES], 1)
+    ]
+    texts = cases[: MOST_WITH_TEXTS if depth.reaches(Depth.OUTPUTS) else 0]
+    with_texts(texts, (run,), depth, Allowance())
+    gates = (live.metrics, live.cases)
+    return {
+        **head("run", depth, now, f"Run #{run.number}"),
+        "verdict": _run_verdict(run, gates),
+        "facts": _run_facts(run, live),
+        "suites": [run.suite.title],
+        "policy": policy_rows(policy_of(run)),
+        "gates": [gate_of(one) for one in gates],
+        "counts": counts_of(live.counts),
+        "measures": measures_of(run, live),
+        "metrics": [
+            {
+                "name": one.name,
+                "tier": tier.name,
+                "mean": one.mean,
+                "binary": one.binary,
+                "judged": one.judged,
+            }
+            for judged in live.judged
+            for tier in judged.tiers
+            for one in tier.metrics
+        ],
+        "dimensions": [
+            {
+                "name": one.name,
+                "checks": one.deterministic.mean,
+                "judge": one.judge.mean,
+                "final": one.final.mean,
+            }
+            for judged in live.dimensions
+            for one in judged.dimensions
+        ],
+        "figures": figures_of(run, live),
+        "case_count": len(summed),
+        "shown_count": len(cases),
+        "text_count": len(texts),
+        "cases": cases,
+    }
+
+
+def _badness(case: CaseSummary) -> tuple[int, float]:
+    state = STATES.get(case.state, case.state)
+    return WORST_FIRST.index(state), 1.0 if case.means.score is None else case.means.score
+
+
+def _run_verdict(run: Run, gates: Sequence[RunGate]) -> dict[str, str]:
+    states = {one.state for one in gates}
+    if run.status != RunStatus.COMPLETED:
+        status = RunStatus(run.status).label.lower()
+        sentence = f"The run is not completed ({status}), so its gates are not judged."
+        return {"state": "cancelled", "word": "Not judged", "tone": "warn", "sentence": sentence}
+    if "failed" in states:
+        told = _told(one for one in gates if one.state == "failed")
+        return {"state": "fail", "word": "Failed", "tone": "bad", "sentence": f"Too low: {told}."}
+    if states == {"passed"}:
+        sentence = f"Both gates are passed: {_told(gates)}."
+        return {"state": "pass", "word": "Passed", "tone": "good", "sentence": sentence}
+    sentence = "Nothing has a score, so no gate can be judged."
+    return {"state": "waiting", "word": "Not judged", "tone": "warn", "sentence": sentence}
+
+
+def _told(gates: Iterable[RunGate]) -> str:
+    return "; ".join(
+        f"{one.name.lower()} {pct(one.share)}, needs {threshold(one.limit)}" for one in gates
+    )
+
+
+def _run_facts(run: Run, live: RunLive) -> list[str]:
+    day = run.finished_at
+    return [
+        run.target_name,
+        f"suite v{run.suite_version}",
+        judge_word(run),
+        counted(run.repetitions, "repetition"),
+        *([f"took {duration(live.progress.elapsed_ms)}"] if live.progress.elapsed_ms else []),
+        *([f"finished {day.day} {day:%b %Y}"] if day else []),
+    ]
+
+
+def _case(number: int, one: CaseSummary, title: str, scale: int) -> dict[str, Any]:
+    return {
+        "place": number,
+        "key": one.case,
+        "title": title,
+        "state": STATES.get(one.state, one.state),
+        "score": score(one.means.score, scale),
+        "passed": one.passed,
+        "executions": one.executions,
+        "latency": duration(one.means.latency_ms),
+        "cost": execution_money(one.means.total_cost_usd),
+    }
+
+
+TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
+
+
+def shared_result(
+    run: Run, key: str, repetition: int, *, depth: Depth, now: datetime
+) -> dict[str, Any]:
+    """Return the document; what may leave of it at a depth, `let_through` says.
+
+    Raises Result.DoesNotExist for a result the run does not have.
+    """
+    page = result_page(run, key, repetition)
+    allowance = Allowance()
+    findings = findings_of([page.result.pk]).get(page.result.pk, [])
+    return {
+        **head("result", depth, now, f"One result of run #{run.number}"),
+        "verdict": _result_verdict(page),
+        "facts": _result_facts(page),
+        "suites": [run.suite.title],
+        "policy": policy_rows(page.policy),
+        "key": page.case.key,
+        "title": page.case.title,
+        "decided_by": page.result.decided_by,
+        "stage": page.stage,
+        "error": allowance.brief(page.result.error),
+        "warnings": [allowance.brief(one) for one in page.result.warnings],
+        "measures": _measures(page),
+        "metrics": [
+            {
+                "name": one["name"],
+                "tier": one.get("tier") or "",
+                "mean": one["score"],
+                "binary": bool(one.get("binary")),
+                "judged": 1,
+            }
+            for _, node in _walk(page.tree, 0)
+            if node.kind == METRICS_KIND
+            for one in node.details.get("metrics") or ()
+        ],
+        "evaluators": [
+            _evaluator(depth_of, node, run.scale, allowance)
+            for depth_of, node in _walk(page.tree, 0)
+        ],
+        **rules(page.decision, allowance),
+        "outcomes_met": page.outcomes_met,
+        "outcomes": outcomes(page.outcomes, allowance),
+        **question(page.turns.messages, allowance),
+        "expected": allowance.cut(page.case.expected_output),
+        **remarks(findings, allowance),
+        **steps(page.steps, allowance),
+    }
+
+
+def _result_verdict(page: ResultPage) -> dict[str, str]:
+    state = known(page.state)
+    given = (
+        "" if page.result.score is None else f", score {score(page.result.score, page.run.scale)}"
+    )
+    word = VERDICT_WORDS[state]
+    sentence = f"{page.stage}. It counts as not passed, never as 0." if page.stage else ""
+    reviewed = page.override
+    if not sentence:
+        sentence = f"The verdict is {word.lower()}{given}."
+    if reviewed:
+        # Of people it is told what they decided, never who they are or what they noted.
+        sentence += f" People reviewed it as {reviewed.people}."
+    return {"state": state, "word": word, "tone": TONES.get(state, ""), "sentence": sentence}
+
+
+def _result_facts(page: ResultPage) -> list[str]:
+    run = page.run
+    return [
+        run.target_name,
+        f"suite v{run.suite_version}",
+        judge_word(run),
+        f"repetition {page.result.repetition} of {run.repetitions}",
+    ]
+
+
+def _measures(page: ResultPage) -> list[dict[str, Any]]:
+    result, spent = page.result, page.purses
+    outcome_count = len(page.outcomes)
+    tokens = [
+        f"{thousands(count)} tokens {word}"
+        for count, word in ((result.input_tokens, "in"), (result.output_tokens, "out"))
+        if count is not None
+    ]
+    return [
+        {
+            "name": "Score",
+            "value": score(result.score, page.run.scale),
+            "notes": [f"{counted(page.scored_count, 'evaluator')} scored"],
+        },
+        {
+            "name": "Outcomes met",
+            "value": f"{page.outcomes_met} of {outcome_count}" if outcome_count else "–",
+            "notes": [] if outcome_count else ["None were judged"],
+        },
+        {"name": "Latency", "value": duration(result.latency_ms), "notes": tokens},
+        {
+            "name": "Total cost",
+            "value": execution_money(spent.total_usd),
+            "notes": [
+                f"Run {execution_money(result.run_cost_usd)} + "
+                f"evaluation {execution_money(result.evaluation_cost_usd)}"
+            ],
+        },
+    ]
+
+
+def _walk(node: TreeNode, depth: int) -> Iterator[tuple[int, TreeNode]]:
+    yield depth, node
+    for child in node.children:
+        yield from _walk(child, depth + 1)
+
+
+def _evaluator(depth: int, node: TreeNode, scale: int, allowance: Allowance) -> dict[str, Any]:
+    return {
+        "depth": min(depth, 3),
+        "name": node.name,
+        "kind": node.label,
+        "icon": node.icon,
+        "weight": "" if node.is_root else plain(node.weight),
+        "state": node.state,
+        "score": score(node.score, scale),
+        "verdict": node.verdict,
+        "is_decisive": node.is_decisive,
+        "note": allowance.brief(node.note),
+        "reasoning": allowance.brief(node.row.reasoning if node.row else ""),
+    }

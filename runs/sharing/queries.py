@@ -1,0 +1,165 @@
+"""The page behind a share link, drawn from what was frozen alone, and the list of links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from runs.models.sharing import ShareLink
+from runs.sharing.scan import Scan, scan, texts_of
+from runs.sharing.services import live_digest, seen_digest
+from runs.sharing.whitelist import SHAPES, Depth, filled_out
+
+TEMPLATES = {
+    "comparison": "shares/_shared_comparison.html",
+    "run": "shares/_shared_run.html",
+    "result": "shares/_shared_result.html",
+}
+LEFT_OUT = {
+    Depth.FIGURES: "Inputs, outputs and the names of cases and suites are left out.",
+    Depth.CASE_NAMES: "Inputs and outputs are left out.",
+    Depth.OUTPUTS: "Traces are left out.",
+    Depth.TRACES: "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPage:
+    """A frozen document with its title; `has_changed` tells that the live rows differ by now."""
+
+    document: Mapping[str, Any]
+    title: str
+    made_at: datetime
+    expires_at: datetime | None
+    has_changed: bool
+
+    @property
+    def template(self) -> str:
+        """Return the template that draws the kind of document."""
+        return TEMPLATES[self.document["kind"]]
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict with its gates and a sentence, for a preview of the link."""
+        verdict = self.document["verdict"]
+        return f"{verdict['headline'] or verdict['word']}. {verdict['sentence']}"
+
+    @property
+    def left_out(self) -> str:
+        """Say what the depth keeps back."""
+        return LEFT_OUT[Depth(self.document["depth"])]
+
+    @property
+    def has_reasons(self) -> bool:
+        """Tell whether a result says what its evaluators wrote."""
+        rows = self.document.get("evaluators", ())
+        said = any(one.get("reasoning") or one.get("note") for one in rows)
+        return said or bool(self.document.get("remarks"))
+
+
+@dataclass(frozen=True, slots=True)
+class SharePreview:
+    """What a stranger will see, what in it looks secret, and the digest of what was looked at.
+
+    `document` is what will be frozen.
+    """
+
+    document: Mapping[str, Any]
+    page: SharedPage
+    scan: Scan
+    seen: str
+    has_looked: bool
+
+
+def shared_page(link: ShareLink) -> SharedPage:
+    """Return the page of a link. Of live rows it is only told that they have changed; two queries."""
+    return SharedPage(
+        document=_drawn(link.frozen),
+        title=link.title,
+        made_at=datetime.fromisoformat(link.frozen["made_at"]),
+        expires_at=link.expires_at,
+        has_changed=live_digest(link.sources) != link.sources["digest"],
+    )
+
+
+def _drawn(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = filled_out(document, SHAPES[document["kind"]])
+    return found
+
+
+def share_preview(
+    document: Mapping[str, Any],
+    title: str,
+    *,
+    expires_at: datetime | None = None,
+    has_looked: bool = False,
+) -> SharePreview:
+    """Return the preview of what is about to be shared, its title searched like the rest."""
+    page = SharedPage(
+        document=_drawn(document),
+        title=title,
+        made_at=datetime.fromisoformat(document["made_at"]),
+        expires_at=expires_at,
+        has_changed=False,
+    )
+    found = scan(texts_of({"title": title, **document}))
+    return SharePreview(document, page, found, seen_digest(document), has_looked)
+
+
+PAGE_SIZE = 50
+LONGEST_NUMBER = 18
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """One link: `state` is open, expired or revoked, `url` the live page it was made of."""
+
+    link: ShareLink
+    state: str
+    maker: str
+    again_url: str
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the link opens anything."""
+        return self.state == "open"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareListPage:
+    """A page of links, newest first; `later` begins the next one, 0 for none."""
+
+    rows: Sequence[ShareRow]
+    later: int
+    is_of_all: bool
+
+
+def share_list(
+    links: QuerySet[ShareLink], after: str, *, is_of_all: bool, now: datetime
+) -> ShareListPage:
+    """Return 50 links from an address's `after` on; one query, and no document is read."""
+    rows = links.select_related("created_by").defer("frozen").order_by("-pk")
+    if after.isdecimal() and len(after) < LONGEST_NUMBER:
+        rows = rows.filter(pk__lt=int(after))
+    found = list(rows[: PAGE_SIZE + 1])
+    shown = found[:PAGE_SIZE]
+    return ShareListPage(
+        rows=[_row(one, now) for one in shown],
+        later=shown[-1].pk if len(found) > PAGE_SIZE else 0,
+        is_of_all=is_of_all,
+    )
+
+
+def _row(link: ShareLink, now: datetime) -> ShareRow:
+    is_expired = link.expires_at is not None and link.expires_at <= now
+    return ShareRow(
+        link=link,
+        state="revoked" if link.revoked_at else "expired" if is_expired else "open",
+        maker=link.created_by.get_username() if link.created_by else "a former member",
+        again_url=reverse("runs:share-new") + str(link.sources.get("address", "")),
+    )

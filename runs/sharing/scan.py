@@ -1,0 +1,175 @@
+"""Look through texts that strangers will read for what looks like a key, and for e-mail addresses."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What these rows are made of; a row is named by its number.
+ROWS = {
+    "answers": "answer",
+    "cases": "case",
+    "differences": "difference",
+    "evaluators": "evaluator",
+    "facts": "fact",
+    "measures": "figure",
+    "metrics": "metric",
+    "outcomes": "outcome",
+    "question": "message",
+    "remarks": "remark",
+    "rules": "rule",
+    "sides": "run",
+    "steps": "step",
+    "suites": "suite",
+    "warnings": "warning",
+}
+# Names that say nothing to a reader.
+SILENT = ("content", "text", "value")
+
+
+def texts_of(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield every text of a document behind the words for its place: `case C-012, answer 2, output`."""
+    yield from _texts(document, ())
+
+
+def _texts(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield ", ".join(place), value
+    elif isinstance(value, Mapping):
+        for name, one in value.items():
+            yield from _named(str(name), one, place)
+
+
+def _named(name: str, value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, list | tuple):
+        word = ROWS.get(name, name.replace("_", " "))
+        for number, one in enumerate(value, 1):
+            yield from _texts(one, (*place, f"{word} {_called(one) or number}"))
+        return
+    yield from _texts(value, place if name in SILENT else (*place, name.replace("_", " ")))
+
+
+def _called(row: Any) -> str:
+    key = row.get("key") if isinstance(row, Mapping) else ""
+    return str(key or "")
+
+
+MOST_FOUND = 50
+# A text that is full of keys is told of well enough by its first.
+MOST_IN_TEXT = 100
+KEY, EMAIL = "key-like string", "e-mail address"
+# Beginnings that issuers give their keys, so that they are found when they leak.
+PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9])(?:"
+    r"sk-[A-Za-z0-9_-]{16,}|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9+/]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|gl(?:pat|rt|ptt)-[A-Za-z0-9_-]{16,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"
+    r"|(?:AKIA|ASIA|AROA|ABIA|ACCA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}"
+    r"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|dop_v1_[a-f0-9]{32,}"
+    r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{20,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
+    r")"
+)
+BLOCK = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----")
+IN_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{1,15}://[^\s/:@]{1,100}:[^\s/@]{3,200}@", re.IGNORECASE)
+BEARER = re.compile(r"\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{16,})", re.IGNORECASE)
+NAMED = re.compile(
+    r"(?:api[_-]?key|secret|passw(?:or)?d|pwd|access[_-]?token|auth[_-]?token|client[_-]?secret)"
+    r"[\"']?\s{0,5}[:=]\s{0,5}[\"']?([^\s\"',;<>]{8,})",
+    re.IGNORECASE,
+)
+LONG = re.compile(r"[A-Za-z0-9+/_=-]{24,}")
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+HEX = re.compile(r"[0-9a-fA-F]{32,}")
+MAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])"
+)
+# Bits a character: English words joined by dashes have fewer, random letters and digits more.
+RANDOM_BITS, RANDOM_HEX_BITS, FEWEST_DIGITS = 3.7, 3.0, 2
+SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that looks secret: what it is, where it stands, and how it begins."""
+
+    what: str
+    place: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What was found, each text's finds once; of `count` the first are listed."""
+
+    found: tuple[Found, ...]
+    count: int
+
+    @property
+    def unlisted(self) -> int:
+        """Return how many finds are not listed."""
+        return self.count - len(self.found)
+
+
+def scan(texts: Iterable[tuple[str, str]]) -> Scan:
+    """Return what in the texts, each behind the words for its place, looks like a secret."""
+    found: list[Found] = []
+    count = 0
+    for place, text in texts:
+        for one in sorted({*_keys(text, place), *_mails(text, place)}, key=_order):
+            count += 1
+            if len(found) < MOST_FOUND:
+                found.append(one)
+    return Scan(tuple(found), count)
+
+
+def _order(one: Found) -> tuple[str, str]:
+    return one.what, one.shown
+
+
+def _mails(text: str, place: str) -> Iterator[Found]:
+    if "@" not in text:
+        return
+    for match in MAIL.finditer(text):
+        name, _, host = match.group().rpartition("@")
+        yield Found(EMAIL, place, f"{name[:1]}…@{host}")
+
+
+def _keys(text: str, place: str) -> Iterator[Found]:
+    taken: list[tuple[int, int]] = []
+    for pattern in (PREFIXED, BLOCK, IN_ADDRESS, BEARER, NAMED, LONG):
+        for match in pattern.finditer(text):
+            group = 1 if pattern.groups else 0
+            start, end = match.span(group)
+            if any(start < last and first < end for first, last in taken):
+                continue
+            if pattern is LONG and not _is_random(match.group()):
+                continue
+            taken.append((start, end))
+            if len(taken) > MOST_IN_TEXT:
+                return
+            yield Found(KEY, place, _masked(match.group(group)))
+
+
+def _is_random(token: str) -> bool:
+    if UUID.fullmatch(token):
+        return False
+    if HEX.fullmatch(token):
+        return bits(token) >= RANDOM_HEX_BITS and any(one.isdigit() for one in token)
+    digits = sum(one.isdigit() for one in token)
+    is_mixed = any(one.isupper() for one in token) and any(one.islower() for one in token)
+    return is_mixed and digits >= FEWEST_DIGITS and bits(token) >= RANDOM_BITS
+
+
+def bits(token: str) -> float:
+    """Return how many bits of chance a character of a text holds, by how often each occurs in it."""
+    total = len(token)
+    return -sum(n / total * math.log2(n / total) for n in Counter(token).values())
+
+
+def _masked(token: str) -> str:
+    return f"{token[:SHOWN]}… ({len(token)} characters)"

@@ -1,0 +1,272 @@
+"""Make links that open a frozen snapshot without an account, say what they are of, revoke them, and count who looks."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Count, F, Max, Q, QuerySet, Sum
+from django.urls import reverse
+
+from evaluators.model_calls.calls import storable
+from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
+from runs.compare.cases import Tolerances
+from runs.compare.choice import named
+from runs.compare.comparison import SHARED, ComparisonQuery, compared
+from runs.models.results import OPEN_RESULT_STATUSES, Result
+from runs.models.runs import Run
+from runs.models.sharing import ShareLink
+from runs.results.run_list import run_word
+from runs.sharing.documents import against
+from runs.sharing.frozen import shared_comparison, shared_result, shared_run
+from runs.sharing.whitelist import SHAPES, Depth, digest_of, let_through
+
+COMPARISON, RUN, RESULT = "comparison", "run", "result"
+WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
+VERDICTS = ("pass", "borderline", "fail")
+LONGEST_NUMBER = 6
+
+
+class NothingToShareError(DomainError):
+    """An address names nothing that can be frozen."""
+
+    code = "nothing_to_share"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Runs that exist, and which part of them: `key` and `repetition` are a result's."""
+
+    kind: str
+    runs: tuple[Run, ...]
+    query: ComparisonQuery
+    tolerances: Tolerances
+    key: str = ""
+    repetition: int = 0
+
+    @property
+    def word(self) -> str:
+        """Return what kind of thing it is."""
+        return WORDS[self.kind]
+
+    @property
+    def title(self) -> str:
+        """Return what a link to it is called when nobody calls it otherwise; no name of a case."""
+        if self.kind == COMPARISON:
+            return against(self.runs)
+        number = f"#{self.runs[-1].number}"
+        return f"Run {number}" if self.kind == RUN else f"A result of run {number}"
+
+    @property
+    def url(self) -> str:
+        """Return the address of its page for members."""
+        if self.kind == COMPARISON:
+            return reverse("runs:compare") + self.query.address()
+        place = {"slug": self.runs[0].suite.slug, "number": self.runs[0].number}
+        if self.kind == RUN:
+            return reverse("runs:run", kwargs=place)
+        case = {"key": self.key, "repetition": self.repetition}
+        return reverse("runs:result", kwargs=place | case)
+
+    @property
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """Return the fields by which an address or a form names it."""
+        if self.kind == COMPARISON:
+            return (("kind", COMPARISON), *self.query.hidden, *self.query.limits)
+        named_run = (("kind", self.kind), ("run", run_word(self.runs[0])))
+        if self.kind == RUN:
+            return named_run
+        return (*named_run, ("case", self.key), ("repetition", str(self.repetition)))
+
+    @property
+    def address(self) -> str:
+        """Return the query part of the address of the page where a link to it is made."""
+        return "?" + urlencode(self.fields, safe=":")
+
+
+def document_of(subject: Subject, depth: Depth, *, now: datetime) -> Any:
+    """Return what a stranger sees of it at a depth, and nothing else."""
+    run = subject.runs[-1]
+    if subject.kind == COMPARISON:
+        limits, query = subject.tolerances, subject.query
+        found = compared(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
+        document = shared_comparison(found, query, depth=depth, now=now)
+    elif subject.kind == RUN:
+        document = shared_run(run, depth=depth, now=now)
+    else:
+        document = shared_result(run, subject.key, subject.repetition, depth=depth, now=now)
+    # SQLite keeps halves of characters in JSON; no page can be sent with one.
+    return storable(let_through(document, SHAPES[subject.kind], depth))
+
+
+def seen_digest(document: Mapping[str, Any]) -> str:
+    """Return what tells whether a document is the one that somebody looked at before."""
+    return digest_of({name: value for name, value in document.items() if name != "made_at"})
+
+
+def sources_of(subject: Subject) -> dict[str, Any]:
+    """Return what a link remembers of the live rows: which they are, and how they stood."""
+    places = {"runs": [run.pk for run in subject.runs]}
+    if subject.kind == RESULT:
+        found = subject.runs[0].results.filter(case__key=subject.key, repetition=subject.repetition)
+        places["results"] = list(found.values_list("pk", flat=True))
+    return {**places, "address": subject.address, "digest": live_digest(places)}
+
+
+def live_digest(places: Mapping[str, Any]) -> str:
+    """Return how runs, or single results of them, stand now; two queries, and no text is read.
+
+    No sum of floats is taken: a database may add them up in another order, and nothing has changed.
+    """
+    columns = (
+        *("pk", "status", "snapshot_hash", "execution_count", "done_count", "pass_count"),
+        *("borderline_count", "fail_count", "error_count", "score_sum", "score_count"),
+        *("run_cost_usd", "evaluation_cost_usd", "finished_at"),
+    )
+    runs, ids = Run.objects.filter(pk__in=places["runs"]).order_by("pk"), places.get("results")
+    if ids is not None:
+        own = ("pk", "status", "verdict", "reviewed_verdict", "score", "generation", "finished_at")
+        found = Result.objects.filter(pk__in=ids).order_by("pk").values_list(*own)
+        return digest_of([[str(value) for value in row] for row in found])
+    told = {
+        "ended": Max("finished_at"),
+        "generations": Sum("generation"),
+        "attempts": Sum("attempt"),
+        "latency": Sum("latency_ms"),
+        **{f"is_{word}": Count("pk", filter=Q(verdict=word)) for word in ("pass", "fail")},
+        **{f"said_{word}": Count("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
+        # Two reviews that change places leave the counts as they were.
+        **{f"whose_{word}": Sum("pk", filter=Q(reviewed_verdict=word)) for word in VERDICTS},
+    }
+    results = Result.objects.filter(run__in=places["runs"]).order_by("run").values("run")
+    rows = [*runs.values_list(*columns), *results.annotate(**told).values_list("run", *told)]
+    return digest_of([[str(value) for value in row] for row in rows])
+
+
+def subject_of(values: Mapping[str, str], tolerances_of: Any) -> Subject:
+    """Return what an address names. `tolerances_of` reads its tolerances for a candidate.
+
+    Raises NothingToShareError for what does not exist and for what is not over: a snapshot of it
+    would be out of date as it is made.
+    """
+    kind = values.get("kind", "")
+    if kind not in WORDS:
+        raise NothingToShareError("Share a comparison, a run or a result from its own page.")
+    query = ComparisonQuery.read(values)
+    words = (query.baseline, query.candidate) if kind == COMPARISON else (values.get("run", ""),)
+    runs = tuple(_run(word) for word in words)
+    for run in runs:
+        if run.is_active:
+            raise NothingToShareError(
+                f"Run #{run.number} goes on. Share it when it is over: a snapshot of it would be "
+                "out of date as it is made."
+            )
+    if len(set(runs)) != len(runs):
+        raise NothingToShareError("That is one run twice. Choose another to hold it against.")
+    key, number = values.get("case", ""), values.get("repetition", "1")
+    repetition = int(number) if number.isdecimal() and len(number) < LONGEST_NUMBER else 0
+    if kind == RESULT:
+        _check_result(runs[0], key, repetition)
+    return Subject(kind, runs, query, tolerances_of(runs[-1], query), key, repetition)
+
+
+def _run(word: str) -> Run:
+    place = named(word)
+    runs = Run.objects.select_related("suite").defer("leaf_scores")
+    run = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
+    if run is None:
+        raise NothingToShareError("That run is not there any more.")
+    return run
+
+
+def _check_result(run: Run, key: str, repetition: int) -> None:
+    found = run.results.filter(case__key=key, repetition=repetition)
+    if not found.exclude(status__in=OPEN_RESULT_STATUSES).exists():
+        raise NothingToShareError("That result is not there, or the work on it is not over.")
+
+
+# 256 bits: nobody finds one by trying.
+TOKEN_BYTES = 32
+
+
+class SeenOtherwiseError(DomainError):
+    """What would be shared is not what the maker looked at."""
+
+    code = "seen_otherwise"
+
+
+def make_share(
+    *,
+    by: User,
+    kind: str,
+    title: str,
+    document: Mapping[str, Any],
+    sources: Mapping[str, Any],
+    expires_at: datetime | None,
+) -> tuple[ShareLink, str]:
+    """Freeze a document behind a new token, which is returned and kept nowhere."""
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    with transaction.atomic():
+        link = ShareLink.objects.create(
+            token_hash=hash_of(token),
+            kind=kind,
+            title=title,
+            depth=document["depth"],
+            sources=dict(sources),
+            created_by=by,
+            expires_at=expires_at,
+            frozen=dict(document),
+        )
+        until = expires_at.isoformat(timespec="seconds") if expires_at else None
+        _record(link, by, "share", {"depth": link.depth, "expires_at": until})
+    return link, token
+
+
+def revoke_share(link: ShareLink, *, by: User, now: datetime) -> bool:
+    """Close a link from this moment on; False when it was closed before."""
+    with transaction.atomic():
+        open_ = ShareLink.objects.filter(pk=link.pk, revoked_at=None)
+        if not open_.update(revoked_at=now):
+            return False
+        _record(link, by, "revoke", {"revoked_at": now.isoformat(timespec="seconds")})
+    return True
+
+
+def share_of(token: str, *, now: datetime) -> ShareLink | None:
+    """Return the link that a token opens; None for a wrong, an expired and a revoked one alike."""
+    return _open(now).filter(token_hash=hash_of(token)).first()
+
+
+def count_view(link: ShareLink, *, now: datetime) -> bool:
+    """Count one look at a link; False when it was closed meanwhile."""
+    seen = _open(now).filter(pk=link.pk)
+    return bool(seen.update(view_count=F("view_count") + 1, last_viewed_at=now))
+
+
+def hash_of(token: str) -> str:
+    """Return what is kept of a token, and what it is looked up by."""
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def _open(now: datetime) -> QuerySet[ShareLink]:
+    return ShareLink.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
+
+
+def _record(link: ShareLink, by: User, action: str, after: Mapping[str, Any]) -> None:
+    AuditEntry.objects.create(
+        actor=by,
+        actor_name=by.get_username(),
+        action=action,
+        object_type="share",
+        object_id=str(link.pk),
+        object_name=link.title,
+        after=dict(after),
+    )

@@ -1,0 +1,314 @@
+"""Making, listing and revoking share links, and what anonymous visitors open behind them: no cookie is read or set there."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.staticfiles import finders
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import get_object_or_404, render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
+from evaluators.scoring.types import DomainError
+from runs.compare.cases import Tolerances
+from runs.compare.choice import TolerancesForm
+from runs.compare.comparison import ComparisonQuery
+from runs.engine.plan import read_plan
+from runs.models.runs import Run
+from runs.models.sharing import ShareDepth, ShareLink
+from runs.requests import REFUSED, MemberRequest, may_share
+from runs.sharing.queries import SharePreview, share_list, share_preview, shared_page
+from runs.sharing.services import (
+    Subject,
+    count_view,
+    document_of,
+    make_share,
+    revoke_share,
+    share_of,
+    sources_of,
+    subject_of,
+)
+from runs.sharing.whitelist import Depth
+
+ON_A_DAY, NEVER = "date", "never"
+DAYS = (("7", "in 7 days"), ("30", "in 30 days"), ("90", "in 90 days"), (ON_A_DAY, "on a date"))
+LONGEST_DAYS = 365
+
+
+class ShareForm(forms.Form):
+    """Depth, title and expiry of a link; only `may_never` lets one stay open for good."""
+
+    title = forms.CharField(
+        label="Title",
+        max_length=200,
+        help_text="Everybody with the link reads it, and chats show it in their preview.",
+    )
+    depth = forms.ChoiceField(
+        label="What a stranger sees", choices=ShareDepth.choices, widget=forms.RadioSelect
+    )
+    expiry = forms.ChoiceField()
+    until = forms.DateField(
+        label="Closes on",
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        help_text="for “on a date”; the link works until the end of that day",
+    )
+    looked = forms.BooleanField(label="Share it with what is listed above", required=False)
+
+    use_required_attribute = False
+
+    def __init__(self, sent: QueryDict, *, may_never: bool = False) -> None:
+        """Offer the choice of no end to whoever has it."""
+        super().__init__(sent)
+        choices = (*DAYS, (NEVER, "never")) if may_never else DAYS
+        self.fields["expiry"] = forms.ChoiceField(label="Closes", choices=choices)
+
+    def clean(self) -> dict[str, Any]:
+        """Return the fields with `expires_at`, None for never."""
+        fields: dict[str, Any] = super().clean() or {}
+        expiry, until = fields.get("expiry"), fields.get("until")
+        if expiry == ON_A_DAY and until is None and "until" not in self.errors:
+            self.add_error("until", "Name the day on which the link closes.")
+        elif expiry == ON_A_DAY and until is not None:
+            fields["expires_at"] = self._end_of(until)
+        elif expiry == NEVER:
+            fields["expires_at"] = None
+        elif expiry:
+            fields["expires_at"] = timezone.now() + timedelta(days=int(expiry))
+        return fields
+
+    def _end_of(self, day: date) -> datetime | None:
+        today = timezone.localdate()
+        if not today <= day <= today + timedelta(days=LONGEST_DAYS):
+            self.add_error("until", "Choose a day from today to a year from now.")
+            return None
+        return timezone.make_aware(datetime.combine(day, time(23, 59, 59)))
+
+
+CHANGES_ALL = "runs.change_sharelink"
+MADE_IN_SESSION = "runs.made_share_link"
+LOOK = "Look at the strings that look private, and tick that they may be shared."
+LOOK_AGAIN = (
+    "What would be shared is not what was shown before. Look at it again, then make the link."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be shared: the form as it was sent, what a stranger would see, and where from."""
+
+    subject: Subject
+    form: ShareForm
+    preview: SharePreview
+    now: datetime
+
+    @property
+    def problem(self) -> str:
+        """Return why it may not be shared as it was sent, "" when it may."""
+        if not self.form.is_valid():
+            return "Look at the marked fields."
+        if self.form.data.get("seen") != self.preview.seen:
+            return LOOK_AGAIN
+        return LOOK if self.preview.scan.count and not self.preview.has_looked else ""
+
+
+@never_cache
+@may_share
+def share_new(request: MemberRequest) -> HttpResponse:
+    """Show what a stranger would see of a thing, and make the link to it."""
+    sent = request.POST if request.method == "POST" else request.GET
+    try:
+        asked = _asked(request, sent)
+    except DomainError as refusal:
+        context = {"problem": str(refusal)}
+        status = REFUSED if request.method == "POST" else 200
+        return render(request, "shares/share_new.html", context, status=status)
+    if request.method != "POST":
+        return _page(request, asked)
+    if asked.problem:
+        return _page(request, asked, asked.problem)
+    return _made(request, asked)
+
+
+@require_safe
+@never_cache
+@may_share
+def share_preview_part(request: MemberRequest) -> HttpResponse:
+    """Show what a stranger would see at the depth that is chosen."""
+    try:
+        preview = _asked(request, request.GET).preview
+    except DomainError as refusal:
+        return render(request, "shares/_share_refused.html", {"problem": str(refusal)})
+    return render(request, "shares/_share_preview.html", {"preview": preview})
+
+
+@require_safe
+@never_cache
+@may_share
+def share_links(request: MemberRequest) -> HttpResponse:
+    """List the links of a member, or of everybody, and show once the one that was just made."""
+    links, is_of_all = ShareLink.objects.all(), request.user.has_perm(CHANGES_ALL)
+    own = links if is_of_all else links.filter(created_by=request.user)
+    page = share_list(own, request.GET.get("after", ""), is_of_all=is_of_all, now=timezone.now())
+    context = {"page": page, "made": _shown_once(request)}
+    return render(request, "shares/share_list.html", context)
+
+
+@require_POST
+@may_share
+def share_revoke(request: MemberRequest, pk: int) -> HttpResponse:
+    """Close a link at once."""
+    links = ShareLink.objects.all()
+    own = links if request.user.has_perm(CHANGES_ALL) else links.filter(created_by=request.user)
+    link = get_object_or_404(own.defer("frozen"), pk=pk)
+    if revoke_share(link, by=request.user, now=timezone.now()):
+        messages.success(request, f"{link.title} is closed. Nobody can open it any more.")
+    return HttpResponseRedirect(reverse("runs:share-list"))
+
+
+def _asked(request: MemberRequest, sent: QueryDict) -> Asked:
+    now = timezone.now()
+    subject = subject_of({name: str(sent[name]) for name in sent}, _tolerances)
+    filled = sent.copy()
+    for name, usual in (("title", subject.title), ("depth", Depth.FIGURES), ("expiry", "30")):
+        if name not in filled:
+            filled[name] = usual
+    form = ShareForm(filled, may_never=request.user.has_perm(CHANGES_ALL))
+    chosen = str(filled["depth"])
+    depth = Depth(chosen) if chosen in list(Depth) else Depth.FIGURES
+    document = document_of(subject, depth, now=now)
+    title = str(filled["title"]).strip() or subject.title
+    until = form.cleaned_data.get("expires_at") if form.is_valid() else None
+    preview = share_preview(document, title, expires_at=until, has_looked="looked" in filled)
+    return Asked(subject, form, preview, now)
+
+
+def _page(request: HttpRequest, asked: Asked, problem: str = "") -> HttpResponse:
+    context = {
+        "subject": asked.subject,
+        "form": asked.form,
+        "preview": asked.preview,
+        "problem": problem,
+    }
+    return render(request, "shares/share_new.html", context, status=REFUSED if problem else 200)
+
+
+def _made(request: MemberRequest, asked: Asked) -> HttpResponse:
+    _, token = make_share(
+        by=request.user,
+        kind=asked.subject.kind,
+        title=asked.form.cleaned_data["title"],
+        document=asked.preview.document,
+        sources=sources_of(asked.subject),
+        expires_at=asked.form.cleaned_data["expires_at"],
+    )
+    path = reverse("runs:shared", kwargs={"token": token})
+    # Behind a proxy only the address people type is sure to be theirs.
+    site = settings.SITE_URL.rstrip("/")
+    address = f"{site}{path}" if site else request.build_absolute_uri(path)
+    # Sessions lie in the database, which is to hold no link that can be read.
+    request.session[MADE_IN_SESSION] = encrypt(address)
+    return HttpResponseRedirect(reverse("runs:share-list"))
+
+
+def _shown_once(request: HttpRequest) -> str:
+    # A browser that only looks whether the page is there has shown nothing.
+    stored = request.session.pop(MADE_IN_SESSION, "") if request.method == "GET" else ""
+    try:
+        return decrypt(stored) if stored else ""
+    except KeyUnreadableError:
+        return ""
+
+
+def _tolerances(candidate: Run, query: ComparisonQuery) -> Tolerances:
+    usual = Tolerances.of(read_plan(candidate.snapshot).policy)
+    return TolerancesForm(usual, dict(query.limits)).tolerances
+
+
+# Chats and search engines that fetch an address to show what it leads to. Nobody read anything.
+FETCHERS = (
+    *("bot", "crawler", "spider", "facebookexternalhit", "whatsapp", "skypeuripreview"),
+    *("embedly", "slack-imgproxy", "preview", "curl-link", "mastodon", "iframely"),
+)
+
+
+@require_safe
+@login_not_required
+def shared(request: HttpRequest, token: str) -> HttpResponse:
+    """Show what was frozen behind a token."""
+    link = _looked_at(request, token)
+    if link is None:
+        return gone()
+    context = {
+        "page": shared_page(link),
+        "download_url": reverse("runs:shared-file", kwargs={"token": token}),
+    }
+    # Without the request no context processor asks who is there.
+    return HttpResponse(render_to_string("shares/public.html", context))
+
+
+@require_safe
+@login_not_required
+def shared_file(request: HttpRequest, token: str) -> HttpResponse:
+    """Give the same page as one file that opens without a server."""
+    link = _looked_at(request, token)
+    if link is None:
+        return gone()
+    style = _style()
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+    context = {"page": shared_page(link), "style": style, "policy": policy}
+    response = HttpResponse(render_to_string("shares/download.html", context))
+    name = slugify(link.title)[:80] or "shared"
+    response["Content-Disposition"] = f'attachment; filename="evalsite-{name}.html"'
+    return response
+
+
+def gone() -> HttpResponse:
+    """Answer alike whether a token is wrong, or was right once."""
+    return HttpResponse(render_to_string("shares/gone.html"), status=404)
+
+
+def _looked_at(request: HttpRequest, token: str) -> ShareLink | None:
+    now = timezone.now()
+    link = share_of(token, now=now)
+    if link is None or not _is_read(request):
+        return link
+    return link if count_view(link, now=now) else None
+
+
+def _is_read(request: HttpRequest) -> bool:
+    """Tell whether a person asks, as far as a request shows."""
+    agent = request.headers.get("User-Agent", "").lower()
+    purposes = (request.headers.get("Purpose", ""), request.headers.get("Sec-Purpose", ""))
+    is_fetched_ahead = any("prefetch" in purpose or "preview" in purpose for purpose in purposes)
+    return (
+        request.method == "GET"
+        and not is_fetched_ahead
+        and not any(map(agent.__contains__, FETCHERS))
+    )
+
+
+@cache
+def _style() -> str:
+    """Return the style sheet of the site; a file that is opened from disk brings it along."""
+    path = finders.find("css/app.css")
+    if not isinstance(path, str):
+        raise FileNotFoundError("css/app.css")
+    return Path(path).read_text().replace("\r\n", "\n")

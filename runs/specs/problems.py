@@ -1,0 +1,75 @@
+"""What is wrong with a file: every problem with its place, gathered before anything is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from evaluators.scoring.types import DomainError
+
+CLOSE = 0.8
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the known name that one is nearly spelt like, "" for none."""
+    return next(iter(get_close_matches(name, list(known), 1, CLOSE)), "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that asks whether a known name was meant, "" where none is near."""
+    found = near(name, known)
+    return f"; did you mean {found}?" if found else ""
+
+
+MOST_SHOWN = 20
+LONGEST_MESSAGE = 1_500
+LONGEST_KEY = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing in a file that cannot be used, or that was kept without being understood.
+
+    `line` counts from 1 and is 0 where the file as a whole is meant; `case` and `key` are "" where
+    none is.
+    """
+
+    message: str
+    file: str = ""
+    line: int = 0
+    case: str = ""
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        """Leave out the middle of what is too long to read; the remedy stands at the end."""
+        for name, most in (("message", LONGEST_MESSAGE), ("key", LONGEST_KEY)):
+            text = getattr(self, name)
+            if len(text) > most:
+                short = f"{text[: most // 2]} … {text[-most // 2 :]}"
+                object.__setattr__(self, name, short)
+
+    def __str__(self) -> str:
+        """Return place and message as one line."""
+        places = (
+            self.file,
+            f"line {self.line}" if self.line else "",
+            f"case {self.case}" if self.case else "",
+            self.key,
+        )
+        place = ", ".join(part for part in places if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class UnreadableFileError(DomainError):
+    """A file was refused; `problems` holds everything found wrong with it, in the order of the file."""
+
+    code = "unreadable_file"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Say the first problems; the rest are in `problems`."""
+        self.problems = tuple(problems)
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        if len(self.problems) > MOST_SHOWN:
+            lines.append(f"and {len(self.problems) - MOST_SHOWN} more problems")
+        super().__init__("\n".join(lines))

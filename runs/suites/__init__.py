@@ -1,0 +1,1 @@
+"""Suites: their versions, drafts, settings and evaluator trees."""

@@ -1,0 +1,354 @@
+"""What differs between two versions of a suite: cases, evaluators, weights, thresholds, files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from runs.suites.edits import Content, edited_parts, tree_of
+from runs.suites.tree_edits import guard, options_of, weigh
+
+AGGREGATOR = "aggregator."
+CONFIG = "config."
+# What is said with the children, as `weight` and `gate`.
+OF_CHILDREN = ("weights", "required")
+Facts = Mapping[str, Any]
+
+
+def facts_of(root: Node) -> dict[str, dict[str, Any]]:
+    """Return the facts of every evaluator by path, in tree order; names and places are not among them."""
+    found: dict[str, dict[str, Any]] = {}
+    _gather(root, ROOT_PATH, None, found)
+    return found
+
+
+def _gather(node: Node, path: str, above: Node | None, found: dict[str, dict[str, Any]]) -> None:
+    found[path] = _facts(node, above)
+    for child in node.children:
+        _gather(child, below(path, child.name), node, found)
+
+
+def _facts(node: Node, above: Node | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"kind": node.kind}
+    if above is not None:
+        facts["weight"] = above.weight_of(node)
+        gates = above.aggregator.required if above.aggregator else ()
+        facts["gate"] = node.name in gates
+    below_which = node.required_below
+    facts["required"] = node.required if below_which is None else below_which
+    facts["negate"] = node.negate
+    stored = node.as_json()["config"]
+    options = stored.pop("aggregator", None) or {}
+    facts |= {f"{CONFIG}{name}": value for name, value in stored.items()}
+    return facts | {
+        f"{AGGREGATOR}{name}": value for name, value in options.items() if name not in OF_CHILDREN
+    }
+
+
+def put_fact(parent: dict[str, Any] | None, node: dict[str, Any], name: str, facts: Facts) -> None:
+    """Give an evaluator of a draft one of the facts, or take it away where there is none of the name."""
+    if name.startswith(AGGREGATOR):
+        _put(options_of(node), name.removeprefix(AGGREGATOR), name, facts)
+    elif name.startswith(CONFIG):
+        _put(node["config"], name.removeprefix(CONFIG), name, facts)
+    elif name == "weight" and parent is not None:
+        weigh(parent, node, facts[name])
+    elif name == "gate" and parent is not None:
+        guard(parent, node, gate=facts[name])
+    elif name == "required":
+        value = facts[name]
+        is_flag = isinstance(value, bool)
+        node |= {"required": is_flag and value, "required_below": None if is_flag else value}
+    elif name == "negate":
+        node["negate"] = facts[name]
+
+
+def _put(settings: dict[str, Any], key: str, name: str, facts: Facts) -> None:
+    if name in facts:
+        settings[key] = facts[name]
+    else:
+        settings.pop(key, None)
+
+
+def matched(before: Node, after: Node) -> dict[str, str]:
+    """Return by path of the one tree the path of the same evaluator in the other.
+
+    The same are two at one path; of the others those of one name and kind, which were moved; then
+    those of one kind and settings, which were renamed; then those of one kind in one composite. What
+    would fit several fits none.
+    """
+    old, new = dict(walk(before)), dict(walk(after))
+    pairs = {path: path for path in old if path in new}
+    pairs[ROOT_PATH] = ROOT_PATH
+    facts = facts_of(before), facts_of(after)
+    likenesses: tuple[Callable[[str, Node, Mapping[str, Any]], Any], ...] = (
+        lambda _, node, __: (node.name, node.kind),
+        lambda path, node, said: (path.rpartition("/")[0], node.kind, _settings(said)),
+        lambda _, node, said: (node.kind, _settings(said)),
+        lambda path, node, _: (path.rpartition("/")[0], node.kind),
+    )
+    for like in likenesses:
+        left = [path for path in old if path not in pairs]
+        right = [path for path in new if path not in pairs.values()]
+        ours = _by_likeness(left, old, facts[0], like)
+        theirs = _by_likeness(right, new, facts[1], like)
+        pairs |= {
+            ours[key][0]: theirs[key][0]
+            for key in ours
+            if len(ours[key]) == 1 and len(theirs.get(key, ())) == 1
+        }
+    return pairs
+
+
+def _by_likeness(
+    paths: list[str],
+    nodes: Mapping[str, Node],
+    facts: Mapping[str, Mapping[str, Any]],
+    like: Callable[[str, Node, Mapping[str, Any]], Any],
+) -> dict[Any, list[str]]:
+    found: dict[Any, list[str]] = {}
+    for path in paths:
+        found.setdefault(like(path, nodes[path], facts[path]), []).append(path)
+    return found
+
+
+def _settings(facts: Mapping[str, Any]) -> str:
+    """Return the settings of the kind as something that can be compared and looked up."""
+    return repr(sorted((name, repr(value)) for name, value in facts.items() if CONFIG in name))
+
+
+WHAT = ("added", "changed", "moved", "renamed", "removed")
+SAID = ("title", "description", "tags", "judge")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that differs; None where there was or is none."""
+
+    name: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorChange:
+    """One evaluator that differs: `what` is added, removed, moved, renamed or changed.
+
+    `path` is where it stands in the newer version, in the older one where it was removed; `old_path`
+    where it stood in the older one, "" for an added one. A moved or renamed one may have changes too.
+    """
+
+    what: str
+    path: str
+    old_path: str
+    kind: str
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """One case that differs: `what` is added, removed or changed; revisions are None where there is none."""
+
+    what: str
+    key: str
+    old_revision: int | None
+    new_revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file that differs: `what` is added, removed or changed; the hashes are "" where there is none."""
+
+    what: str
+    path: str
+    old_hash: str
+    new_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDifference:
+    """Everything that differs between an older and a newer version."""
+
+    said: tuple[Change, ...] = ()
+    policy: tuple[Change, ...] = ()
+    evaluators: tuple[EvaluatorChange, ...] = ()
+    files: tuple[FileChange, ...] = ()
+    cases: tuple[CaseChange, ...] = ()
+    is_reordered: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing differs."""
+        return not (self.scoring or self.files or self.cases or self.is_reordered)
+
+    @property
+    def scoring(self) -> bool:
+        """Tell whether anything differs that a draft edits: what is said, policy, evaluators."""
+        return bool(self.said or self.policy or self.evaluators)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Return how many of each differ, those that do: "cases added" 2, "evaluators changed" 1 and so on."""
+        found: dict[str, int] = {}
+        parts: tuple[tuple[str, Sequence[CaseChange | EvaluatorChange | FileChange]], ...] = (
+            ("cases", self.cases),
+            ("evaluators", self.evaluators),
+            ("files", self.files),
+        )
+        for noun, changes in parts:
+            told = [one.what for one in changes]
+            found |= {f"{noun} {what}": told.count(what) for what in WHAT if what in told}
+        for noun, values in (("policy values", self.policy), ("texts", self.said)):
+            if values:
+                found[f"{noun} changed"] = len(values)
+        return found
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the counts in words: "2 cases added", "1 evaluator changed"."""
+        found = [_counted(name, count) for name, count in self.counts.items()]
+        return (*found, "cases reordered") if self.is_reordered else tuple(found)
+
+
+def _counted(name: str, count: int) -> str:
+    noun, _, what = name.rpartition(" ")
+    return f"{count} {noun if count != 1 else noun.removesuffix('s')} {what}"
+
+
+def compare_versions(older: Content, newer: Content) -> VersionDifference:
+    """Return what differs between the contents of two stored versions, or of a version and a draft.
+
+    Of a draft what it does not edit, cases and files, is taken to be the same.
+    """
+    before, after = edited_parts(older), edited_parts(newer)
+    is_whole = "cases" in older and "cases" in newer
+    # Most versions change no case, and thousands of them are not worth a closer look then.
+    has_other_cases = is_whole and older["cases"] != newer["cases"]
+    return VersionDifference(
+        said=_changed({n: before[n] for n in SAID}, {n: after[n] for n in SAID}),
+        policy=_changed(before["policy"], after["policy"]),
+        evaluators=tuple(_evaluators(tree_of(before), tree_of(after))),
+        files=tuple(_files(older.get("files") or {}, newer.get("files") or {})) if is_whole else (),
+        cases=tuple(_cases(older["cases"], newer["cases"])) if has_other_cases else (),
+        is_reordered=has_other_cases and _are_reordered(older["cases"], newer["cases"]),
+    )
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Change, ...]:
+    """Return the values that differ, in the order of the newer ones."""
+    names = [*after, *(name for name in before if name not in after)]
+    return tuple(
+        Change(name, before.get(name), after.get(name))
+        for name in names
+        if before.get(name) != after.get(name)
+    )
+
+
+def _evaluators(before: Node, after: Node) -> Iterator[EvaluatorChange]:
+    pairs = matched(before, after)
+    came_from = {new: old for old, new in pairs.items()}
+    old_facts, new_facts = facts_of(before), facts_of(after)
+    shuffled = _shuffled(before, after, pairs)
+    for path, node in walk(after):
+        old = came_from.get(path)
+        if old is None:
+            yield EvaluatorChange("added", path, "", node.kind)
+            continue
+        changes = _changed(old_facts[old], new_facts[path])
+        if what := _what(old, path, pairs, path in shuffled, changes):
+            yield EvaluatorChange(what, path, old, node.kind, changes)
+    for path, node in walk(before):
+        if path not in pairs:
+            yield EvaluatorChange("removed", path, path, node.kind)
+
+
+def _what(
+    old: str,
+    new: str,
+    pairs: Mapping[str, str],
+    is_shuffled: bool,
+    changes: Sequence[Change],
+) -> str:
+    """Say what became of an evaluator; "" for nothing. What merely went along with its composite stayed."""
+    (old_above, _, old_name), (new_above, _, new_name) = old.rpartition("/"), new.rpartition("/")
+    if pairs.get(old_above) != new_above or is_shuffled:
+        return "moved"
+    if old_name != new_name:
+        return "renamed"
+    return "changed" if changes else ""
+
+
+def _shuffled(before: Node, after: Node, pairs: Mapping[str, str]) -> set[str]:
+    """Return the paths in the newer tree of evaluators that stand elsewhere among the same siblings."""
+    old_order = {path: place for place, (path, _) in enumerate(walk(before))}
+    back = {new: old for old, new in pairs.items()}
+    found: set[str] = set()
+    for path, node in walk(after):
+        inner = [f"{path}/{child.name}" if path else child.name for child in node.children]
+        old = back.get(path)
+        stayed = [
+            one for one in inner if one in back and back[one].rpartition("/")[0] == (old or "")
+        ]
+        found |= _out_of_order(stayed, [old_order[back[one]] for one in stayed])
+    return found
+
+
+def _out_of_order(names: Sequence[str], places: Sequence[int]) -> set[str]:
+    """Return the names outside a longest rising run: the fewest whose move explains the order."""
+    best: list[list[int]] = []
+    for index, place in enumerate(places):
+        fits = [run for run in best if places[run[-1]] < place]
+        best.append([*_longest(fits), index])
+    kept = set(_longest(best))
+    return {name for index, name in enumerate(names) if index not in kept}
+
+
+def _longest(found: Sequence[list[int]]) -> list[int]:
+    return max(found, key=len) if found else []
+
+
+def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[FileChange]:
+    for path in sorted({*before, *after}):
+        old, new = before.get(path, ""), after.get(path, "")
+        if old != new:
+            yield FileChange(_how(old, new), path, old, new)
+
+
+def _cases(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> Iterator[CaseChange]:
+    """Yield the cases that differ: those of the newer version in its order, then the removed ones.
+
+    Two revisions of one content are the same case.
+    """
+    old, new = ({case["key"]: case for case in cases} for cases in (before, after))
+    for key, case in new.items():
+        past = old.get(key)
+        if past is None:
+            yield CaseChange("added", key, None, case["revision"])
+        elif _are_different(past, case):
+            yield CaseChange("changed", key, past["revision"], case["revision"])
+    for key, case in old.items():
+        if key not in new:
+            yield CaseChange("removed", key, case["revision"], None)
+
+
+def _are_different(past: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    if past.get("hash") and now.get("hash"):
+        return bool(past["hash"] != now["hash"])
+    return bool(past["revision"] != now["revision"])
+
+
+def _are_reordered(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether the cases that are in both stand in another order."""
+    shared = {case["key"] for case in before} & {case["key"] for case in after}
+    orders = ([c["key"] for c in cases if c["key"] in shared] for cases in (before, after))
+    return next(orders) != next(orders)
+
+
+def _how(old: Any, new: Any) -> str:
+    if not old:
+        return "added"
+    return "changed" if new else "removed"

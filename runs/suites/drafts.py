@@ -1,0 +1,440 @@
+"""A person's draft of a suite: begun, changed, checked, discarded, and saved as the next version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from evaluators.kinds import all_kinds, kind_of, read_config
+from evaluators.kinds._judging import models_named
+from evaluators.kinds._prompts import text_of
+from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
+from evaluators.kinds.composite import prompt_file, runs_script
+from evaluators.kinds.script.program import placed
+from evaluators.models import LanguageModel
+from evaluators.scoring.tree import Node, validate, walk
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import tree_of_case
+from runs.models.suites import FileContent, Suite, SuiteDraft, SuiteVersion
+from runs.suites.differences import compare_versions
+from runs.suites.edits import (
+    Content,
+    Operation,
+    change,
+    check,
+    content_of,
+    edited_parts,
+    nodes_with_paths,
+    policy_of,
+    tree_of,
+)
+from runs.suites.merging import Merge, merge_of, merged
+from runs.suites.versions import (
+    editable,
+    facts_of_change,
+    kept_of,
+    locked,
+    next_version,
+    parts_of,
+    put_parts,
+    write_down,
+)
+
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DraftProblem:
+    """One thing that is wrong: the path of the evaluator ("" for the whole), the field, and what is.
+
+    `node` is the evaluator's id in a draft, "" outside of drafts.
+    """
+
+    path: str
+    field: str
+    message: str
+    node: str = ""
+
+    def __str__(self) -> str:
+        """Return evaluator, field and message as one line."""
+        owner = f"Evaluator {self.path}" if self.path else ""
+        place = ", ".join(part for part in (owner, self.field) if part)
+        return f"{place}: {self.message}" if place else self.message
+
+
+class InvalidDraftError(DomainError):
+    """A draft cannot be saved as it is; `problems` says everything that is in the way."""
+
+    code = "invalid_draft"
+
+    def __init__(self, problems: tuple[DraftProblem, ...]) -> None:
+        """Say every problem on a line of its own."""
+        self.problems = problems
+        lines = [str(problem) for problem in problems[:MOST_SHOWN]]
+        more = len(problems) - MOST_SHOWN
+        super().__init__("\n".join([*lines, f"and {more} more"] if more > 0 else lines))
+
+
+def problems_of(suite: Suite, content: Content) -> list[DraftProblem]:
+    """Return what keeps the content from being what the suite is scored by, in the order of the tree.
+
+    It is held to the rules of imports: the tree and its weights, the settings of every kind, the
+    files they name among those of the suite, the language models, and the cases' own evaluators beside it.
+    """
+    try:
+        check(content)
+    except DomainError as error:
+        return [DraftProblem("", "", str(error))]
+    root = tree_of(content)
+    files = _files(suite)
+    models = set(LanguageModel.objects.values_list("slug", flat=True))
+    ids = _ids(content)
+    found = list(_judge_problems(str(content["judge"]), models))
+    for path, node in walk(root):
+        for field, message in _problems(path, node, files, models):
+            found.append(DraftProblem(path, field, message, ids.get(path, "")))
+    return [*found, *_case_problems(suite, root)]
+
+
+def missing_model(slug: str) -> str:
+    """Say that there is no language model of a slug, and what would help."""
+    return f"there is no language model {slug!r}. Choose another, or add it under Language models first."
+
+
+def _judge_problems(judge: str, models: set[str]) -> Iterator[DraftProblem]:
+    if judge and judge not in models:
+        yield DraftProblem("", "judge", missing_model(judge))
+
+
+def _problems(
+    path: str, node: Node, files: Mapping[str, bytes], models: set[str]
+) -> Iterator[tuple[str, str]]:
+    config = node.as_json()["config"]
+    try:
+        read_config(node.kind, config, evaluator=path or node.name, files=files)
+    except InvalidConfigError as error:
+        for refusal in error.refusals:
+            yield refusal.setting, f"{refusal.reason.rstrip('.')}."
+    except UnknownKindError as error:
+        yield "kind", str(error)
+    else:
+        options = config.get("aggregator") or {}
+        yield from _file_problems(node.kind, config, options, files)
+        for _, field, slug in models_named(replace(node, children=()), all_kinds()):
+            if slug not in models:
+                yield field, missing_model(slug)
+
+
+def _file_problems(
+    kind: str, config: Mapping[str, Any], options: Mapping[str, Any], files: Mapping[str, bytes]
+) -> Iterator[tuple[str, str]]:
+    if kind_of(kind).uses_sandbox:
+        yield from _script_problems(config, files)
+    for part in config.get(kind_of(kind).programs_in) or ():
+        if isinstance(part, Mapping) and part.get("type") == "script":
+            found = _script_problems(part, files)
+            yield from ((kind_of(kind).programs_in, said) for _, said in found)
+    if runs_script(options):
+        yield from _script_problems(options, files)
+    if named := prompt_file(options):
+        try:
+            text_of(named, files)
+        except ValueError as error:
+            yield "aggregator.prompt", f"{error}."
+
+
+def _script_problems(
+    config: Mapping[str, object], files: Mapping[str, bytes]
+) -> Iterator[tuple[str, str]]:
+    try:
+        found = placed(config, "", files)
+    except ValueError as error:
+        yield "script", f"{error}."
+        return
+    for name in found.missing:
+        yield (
+            "script",
+            f"the file {name!r} is not among the files of the suite. Import it with the suite.",
+        )
+    for name in found.outside:
+        yield "script", f"the file {name!r} lies outside of the suite's files."
+
+
+def _files(suite: Suite) -> dict[str, bytes]:
+    hashes = dict(suite.files.values_list("path", "content_id"))
+    rows = FileContent.objects.filter(pk__in=set(hashes.values()))
+    contents = {row.sha256: bytes(row.content) for row in rows}
+    return {path: contents[digest] for path, digest in hashes.items()}
+
+
+def _case_problems(suite: Suite, root: Node) -> Iterator[DraftProblem]:
+    """Yield what the tree and the evaluators that cases add to it contradict each other in."""
+    own = suite.cases.filter(is_current=True, evaluators__isnull=False, evaluators_append=True)
+    for key, evaluators in own.order_by("position").values_list("key", "evaluators"):
+        try:
+            validate(tree_of_case(root, evaluators, append=True))
+        except DomainError as error:
+            said = f"with the evaluators of its own that case {key} has: {error}."
+            yield DraftProblem("", "", said)
+
+
+def _ids(content: Content) -> dict[str, str]:
+    """Return by path the ids of a draft's evaluators."""
+    found = nodes_with_paths(content["evaluators"])
+    return {path: str(node.get("id", "")) for path, node in found}
+
+
+# How many versions may be saved while a page of the suite stays open, for what is entered there to be kept.
+MOST_VERSIONS_BACK = 20
+CHANGED = (
+    "Your draft was changed in another tab, or the suite was, since this page was opened. "
+    "Nothing of this form was applied. Open the page again and make the change there."
+)
+
+
+class DraftChangedError(DomainError):
+    """A form was made for a draft as it no longer is: changed in another tab, saved or discarded."""
+
+    code = "draft_changed"
+
+
+def draft_of(suite: Suite, author: User) -> SuiteDraft:
+    """Return the person's draft of the suite, or one as the suite is now, which is not stored yet."""
+    found = SuiteDraft.objects.filter(suite=suite, author=author).first()
+    return found or _begun(suite, author)
+
+
+def draft_for(suite: Suite, author: User, stamp: str) -> SuiteDraft:
+    """Return the draft that a form was made for.
+
+    That is the person's draft. Where none is stored and others saved since the page was opened, it is one
+    of the version that the page showed, so that what was entered is kept and meets theirs as a conflict.
+    """
+    found = draft_of(suite, author)
+    if not stamp or is_stored(found) or found.stamp == stamp:
+        return found
+    earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
+    for version in earlier.only("suite", "number", "content")[:MOST_VERSIONS_BACK]:
+        begun = SuiteDraft(
+            suite=suite,
+            author=author,
+            base_version=version.number,
+            content=content_of(version.content),
+        )
+        if begun.stamp == stamp:
+            return begun
+    return found
+
+
+def is_stored(draft: SuiteDraft) -> bool:
+    """Tell whether anything was changed in the draft since it was begun."""
+    return not draft._state.adding
+
+
+def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> SuiteDraft:
+    """Make the changes, all or none, and return the draft as it is then; the first one stores it.
+
+    `stamp` is that of the draft which the form was made for. Raises DraftChangedError when the draft
+    is another by now, and what `runs.drafting.change` refuses with; the draft then stays as it was.
+    """
+    with transaction.atomic():
+        held = held_draft(draft, stamp)
+        content = change(held.content, *operations)
+        if content != held.content:
+            _refuse_what_is_so(held, content)
+            held.content = content
+            held.revision += 1
+            held.save()
+    return held
+
+
+def discard_draft(draft: SuiteDraft, stamp: str) -> None:
+    """Throw away what was changed; the suite stays as it is. Raises DraftChangedError."""
+    with transaction.atomic():
+        held = held_draft(draft, stamp)
+        if is_stored(held):
+            held.delete()
+
+
+def held_draft(draft: SuiteDraft, stamp: str) -> SuiteDraft:
+    """Return the draft as it is stored, locked until the transaction ends; raises DraftChangedError.
+
+    One that is not stored is held by the suite's row: nobody can store one, nor change the suite.
+    """
+    if is_stored(draft):
+        held = SuiteDraft.objects.select_for_update(of=("self",)).filter(pk=draft.pk).first()
+        if held is None:
+            raise DraftChangedError(
+                "This draft was saved or discarded meanwhile, in another tab. Open the page again to go on."
+            )
+    else:
+        held = draft_for(locked(draft.suite), draft.author, draft.stamp)
+    if held.stamp != stamp:
+        raise DraftChangedError(CHANGED)
+    return held
+
+
+def _refuse_what_is_so(draft: SuiteDraft, content: Content) -> None:
+    """Refuse to begin a draft of an earlier version that says what the suite says: a form sent twice."""
+    if is_stored(draft) or draft.base_version == draft.suite.version:
+        return
+    if edited_parts(content) == edited_parts(parts_of(draft.suite)):
+        raise DraftChangedError(CHANGED)
+
+
+def _begun(suite: Suite, author: User) -> SuiteDraft:
+    content = content_of(parts_of(suite))
+    return SuiteDraft(suite=suite, author=author, base_version=suite.version, content=content)
+
+
+class NothingToSaveError(DomainError):
+    """A draft is what the suite is already."""
+
+    code = "nothing_to_save"
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A draft and what others saved since the version it is based on.
+
+    `theirs` are their versions that change more than cases, newest first: who, when and with which note.
+    `version` is the one the draft would be brought up to.
+    """
+
+    draft: SuiteDraft
+    base: SuiteVersion | None
+    theirs: Sequence[SuiteVersion]
+    version: int
+    merge: Merge
+
+
+class DraftConflictError(DomainError):
+    """A draft cannot be saved, as the suite was changed since; `conflict` holds both. Nothing is lost."""
+
+    code = "draft_conflict"
+
+    def __init__(self, conflict: Conflict) -> None:
+        """Say who changed the suite and what to do."""
+        self.conflict = conflict
+        latest = conflict.theirs[0] if conflict.theirs else None
+        author = latest.author.get_username() if latest and latest.author else "somebody else"
+        super().__init__(
+            f"{author} saved version {conflict.version} while you were editing version "
+            f"{conflict.draft.base_version}. Your draft is kept. Decide what of the two is to stay."
+        )
+
+
+def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion:
+    """Make the draft the next version of its suite and return that; the draft is gone then.
+
+    Without a note the version says what changed. Raises DraftConflictError when the suite was changed
+    since, cases apart, InvalidDraftError with everything that is wrong, NothingToSaveError,
+    SuiteArchivedError and DraftChangedError. Whatever is raised, suite and draft stay as they were.
+    """
+    with transaction.atomic():
+        suite = editable(draft.suite)
+        held = held_draft(draft, stamp)
+        held.suite = suite
+        if is_stored(held) and (conflict := conflict_of(held)):
+            raise DraftConflictError(conflict)
+        before, mine = parts_of(suite), edited_parts(held.content)
+        if not is_stored(held) or mine == edited_parts(before):
+            raise NothingToSaveError(
+                f"Your draft says what version {suite.version} says; there is nothing to save."
+            )
+        if problems := problems_of(suite, held.content):
+            raise InvalidDraftError(tuple(problems))
+        version = _stored(suite, held, before, note)
+        if is_stored(held):
+            held.delete()
+    draft.suite.version = version.number
+    return version
+
+
+def conflict_of(draft: SuiteDraft) -> Conflict | None:
+    """Return what stands between the draft and its being saved; None when nothing does."""
+    suite = draft.suite
+    if draft.base_version == suite.version:
+        return None
+    base = suite.versions.filter(number=draft.base_version).first()
+    now = parts_of(suite)
+    before = base.content if base else now
+    if edited_parts(before) == edited_parts(now):
+        return None
+    return Conflict(
+        draft=draft,
+        base=base,
+        theirs=_theirs(suite, draft.base_version, before),
+        version=suite.version,
+        merge=merge_of(before, now, draft.content),
+    )
+
+
+def rebase_draft(
+    draft: SuiteDraft, stamp: str, *, version: int, choices: Mapping[str, str]
+) -> SuiteDraft:
+    """Bring a draft up to the suite's version: both sides' changes, and of what both changed the chosen.
+
+    `version` is the one the choices were made against; `choices` has "mine" or "theirs" for the key
+    of every open field. It changes the draft alone. Raises DraftChangedError when the suite moved on
+    again, UndecidedError, and TreeError or ScoreOutOfRangeError when the choices do not go together.
+    """
+    with transaction.atomic():
+        suite = locked(draft.suite)
+        held = held_draft(draft, stamp)
+        held.suite = suite
+        if suite.version != version:
+            raise DraftChangedError(
+                f"Version {suite.version} was saved while you decided. Your draft is as it was; look at "
+                "what differs now and decide again."
+            )
+        conflict = conflict_of(held)
+        if conflict is not None:
+            base = conflict.base.content if conflict.base else parts_of(suite)
+            content = merged(base, parts_of(suite), held.content, choices)
+            check(content)
+            held.content = content
+        held.base_version = suite.version
+        held.revision += 1
+        held.save()
+    return held
+
+
+def _stored(suite: Suite, draft: SuiteDraft, before: Content, note: str) -> SuiteVersion:
+    content = draft.content
+    judge = LanguageModel.objects.get(slug=content["judge"]) if content["judge"] else None
+    columns: dict[str, Any] = {
+        "title": content["title"],
+        "description": content["description"],
+        "tags": list(content["tags"]),
+        "judge": judge,
+    }
+    put_parts(suite, policy_of(content), tree_of(content), columns)
+    old = suite.version
+    kept = kept_of(suite)
+    difference = compare_versions(before, edited_parts(content))
+    said = " ".join(note.split()) or ", ".join(difference.words)
+    version = next_version(suite, kept, author=draft.author, note=said)
+    told = facts_of_change(difference)
+    write_down(
+        suite,
+        "save",
+        actor=draft.author,
+        before={"version": old, **told.before},
+        after={"version": version.number, "note": version.note, **told.after},
+    )
+    return version
+
+
+def _theirs(suite: Suite, base: int, before: Content) -> Sequence[SuiteVersion]:
+    rows = suite.versions.filter(number__gt=base).select_related("author").order_by("number")
+    found: list[SuiteVersion] = []
+    for version in rows:
+        if edited_parts(version.content) != edited_parts(before):
+            found.append(version)
+        before = version.content
+    return found[::-1]

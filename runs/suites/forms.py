@@ -1,0 +1,410 @@
+"""Forms of a suite as a whole: begin one, edit its settings and review rules, settle a conflict, restore a version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.forms import BoundField
+from django.utils.text import slugify
+
+from evaluators.models import LanguageModel
+from evaluators.scoring.policy import MOST_REVIEWERS, REVIEW_RULES
+from evaluators.scoring.types import DomainError
+from runs.form_fields import as_share, percent_field, plain, shown_percent
+from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
+from runs.specs.profiles import all_profiles, profile_named
+from runs.suites.drafts import Conflict, change_draft, rebase_draft
+from runs.suites.edits import (
+    LONGEST_DESCRIPTION,
+    LONGEST_TITLE,
+    Describe,
+    SetJudge,
+    SetPolicy,
+    policy_of,
+)
+from runs.suites.merging import ARRANGEMENT, Field, Side, Who
+from runs.suites.queries import Entered
+from runs.suites.services import create_suite
+from runs.suites.versions import restore_version
+
+REVIEW_SHARES = ("review_distance", "review_pass_sample", "review_fail_sample")
+# Rules that are alike stand together.
+GROUPS = (
+    (
+        "Close calls",
+        (
+            *("review_borderline", "review_near_threshold", "review_required"),
+            *("review_one_missed", "review_disagreement"),
+        ),
+    ),
+    ("Judges that differ", ("review_split_panel", "review_samples", "review_repetitions")),
+    ("Answers to mistrust", ("review_verdict_like",)),
+)
+REVIEW_CHOICES = (*REVIEW_RULES, "review_blind", "review_reviewers")
+
+
+def _rule(label: str, help_text: str = "") -> forms.BooleanField:
+    return forms.BooleanField(required=False, label=label, help_text=help_text)
+
+
+class ReviewRulesForm(forms.Form):
+    """By which rules executions enter the review queue, and how they are decided there (SCORING §4.6)."""
+
+    review_borderline = _rule("Borderline verdict", "Between the two bands of the score")
+    review_disagreement = _rule(
+        "Gate and score disagree",
+        "Under the outcomes gate: passed below its score, or failed at it",
+    )
+    review_one_missed = _rule("All outcomes met but one", "Under the outcomes gate")
+    review_split_panel = _rule("Panel split", "The judges of a deliberation voted differently")
+    review_samples = _rule("A judge's samples differ", "On both sides of a threshold")
+    review_repetitions = _rule("Repetitions differ", "Repetitions of a case with other verdicts")
+    review_near_threshold = _rule("Score near a threshold", "On either side, as near as said here")
+    review_required = _rule(
+        "Requirement missed narrowly", "A required evaluator stayed just below its minimum"
+    )
+    review_verdict_like = _rule(
+        "Answer reads like a verdict",
+        "The output says something that a judge could take for its own",
+    )
+    review_distance = percent_field(
+        "Near means within", "Points of 100 from a threshold or a minimum"
+    )
+    review_pass_sample = percent_field(
+        "Passes drawn at random", "Percent of those that no rule brings in; they measure the judge"
+    )
+    review_fail_sample = percent_field(
+        "Fails drawn at random", "Percent of those that no rule brings in"
+    )
+    review_reviewers = forms.IntegerField(
+        min_value=1,
+        max_value=MOST_REVIEWERS,
+        label="Reviewers of each",
+        help_text="When they differ, one more is asked; then the most frequent verdict counts, or "
+        "the middle one",
+    )
+    review_blind = forms.BooleanField(
+        required=False,
+        label="Hide verdict and scores from reviewers until they have decided",
+        help_text="In the queue and on the result's page. Lists of results, comparisons, files and the API "
+        "show them to everybody",
+    )
+
+    @property
+    def rule_groups(self) -> Sequence[tuple[str, Sequence[BoundField]]]:
+        """Return the rules that are on or off, in groups of a name each."""
+        return [(name, [self[rule] for rule in rules]) for name, rules in GROUPS]
+
+    def say_what_entered(self, entered: Entered | None) -> None:
+        """Add to each rule what it brought in by the run that is told of."""
+        if entered is None:
+            return
+        for name in REVIEW_RULES:
+            field: Any = self.fields[name]
+            field.help_text = f"{field.help_text}. {entered.words(name)}"
+
+
+EMPTY = "empty"
+SCALES = (
+    (1, "0 to 1, as 0.74"),
+    (5, "0 to 5"),
+    (10, "0 to 10"),
+    (100, "0 to 100"),
+)
+# Shares from 0 to 1 that the form takes in percent or points of 100.
+IN_PERCENT = (
+    *("fallback_threshold", "max_pass_rate_drop", "max_avg_score_drop"),
+    *REVIEW_SHARES,
+)
+AS_THEY_ARE = (
+    *("case_gate", "final_score", "on_unscored", "count_reviews"),
+    *REVIEW_CHOICES,
+)
+
+
+def _starts() -> list[tuple[str, str]]:
+    presets = [(one.name, f"{one.label}: {one.says}") for one in all_profiles()]
+    return [*presets, (EMPTY, "Empty: no evaluators yet, the thresholds of Verdicts.")]
+
+
+class TagsField(forms.CharField):
+    """Tags with commas between them."""
+
+    def __init__(self, **options: Any) -> None:
+        """Say how tags are written."""
+        super().__init__(required=False, help_text="With commas between them", **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the tags on one line."""
+        return ", ".join(value) if isinstance(value, list | tuple) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Return the tags, each once."""
+        found = (tag.strip() for tag in str(value or "").split(","))
+        return list(dict.fromkeys(tag for tag in found if tag))
+
+
+class JudgeField(forms.ModelChoiceField[LanguageModel]):
+    """The language model that judges where an evaluator names no other."""
+
+    def __init__(self) -> None:
+        """Offer every language model, and none."""
+        super().__init__(
+            LanguageModel.objects.all(),
+            required=False,
+            to_field_name="slug",
+            empty_label="None",
+            label="Judge",
+            help_text="The language model that judges where an evaluator names no other",
+        )
+
+
+class NewSuiteForm(forms.Form):
+    """A suite to begin with: what it is called and which system it starts from."""
+
+    title = forms.CharField(max_length=LONGEST_TITLE)
+    slug = forms.SlugField(
+        max_length=80,
+        required=False,
+        label="Short name",
+        help_text="For addresses and the command line; made of the title when left empty. It stays "
+        "as it is later.",
+    )
+    start = forms.ChoiceField(
+        label="Start from",
+        choices=_starts,
+        initial="verdicts",
+        widget=forms.RadioSelect,
+        help_text="Thresholds and evaluators; every value can be changed afterwards",
+    )
+    judge = JudgeField()
+    description = forms.CharField(
+        required=False, max_length=LONGEST_DESCRIPTION, widget=forms.Textarea(attrs={"rows": 3})
+    )
+    tags = TagsField()
+
+    def clean(self) -> dict[str, Any]:
+        """Make the short name of the title where none was given, and refuse one that is taken."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        if "slug" in found and "title" in found:
+            found["slug"] = found["slug"] or slugify(found["title"])[:80].strip("-")
+            if not found["slug"]:
+                self.add_error("slug", "Write one: the title has no letters that an address holds.")
+            elif Suite.objects.filter(slug=found["slug"]).exists():
+                self.add_error("slug", f"There is a suite “{found['slug']}” already.")
+        return found
+
+    def create(self, by: User) -> Suite | None:
+        """Create the suite; None, with the reason among the errors, when somebody was quicker."""
+        found = self.cleaned_data
+        try:
+            return create_suite(
+                slug=found["slug"],
+                title=found["title"],
+                by=by,
+                description=found["description"].strip(),
+                tags=found["tags"],
+                judge=found["judge"],
+                profile=None if found["start"] == EMPTY else profile_named(found["start"]),
+            )
+        except DomainError as refusal:
+            self.add_error("slug", str(refusal))
+            return None
+
+
+class SuiteSettingsForm(ReviewRulesForm):
+    """What is said of a suite, and those parts of its policy that stand by themselves, in a draft."""
+
+    stamp = forms.CharField(widget=forms.HiddenInput)
+    title = forms.CharField(max_length=LONGEST_TITLE)
+    description = forms.CharField(
+        required=False, max_length=LONGEST_DESCRIPTION, widget=forms.Textarea(attrs={"rows": 3})
+    )
+    tags = TagsField()
+    judge = JudgeField()
+    case_gate = forms.ChoiceField(
+        choices=CaseGate.choices,
+        help_text="What decides whether an execution passes: its final score by the bands, or its "
+        "expected outcomes, all of them",
+    )
+    fallback_threshold = percent_field(
+        "Without outcomes, pass from",
+        "Overall score, 0 to 100: for cases without expected outcomes under that gate",
+    )
+    final_score = forms.ChoiceField(choices=FinalScore.choices)
+    on_unscored = forms.ChoiceField(
+        choices=OnUnscored.choices,
+        label="Unscored evaluator",
+        help_text="What becomes of a result when an evaluator could not score; gates and required ones "
+        "make it errored in any case",
+    )
+    scale = forms.TypedChoiceField(
+        choices=SCALES, coerce=int, help_text="How pages show scores; they are stored from 0 to 1"
+    )
+    count_reviews = forms.BooleanField(
+        required=False,
+        label="Reviewed verdicts count in gates, pass rates and comparisons",
+        help_text="A decision of people then takes the place of the machine's verdict, also of an error, and every "
+        "figure says with how many reviews. Scores stay as they are. Otherwise decisions are shown and not counted",
+    )
+    max_pass_rate_drop = percent_field(
+        "Pass rate may drop by", "Points of 100, before a comparison calls it a regression"
+    )
+    max_avg_score_drop = percent_field("Mean score may drop by", "Points of 100")
+    max_latency_increase_pct = percent_field("Mean latency may grow by", "Percent", most=100_000)
+
+    def __init__(self, draft: SuiteDraft, *args: Any, **options: Any) -> None:
+        """Fill the form with the draft."""
+        content = draft.content
+        policy = policy_of(content).as_json()
+        initial = {name: content[name] for name in ("title", "description", "tags", "judge")}
+        initial |= {name: policy[name] for name in (*AS_THEY_ARE, "scale")}
+        initial |= {name: shown_percent(policy[name]) for name in IN_PERCENT}
+        initial["max_latency_increase_pct"] = plain(policy["max_latency_increase_pct"])
+        super().__init__(*args, **{"initial": initial | {"stamp": draft.stamp}} | options)
+        self.draft = draft
+
+    def keep(self) -> SuiteDraft | None:
+        """Keep what was entered in the draft; None, with the reason among the errors, when refused."""
+        found = self.cleaned_data
+        policy = {name: found[name] for name in (*AS_THEY_ARE, "scale")}
+        policy |= {name: as_share(found[name]) for name in IN_PERCENT}
+        policy["max_latency_increase_pct"] = float(found["max_latency_increase_pct"])
+        said = Describe(found["title"], found["description"], found["tags"])
+        judge = SetJudge(found["judge"].slug if found["judge"] else "")
+        try:
+            return change_draft(self.draft, found["stamp"], said, judge, SetPolicy(policy))
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+            return None
+
+
+class RestoreForm(forms.Form):
+    """A note for the version to come; `seen` is the version of the suite the question was asked at."""
+
+    note = forms.CharField(
+        max_length=200,
+        required=False,
+        help_text="One line, behind “Restored version N”.",
+    )
+    seen = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(self, suite: Suite, *args: Any, **options: Any) -> None:
+        """Ask at the version the suite has now."""
+        super().__init__(*args, **{"initial": {"seen": suite.version}} | options)
+        self.suite = suite
+
+    def clean_seen(self) -> int:
+        """Refuse a question that was asked before the suite changed."""
+        seen: int = self.cleaned_data["seen"]
+        if seen != self.suite.version:
+            raise forms.ValidationError(
+                f"Version {self.suite.version} was saved since this page was opened. Look at what "
+                "restoring changes now, and press again."
+            )
+        return seen
+
+    def restore(self, number: int, by: User) -> SuiteVersion | None:
+        """Restore the version; None, with the reason among the errors, when that cannot be."""
+        if not self.is_valid():
+            return None
+        try:
+            return restore_version(self.suite, number, by=by, note=self.cleaned_data["note"])
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+            return None
+
+
+WORDS: Mapping[Who, str] = {
+    Who.MINE: "only yours",
+    Who.THEIRS: "only theirs",
+    Who.SAME: "both alike",
+    Who.BOTH: "both",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """One value that somebody changed, spelt out, with the field that decides where both did."""
+
+    place: str
+    name: str
+    base: str
+    theirs: str
+    mine: str
+    who: str
+    choice: BoundField | None
+
+
+class ConflictForm(forms.Form):
+    """One choice for every value that both changed; the others are taken from whoever changed them."""
+
+    stamp = forms.CharField(widget=forms.HiddenInput)
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+    def __init__(self, conflict: Conflict, *args: Any, **options: Any) -> None:
+        """Make a field for each value to decide."""
+        initial = {"stamp": conflict.draft.stamp, "version": conflict.version}
+        super().__init__(*args, **{"initial": initial} | options)
+        self.conflict = conflict
+        self._names = {
+            one.key: f"choice-{place}" for place, one in enumerate(conflict.merge.fields)
+        }
+        for one in conflict.merge.open:
+            self.fields[self._names[one.key]] = forms.ChoiceField(
+                label=f"{_place(one)} {one.name}".strip(),
+                choices=((Side.THEIRS.value, "Take theirs"), (Side.MINE.value, "Keep mine")),
+                widget=forms.RadioSelect,
+                error_messages={"required": "Choose whose is to be kept."},
+            )
+
+    def rows(self) -> list[ValueRow]:
+        """Return every value that somebody changed, in the order of the suite."""
+        return [
+            ValueRow(
+                place=_place(one),
+                name=one.name.replace("_", " "),
+                base=spelt(one.base),
+                theirs=spelt(one.theirs),
+                mine=spelt(one.mine),
+                who=WORDS[one.who],
+                choice=self[self._names[one.key]] if one.is_open else None,
+            )
+            for one in self.conflict.merge.fields
+        ]
+
+    def settle(self) -> SuiteDraft | None:
+        """Bring the draft up to their version; None, with the reason among the errors, when refused."""
+        found = self.cleaned_data
+        choices = {
+            key: found[name] for key, name in self._names.items() if found.get(name) is not None
+        }
+        try:
+            return rebase_draft(
+                self.conflict.draft, found["stamp"], version=found["version"], choices=choices
+            )
+        except DomainError as refusal:
+            self.add_error(None, str(refusal))
+            return None
+
+
+def spelt(value: Any) -> str:
+    """Return a value as it is compared on a page: texts as they are, paths one a line, the rest as JSON."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value or "(empty)"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return "\n".join(item or "(the whole)" for item in value) or "(none)"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _place(one: Field) -> str:
+    if one.evaluator is None:
+        return "Evaluators and their order" if one.key == ARRANGEMENT else ""
+    return one.evaluator or "the whole suite"

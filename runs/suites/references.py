@@ -1,0 +1,122 @@
+"""The language models and agents that evaluators name, as far as they exist here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from evaluators.kinds import all_kinds
+from evaluators.kinds._judging import models_named
+from evaluators.models import LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import agent_paths
+from runs.models.targets import Target
+from runs.specs.content import ModelPlace, SuiteContent
+from runs.specs.problems import Problem
+from runs.target_kinds import target_kinds
+
+
+def unfit_agents(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
+    """Yield a problem for each evaluator that asks a target which answers no question.
+
+    One that is not here yet is no problem of the import: `absent_agents` tells of it.
+    """
+    asking = _asking(content)
+    replaying = [name for name, kind in target_kinds().items() if kind.replays]
+    named = {name for _, _, name in asking}
+    rows = (
+        Target.objects.filter(name__in=named, kind__in=replaying)
+        if named
+        else Target.objects.none()
+    )
+    unfit = set(rows.values_list("name", flat=True))
+    for case, path, name in asking:
+        if name in unfit:
+            said = (
+                f"the target {name!r} has recorded outputs and answers no question; name a chat model, "
+                "an agent over HTTP or a command"
+            )
+            yield Problem(said, file, 0, case, f"evaluator {path}: agent")
+
+
+def absent_agents(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
+    """Yield a note for each target a suite asks for judgements that is not here yet, where it is first named."""
+    first: dict[str, tuple[str, str]] = {}
+    for case, path, name in _asking(content):
+        first.setdefault(name, (case, path))
+    here = Target.objects.filter(name__in=first).values_list("name", flat=True) if first else ()
+    known = set(here)
+    for name, (case, path) in first.items():
+        if name in known:
+            continue
+        said = (
+            f"no target is called {name!r} yet; add it under Targets before a run is started, or name "
+            "another"
+        )
+        yield Problem(said, file, 0, case, f"evaluator {path}: agent")
+
+
+def _asking(content: SuiteContent) -> list[tuple[str, str, str]]:
+    """Return case ("" for the suite's own tree), path and name for each evaluator that asks a target."""
+    trees = [("", content.root)]
+    trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
+    return [(case, *one) for case, tree in trees for one in agent_paths(tree, all_kinds()).items()]
+
+
+class UnknownJudgeError(DomainError):
+    """Suites name judges that are not set up here or cannot judge; `problems` says which and where."""
+
+    code = "unknown_judge"
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        """Say every problem on a line of its own."""
+        self.problems = problems
+        super().__init__("\n".join(map(str, problems)))
+
+
+def judge_of(slug: str) -> LanguageModel | None:
+    """Return the language model, None for ""; raises UnknownJudgeError."""
+    if not slug:
+        return None
+    found = LanguageModel.objects.filter(slug=slug).first()
+    if found is None:
+        raise UnknownJudgeError((Problem(_missing(slug), key="judge"),))
+    return found
+
+
+def missing_models(
+    content: SuiteContent, *, judge: str | None = None, file: str = ""
+) -> Iterator[Problem]:
+    """Yield a problem for each place of a suite that names a language model which is not set up here."""
+    known = set(LanguageModel.objects.values_list("slug", flat=True))
+    chosen = content.judge if judge is None else judge
+    if chosen and chosen not in known:
+        places = [one for one in _places(content, "", chosen) if one.is_suite_judge]
+        place = places[0] if places and judge is None else ModelPlace(file, 0)
+        yield Problem(_missing(chosen), place.file or file, place.line, key="judge")
+    named: Counter[tuple[str, str]] = Counter()
+    trees = [("", content.root)]
+    trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
+    for case, tree in trees:
+        for path, setting, slug in models_named(tree, all_kinds()):
+            if slug not in known:
+                places = [one for one in _places(content, case, slug) if not one.is_suite_judge]
+                # The same slug named again stands at the next of its places.
+                at = min(named[case, slug], len(places) - 1)
+                place = places[at] if places else ModelPlace(file, 0)
+                named[case, slug] += 1
+                key = f"evaluator {path}: {setting}" if path else setting
+                yield Problem(_missing(slug), place.file or file, place.line, case, key)
+
+
+def _places(content: SuiteContent, case: str, slug: str) -> Sequence[ModelPlace]:
+    return content.model_places.get((case, slug), ())
+
+
+def _missing(slug: str) -> str:
+    known = ", ".join(LanguageModel.objects.order_by("slug").values_list("slug", flat=True))
+    there_are = f"there are {known}" if known else "there is none yet"
+    return (
+        f"no language model has the slug {slug!r}; {there_are}. "
+        "Add it under Language models, or name another."
+    )

@@ -1,0 +1,467 @@
+"""The versions of a suite as pages show them: listed, one in full, and two beside each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Max
+
+from evaluators.kinds import all_kinds
+from evaluators.models import LanguageModel
+from evaluators.scoring.policy import Policy
+from evaluators.templatetags import figures
+from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
+from runs.suites.differences import (
+    AGGREGATOR,
+    CONFIG,
+    CaseChange,
+    Change,
+    EvaluatorChange,
+    FileChange,
+    VersionDifference,
+    compare_versions,
+)
+from runs.suites.edits import edited_parts, policy_of, tree_of
+from runs.suites.evaluator_pages import COMBINES, Branch, branches, count_leaves
+from runs.suites.queries import GateRule, policy_gates, policy_words
+from runs.texts import DiffLine, text_diff
+
+NAMES: Mapping[str, str] = {
+    "title": "Title",
+    "description": "Description",
+    "tags": "Tags",
+    "judge": "Judge",
+    "pass_threshold": "Pass from",
+    "borderline_threshold": "Borderline from",
+    "case_gate": "Case gate",
+    "fallback_threshold": "Without outcomes, pass from",
+    "final_score": "Final score",
+    "on_unscored": "Unscored evaluator",
+    "metrics_pass_threshold": "Metrics gate, at least",
+    "cases_pass_threshold": "Cases gate, at least",
+    "max_pass_rate_drop": "Pass rate may drop by",
+    "max_avg_score_drop": "Mean score may drop by",
+    "max_latency_increase_pct": "Latency may grow by",
+    "count_reviews": "Reviews count in the gates",
+    "scale": "Scores from 0 to",
+    "review_borderline": "Review what is borderline",
+    "review_disagreement": "Review where gate and score disagree",
+    "review_one_missed": "Review where one outcome is missed",
+    "review_split_panel": "Review split panels",
+    "review_samples": "Review where a judge's samples differ",
+    "review_repetitions": "Review where repetitions differ",
+    "review_near_threshold": "Review what is near a threshold",
+    "review_required": "Review requirements missed narrowly",
+    "review_verdict_like": "Review answers that read like a verdict",
+    "review_distance": "Near means within",
+    "review_pass_sample": "Passes drawn for review",
+    "review_fail_sample": "Fails drawn for review",
+    "review_reviewers": "Reviewers of each",
+    "review_blind": "The judge is hidden until decided",
+    "weight": "Weight",
+    "required": "Required",
+    "negate": "Negated",
+    "gate": "Gate of the composite",
+    "kind": "Kind",
+    f"{AGGREGATOR}type": "Combines by",
+    f"{AGGREGATOR}gate_threshold": "Gates must reach",
+    f"{AGGREGATOR}remainder": "Averages",
+    f"{AGGREGATOR}threshold": "Each must reach",
+    f"{AGGREGATOR}share": "Share that must pass",
+}
+BANDS = {
+    *("pass_threshold", "borderline_threshold", "fallback_threshold"),
+    *(f"{AGGREGATOR}gate_threshold", f"{AGGREGATOR}threshold", "review_distance"),
+}
+RATES = {
+    *("metrics_pass_threshold", "cases_pass_threshold", f"{AGGREGATOR}share"),
+    *("review_pass_sample", "review_fail_sample"),
+}
+DROPS = {"max_pass_rate_drop", "max_avg_score_drop"}
+CHOICES: Mapping[str, Any] = {
+    "case_gate": CaseGate,
+    "final_score": FinalScore,
+    "on_unscored": OnUnscored,
+}
+
+
+def name_of(fact: str) -> str:
+    """Return a value's name as pages say it: a setting of a kind by its own name."""
+    known = NAMES.get(fact)
+    return (
+        known or fact.removeprefix(AGGREGATOR).removeprefix(CONFIG).replace("_", " ").capitalize()
+    )
+
+
+def spelt(fact: str, value: Any, scale: int = 1) -> str | None:
+    """Return a value as pages spell it, scores on the suite's scale; None where there is none."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "above 0" if fact == "required" and value else "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number(fact, value, scale)
+    if isinstance(value, str):
+        return _word(fact, value)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value) or "none"
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _word(fact: str, value: str) -> str:
+    if fact in CHOICES and value in CHOICES[fact].values:
+        return str(CHOICES[fact](value).label)
+    if fact == "kind" and value in all_kinds():
+        return all_kinds()[value].label
+    return COMBINES.get(value, value) if fact == f"{AGGREGATOR}type" else value or "none"
+
+
+def _number(fact: str, value: float, scale: int) -> str:
+    if fact == "required":
+        return f"{figures.bound(value, scale)} or more"
+    if fact in BANDS:
+        return figures.bound(value, scale)
+    if fact in RATES:
+        return figures.threshold(value)
+    if fact in DROPS:
+        return figures.points(value)
+    if fact == "max_latency_increase_pct":
+        return f"{figures.plain(value)}%"
+    return f"×{figures.plain(value)}" if fact == "weight" else figures.plain(value)
+
+
+PAGE_SIZE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """One version. `changes` are counts against the one before it, None for the first that is kept.
+
+    `last_run` is the number of the latest of the `runs` that used it.
+    """
+
+    number: int
+    note: str
+    author: str
+    created_at: datetime
+    is_current: bool
+    changes: Sequence[str] | None
+    runs: int
+    last_run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionList:
+    """One page of versions; `next_before` is where the next page begins, None at the end."""
+
+    rows: Sequence[VersionRow]
+    total: int
+    before: int | None
+    next_before: int | None
+
+
+def version_list(suite: Suite, *, before: int | None = None) -> VersionList:
+    """Return 20 versions in a fixed number of queries, those under a number if one is given."""
+    rows = suite.versions.select_related("author").order_by("-number")
+    asked = rows if before is None else rows.filter(number__lt=before)
+    # One more than is shown: what the last row changed is told against it.
+    found = list(asked[: PAGE_SIZE + 1])
+    runs = _runs(suite, [version.number for version in found])
+    return VersionList(
+        rows=list(_rows(suite, found, runs)),
+        total=suite.versions.count(),
+        before=before,
+        next_before=found[PAGE_SIZE - 1].number if len(found) > PAGE_SIZE else None,
+    )
+
+
+def _rows(
+    suite: Suite, found: Sequence[SuiteVersion], runs: Mapping[int, tuple[int, int | None]]
+) -> Iterator[VersionRow]:
+    older: Sequence[SuiteVersion | None] = [*found[1:], None]
+    for version, past in list(zip(found, older, strict=False))[:PAGE_SIZE]:
+        count, last = runs.get(version.number, (0, None))
+        yield VersionRow(
+            number=version.number,
+            note=version.note,
+            author=version.author.get_username() if version.author else "",
+            created_at=version.created_at,
+            is_current=version.number == suite.version,
+            changes=compare_versions(past.content, version.content).words if past else None,
+            runs=count,
+            last_run=last,
+        )
+
+
+def _runs(suite: Suite, numbers: Sequence[int]) -> dict[int, tuple[int, int | None]]:
+    runs: Any = suite.runs.filter(suite_version__in=numbers).order_by()
+    found = runs.values_list("suite_version").annotate(count=Count("pk"), last=Max("number"))
+    return {version: (count, last) for version, count, last in found}
+
+
+CASES_SHOWN = 100
+RUNS_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class VersionCase:
+    """One case of a version in the revision it had; `is_kept` is off where that is no longer stored."""
+
+    key: str
+    title: str
+    revision: int
+    is_kept: bool
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionPage:
+    """What a version said. `judge` is the slug it names; `judge_is_gone` when no model has it now."""
+
+    version: SuiteVersion
+    is_current: bool
+    title: str
+    description: str
+    tags: Sequence[str]
+    judge: str
+    judge_is_gone: bool
+    policy: Policy
+    words: Mapping[str, str]
+    gates: Sequence[GateRule]
+    root: Branch
+    evaluators: int
+    files: Sequence[str]
+    cases: Sequence[VersionCase]
+    case_count: int
+    first_case: int
+    next_case: int | None
+    runs: Sequence[int]
+    run_count: int
+    previous: int | None
+    following: int | None
+
+
+def version_page(suite: Suite, version: SuiteVersion, *, first_case: int = 0) -> VersionPage:
+    """Return a version with a hundred of its cases from a place on, in a fixed number of queries."""
+    parts = edited_parts(version.content)
+    policy, root = policy_of(parts), tree_of(parts)
+    cases = version.content.get("cases") or []
+    shown = cases[first_case : first_case + CASES_SHOWN]
+    after = first_case + len(shown)
+    runs = suite.runs.filter(suite_version=version.number).order_by("-number")
+    numbers = suite.versions.values_list("number", flat=True)
+    judge = str(parts["judge"])
+    return VersionPage(
+        version=version,
+        is_current=version.number == suite.version,
+        title=parts["title"],
+        description=parts["description"],
+        tags=parts["tags"],
+        judge=judge,
+        judge_is_gone=bool(judge) and not LanguageModel.objects.filter(slug=judge).exists(),
+        policy=policy,
+        words=policy_words(policy),
+        gates=policy_gates(policy),
+        root=branches(root, scale=policy.scale),
+        evaluators=count_leaves(root),
+        files=sorted(version.content.get("files") or {}),
+        cases=_version_cases(suite, shown),
+        case_count=len(cases),
+        first_case=first_case,
+        next_case=after if after < len(cases) else None,
+        runs=list(runs.values_list("number", flat=True)[:RUNS_SHOWN]),
+        run_count=runs.count(),
+        previous=numbers.filter(number__lt=version.number).order_by("-number").first(),
+        following=numbers.filter(number__gt=version.number).order_by("number").first(),
+    )
+
+
+def _version_cases(suite: Suite, shown: Sequence[Mapping[str, Any]]) -> list[VersionCase]:
+    rows = suite.cases.filter(key__in=[case["key"] for case in shown])
+    known = {
+        (key, revision): (title, is_current)
+        for key, revision, title, is_current in rows.values_list(
+            "key", "revision", "title", "is_current"
+        )
+    }
+    return [
+        VersionCase(
+            key=case["key"],
+            title=known.get((case["key"], case["revision"]), ("", False))[0],
+            revision=case["revision"],
+            is_kept=(case["key"], case["revision"]) in known,
+            is_current=known.get((case["key"], case["revision"]), ("", False))[1],
+        )
+        for case in shown
+    ]
+
+
+VERSIONS_OFFERED = 200
+LONG = 40
+LONGEST = 20_000
+# What of a case a revision can change, as pages call it.
+OF_A_CASE: Mapping[str, str] = {
+    "title": "title",
+    "input": "input",
+    "expected_output": "expected output",
+    "expected_outcomes": "expected outcomes",
+    "criteria": "criteria",
+    "tags": "tags",
+    "metadata": "metadata",
+    "evaluators": "own evaluators",
+    "evaluators_append": "how its own evaluators join",
+    "recorded_output": "recorded output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRow:
+    """One value, old and new; None where there was or is none. `lines` lay texts side by side."""
+
+    name: str
+    old: str | None
+    new: str | None
+    lines: tuple[DiffLine, ...] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Tell whether it wants a line of its own."""
+        return any(text and (len(text) > LONG or "\n" in text) for text in (self.old, self.new))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatorRow:
+    """One evaluator that differs, and what of it; `path` is "" for the whole tree."""
+
+    what: str
+    path: str
+    old_path: str
+    icon: str
+    label: str
+    values: Sequence[ValueRow]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One case that differs; `parts` names what of it changed."""
+
+    what: str
+    key: str
+    old_revision: int | None
+    new_revision: int | None
+    parts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionComparison:
+    """What differs from the one version to the other; of the cases one page."""
+
+    older: SuiteVersion
+    newer: SuiteVersion
+    counts: Sequence[str]
+    values: Sequence[ValueRow]
+    evaluators: Sequence[EvaluatorRow]
+    files: Sequence[FileChange]
+    cases: Sequence[CaseRow]
+    case_count: int
+    first_case: int
+    next_case: int | None
+    is_reordered: bool
+    is_empty: bool
+
+
+def version_comparison(
+    suite: Suite, older: SuiteVersion, newer: SuiteVersion, *, first_case: int = 0
+) -> VersionComparison:
+    """Return what differs, with a hundred cases from a place on, in a fixed number of queries."""
+    difference = compare_versions(older.content, newer.content)
+    shown = difference.cases[first_case : first_case + CASES_SHOWN]
+    after = first_case + len(shown)
+    values, evaluators = setting_rows(difference, (_scale(older), _scale(newer)))
+    return VersionComparison(
+        older=older,
+        newer=newer,
+        counts=difference.words,
+        values=values,
+        evaluators=evaluators,
+        files=difference.files,
+        cases=_changed_cases(suite, shown),
+        case_count=len(difference.cases),
+        first_case=first_case,
+        next_case=after if after < len(difference.cases) else None,
+        is_reordered=difference.is_reordered,
+        is_empty=difference.is_empty,
+    )
+
+
+def setting_rows(
+    difference: VersionDifference, scales: tuple[int, int]
+) -> tuple[list[ValueRow], list[EvaluatorRow]]:
+    """Return what differs in description and policy, and in each evaluator."""
+    values = list(_values((*difference.said, *difference.policy), scales))
+    return values, list(_evaluators(difference, scales))
+
+
+def versions_offered(suite: Suite) -> Sequence[tuple[int, str]]:
+    """Return number and note of the versions that can be chosen, the newest first."""
+    return list(suite.versions.values_list("number", "note")[:VERSIONS_OFFERED])
+
+
+def _scale(version: SuiteVersion) -> int:
+    scale: int = edited_parts(version.content)["policy"]["scale"]
+    return scale
+
+
+def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[ValueRow]:
+    for one in changes:
+        old, new = spelt(one.name, one.old, scales[0]), spelt(one.name, one.new, scales[1])
+        lines = None
+        if old and new and isinstance(one.new, str) and " " in old and " " in new:
+            lines = text_diff(old, new)
+        yield ValueRow(name_of(one.name), _cut(old), _cut(new), lines)
+
+
+def _cut(text: str | None) -> str | None:
+    return f"{text[:LONGEST]} …" if text is not None and len(text) > LONGEST else text
+
+
+def _evaluators(difference: VersionDifference, scales: tuple[int, int]) -> Iterator[EvaluatorRow]:
+    for one in difference.evaluators:
+        kind = all_kinds().get(one.kind)
+        yield EvaluatorRow(
+            what=one.what,
+            path=one.path,
+            old_path=_moved_from(one),
+            icon=kind.icon if kind else "e-code",
+            label=kind.label if kind else f"{one.kind}, unknown here",
+            values=list(_values(one.changes, scales)),
+        )
+
+
+def _moved_from(one: EvaluatorChange) -> str:
+    """Return the earlier path where it was another; an order alone has none."""
+    return one.old_path if one.what in ("moved", "renamed") and one.old_path != one.path else ""
+
+
+def _changed_cases(suite: Suite, shown: Sequence[CaseChange]) -> list[CaseRow]:
+    changed = [one for one in shown if one.what == "changed"]
+    rows = suite.cases.filter(key__in=[one.key for one in changed])
+    revisions: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in rows.values("key", "revision", *OF_A_CASE) if changed else ():
+        revisions[row["key"], row["revision"]] = row
+    return [
+        CaseRow(one.what, one.key, one.old_revision, one.new_revision, _parts(one, revisions))
+        for one in shown
+    ]
+
+
+def _parts(one: CaseChange, revisions: Mapping[tuple[str, int], Mapping[str, Any]]) -> list[str]:
+    old = revisions.get((one.key, one.old_revision or 0))
+    new = revisions.get((one.key, one.new_revision or 0))
+    if old is None or new is None:
+        return []
+    return [words for name, words in OF_A_CASE.items() if old[name] != new[name]]

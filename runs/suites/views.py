@@ -1,0 +1,229 @@
+"""The pages of a suite: its settings, its drafts, its versions, its evaluator tree."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import Resolver404, resolve, reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evaluators.scoring.types import DomainError
+from runs.models.suites import SuiteDraft
+from runs.requests import REFUSED, MemberRequest, may_change_suites, may_view, posted, suite_of
+from runs.suites.drafts import (
+    DraftConflictError,
+    conflict_of,
+    discard_draft,
+    draft_for,
+    draft_of,
+    save_draft,
+)
+from runs.suites.forms import ConflictForm, NewSuiteForm, RestoreForm, SuiteSettingsForm
+from runs.suites.queries import draft_panel, entered_by_rule, suite_head
+from runs.suites.services import archive_suite, delete_suite, unarchive_suite
+from runs.suites.version_pages import (
+    version_comparison,
+    version_list,
+    version_page,
+    versions_offered,
+)
+
+
+@may_change_suites
+def suite_new(request: MemberRequest) -> HttpResponse:
+    """Begin a suite from a profile or empty."""
+    form = NewSuiteForm(posted(request))
+    if form.is_valid() and (suite := form.create(request.user)):
+        messages.success(request, f"{suite.title} is there. It needs cases next.")
+        return redirect("runs:suite", suite.slug)
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/new.html", {"form": form}, status=status)
+
+
+@may_change_suites
+def suite_settings(request: MemberRequest, slug: str) -> HttpResponse:
+    """Edit in one's draft what is said of a suite and its policy."""
+    suite = suite_of(slug=slug)
+    draft = draft_for(suite, request.user, request.POST.get("stamp", ""))
+    form = SuiteSettingsForm(draft, posted(request))
+    form.say_what_entered(entered_by_rule(suite))
+    if form.is_valid() and form.keep():
+        return redirect("runs:suite-settings", slug)
+    context = {"suite": suite, "form": form, "head": suite_head(suite), "draft": draft_panel(draft)}
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/settings.html", context, status=status)
+
+
+@require_POST
+@may_change_suites
+def suite_archive(request: MemberRequest, slug: str) -> HttpResponse:
+    """Take a suite out of all lists, or with `restore` put it back."""
+    suite = suite_of(slug=slug)
+    if "restore" in request.POST:
+        if unarchive_suite(suite, by=request.user):
+            messages.success(request, f"{suite.title} is in the lists again.")
+    elif archive_suite(suite, by=request.user):
+        messages.success(request, f"{suite.title} is archived. Its runs stay readable.")
+    return redirect("runs:suite", slug)
+
+
+@require_POST
+@may_change_suites
+def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
+    """Delete a suite that was never run."""
+    suite = suite_of(slug=slug)
+    try:
+        delete_suite(suite, by=request.user)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect("runs:suite-settings", slug)
+    messages.success(request, f"{suite.title} is deleted.")
+    return redirect("home")
+
+
+# Where a draft is edited, to go on there after a deed.
+OWN_PAGES = ("runs:suite", "runs:suite-settings", "runs:suite-evaluators", "runs:what-if")
+
+
+@require_POST
+@may_change_suites
+def draft_save(request: MemberRequest, slug: str) -> HttpResponse:
+    """Make the draft the next version, or say what is in the way; the draft is kept then."""
+    draft = draft_of(suite_of(slug=slug), request.user)
+    return redirect(saved(request, draft, request.POST.get("stamp", "")))
+
+
+@require_POST
+@may_change_suites
+def draft_discard(request: MemberRequest, slug: str) -> HttpResponse:
+    """Throw the draft away."""
+    try:
+        discard_draft(draft_of(suite_of(slug=slug), request.user), request.POST.get("stamp", ""))
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return redirect(_back(request, slug, "runs:suite-settings"))
+    messages.info(request, "The draft is thrown away. The suite is as it was.")
+    return redirect(_back(request, slug, "runs:suite"))
+
+
+@may_change_suites
+def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
+    """Show a draft beside what others saved since, and bring it up to their version as chosen."""
+    suite = suite_of(slug=slug)
+    draft = draft_of(suite, request.user)
+    conflict = conflict_of(draft)
+    if conflict is None:
+        return redirect("runs:suite-settings", slug)
+    form = ConflictForm(conflict, posted(request))
+    if form.is_valid() and form.settle():
+        messages.success(
+            request, f"Your draft is one of version {suite.version} now. Save it next."
+        )
+        return redirect("runs:suite-settings", slug)
+    context = {"suite": suite, "head": suite_head(suite), "form": form, "conflict": conflict}
+    status = REFUSED if form.is_bound else 409
+    return render(request, "suites/draft_conflict.html", context, status=status)
+
+
+def saved(request: MemberRequest, draft: SuiteDraft, stamp: str) -> str:
+    """Make a draft the next version; return where to go on, with what was done or what is in the way said there."""
+    slug = draft.suite.slug
+    try:
+        version = save_draft(draft, stamp, note=request.POST.get("note", ""))
+    except DraftConflictError:
+        return reverse("runs:draft-conflict", args=[slug])
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return _back(request, slug, "runs:suite-settings")
+    messages.success(request, f"Saved as {version}: {version.note}")
+    return _back(request, slug, "runs:suite")
+
+
+def _back(request: MemberRequest, slug: str, usual: str) -> str:
+    """Return the page of the suite that the form came from, else the usual one of the suite."""
+    given = request.POST.get("next", "")
+    try:
+        match = resolve(given)
+    except Resolver404:
+        return reverse(usual, args=[slug])
+    is_own = match.view_name in OWN_PAGES and match.kwargs == {"slug": slug}
+    return given if is_own else reverse(usual, args=[slug])
+
+
+PAIR = 2
+LONGEST_NUMBER = 9
+
+
+@may_view
+@require_safe
+def version_rows(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show the versions of a suite, newest first."""
+    suite = suite_of(slug=slug)
+    table = version_list(suite, before=_number(request, "before"))
+    context = {"suite": suite, "head": suite_head(suite), "table": table}
+    return render(request, "suites/versions.html", context)
+
+
+@may_view
+@require_safe
+def version(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Show what the suite was at a version."""
+    suite = suite_of(slug=slug)
+    found = get_object_or_404(suite.versions.select_related("author"), number=number)
+    page = version_page(suite, found, first_case=_number(request, "case") or 0)
+    context = {"suite": suite, "head": suite_head(suite), "page": page}
+    return render(request, "suites/version.html", context)
+
+
+@may_view
+@require_safe
+def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show what differs between two versions; two ticked ones become an address of their own."""
+    suite = suite_of(slug=slug)
+    if "version" in request.GET:
+        return _of_ticked(request, slug)
+    newer = _number(request, "to") or suite.version
+    older = _number(request, "from") or max(newer - 1, 1)
+    sides = [
+        get_object_or_404(suite.versions.select_related("author"), number=number)
+        for number in (older, newer)
+    ]
+    found = version_comparison(suite, *sides, first_case=_number(request, "case") or 0)
+    context = {"suite": suite, "head": suite_head(suite), "found": found}
+    offered = versions_offered(suite)
+    return render(request, "suites/version_compare.html", {**context, "offered": offered})
+
+
+def _number(request: HttpRequest, name: str) -> int | None:
+    """Return a number of the address, None where there is none that could be one."""
+    text = request.GET.get(name, "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
+    return int(text) if is_number else None
+
+
+def _of_ticked(request: HttpRequest, slug: str) -> HttpResponse:
+    given = request.GET.getlist("version")
+    ticked = sorted({int(n) for n in given if n.isascii() and n.isdecimal()})
+    if len(ticked) != PAIR:
+        messages.warning(request, "Tick two versions to compare them.")
+        return redirect("runs:suite-versions", slug)
+    address = reverse("runs:version-compare", args=[slug])
+    return redirect(f"{address}?from={ticked[0]}&to={ticked[1]}")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@may_change_suites
+def version_restore(request: MemberRequest, slug: str, number: int) -> HttpResponse:
+    """Say what bringing a version back would change, and do it."""
+    suite = suite_of(slug=slug)
+    old = get_object_or_404(suite.versions.select_related("author"), number=number)
+    form = RestoreForm(suite, posted(request))
+    if form.is_bound and (restored := form.restore(number, request.user)):
+        messages.success(request, f"{restored} says what v{number} said. {restored.note}.")
+        return redirect("runs:suite", slug)
+    now = get_object_or_404(suite.versions.select_related("author"), number=suite.version)
+    found = version_comparison(suite, now, old)
+    context = {"suite": suite, "head": suite_head(suite), "found": found, "form": form}
+    status = REFUSED if form.is_bound else 200
+    return render(request, "suites/version_restore.html", {**context, "old": old}, status=status)

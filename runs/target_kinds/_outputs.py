@@ -1,0 +1,431 @@
+"""Outputs as plain JSON: conversations, traces, files and usage, in the form of a recorded line and of a stored output."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal, InvalidOperation
+from posixpath import normpath
+from typing import Any, TypeVar
+
+from evaluators.kinds._base import Message, Output, Step
+from evaluators.kinds._prompts import path_of
+from evaluators.kinds._refusals import normal_spelling
+from evaluators.scoring.types import Usage
+
+LONGEST_SHOWN = 120
+CALLS = "tool_calls"
+CALL_NAMES = ("tool", "name", "tool_name")
+CALL_INPUTS = ("input", "arguments", "args")
+CALL_OUTPUTS = ("output", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What was said, the tools that were called (None when no turn tells), and the last answer."""
+
+    messages: tuple[Message, ...] = ()
+    steps: tuple[Step, ...] | None = None
+    answer: str = ""
+
+
+def read_conversation(turns: Any) -> Conversation:
+    """Return the conversation a list of turns holds.
+
+    A turn has a role and a content: a text, blocks of text, or JSON, which becomes text. Its
+    `tool_calls` become steps, in the form {tool, input, output} or that of the OpenAI API, where a
+    later turn of role tool brings the output. Raises ValueError, naming the turn.
+    """
+    if not isinstance(turns, list | tuple):
+        raise ValueError(f"messages is {type(turns).__name__}, not a list of turns")
+    reading = _Turns()
+    for turn in turns:
+        reading.read(turn)
+    steps = tuple(reading.steps) if reading.tells_calls else None
+    said = [turn.content for turn in reading.messages if turn.role == "assistant" and turn.content]
+    return Conversation(tuple(reading.messages), steps, said[-1] if said else "")
+
+
+class _Turns:
+    """The turns of one conversation being read."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.steps: list[Step] = []
+        self.tells_calls = False
+        self.places: dict[str, int] = {}
+
+    def read(self, turn: Any) -> None:
+        """Add a turn and the calls in it."""
+        if not isinstance(turn, Mapping) or not isinstance(turn.get("role"), str):
+            raise ValueError(f"messages holds {_shown(turn)}, not a role with its content")
+        fields = {normal_spelling(str(key)): value for key, value in turn.items()}
+        content = _text(fields.get("content"))
+        self.messages.append(Message(fields["role"], content))
+        if fields.get(CALLS) is not None:
+            self.tells_calls = True
+            for call in _list(fields[CALLS]):
+                self._add(call)
+        place = self.places.get(str(fields.get("tool_call_id") or ""))
+        if place is not None and self.steps[place].output is None:
+            self.steps[place] = replace(self.steps[place], output=content)
+
+    def _add(self, call: Any) -> None:
+        if not isinstance(call, Mapping):
+            raise ValueError(f"tool_calls holds {_shown(call)}, not a call with tool and input")
+        fields = {normal_spelling(str(key)): value for key, value in call.items()}
+        inner = fields.get("function")
+        if isinstance(inner, Mapping):
+            fields = {**fields, **inner}
+        name = _first(fields, CALL_NAMES)
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"tool_calls holds {_shown(call)}, which does not name its tool")
+        if fields.get("id"):
+            self.places[str(fields["id"])] = len(self.steps)
+        self.steps.append(
+            Step(
+                type="tool",
+                name=name,
+                input=arguments_of(_first(fields, CALL_INPUTS)),
+                output=_first(fields, CALL_OUTPUTS),
+                duration_ms=_milliseconds(fields.get("duration_ms")),
+                error=str(fields.get("error") or ""),
+            )
+        )
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"tool_calls is {type(value).__name__}, not a list of calls")
+    return value
+
+
+def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
+
+
+def arguments_of(value: Any) -> Any:
+    """Return the arguments of a call: the JSON a text is, else the value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _milliseconds(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise ValueError(f"tool_calls: duration_ms is {value!r}, not a number of 0 or more")
+    return int(value)
+
+
+def _text(content: Any) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list) and any(_is_block(part) for part in content):
+        return "\n".join(_blocks(content))
+    return json.dumps(content, ensure_ascii=False)
+
+
+def _is_block(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("type"), str)
+
+
+def _blocks(content: list[Any]) -> Iterator[str]:
+    for block in content:
+        found = block if isinstance(block, Mapping) else {}
+        text = _first(found, ("text", "value"))
+        if "text" not in str(found.get("type")) or not isinstance(text, str):
+            shown = f"a block of type {found['type']}" if found.get("type") else _shown(block)
+            raise ValueError(f"messages holds {shown}, and only text can be judged")
+        yield text
+
+
+MOST_FILES = 500
+MOST_BYTES = 20_000_000
+LONGEST_PATH = 300
+MOST_LEFT_OUT = 20
+UNSTORABLE = re.compile("[\\x00-\\x1f\\x7f\ud800-\udfff\\\\]")
+Written = TypeVar("Written")
+FORMS = 'write a text, {"text": …}, {"base64": …} or {"path": …}'
+
+
+def files_from_json(stored: Any, beside: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
+    """Return the files an output holds, by path.
+
+    A value is the text of the file, or an object with `text`, `base64`, or the `path` of one of the
+    files `beside` the suite. Raises ValueError, naming the file, for another form, a path that leads
+    out of the output, and too much of it.
+    """
+    if stored is None:
+        return {}
+    if not isinstance(stored, Mapping):
+        raise ValueError("files is not a mapping of paths to what they hold")
+    found: dict[str, bytes] = {}
+    for name, value in stored.items():
+        path = clean_path(str(name))
+        if path in found:
+            raise ValueError(f"files: {name!r} stands twice")
+        found[path] = _content(str(name), value, beside)
+    check_files(found)
+    return found
+
+
+def clean_path(name: str) -> str:
+    """Return the path of a file a target left; raises ValueError for one that leads elsewhere."""
+    if len(name) > LONGEST_PATH:
+        raise ValueError(f"files: {name[:60]!r}… is longer than {LONGEST_PATH} characters")
+    path = normpath(name) if name.strip() else ""
+    if (
+        UNSTORABLE.search(name)
+        or path in ("", ".")
+        or path.startswith("/")
+        or path.split("/")[0] == ".."
+    ):
+        said = "is no path inside the output; write one like report/summary.md"
+        raise ValueError(f"files: {name!r} {said}")
+    return path
+
+
+def kept_files(
+    given: Iterable[tuple[str, Written]], read: Callable[[str, Written], bytes]
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the files of an answer, and why others are left out: one odd file costs no answer.
+
+    Of two at one place the later counts. Raises ValueError for too many files and too large ones.
+    """
+    found: dict[str, bytes] = {}
+    left_out: list[str] = []
+    for name, written in given:
+        try:
+            path = clean_path(name)
+            content = read(name, written)
+            _check_place(path, found)
+        except ValueError as error:
+            left_out.append(f"A file was left out of the answer: {error}")
+        else:
+            found[path] = content
+            if len(found) > MOST_FILES:
+                break
+    check_files(found)
+    if len(left_out) > MOST_LEFT_OUT:
+        more = len(left_out) - MOST_LEFT_OUT
+        left_out[MOST_LEFT_OUT:] = [f"{more} more files were left out of the answer"]
+    return found, tuple(left_out)
+
+
+def _check_place(path: str, taken: Mapping[str, bytes]) -> None:
+    _check_folders(path, taken)
+    if any(other.startswith(f"{path}/") for other in taken):
+        raise ValueError(f"files: {path!r} is a folder in which other files lie")
+
+
+def _check_folders(path: str, taken: Mapping[str, bytes]) -> None:
+    parts = path.split("/")
+    inside = ("/".join(parts[:n]) for n in range(1, len(parts)))
+    if folder := next((folder for folder in inside if folder in taken), ""):
+        raise ValueError(f"files: {folder!r} is a file, so {path!r} cannot lie in it")
+
+
+def check_files(files: Mapping[str, bytes]) -> None:
+    """Raise ValueError for too many files, too large ones, and a file where a folder stands."""
+    if len(files) > MOST_FILES:
+        raise ValueError(f"files: there are {len(files)}, and {MOST_FILES} is the most")
+    size = sum(map(len, files.values()))
+    if size > MOST_BYTES:
+        most = f"{MOST_BYTES // 1_000_000} MB"
+        raise ValueError(f"files: they hold {size / 1_000_000:.1f} MB, and {most} is the most")
+    for path in files:
+        _check_folders(path, files)
+
+
+def _content(name: str, value: Any, beside: Mapping[str, bytes] | None) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise ValueError(f"files: {name!r} is not readable; {FORMS}")
+    form, inner = next(iter(value.items()))
+    if not isinstance(inner, str):
+        raise ValueError(f"files: {name!r}: {form} is not text; {FORMS}")
+    match form:
+        case "text":
+            return inner.encode()
+        case "base64":
+            return _decoded(name, inner)
+        case "path":
+            return _beside(name, inner, beside)
+        case _:
+            raise ValueError(f"files: {name!r}: {form!r} is not known; {FORMS}")
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"files: {name!r} is not readable as base64: {error}") from error
+
+
+def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> bytes:
+    if beside is None:
+        said = "names a file of a suite, which only a case of a suite file can"
+        raise ValueError(f"files: {name!r} {said}; write its text or base64 here")
+    path = path_of(reference)
+    if path not in beside:
+        raise ValueError(f"files: {name!r}: the file {reference!r} is not among those of the suite")
+    return beside[path]
+
+
+STEP_FIELDS = tuple(field.name for field in fields(Step))
+STEP_FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
+LARGEST_COUNT = 2**31 - 1
+# What a run can add up thousands of without leaving its column.
+LARGEST_USD = 100_000
+
+
+def output_from_json(
+    stored: Mapping[str, Any], *, beside: Mapping[str, bytes] | None = None
+) -> Output:
+    """Return the output a recorded line holds: output, messages, trace, files, usage, latency, cost.
+
+    `output` may be a conversation itself. Its last answer is the text where none is given, and the
+    tools called in it are the trace where none is given. `beside` are the files of the suite that
+    `files` may name. Raises ValueError or TypeError, naming the field, for another form.
+    """
+    text, turns = stored.get("output"), stored.get("messages")
+    if isinstance(text, list):
+        text, turns = None, turns or text
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"output is {type(text).__name__}, not text")
+    spoken = read_conversation(turns or ())
+    trace = stored.get("trace")
+    return Output(
+        text=spoken.answer if text is None else text,
+        messages=spoken.messages,
+        trace=spoken.steps if trace is None else tuple(_step(step) for step in _listed(trace)),
+        files=files_from_json(stored.get("files"), beside),
+        usage=_usage(stored),
+    )
+
+
+def _listed(trace: Any) -> list[Any]:
+    if not isinstance(trace, list):
+        raise TypeError(f"trace is {type(trace).__name__}, not a list of steps")
+    return trace
+
+
+def _step(step: Any) -> Step:
+    if not isinstance(step, Mapping):
+        raise ValueError(f"trace holds {step!r}, not a step with type and name")
+    known = {name: step[name] for name in STEP_FIELDS if name in step}
+    if not (isinstance(known.get("type"), str) and isinstance(known.get("name"), str)):
+        raise ValueError(f"trace holds {step!r}, not a step with type and name")
+    for name in STEP_FIGURES:
+        value = known.get(name)
+        is_figure = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        if value is not None and not is_figure:
+            said = f"{name} is {value!r}, not a number of 0 or more"
+            raise ValueError(f"trace holds a step whose {said}")
+    return Step(**known)
+
+
+def _usage(stored: Mapping[str, Any]) -> Usage:
+    usage = stored.get("usage") or {}
+    if not isinstance(usage, Mapping):
+        raise TypeError(f"usage is {type(usage).__name__}, not input_tokens and output_tokens")
+    cost = stored.get("cost_usd")
+    return Usage(
+        input_tokens=_count(usage, "input_tokens"),
+        output_tokens=_count(usage, "output_tokens"),
+        cost_usd=_money(cost),
+        latency_ms=_count(stored, "latency_ms"),
+    )
+
+
+def _count(holder: Mapping[str, Any], name: str) -> int | None:
+    value = holder.get(name)
+    if value is None:
+        return None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= LARGEST_COUNT
+    ):
+        raise ValueError(f"{name} is {value!r}, not a number of 0 or more")
+    return int(value)
+
+
+def _money(value: Any) -> Decimal | None:
+    if value is None:
+        return None
+    try:
+        usd = Decimal(str(value))
+    except InvalidOperation as error:
+        raise ValueError(f"cost_usd is {value!r}, not an amount of dollars") from error
+    if not usd.is_finite() or not 0 <= usd <= LARGEST_USD:
+        raise ValueError(f"cost_usd is {value!r}, not an amount of 0 to {LARGEST_USD} dollars")
+    return usd
+
+
+def messages_as_json(output: Output) -> list[dict[str, str]]:
+    """Return the turns of the conversation."""
+    return [{"role": turn.role, "content": turn.content} for turn in output.messages]
+
+
+def trace_as_json(output: Output) -> list[dict[str, Any]] | None:
+    """Return the steps without the fields that say nothing; None when none are reported."""
+    if output.trace is None:
+        return None
+    return [
+        {
+            name: value
+            for name in STEP_FIELDS
+            if (value := getattr(step, name)) not in (None, "") or name in ("type", "name")
+        }
+        for step in output.trace
+    ]
+
+
+def usage_as_json(usage: Usage) -> dict[str, Any]:
+    """Return the figures that were reported; money as text."""
+    figures = {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "latency_ms": usage.latency_ms,
+        "cost_usd": None if usage.cost_usd is None else str(usage.cost_usd),
+    }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def output_from_columns(
+    text: str,
+    messages: list[Any],
+    trace: list[Any] | None,
+    usage: Mapping[str, Any],
+    files: Mapping[str, bytes] | None = None,
+) -> Output:
+    """Return the output that a result keeps, from the columns the functions above filled."""
+    output = output_from_json(
+        {
+            "output": text,
+            "messages": messages,
+            "trace": trace,
+            "usage": usage,
+            "latency_ms": usage.get("latency_ms"),
+            "cost_usd": usage.get("cost_usd"),
+        }
+    )
+    return replace(output, files=dict(files or {}))

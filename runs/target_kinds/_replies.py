@@ -1,0 +1,430 @@
+"""What an agent sends, read without trusting its form: where it holds what, and what is read there."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+from pydantic.config import JsonDict
+
+from evaluators.kinds._base import CaseFacts, Message, Output, Step
+from evaluators.scoring.types import Usage
+from runs.target_kinds._base import AgentReading, AgentReply, TargetConfig
+from runs.target_kinds._outputs import (
+    LARGEST_COUNT,
+    LARGEST_USD,
+    Conversation,
+    arguments_of,
+    kept_files,
+    read_conversation,
+)
+
+EVERY = "*"
+STEP = re.compile(
+    r"""\[\s*(?P<every>\*)\s*\]|\[\s*(?P<index>-?\d{1,9})\s*\]|\[\s*(?P<quoted>"(?:[^"\\]|\\.)*")\s*\]"""
+    r"""|(?P<name>[^.\[\]]+)"""
+)
+INDEX = re.compile(r"-?\d{1,9}")
+LONGEST_NAMES = 120
+
+PathPart = str | int
+
+
+class PathError(ValueError):
+    """A path cannot be read, or leads nowhere in a reply; says at which step, and what stood there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """The step into every part of a list."""
+
+
+def parse_path(text: str) -> tuple[PathPart | Every, ...]:
+    """Return the steps of a path; raises PathError naming the character that is wrong."""
+    steps: list[PathPart | Every] = []
+    at = 0
+    while at < len(text) or not steps:
+        if steps and text[at] == ".":
+            at += 1
+        elif steps and text[at] != "[":
+            raise PathError(f"expected a dot or [ at character {at + 1}")
+        found = STEP.match(text, at)
+        if found is None:
+            raise PathError(f"expected a name, a number or [*] at character {at + 1}")
+        steps.append(_path_part(found))
+        at = found.end()
+    return tuple(steps)
+
+
+def _path_part(found: re.Match[str]) -> PathPart | Every:
+    if found["every"]:
+        return Every()
+    if found["index"]:
+        return int(found["index"])
+    if found["quoted"]:
+        try:
+            return str(json.loads(found["quoted"]))
+        except ValueError:
+            raise PathError(f"{found['quoted']} is not a quoted name") from None
+    name = found["name"].strip()
+    if name == EVERY:
+        return Every()
+    return int(name) if INDEX.fullmatch(name) else name
+
+
+def follow(path: str, value: Any) -> Any:
+    """Return what stands at the path; raises PathError when it leads nowhere."""
+    return _follow(parse_path(path), value, "")
+
+
+def leads_nowhere(path: str, value: Any) -> bool:
+    """Tell whether nothing stands at the path, or null."""
+    try:
+        return follow(path, value) is None
+    except PathError:
+        return True
+
+
+def _follow(steps: tuple[PathPart | Every, ...], value: Any, place: str) -> Any:
+    for number, step in enumerate(steps):
+        if isinstance(step, Every):
+            if not isinstance(value, list):
+                raise PathError(_said(place, value, "not a list"))
+            rest = steps[number + 1 :]
+            return [_follow(rest, part, f"{place}[{at}]") for at, part in enumerate(value)]
+        value = _into(value, step, place)
+        place = f"{place}.{step}" if place else str(step)
+    return value
+
+
+def _into(value: Any, step: PathPart, place: str) -> Any:
+    if isinstance(value, dict):
+        # A number may be the name of a field, too: {"0": …}.
+        if str(step) in value:
+            return value[str(step)]
+        raise PathError(_said(place, value, f"without {step!r}"))
+    if not isinstance(step, int):
+        raise PathError(_said(place, value, f"where an object with {step!r} is expected"))
+    if not isinstance(value, list):
+        raise PathError(_said(place, value, "where a list is expected"))
+    if not -len(value) <= step < len(value):
+        raise PathError(_said(place, value, f"without a part {step}"))
+    return value[step]
+
+
+def _said(place: str, value: Any, problem: str) -> str:
+    return f"{place or 'the reply'} is {describe(value)}, {problem}"
+
+
+def describe(value: Any) -> str:
+    """Return in a few words what a value is."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        names = ", ".join(str(name) for name in value)
+        cut = f"{names[:LONGEST_NAMES]}…" if len(names) > LONGEST_NAMES else names
+        return f"an object with {cut}" if names else "an empty object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:40]}"
+    text = str(value)
+    return f"the text “{text[:60]}…”" if len(text) > 60 else f"the text “{text}”"
+
+
+MOST_STEPS = 5000
+NANO_USD = Decimal("0.000000001")
+NAME_KEYS = ("name", "tool", "tool_name", "toolName")
+INPUT_KEYS = ("input", "args", "arguments", "parameters")
+OUTPUT_KEYS = ("output", "result", "response", "content")
+FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
+FILE_NAMES = ("path", "name", "filename")
+FILE_TEXTS = ("content", "text")
+FILE_BYTES = ("base64", "content_base64", "data")
+
+
+class UnreadableReplyError(ValueError):
+    """A part of the reply has a form that cannot be read; says what stood there."""
+
+
+def read_text(value: Any) -> str:
+    """Return a text, the texts of content blocks joined, or any other value as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise UnreadableReplyError("there is null")
+    if isinstance(value, list) and value and all(_is_block(part) for part in value):
+        return "".join(str(part.get("text") or "") for part in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_block(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("type"), str)
+
+
+def read_turns(value: Any) -> Conversation:
+    """Return the turns of a conversation with the tools that were called in them."""
+    try:
+        return read_conversation(_list(value))
+    except ValueError as error:
+        raise UnreadableReplyError(str(error)) from None
+
+
+def read_steps(value: Any) -> tuple[Step, ...]:
+    """Return the steps the agent took: Evalsite's own form, or tool calls as model servers spell them."""
+    steps = _list(value)
+    if len(steps) > MOST_STEPS:
+        raise UnreadableReplyError(f"there are {len(steps)} steps; {MOST_STEPS} are the most")
+    return tuple(_step(number, step) for number, step in enumerate(_flat(steps)))
+
+
+def _flat(steps: Iterable[Any]) -> Iterable[Any]:
+    """Yield the steps of lists in the list too: that is what `[*].tool_calls` gives."""
+    for step in steps:
+        if isinstance(step, list):
+            yield from step
+        elif step is not None:
+            yield step
+
+
+def _step(number: int, step: Any) -> Step:
+    if isinstance(step, str) and step:
+        return Step(type="tool", name=step)
+    facts = step if isinstance(step, dict) else {}
+    # {"type": "function", "function": {"name": …, "arguments": "{…}"}}
+    inner = facts.get("function")
+    merged = {**facts, **inner} if isinstance(inner, dict) else facts
+    name = _first(merged, NAME_KEYS)
+    if not isinstance(name, str) or not name:
+        raise UnreadableReplyError(f"step {number} is {describe(step)}, without a name")
+    error = merged.get("error")
+    return Step(
+        type="model" if merged.get("type") == "model" else "tool",
+        name=name[:200],
+        input=arguments_of(_first(merged, INPUT_KEYS)),
+        output=_first(merged, OUTPUT_KEYS),
+        error="" if error in (None, "", False) else str(error),
+        **{figure: _figure(merged.get(figure)) for figure in FIGURES},
+    )
+
+
+def _figure(value: Any) -> int | None:
+    is_figure = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_figure and 0 <= value <= LARGEST_COUNT else None
+
+
+def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the files by path, and why others are left out.
+
+    They are told as {path: text}, or as a list of {path, content or base64}.
+    """
+    named = value.items() if isinstance(value, dict) else map(_named, enumerate(_list(value)))
+    try:
+        return kept_files(((str(path), file) for path, file in named), _content)
+    except ValueError as error:
+        raise UnreadableReplyError(str(error)) from None
+
+
+def _named(numbered: tuple[int, Any]) -> tuple[str, Any]:
+    number, file = numbered
+    path = _first(file, FILE_NAMES) if isinstance(file, dict) else None
+    if not isinstance(path, str):
+        raise UnreadableReplyError(f"file {number} is {describe(file)}, without a path")
+    return path, file
+
+
+def _content(path: str, file: Any) -> bytes:
+    if isinstance(file, str):
+        return file.encode()
+    facts = file if isinstance(file, dict) else {}
+    encoded = _first(facts, FILE_BYTES)
+    text = _first(facts, FILE_TEXTS)
+    if facts.get("encoding") == "base64" and encoded is None:
+        encoded = text
+    if isinstance(encoded, str):
+        try:
+            return base64.b64decode("".join(encoded.split()), validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise UnreadableReplyError(f"file {path!r} is not base64: {error}") from None
+    if not isinstance(text, str):
+        raise UnreadableReplyError(f"file {path!r} is {describe(file)}, without content or base64")
+    return text.encode()
+
+
+def read_count(value: Any) -> int:
+    """Return a number of tokens."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= LARGEST_COUNT:
+        raise UnreadableReplyError(f"there is {describe(value)}, not a number of 0 or more")
+    return int(value)
+
+
+def read_usd(value: Any) -> Decimal:
+    """Return an amount of dollars, to a billionth."""
+    try:
+        usd = Decimal(str(value))
+    except InvalidOperation:
+        usd = Decimal(-1)
+    if isinstance(value, bool) or not usd.is_finite() or not 0 <= usd <= LARGEST_USD:
+        said = f"not an amount of 0 to {LARGEST_USD} dollars"
+        raise UnreadableReplyError(f"there is {describe(value)}, {said}")
+    return usd.quantize(NANO_USD)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise UnreadableReplyError(f"there is {describe(value)}, not a list")
+    return value
+
+
+def _first(facts: Mapping[str, Any], names: Iterable[str]) -> Any:
+    return next((facts[name] for name in names if facts.get(name) is not None), None)
+
+
+REPLY = "What the reply holds"
+OUTPUT = "output_path"
+PATHS = (
+    *(OUTPUT, "messages_path", "tool_calls_path", "files_path"),
+    *("input_tokens_path", "output_tokens_path", "cost_path"),
+)
+SHOWN: JsonDict = {"section": REPLY, "widget": "code"}
+
+Value = TypeVar("Value")
+
+
+class ReplyPaths(TargetConfig):
+    """The paths to the parts of a reply; "" for what the agent does not report."""
+
+    output_path: str = Field(
+        "",
+        title="Output",
+        description="Such as output or choices.0.message.content. Empty: the whole reply, as text.",
+        json_schema_extra=SHOWN,
+    )
+    messages_path: str = Field(
+        "",
+        title="Conversation",
+        description="Turns with role and content, such as messages.",
+        json_schema_extra=SHOWN,
+    )
+    tool_calls_path: str = Field(
+        "",
+        title="Tool calls or steps",
+        description="Such as steps or choices.0.message.tool_calls.",
+        json_schema_extra=SHOWN,
+    )
+    files_path: str = Field(
+        "",
+        title="Files",
+        description="Such as artifacts. They are kept with the result.",
+        json_schema_extra=SHOWN,
+    )
+    input_tokens_path: str = Field(
+        "",
+        title="Input tokens",
+        description="Such as usage.prompt_tokens.",
+        json_schema_extra=SHOWN,
+    )
+    output_tokens_path: str = Field(
+        "",
+        title="Output tokens",
+        description="Such as usage.completion_tokens.",
+        json_schema_extra=SHOWN,
+    )
+    cost_path: str = Field(
+        "",
+        title="Cost in US dollars",
+        description="Such as cost_usd. It counts towards the budget of a run.",
+        json_schema_extra=SHOWN,
+    )
+
+    @field_validator(*PATHS)
+    @classmethod
+    def _is_path(cls, value: str) -> str:
+        path = value.strip().removeprefix("$.").strip()
+        if path:
+            try:
+                parse_path(path)
+            except PathError as error:
+                raise ValueError(f"“{path}” is no path: {error}") from None
+        return path
+
+    @model_validator(mode="after")
+    def _says_where_the_output_is(self) -> ReplyPaths:
+        if not self.output_path and any(getattr(self, name) for name in PATHS):
+            raise ValueError("Say where the output is, too: other parts of the reply have a path.")
+        return self
+
+
+def read(paths: ReplyPaths, case: CaseFacts, reply: AgentReply) -> AgentReading:
+    """Return the output a reply holds, or which path leads nowhere and what stood there instead."""
+    if not paths.output_path:
+        return _read_plain(case, reply)
+    if not reply.is_json:
+        kind = reply.content_type or "no content type"
+        return AgentReading(problem=f"the agent sent {kind}, not JSON: {describe(reply.text)}")
+    usage = Usage()
+    try:
+        usage = _usage(paths, reply.json)
+        return AgentReading(_output(paths, case, reply.json, usage), usage=usage)
+    except UnreadableReplyError as error:
+        return AgentReading(problem=str(error), usage=usage)
+
+
+def _read_plain(case: CaseFacts, reply: AgentReply) -> AgentReading:
+    if not reply.text.strip():
+        return AgentReading(problem="the agent answered with no text")
+    return AgentReading(Output(text=reply.text, messages=_turns(case, reply.text)))
+
+
+def _output(paths: ReplyPaths, case: CaseFacts, json: Any, usage: Usage) -> Output:
+    text = _at(paths, OUTPUT, json, read_text) or ""
+    files, warnings = _at(paths, "files_path", json, read_files) or ({}, ())
+    if not text.strip() and not files:
+        raise UnreadableReplyError(f"output, path {paths.output_path}: there is no text")
+    spoken = _at(paths, "messages_path", json, read_turns)
+    steps = _at(paths, "tool_calls_path", json, read_steps)
+    if steps is None and spoken is not None:
+        steps = spoken.steps
+    return Output(
+        text=text,
+        messages=_turns(case, text) if spoken is None else spoken.messages,
+        trace=steps,
+        files=files,
+        usage=usage,
+        warnings=warnings,
+    )
+
+
+def _usage(paths: ReplyPaths, json: Any) -> Usage:
+    return Usage(
+        input_tokens=_at(paths, "input_tokens_path", json, read_count),
+        output_tokens=_at(paths, "output_tokens_path", json, read_count),
+        cost_usd=_at(paths, "cost_path", json, read_usd),
+    )
+
+
+def _at(paths: ReplyPaths, setting: str, json: Any, reader: Any) -> Any:
+    """Return what stands at the path of a setting; None where the agent does not report it."""
+    path = getattr(paths, setting)
+    is_output = setting == OUTPUT
+    if not path or (not is_output and leads_nowhere(path, json)):
+        return None
+    try:
+        return reader(follow(path, json))
+    except (PathError, UnreadableReplyError) as error:
+        label = str(ReplyPaths.model_fields[setting].title).lower()
+        raise UnreadableReplyError(f"{label}, path {path}: {error}") from None
+
+
+def _turns(case: CaseFacts, text: str) -> tuple[Message, ...]:
+    return (*case.input, Message("assistant", text))

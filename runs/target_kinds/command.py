@@ -1,0 +1,328 @@
+"""What an agent's program prints: a plain text, or one JSON object with everything it reports."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from evaluators.kinds._base import (
+    CaseFacts,
+    Message,
+    Output,
+    SandboxRefusal,
+    ScriptCall,
+    ScriptResult,
+    Step,
+)
+from evaluators.model_calls.calls import storable
+from evaluators.scoring.types import Usage
+from runs.engine.ports import Cause, TargetFailure
+from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
+from runs.target_kinds._outputs import check_files, clean_path, kept_files
+from runs.target_kinds._replies import (
+    UnreadableReplyError,
+    describe,
+    read_count,
+    read_files,
+    read_steps,
+    read_text,
+    read_turns,
+    read_usd,
+)
+from runs.target_kinds.http import filled
+
+Reply = Literal["auto", "text", "json"]
+STEPS = ("tool_calls", "trace", "steps")
+ANSWERS = ("output", "messages", "error")
+KNOWN = {*ANSWERS, *STEPS, "files", "usage", "cost_usd"}
+INPUT_TOKENS = ("input_tokens", "prompt_tokens")
+OUTPUT_TOKENS = ("output_tokens", "completion_tokens")
+
+Value = TypeVar("Value")
+
+
+class AgentError(Exception):
+    """The agent says itself that it failed."""
+
+
+def read_printed(printed: str, reply: Reply, case: CaseFacts) -> Output:
+    """Return the output that was printed; latency and files left behind are the caller's to add.
+
+    Raises UnreadableReplyError, naming the part that cannot be read, and AgentError.
+    """
+    told = None if reply == "text" else _object(printed)
+    if reply == "json" and told is None:
+        raise UnreadableReplyError(f"it printed {describe(printed)}, which is not one JSON object")
+    if told is None or (reply == "auto" and not _is_meant(told)):
+        return Output(text=printed, messages=_turns(case, printed))
+    return _output(told, case)
+
+
+def _object(printed: str) -> Mapping[str, Any] | None:
+    if not printed.lstrip().startswith("{"):
+        return None
+    try:
+        told = storable(json.loads(printed))
+    except (ValueError, RecursionError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _is_meant(told: Mapping[str, Any]) -> bool:
+    """Tell a report from an answer that happens to be JSON: nothing in it but what reports hold."""
+    return set(told) <= KNOWN and any(name in told for name in ANSWERS)
+
+
+def _output(told: Mapping[str, Any], case: CaseFacts) -> Output:
+    if told.get("error") and "output" not in told:
+        raise AgentError(read_text(told["error"]))
+    spoken = _part(told, "messages", read_turns)
+    text = _part(told, "output", read_text)
+    if text is None and spoken is None:
+        raise UnreadableReplyError("it printed a JSON object with neither output nor messages")
+    answer = text if text is not None else spoken.answer if spoken else ""
+    steps: tuple[Step, ...] | None = next(
+        (_part(told, name, read_steps) for name in STEPS if told.get(name) is not None), None
+    )
+    if steps is None and spoken is not None:
+        steps = spoken.steps
+    files, warnings = _part(told, "files", read_files) or ({}, ())
+    return Output(
+        text=answer,
+        messages=spoken.messages if spoken else _turns(case, answer),
+        trace=steps,
+        files=files,
+        usage=_usage(told),
+        warnings=warnings,
+    )
+
+
+def _usage(told: Mapping[str, Any]) -> Usage:
+    usage = told.get("usage") or {}
+    if not isinstance(usage, dict):
+        raise UnreadableReplyError(f"usage: there is {describe(usage)}, not an object")
+    return Usage(
+        input_tokens=_first(usage, INPUT_TOKENS),
+        output_tokens=_first(usage, OUTPUT_TOKENS),
+        cost_usd=_part(told, "cost_usd", read_usd),
+    )
+
+
+def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    name = next((name for name in names if usage.get(name) is not None), "")
+    return _part(usage, name, read_count) if name else None
+
+
+def _part(told: Mapping[str, Any], name: str, reader: Callable[[Any], Value]) -> Value | None:
+    """Return what the reader makes of a part; None where the agent does not report it."""
+    if told.get(name) is None:
+        return None
+    try:
+        return reader(told[name])
+    except UnreadableReplyError as error:
+        raise UnreadableReplyError(f"{name}: {error}") from None
+
+
+def _turns(case: CaseFacts, text: str) -> tuple[Message, ...]:
+    return (*case.input, Message("assistant", text))
+
+
+LONGEST_END = 1500
+NO_PROGRAM = 127
+# What starts a program in its sandbox says this when there is none of that name.
+NOT_FOUND = re.compile(
+    r"(?:failed to execute|execvp) (?P<program>.+): No such file or directory\s*\Z"
+)
+
+
+def read_ending(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
+    """Return what the program printed and left, or the class and reason of its failure."""
+    return _failure(result) or _answered(result, reply, case)
+
+
+def _failure(result: ScriptResult) -> TargetFailure | None:
+    if result.timed_out:
+        return TargetFailure(f"it passed {result.ended_by}{_end(result)}", Cause.TIMEOUT)
+    if result.ended_by:
+        passed = (
+            result.ended_by if result.ended_by.startswith("it ") else f"it passed {result.ended_by}"
+        )
+        return TargetFailure(f"{passed}{_end(result)}", Cause.FAILED)
+    if result.exit_code == NO_PROGRAM and (found := NOT_FOUND.search(result.stderr)):
+        return TargetFailure(
+            f"there is no program {found['program']!r} in the sandbox; name one that workers have, or "
+            "a file of the agent's folder as ./NAME",
+            Cause.FAILED,
+        )
+    if result.exit_code:
+        return TargetFailure(
+            f"it ended with exit code {result.exit_code}{_end(result)}", Cause.FAILED
+        )
+    return None
+
+
+def _end(result: ScriptResult) -> str:
+    """Return the end of what it said on standard error, where whatever went wrong mostly stands."""
+    said = result.stderr.strip()
+    if len(said) > LONGEST_END:
+        said = f"…{said[-LONGEST_END:]}"
+    return f": {said}" if said else ""
+
+
+def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | TargetFailure:
+    try:
+        output = _with_left(read_printed(result.stdout, reply, case), result.files)
+    except AgentError as error:
+        return TargetFailure(f"the agent says: {error}", Cause.FAILED)
+    except (UnreadableReplyError, ValueError) as error:
+        return TargetFailure(str(error), Cause.BAD_REPLY)
+    if not output.text.strip() and not output.files:
+        return TargetFailure(f"it printed nothing and left no file{_end(result)}", Cause.BAD_REPLY)
+    return replace(output, usage=replace(output.usage, latency_ms=result.duration_ms))
+
+
+def _with_left(output: Output, left: Mapping[str, bytes]) -> Output:
+    """Return the output with the files left beside those printed; raises ValueError for too much."""
+    files, warnings = kept_files((*output.files.items(), *left.items()), lambda _, content: content)
+    return replace(output, files=files, warnings=(*output.warnings, *warnings))
+
+
+PROGRAM, LIMITS = "Program", "Limits and reply"
+LONGEST_TIMEOUT_S = 3600
+# A line without any of these means the same to a shell and word by word.
+SHELL = re.compile(r"[^\w\s@%+=:,./-]|\n|^\s*\w+=")
+# Where the text of a program lies when it is the command itself.
+OWN_TEXT = "agent"
+CASE = {"id": "{{case_id}}", "input": "{{input}}", "messages": "{{messages}}"}
+SWITCHED_OFF = (
+    "scripts and commands are switched off on this site; whoever runs it can set EVALSITE_SCRIPTS=1"
+)
+
+
+class Config(TargetConfig):
+    """The command, where it starts, and how its reply is read."""
+
+    sections: ClassVar[tuple[str, ...]] = (PROGRAM, LIMITS)
+
+    command: str = Field(
+        min_length=1,
+        description="A program with its arguments, such as python3 agent.py; lines for the shell; or the "
+        "text of a program that begins with #! and its interpreter.",
+        json_schema_extra={"section": PROGRAM, "widget": "program"},
+    )
+    folder: str = Field(
+        "",
+        title="Folder of the agent",
+        description="Where it starts: the name of a folder inside EVALSITE_AGENTS_DIR. Empty: a fresh "
+        "directory with the files below.",
+        json_schema_extra={"section": PROGRAM},
+    )
+    files: dict[str, str] = Field(
+        default_factory=dict,
+        description='Texts by path, such as {"rules.txt": "…"}, that lie where it starts.',
+        json_schema_extra={"section": PROGRAM},
+    )
+    reply: Reply = Field(
+        "auto",
+        title="What it prints",
+        description="text: the answer. json: an object with output, messages and more. auto: such an "
+        "object if it is one, else the answer.",
+        json_schema_extra={"section": LIMITS},
+    )
+    timeout_s: int = Field(
+        60,
+        ge=1,
+        le=LONGEST_TIMEOUT_S,
+        title="Time-out in seconds",
+        description=f"For one case, 1 to {LONGEST_TIMEOUT_S}; never more than the site allows a program.",
+        json_schema_extra={"section": LIMITS},
+    )
+    needs_network: bool = Field(
+        False,
+        title="Needs the network",
+        description="For an agent that asks a model or a service; only where the site allows it.",
+        json_schema_extra={"section": LIMITS},
+    )
+
+    @field_validator("command", mode="before")
+    @classmethod
+    def _words_become_a_line(cls, value: Any) -> Any:
+        is_words = isinstance(value, list | tuple) and all(isinstance(word, str) for word in value)
+        return shlex.join(value) if is_words else value
+
+    @field_validator("command")
+    @classmethod
+    def _can_be_run(cls, value: str) -> str:
+        command = value.replace("\r\n", "\n").strip()
+        if not command or "\0" in command:
+            raise ValueError("Name the program to run, such as python3 agent.py")
+        return command
+
+    @field_validator("folder")
+    @classmethod
+    def _lies_among_the_agents(cls, value: str) -> str:
+        folder = value.strip().strip("/")
+        if value.strip().startswith("/") or ".." in folder.split("/") or "\0" in folder:
+            raise ValueError("Name a folder inside EVALSITE_AGENTS_DIR, such as returns-desk")
+        return folder
+
+    @field_validator("files")
+    @classmethod
+    def _have_paths_inside(cls, value: dict[str, str]) -> dict[str, str]:
+        files = {clean_path(path): text.replace("\r\n", "\n") for path, text in value.items()}
+        check_files({path: text.encode("utf-8", "replace") for path, text in files.items()})
+        return files
+
+    @model_validator(mode="after")
+    def _starts_in_one_place(self) -> Self:
+        if self.folder and (self.files or self.is_text):
+            raise ValueError(
+                "Give a folder, or files or the program's own text, not both: it starts in one place."
+            )
+        return self
+
+    @property
+    def is_text(self) -> bool:
+        """Tell whether the command is the text of a program instead of its name."""
+        return self.command.startswith("#!")
+
+
+@target_kind(label="Command", icon="i-terminal", config=Config, uses_sandbox=True)
+async def answer(config: Config, context: TargetContext) -> Output | TargetFailure:
+    """Return what the program prints, with the files it left; a program that fails gives no output."""
+    if context.sandbox is None:
+        return TargetFailure(SWITCHED_OFF, Cause.REFUSED)
+    call = ScriptCall(
+        command=(f"./{OWN_TEXT}",) if config.is_text else _words(config.command),
+        stdin=_case_as_json(context.case),
+        files=_files(config),
+        folder=config.folder,
+        seconds=config.timeout_s,
+        needs_network=config.needs_network,
+        keeps_workspace=True,
+    )
+    try:
+        result = await context.sandbox.run(call)
+    except SandboxRefusal as refusal:
+        return TargetFailure(str(refusal), Cause.REFUSED)
+    return read_ending(result, config.reply, context.case)
+
+
+def _words(command: str) -> tuple[str, ...]:
+    return ("/bin/sh", "-c", command) if SHELL.search(command) else tuple(command.split())
+
+
+def _files(config: Config) -> dict[str, bytes]:
+    texts = {**config.files, OWN_TEXT: config.command} if config.is_text else config.files
+    return {path: text.encode("utf-8", "replace") for path, text in texts.items()}
+
+
+def _case_as_json(case: CaseFacts) -> bytes:
+    told = {**filled(CASE, case), "metadata": dict(case.metadata)}
+    return json.dumps(told, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"

@@ -1,0 +1,377 @@
+"""Add and change targets: one form a kind, secret headers write-only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.core.files.uploadedfile import UploadedFile
+from django.db import IntegrityError, transaction
+from django.forms import BoundField
+from pydantic import ValidationError
+
+from evaluators.model_calls.models import encrypt
+from evaluators.models import AuditEntry, LanguageModel
+from evaluators.scoring.types import DomainError
+from runs.files.importing import import_recorded_outputs
+from runs.models.targets import Target
+from runs.models.trials import TargetTrial
+from runs.target_kinds import target_kind_named, target_kinds
+from runs.target_kinds._base import TargetKind
+from runs.target_kinds.http import origin_of
+from runs.targets.setting_fields import (
+    HeaderRows,
+    HeadersField,
+    in_sections,
+    setting_field,
+    with_line,
+)
+from runs.targets.trials import TriedSettings
+
+
+class NameTakenError(DomainError):
+    """Another target got the name first."""
+
+    code = "name_taken"
+
+
+class TargetChangedError(DomainError):
+    """Somebody else changed the target since the form was opened."""
+
+    code = "target_changed"
+
+
+def taken(name: str) -> str:
+    """Say that a name is taken."""
+    return f"There is a target “{name}” already. Choose another name."
+
+
+def seen_now(target: Target) -> str:
+    """Return the state of a target as a form remembers it; holds its row until the transaction ends."""
+    stored = Target.objects.select_for_update(no_key=True).values_list("updated_at", flat=True)
+    return stored.get(pk=target.pk).isoformat()
+
+
+def last_changer(target: Target) -> str:
+    """Return who changed a target last."""
+    entries = AuditEntry.objects.filter(object_type="target", object_id=str(target.pk))
+    return entries.values_list("actor_name", flat=True).first() or "Somebody"
+
+
+def write_down(
+    target: Target, before: dict[str, Any] | None, entered: list[str], changed_by: User
+) -> None:
+    """Write a change into the audit, with the names of secret headers whose values were entered."""
+    AuditEntry.objects.create(
+        actor=changed_by,
+        actor_name=changed_by.get_username(),
+        action="change" if before else "add",
+        object_type="target",
+        object_id=str(target.pk),
+        object_name=target.name,
+        before=before,
+        after=facts_of(target) | ({"secrets_entered": entered} if entered else {}),
+    )
+
+
+def facts_of(target: Target) -> dict[str, Any]:
+    """Return the settings without the values of secret headers: those stand beside them."""
+    return {
+        "name": target.name,
+        "description": target.description,
+        "config": target.config,
+        "model": target.model.slug if target.model else None,
+    }
+
+
+Secrets = Mapping[str, str]
+
+
+def kept_secrets(target: Target | None, trial: TargetTrial | None) -> dict[str, tuple[str, str]]:
+    """Return encrypted values by name, each with the server it was entered for.
+
+    What was typed for the last try stands before what the target stores.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for holder in (target, trial):
+        if holder is not None:
+            origin = origin_of(holder.config.get("url", ""))
+            found |= {name: (value, origin) for name, value in holder.encrypted_secrets.items()}
+    return found
+
+
+def settled_secrets(
+    rows: Sequence[Mapping[str, Any]], kept: Mapping[str, tuple[str, str]], url: Any
+) -> dict[str, str]:
+    """Return the encrypted values that the secret headers have now.
+
+    Raises ValidationError for a header without a value, and for one whose value was entered for
+    another server: it is not sent where nobody meant it to go.
+    """
+    settled: dict[str, str] = {}
+    for row in rows:
+        if not row["secret"]:
+            continue
+        name = row["name"].lower()
+        if row["value"]:
+            settled[name] = encrypt(row["value"])
+            continue
+        if name not in kept:
+            raise forms.ValidationError(f"{row['name']} is secret and has no value yet. Enter it.")
+        value, origin = kept[name]
+        if origin != origin_of(url):
+            raise forms.ValidationError(
+                f"The value of {row['name']} was entered for {origin} and is not sent to "
+                f"{origin_of(url)}. Enter it again."
+            )
+        settled[name] = value
+    return settled
+
+
+def header_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows as a config holds them: secret ones by name alone."""
+    return [
+        {"name": row["name"], "secret": True}
+        if row["secret"]
+        else {"name": row["name"], "value": row["value"]}
+        for row in rows
+    ]
+
+
+class TargetForm(forms.Form):
+    """Name and description of a target, with the settings of its kind.
+
+    `trial` is the last try of the same member with this form: secrets typed for it are still known.
+    """
+
+    name = forms.CharField(max_length=120, help_text="As runs and comparisons will call it")
+    description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 2}))
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self,
+        kind: TargetKind,
+        *args: Any,
+        target: Target | None = None,
+        trial: TargetTrial | None = None,
+        **options: Any,
+    ) -> None:
+        """Add the fields of the kind's settings, filled in from the target."""
+        super().__init__(*args, **options)
+        self.kind, self.target = kind, target
+        self.secrets: dict[str, str] = {}
+        self._kept = kept_secrets(target, trial)
+        paragraphs = [" ".join(part.split()) for part in kind.manual.split("\n\n")]
+        self.summary, self.manual = paragraphs[0], "\n\n".join(paragraphs[1:])
+        for name, setting in kind.config.model_fields.items():
+            field = setting_field(name, setting)
+            self.fields[name] = field
+            if isinstance(field.widget, HeaderRows):
+                field.widget.stored = frozenset(self._kept)
+        if target is not None:
+            self.initial = {
+                "name": target.name,
+                "description": target.description,
+                "model": target.model_id,
+                "seen": target.updated_at.isoformat(),
+                **target.config,
+                **self.initial,
+            }
+
+    def sections(self) -> list[tuple[str, list[list[BoundField]]]]:
+        """Return the fields under the titles of their sections, in the order the kind gives.
+
+        Short fields that follow one another stand together, long ones alone.
+        """
+        return in_sections(self.kind, self.visible_fields())
+
+    def clean_name(self) -> str:
+        """Refuse a name that is taken."""
+        name = str(self.cleaned_data["name"]).strip()
+        others = Target.objects.filter(name=name)
+        if self.target is not None:
+            others = others.exclude(pk=self.target.pk)
+        if others.exists():
+            raise forms.ValidationError(taken(name))
+        return name
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse settings that the kind refuses, at their field."""
+        found: dict[str, Any] = super().clean() or self.cleaned_data
+        for name, field in self.fields.items():
+            if isinstance(field, HeadersField) and name in found:
+                self._settle(name, found)
+        try:
+            self.kind.config.model_validate(self._given(found))
+        except ValidationError as refusal:
+            for error in refusal.errors():
+                name = str(error["loc"][0]) if error["loc"] else ""
+                if name not in self.errors:
+                    message = str(error["msg"]).removeprefix("Value error, ")
+                    typed = str(self.data.get(self.add_prefix(name), ""))
+                    self.add_error(
+                        name if name in self.fields else None,
+                        with_line(message, typed, self.fields.get(name)),
+                    )
+        return found
+
+    def is_tryable(self) -> bool:
+        """Tell whether the settings can be tried: a name is not needed for that."""
+        self.full_clean()
+        self.errors.pop("name", None)
+        return self.is_bound and not self.errors
+
+    def remember_secrets(self) -> None:
+        """Show the secrets that were typed as stored: the try that was just queued keeps them."""
+        for field in self.fields.values():
+            if isinstance(field.widget, HeaderRows):
+                field.widget.stored |= frozenset(self.secrets)
+
+    def tried(self) -> TriedSettings:
+        """Return the settings as they stand in the form."""
+        return TriedSettings(
+            self.kind.name,
+            self._config(self.cleaned_data),
+            self.secrets,
+            self.cleaned_data.get("model"),
+            self.target,
+        )
+
+    def save(self, *, saved_by: User) -> Target:
+        """Store the target and who stored it; raises NameTakenError and TargetChangedError."""
+        with transaction.atomic():
+            self._refuse_if_changed()
+            target = self.target or Target(kind=self.kind.name)
+            before = facts_of(target) if target.pk else None
+            self._fill(target)
+            try:
+                with transaction.atomic():
+                    target.save()
+            except IntegrityError as error:
+                raise NameTakenError(taken(target.name)) from error
+            write_down(target, before, self._typed_secrets(), saved_by)
+        return target
+
+    def _fill(self, target: Target) -> None:
+        chosen = self.cleaned_data
+        target.name, target.description = chosen["name"], chosen["description"]
+        target.config, target.model = self._config(chosen), chosen.get("model")
+        target.encrypted_secrets = self.secrets
+
+    def _refuse_if_changed(self) -> None:
+        """Raise TargetChangedError, once: the form that is shown again may be saved."""
+        if self.target is None or not self.cleaned_data.get("seen"):
+            return
+        now = seen_now(self.target)
+        if now == self.cleaned_data["seen"]:
+            return
+        data = self.data.copy()  # type: ignore[attr-defined]  # what was sent
+        data["seen"] = now
+        self.data = data
+        raise TargetChangedError(
+            f"This target was changed by {last_changer(self.target)} while you were at it, and what "
+            "you entered would replace that. Look at the target in another window; save again to "
+            "replace it all the same."
+        )
+
+    def _settle(self, name: str, found: dict[str, Any]) -> None:
+        try:
+            self.secrets = settled_secrets(found[name], self._kept, found.get("url", ""))
+        except forms.ValidationError as refusal:
+            self.add_error(name, refusal)
+
+    def _typed_secrets(self) -> list[str]:
+        """Return the names of the secret headers whose values were typed anew."""
+        rows = [
+            row
+            for name, field in self.fields.items()
+            if isinstance(field, HeadersField)
+            for row in self.cleaned_data[name]
+        ]
+        return [row["name"] for row in rows if row["secret"] and row["value"]]
+
+    def _given(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        given = {
+            name: found[name]
+            for name in self.kind.config.model_fields
+            if found.get(name) is not None
+        }
+        for name, value in given.items():
+            if isinstance(self.fields[name], HeadersField):
+                given[name] = header_settings(value)
+        return given
+
+    def _config(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        config = self.kind.config.model_validate(self._given(found))
+        return config.model_dump(mode="json", exclude_unset=True)
+
+
+LARGEST_UPLOAD = 200 * 1024 * 1024
+
+
+class ChatTargetForm(TargetForm):
+    """A model behind an OpenAI-compatible endpoint."""
+
+    model = forms.ModelChoiceField(LanguageModel.objects.all(), empty_label="Choose a model")
+
+    field_order = ("name", "model")
+
+
+class RecordedTargetForm(TargetForm):
+    """Outputs that were recorded before, one line of JSON a case."""
+
+    file_name = "outputs.jsonl"
+
+    file = forms.FileField(
+        label="Recorded outputs",
+        help_text='JSONL, one line a case: {"id": "CS-001", "output": "…"}',
+        widget=forms.FileInput(attrs={"accept": ".jsonl,.ndjson,.json,application/jsonl"}),
+    )
+
+    def clean_file(self) -> bytes:
+        """Return the content; refuse a file that is too large."""
+        upload: UploadedFile[bytes] = self.cleaned_data["file"]
+        if (upload.size or 0) > LARGEST_UPLOAD:
+            raise forms.ValidationError(
+                "The file is larger than 200 MB. Split it over several targets."
+            )
+        self.file_name = upload.name or self.file_name
+        content: bytes = upload.read()
+        return content
+
+    @transaction.atomic
+    def save(self, *, saved_by: User) -> Target:
+        """Store the target with its outputs; raises DomainError naming the line that is wrong."""
+        chosen = self.cleaned_data
+        target = import_recorded_outputs(
+            target_name=chosen["name"],
+            lines=chosen["file"],
+            imported_by=saved_by,
+            file=self.file_name,
+        )
+        if chosen["description"]:
+            target.description = chosen["description"]
+            target.save(update_fields=["description"])
+        return target
+
+
+def target_form(
+    kind_name: str,
+    *args: Any,
+    target: Target | None = None,
+    trial: TargetTrial | None = None,
+) -> TargetForm:
+    """Return the form of a kind; raises UnknownTargetKindError."""
+    kind = target_kind_named(kind_name)
+    if kind.uses_model:
+        return ChatTargetForm(kind, *args, target=target, trial=trial)
+    if kind.replays and target is None:
+        return RecordedTargetForm(kind, *args)
+    return TargetForm(kind, *args, target=target, trial=trial)
+
+
+def target_choices() -> list[TargetKind]:
+    """Return the kinds a target can be of."""
+    return list(target_kinds().values())

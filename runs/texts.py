@@ -1,0 +1,143 @@
+"""Conversations and answers as pages show them: cut where they are too long, and laid side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any
+
+from evaluators.templatetags.ui import spelled
+from runs.models.results import ResultOutput
+from runs.models.suites import Case
+
+LONGEST_SHOWN = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """A conversation, with what was cut from it so that the page stays readable."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    cut_characters: int
+
+
+def conversation(case: Case, output: ResultOutput) -> Turns:
+    """Return the case's input and the target's answer as one conversation."""
+    asked = [{"role": turn["role"], "content": turn["content"]} for turn in case.input]
+    answered = list(output.messages)
+    if answered[: len(asked)] != asked:
+        is_whole = bool(answered) and answered[0].get("role") in ("user", "system")
+        answered = answered if is_whole else [*asked, *answered]
+    if output.text and not any(turn.get("content") == output.text for turn in answered):
+        answered.append({"role": "assistant", "content": output.text})
+    return cut_turns(answered)
+
+
+def cut_turns(turns: Iterable[Mapping[str, Any]]) -> Turns:
+    """Return the turns with their long texts cut; `size` is how many characters one of them had."""
+    shown, cut = [], 0
+    for turn in turns:
+        content, whole = turn.get("content"), {}
+        if isinstance(content, str) and len(content) > LONGEST_SHOWN:
+            whole = {"size": len(content)}
+            cut += len(content) - LONGEST_SHOWN
+            content = content[:LONGEST_SHOWN]
+        shown.append({"role": turn.get("role", "user"), "content": content or "", **whole})
+    return Turns(tuple(shown), cut)
+
+
+def cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a step of a trace with its long texts cut."""
+    return {name: _cut(value) for name, value in step.items()}
+
+
+def _cut(value: Any) -> Any:
+    is_plain = value is None or isinstance(value, int | float)
+    text = value if is_plain or isinstance(value, str) else spelled(value)
+    if isinstance(text, str) and len(text) > LONGEST_SHOWN:
+        return f"{text[:LONGEST_SHOWN]}\n… {len(text) - LONGEST_SHOWN} characters more"
+    return value
+
+
+LONGEST_TEXT = 6_000
+LONGEST_LINE_WORDS = 400
+LEAST_ALIKE = 0.3
+LEAST_ALIKE_TEXTS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of words: in both texts, or in one alone."""
+
+    text: str
+    is_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiffLine:
+    """One line; `tone` is same, bad (only expected) or good (only in the output)."""
+
+    tone: str
+    pieces: tuple[Piece, ...]
+
+
+def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
+    """Return the lines of both texts, or None when they are too long or too unlike to read that way."""
+    if len(expected) + len(output) > LONGEST_TEXT or not _are_alike(expected, output):
+        return None
+    old, new = _lines(expected), _lines(output)
+    lines: list[DiffLine] = []
+    for action, i1, i2, j1, j2 in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if action == "equal":
+            lines += [_whole("same", line) for line in old[i1:i2]]
+        else:
+            lines += _changed(old[i1:i2], new[j1:j2])
+    return tuple(lines)
+
+
+def _are_alike(expected: str, output: str) -> bool:
+    """Tell whether the texts share enough words for their differences to be readable."""
+    return SequenceMatcher(None, _words(expected), _words(output)).ratio() >= LEAST_ALIKE_TEXTS
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def _changed(old: Sequence[str], new: Sequence[str]) -> list[DiffLine]:
+    lines: list[DiffLine] = []
+    for before, after in zip_longest(old, new):
+        if before is None or after is None:
+            lines.append(_whole("good" if before is None else "bad", after or before or ""))
+        else:
+            lines += _pair(before, after)
+    return lines
+
+
+def _pair(before: str, after: str) -> list[DiffLine]:
+    old, new = _words(before), _words(after)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    too_long = max(len(old), len(new)) > LONGEST_LINE_WORDS
+    if too_long or matcher.ratio() < LEAST_ALIKE:
+        return [_whole("bad", before), _whole("good", after)]
+    left, right = [], []
+    for action, i1, i2, j1, j2 in matcher.get_opcodes():
+        is_changed = action != "equal"
+        left.append(Piece("".join(old[i1:i2]), is_changed))
+        right.append(Piece("".join(new[j1:j2]), is_changed))
+    return [DiffLine("bad", _kept(left)), DiffLine("good", _kept(right))]
+
+
+def _kept(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    return tuple(piece for piece in pieces if piece.text)
+
+
+def _whole(tone: str, line: str) -> DiffLine:
+    return DiffLine(tone, (Piece(line, tone != "same"),))
+
+
+def _words(line: str) -> list[str]:
+    return re.findall(r"\s+|\w+|[^\w\s]", line)

@@ -1,1 +1,0 @@
-"""The pages of suites, runs and results: each view makes one call and shows what it gave."""

@@ -1,0 +1,319 @@
+"""What a finished run would come to under edited rules, as the panel beside the editor and its page show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import Count, Exists, OuterRef, Q
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, validate
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import counted, thousands
+from runs.engine.plan import read_plan
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
+from runs.models.suites import Case, Suite, SuiteDraft
+from runs.results.run_page import run_changes
+from runs.running.rules import Origins, with_own_samples, without_samples
+from runs.suites.differences import matched
+from runs.suites.edits import tree_of
+from runs.what_if.changes import RuleSet, origins_of
+from runs.what_if.figures import Side, WhatIf
+from runs.what_if.flips import SHOWN_BESIDE, FlipRow, by_harm, rows_of
+from runs.what_if.panel import (
+    Figure,
+    GateChange,
+    ScoreHistogram,
+    Unanswered,
+    distribution,
+    figures_of,
+    gates_of,
+    score_histogram,
+    unanswered,
+)
+from runs.what_if.stored import question
+
+ENDS = {
+    RunStatus.STOPPED: "was cancelled before its end",
+    RunStatus.BUDGET_REACHED: "stopped at its budget",
+    RunStatus.FAILED: "failed before its end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CasesSince:
+    """Cases of a run that the suite has otherwise by now or not at all, of `total`, and cases it did not have."""
+
+    total: int
+    changed: int
+    gone: int
+    added: int
+
+    @property
+    def words(self) -> str:
+        """Say what differs, "" where nothing does."""
+        found = [
+            f"{thousands(count)} {words[count != 1]}"
+            for count, words in (
+                (self.changed, ("has changed since", "have changed since")),
+                (self.gone, ("is not in the suite now", "are not in the suite now")),
+            )
+            if count
+        ]
+        said = []
+        if found:
+            said.append(
+                f"Of its {counted(self.total, 'case')} {' and '.join(found)}; here each is as it was run."
+            )
+        if self.added:
+            verb = "was" if self.added == 1 else "were"
+            said.append(f"{counted(self.added, 'case')} of the suite {verb} not in it.")
+        return " ".join(said)
+
+
+def cases_since(run: Run) -> CasesSince:
+    """Return how the cases of a run stand to those of its suite today; two queries."""
+    now = Case.objects.filter(suite=OuterRef("suite"), key=OuterRef("key"), is_current=True)
+    ran = Case.objects.filter(pk__in=run.results.order_by().values("case_id"))
+    older = ran.filter(is_current=False).annotate(is_known=Exists(now)).order_by()
+    past = older.aggregate(all=Count("pk"), changed=Count("pk", filter=Q(is_known=True)))
+    current = Case.objects.filter(suite=run.suite_id, is_current=True).count()
+    known = run.case_count - past["all"] + past["changed"]
+    return CasesSince(
+        total=run.case_count,
+        changed=past["changed"],
+        gone=past["all"] - past["changed"],
+        added=max(current - known, 0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """The end of a run that did not come to its own: what happened, and how much of it has no result."""
+
+    title: str
+    text: str
+
+
+def early_end(run: Run, side: Side) -> EarlyEnd | None:
+    """Return how a run ended early and what it lacks; None for a completed one (SCORING §8)."""
+    if run.status not in ENDS:
+        return None
+    left = side.executions - side.scored - side.errors
+    verb = "has" if left == 1 else "have"
+    text = (
+        f"{thousands(left)} of {counted(side.executions, 'execution')} {verb} no result. "
+        if left
+        else ""
+    )
+    title = f"Run #{run.number} {ENDS[RunStatus(run.status)]}."
+    return EarlyEnd(title, f"{text}Its gates are not judged, whatever the rules say.")
+
+
+MOST_OFFERED = 20
+HEAVY = ("snapshot", "leaf_scores")
+
+
+def what_if_of(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
+    """Return the run by its own rules and by these: five queries at most, one more for each stretch of long outcomes.
+
+    `origins` are by path of the new tree the paths in the run, None for an evaluator that is new.
+    Raises RunNotEndedError for a run that is still on, and DomainError for rules that cannot be.
+    """
+    return question(run, rules, origins=origins).answer()
+
+
+def edited_rules(
+    run: Run, content: Mapping[str, Any], *, base: Mapping[str, Any] | None = None
+) -> tuple[RuleSet, Origins]:
+    """Return the rules that edited content of a suite makes, and where its evaluators came from.
+
+    The run's own judge stays unless the content names another than `base`, the version it was
+    edited from: a run may have been started with a judge of its own. Raises DomainError for a
+    policy or tree that cannot be.
+    """
+    root = Node.from_json(content["evaluators"])
+    validate(root)
+    plan = read_plan(run.snapshot)
+    judge = str(content.get("judge") or "")
+    if base is None or judge == str(base.get("judge") or ""):
+        judge = plan.judge
+    files = content.get("files", (base or {}).get("files"))
+    rules = RuleSet(
+        policy=Policy.from_json(content["policy"]),
+        root=root,
+        judge=judge,
+        files=plan.files if files is None else files,
+    )
+    return rules, origins_of(content["evaluators"])
+
+
+def askable_runs(suite: Suite) -> list[Run]:
+    """Return the suite's last runs that are over and have results, newest first; one query."""
+    ended = suite.runs.exclude(status__in=ACTIVE_RUN_STATUSES).filter(done_count__gt=0)
+    return list(ended.defer(*HEAVY).order_by("-number")[:MOST_OFFERED])
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfFigures:
+    """The answer as a page shows it: both distributions, figures, gates, histogram and the worst flips.
+
+    `end` tells of a run that ended early, `cases` which of its cases the suite has otherwise by now.
+    """
+
+    found: WhatIf
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    figures: Sequence[Figure]
+    gates: Sequence[GateChange]
+    histogram: ScoreHistogram
+    flips: Sequence[FlipRow]
+    unanswered: Sequence[Unanswered]
+    end: EarlyEnd | None
+    cases: CasesSince
+
+    @property
+    def is_told(self) -> bool:
+        """Tell whether nothing of the run follows its own rules, as where a file told all verdicts."""
+        return bool(self.found.told) and self.found.told >= self.found.before.scored
+
+    @property
+    def carried_out(self) -> int:
+        """Return how many executions have something that can be scored again, or an error to keep."""
+        return self.found.before.scored + self.found.before.errors
+
+    @property
+    def more(self) -> int:
+        """Return how many flips there are beyond those beside the editor."""
+        return len(self.found.flips) - len(self.flips)
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfPage:
+    """A question to a run. `problems` say why there is no answer; `is_changed` whether the draft changes rules.
+
+    `rules_name` names the rules that are asked for: the draft of a version, or that version.
+    """
+
+    suite: Suite
+    stamp: str
+    base_version: int
+    is_changed: bool
+    runs: Sequence[Run]
+    run: Run | None
+    problems: Sequence[str]
+    answer: WhatIfFigures | None
+
+    @property
+    def rules_name(self) -> str:
+        """Return what the new side is called."""
+        return f"draft of v{self.base_version}" if self.is_changed else f"v{self.base_version}"
+
+    @property
+    def own_changes(self) -> Sequence[str]:
+        """Return what the run did otherwise than its suite and the new side does not, samples of judges apart."""
+        return () if self.run is None else run_changes(without_samples(self.run.snapshot))
+
+    @property
+    def can_score(self) -> bool:
+        """Tell whether a run can be made of the stored scores."""
+        found = self.answer.found if self.answer else None
+        if found is None or not found.is_exact or self.suite.archived_at:
+            return False
+        # Errors of one evaluator may have left every result without a score, and others with theirs.
+        return max(found.before.scored, found.after.scored) > found.told
+
+
+def what_if_page(
+    draft: SuiteDraft,
+    base: Mapping[str, Any],
+    content: Mapping[str, Any] | None,
+    *,
+    run: str,
+    reader: User,
+    problems: Sequence[str] = (),
+) -> WhatIfPage:
+    """Return what a run of the suite would come to under content that was edited from `base`.
+
+    `run` is the number asked for, "" for the newest completed one. Without content, `problems` say why.
+    """
+    suite = draft.suite
+    runs, picked, missing = pick_run(suite, run)
+    told = [*problems, *missing]
+    answer = None
+    if picked is not None and content is not None and not told:
+        try:
+            answer = _figures(picked, *rules_for(picked, base, content), reader)
+        except DomainError as refusal:
+            told.append(str(refusal))
+    return WhatIfPage(
+        suite=suite,
+        stamp=draft.stamp,
+        base_version=draft.base_version,
+        is_changed=content is None or changes_rules(base, content),
+        runs=runs,
+        run=picked,
+        problems=told,
+        answer=answer,
+    )
+
+
+def pick_run(suite: Suite, number: str) -> tuple[list[Run], Run | None, list[str]]:
+    """Return the runs that can be asked, the one that is meant, and why there is none."""
+    offered = askable_runs(suite)
+    if not number:
+        completed = (run for run in offered if run.status == RunStatus.COMPLETED)
+        return offered, next(completed, offered[0] if offered else None), []
+    known = number.isdecimal()
+    found = suite.runs.filter(number=int(number)).first() if known else None
+    if found is None:
+        return offered, None, [f"There is no run #{number} of this suite. Choose another."]
+    if found.status in ACTIVE_RUN_STATUSES:
+        reason = f"Run #{number} is still on. Its scores are complete when it ends."
+        return [found, *offered], found, [reason]
+    is_offered = any(run.pk == found.pk for run in offered)
+    return offered if is_offered else [*offered, found], found, []
+
+
+def rules_for(
+    run: Run, base: Mapping[str, Any], content: Mapping[str, Any]
+) -> tuple[RuleSet, Origins]:
+    """Return edited rules as a run can be asked by them, its evaluators found where they stood in it.
+
+    Judges that were asked more often for this run alone stay so. Raises DomainError for a policy or tree
+    that cannot be.
+    """
+    files = dict(run.suite.files.values_list("path", "content_id"))
+    rules, origins = edited_rules(run, content, base={**base, "files": files})
+    before, ran = tree_of(base), Node.from_json(run.snapshot["evaluators"])
+    if origins is not None and before != ran:
+        pairs = matched(before, ran)
+        origins = {path: pairs.get(origin or "") for path, origin in origins.items()}
+    return replace(rules, root=with_own_samples(rules.root, origins, run.snapshot)), origins
+
+
+def changes_rules(base: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+    """Tell whether edited content decides verdicts by other rules than the version it was edited from."""
+    if tree_of(content) != tree_of(base):
+        return True
+    return any(content[name] != base.get(name) for name in ("policy", "judge"))
+
+
+def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIfFigures:
+    found = what_if_of(run, rules, origins=origins)
+    scale = rules.policy.scale
+    return WhatIfFigures(
+        found=found,
+        before=distribution(found.before),
+        after=distribution(found.after),
+        figures=figures_of(found, scale),
+        gates=gates_of(found),
+        histogram=score_histogram(found.histogram, scale),
+        flips=rows_of(by_harm(found.flips)[:SHOWN_BESIDE], run, reader),
+        unanswered=unanswered(found.stale),
+        end=early_end(run, found.before),
+        cases=cases_since(run),
+    )

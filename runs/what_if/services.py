@@ -1,0 +1,229 @@
+"""Make a new run of a finished one's stored scores, under a draft's rules or those of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.db.models import Max
+
+from evaluators.models import AuditEntry
+from evaluators.scoring.types import DomainError
+from runs.engine.plan import CHANGED, content_hash, read_plan
+from runs.models.clock import database_now
+from runs.models.runs import RESCORED, Run, RunStatus
+from runs.models.suites import Case, Suite
+from runs.queue import RESCORE_RUN, SUMMARISE_RUN, queue
+from runs.running.checks import check_trees
+from runs.running.retrying import name_of, note
+from runs.running.rules import Origins, samples_kept
+from runs.what_if.changes import RuleSet
+from runs.what_if.figures import Stale
+from runs.what_if.page import changes_rules, rules_for
+from runs.what_if.rescoring import carry_out
+from runs.what_if.stored import Question, question
+
+AT_ONCE = 200
+MOST_NAMED = 5
+ASKS_REMEMBERED = 100
+ACTION = "rescore"
+
+
+class CannotRescoreError(DomainError):
+    """What is stored of a run does not tell what it would come to under other rules."""
+
+    code = "cannot_rescore"
+
+
+class NewCallsNeededError(CannotRescoreError):
+    """Evaluators changed so that only new calls can tell; `stale` are these."""
+
+    code = "new_calls_needed"
+
+    def __init__(self, message: str, stale: tuple[Stale, ...]) -> None:
+        """Keep the evaluators for the page that names them."""
+        super().__init__(message)
+        self.stale = stale
+
+
+def rescore_run(
+    run: Run,
+    rules: RuleSet,
+    *,
+    by: User | None,
+    origins: Origins = None,
+    text: str = "",
+    form_key: str = "",
+) -> Run:
+    """Return a new run of the same outputs under these rules, which names its source and costs nothing.
+
+    It is complete when few executions are to be decided; else a worker decides them, and it shows as
+    running meanwhile. `origins` are the evaluators' paths in the run by their new ones, `text` its note.
+    A form that was sent twice has one `form_key`: the second time gives the run that the first one made.
+
+    Raises NewCallsNeededError naming the evaluators whose change the stored scores cannot follow,
+    CannotRescoreError for a run without scores, RunNotEndedError for one that is still on, and
+    DomainError for rules that cannot be.
+    """
+    own = Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
+    check_trees(rules.root, list(own))
+    asked = question(run, rules, origins=origins)
+    _check_scores(run, asked)
+    if stale := asked.answer().stale:
+        names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MOST_NAMED])
+        more = f" and {len(stale) - MOST_NAMED} more" if len(stale) > MOST_NAMED else ""
+        raise NewCallsNeededError(
+            f"The scores of run {run} do not tell what these rules would come to. {names}{more}. "
+            "Start a new run instead.",
+            stale,
+        )
+    with transaction.atomic():
+        Suite.objects.select_for_update(of=("self",)).get(pk=run.suite_id)
+        if found := _made_before(form_key, by):
+            return found
+        made = _create(run, rules, origins, by=by, text=text)
+        _tell(run, made, by, form_key)
+        if made.execution_count <= AT_ONCE:
+            carry_out(made.pk)
+            transaction.on_commit(partial(queue, SUMMARISE_RUN, made.pk))
+        else:
+            transaction.on_commit(partial(queue, RESCORE_RUN, made.pk))
+    made.refresh_from_db()
+    return made
+
+
+def _check_scores(run: Run, asked: Question) -> None:
+    stored = asked.stored
+    if not any(stored.is_answered(result.id) for result in stored.results):
+        whence = f", which was imported from {run.imported_from}," if run.imported_from else ""
+        raise CannotRescoreError(
+            f"Run {run}{whence} has no scores of evaluators, so there is nothing to score it again by."
+        )
+
+
+def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text: str) -> Run:
+    last = Run.objects.filter(suite=run.suite_id).aggregate(last=Max("number"))["last"] or 0
+    snapshot: dict[str, Any] = {
+        # What the source changed of its suite says nothing of these rules, but for what its scores are made of.
+        **{name: value for name, value in run.snapshot.items() if name != CHANGED},
+        "policy": rules.policy.as_json(),
+        "evaluators": rules.root.as_json(),
+        "files": dict(rules.files),
+        RESCORED: {"run": run.number, "origins": None if origins is None else dict(origins)},
+    }
+    if kept := samples_kept(rules.root, origins, run.snapshot):
+        snapshot[CHANGED] = kept
+    return Run.objects.create(
+        suite_id=run.suite_id,
+        number=last + 1,
+        status=RunStatus.RUNNING,
+        source_run=run,
+        target=run.target,
+        target_name=run.target_name,
+        judge_name=run.judge_name,
+        is_scripted=run.is_scripted,
+        suite_version=run.suite_version,
+        repetitions=run.repetitions,
+        concurrency=run.concurrency,
+        note=text[:300],
+        created_by=by,
+        started_at=database_now(),
+        heartbeat_at=database_now(),
+        case_count=run.case_count,
+        execution_count=run.results.count(),
+        snapshot_hash=content_hash(snapshot),
+        snapshot=snapshot,
+    )
+
+
+def _tell(run: Run, made: Run, by: User | None, form_key: str) -> None:
+    name = f" by {name_of(by)}" if by is not None else ""
+    text = f"Scored again from run {run}{name}, at no cost"
+    note(made, ACTION, text, by=by, form_key=form_key)
+
+
+def _made_before(form_key: str, by: User | None) -> Run | None:
+    """Return the run that the same form has made, if it has."""
+    if not form_key:
+        return None
+    made = AuditEntry.objects.filter(actor=by, action=ACTION, object_type="run").order_by("-id")
+    lately = made.values_list("object_id", "after")[:ASKS_REMEMBERED]
+    keys = [int(pk) for pk, after in lately if (after or {}).get("form") == form_key]
+    return Run.objects.select_related("suite").filter(pk__in=keys).first()
+
+
+def score_again(
+    run: Run,
+    base: Mapping[str, Any],
+    content: Mapping[str, Any],
+    *,
+    version: int,
+    by: User,
+    form_key: str = "",
+) -> Run:
+    """Return a run of the stored scores under content that was edited from a version, `base`.
+
+    It is shown as scored again from its source, and its note names the rules: the draft of that
+    version, or the version where nothing of them is changed. The same `form_key` makes one run, however often it is sent.
+
+    Raises CannotRescoreError for an archived suite, and what `rescore_run` refuses with.
+    """
+    if run.suite.archived_at is not None:
+        raise CannotRescoreError(
+            f"{run.suite.title} is archived. Take it out of the archive first."
+        )
+    rules, origins = rules_for(run, base, content)
+    name = f"draft of v{version}" if changes_rules(base, content) else f"v{version}"
+    return rescore_run(
+        run,
+        rules,
+        by=by,
+        origins=origins,
+        text=f"under {name}",
+        form_key=form_key,
+    )
+
+
+RULES = ("policy", "evaluators")
+
+
+def score_alike(run: Run, like: Run, *, by: User | None) -> Run:
+    """Return the run by the policy and evaluators that another froze; it costs nothing.
+
+    It is the run itself where its rules are these already, else one that was scored so before, else
+    a new run that names its source. What its judge said stays what it said.
+
+    Raises CannotRescoreError for runs of two suites and for an archived suite, and what
+    `rescore_run` refuses with, as where evaluators need new calls.
+    """
+    if has_rules_of(run, like):
+        return run
+    if reason := cannot_score_alike(run, like):
+        raise CannotRescoreError(reason)
+    known = Run.objects.filter(source_run=run, status=RunStatus.COMPLETED).exclude(pk=like.pk)
+    for made in known.order_by("-number").select_related("suite").defer("leaf_scores", "summary"):
+        if has_rules_of(made, like):
+            return made
+    rules = RuleSet.of_plan(read_plan(like.snapshot))
+    rules = replace(rules, judge=read_plan(run.snapshot).judge)
+    return rescore_run(run, rules, by=by, text=f"under the policy of run #{like.number}")
+
+
+def has_rules_of(run: Run, like: Run) -> bool:
+    """Tell whether both runs froze the same policy and evaluators."""
+    return all(run.snapshot[name] == like.snapshot[name] for name in RULES)
+
+
+def cannot_score_alike(run: Run, like: Run) -> str:
+    """Return what is in the way before anything is read of the scores, "" where nothing is."""
+    if run.suite_id != like.suite_id:
+        return "Runs of two suites cannot be scored under one policy."
+    if run.suite.archived_at is not None:
+        return f"{run.suite.title} is archived. Take it out of the archive first."
+    if run.is_active:
+        return f"Run #{run.number} is still on. Score it again when it is over."
+    return ""

@@ -1,0 +1,208 @@
+"""What a finished run would come to under one's draft: beside the editor, on a page, as a file, as a new run."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import sentence
+from runs.models.runs import Run
+from runs.requests import (
+    REFUSED,
+    MemberRequest,
+    csv_answer,
+    may_change_suites,
+    may_start,
+    posted,
+    suite_of,
+)
+from runs.suites.drafts import draft_of
+from runs.suites.edits import Content
+from runs.suites.evaluator_pages import base_of, tree_editor
+from runs.suites.queries import suite_head
+from runs.suites.tree_forms import EvaluatorTreeForm
+from runs.what_if.flips import FlipQuery, filtered, flip_table, flips_file
+from runs.what_if.page import WhatIfPage, what_if_page
+from runs.what_if.services import score_again
+
+STALE_DRAFT = (
+    "Your draft was changed in another tab, or the suite was, since this page was opened. "
+    "Open the page again to go on."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedContent:
+    """The content of a draft as a form would make it; None when `complaints` say what is wrong."""
+
+    content: Content | None
+    complaints: Sequence[str]
+    is_stale: bool = False
+
+
+def asked_content(form: EvaluatorTreeForm) -> AskedContent:
+    """Return what is asked for; a form that was not sent asks for the draft as it is kept."""
+    if form.data is not None and form.data.get("stamp") != form.draft.stamp:
+        return AskedContent(None, (STALE_DRAFT,), is_stale=True)
+    content = form.content()
+    return AskedContent(content, () if content is not None else tuple(_complaints(form)))
+
+
+def _complaints(form: EvaluatorTreeForm) -> Iterator[str]:
+    for row in form.rows.values():
+        for error in row.sent.errors.values():
+            yield f"{row.node['name']}: {sentence(error)}"
+    for threshold in form.thresholds.shown().values():
+        if threshold.error:
+            yield sentence(threshold.error)
+    for refusal in form.refusals:
+        yield sentence(refusal[:1].upper() + refusal[1:])
+
+
+STALE = 409
+NOT_SENT_AGAIN = ("csrfmiddlewaretoken", "run", "keep", "score", "form_key")
+PICKER = "what-if-run"
+
+
+class Question:
+    """What a request asks: the form of a draft, the content it makes, and the answer."""
+
+    def __init__(self, request: MemberRequest, slug: str) -> None:
+        """Read the draft and what was sent; nothing is stored."""
+        draft = draft_of(suite_of(slug=slug), request.user)
+        self.base = base_of(draft)
+        self.form = EvaluatorTreeForm(draft, self.base["policy"], posted(request))
+        self.asked: AskedContent = asked_content(self.form)
+        self.query = FlipQuery.read(request.GET.dict() | request.POST.dict())
+        self.reader = request.user
+
+    def answer(self) -> WhatIfPage:
+        """Return what the run comes to, or why that cannot be told."""
+        return what_if_page(
+            self.form.draft,
+            self.base,
+            self.asked.content,
+            run=self.query.run,
+            reader=self.reader,
+            problems=self.asked.complaints,
+        )
+
+    @property
+    def status(self) -> int:
+        """Return how the answer is sent."""
+        if not self.form.is_bound:
+            return 200
+        return STALE if self.asked.is_stale else REFUSED if self.asked.complaints else 200
+
+
+@may_change_suites
+def what_if(request: MemberRequest, slug: str) -> HttpResponse:
+    """Answer for the draft as it is kept, or for a form of it: the panel for htmx, else the page."""
+    question = Question(request, slug)
+    if "keep" in request.POST and question.form.keep():
+        run = f"?run={question.query.run}" if question.query.run else ""
+        return redirect(reverse("runs:what-if", args=[slug]) + run)
+    if request.htmx:
+        return _panel(request, question)
+    return _page(request, question)
+
+
+@require_safe
+@may_change_suites
+def what_if_file(request: MemberRequest, slug: str) -> HttpResponse:
+    """Give the flips under the draft as it is kept as a CSV file."""
+    question = Question(request, slug)
+    page = question.answer()
+    found = filtered(page.answer.found, question.query) if page.answer else []
+    number = page.run.number if page.run else 0
+    return csv_answer(flips_file(found), f"{slug}-{number}-what-if.csv")
+
+
+@require_POST
+@may_start
+@may_change_suites
+def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
+    """Make a new run of the stored scores under the form of a draft, or say what is in the way."""
+    question = Question(request, slug)
+    page = question.answer()
+    if page.run is None or question.asked.content is None:
+        return _page(request, question, page, REFUSED)
+    try:
+        made = _scored(request, question, page.run)
+    except DomainError as refusal:
+        messages.error(request, str(refusal))
+        return _page(request, question, page, REFUSED)
+    messages.success(request, f"Run #{made.number} is made of the scores of #{page.run.number}.")
+    return redirect("runs:run", slug, made.number)
+
+
+def _scored(request: MemberRequest, question: Question, run: Run) -> Run:
+    draft, content = question.form.draft, question.asked.content
+    return score_again(
+        run,
+        question.base,
+        content or draft.content,
+        version=draft.base_version,
+        by=request.user,
+        form_key=re.sub(r"[^\w-]", "", request.POST.get("form_key", ""))[:64],
+    )
+
+
+def _panel(request: MemberRequest, question: Question) -> HttpResponse:
+    page, slug = question.answer(), question.form.draft.suite.slug
+    context = _context(question, page)
+    if question.asked.content is not None:
+        fields = question.form.fields
+        context["tree"] = tree_editor(question.asked.content, question.base, fields=fields)
+    # A number half typed is no failed request: the panel says what is missing.
+    response = render(request, "suites/_what_if_swaps.html", context)
+    if request.htmx.trigger == PICKER and page.run:
+        address = reverse("runs:suite-evaluators", args=[slug])
+        response["HX-Replace-Url"] = f"{address}?run={page.run.number}"
+    return response
+
+
+def _page(
+    request: MemberRequest, question: Question, page: WhatIfPage | None = None, status: int = 0
+) -> HttpResponse:
+    page = page or question.answer()
+    context = _context(question, page) | {
+        "head": suite_head(page.suite),
+        "is_page": True,
+        "is_preview": question.form.is_bound,
+        "sent": _sent(request),
+    }
+    if page.answer and page.run:
+        path = reverse("runs:what-if", args=[page.suite.slug])
+        args = page.answer.found, page.run, question.query, request.user, path
+        context["table"] = flip_table(*args)
+    return render(request, "suites/what_if.html", context, status=status or question.status)
+
+
+def _context(question: Question, page: WhatIfPage) -> dict[str, Any]:
+    return {
+        "suite": page.suite,
+        "what_if": page,
+        "scale": int((question.asked.content or question.base)["policy"]["scale"]),
+        "form_key": secrets.token_urlsafe(16),
+    }
+
+
+def _sent(request: MemberRequest) -> list[tuple[str, str]]:
+    """Return the fields of a preview, which its page sends again."""
+    return [
+        (name, value)
+        for name, values in request.POST.lists()
+        if name not in NOT_SENT_AGAIN
+        for value in values
+    ]

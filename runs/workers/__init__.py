@@ -1,0 +1,1 @@
+"""The workers page: who works on what, what waits and why."""

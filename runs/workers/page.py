@@ -1,0 +1,364 @@
+"""The workers page: is anybody working, on what, what waits and why, which model is slowed down, what went wrong."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from django.conf import settings
+
+from evaluators.templatetags.figures import counted, rough
+from runs.models.clock import LEASE, database_now
+from runs.models.runs import Hand, Run, RunOwner
+from runs.queue import BrokerState, ask_broker
+from runs.workers.models import ModelLine, Models, SlotHolder, models_of
+from runs.workers.queries import (
+    Crew,
+    Held,
+    Readings,
+    RunLink,
+    Trouble,
+    crews_of,
+    read,
+    troubles_of,
+    versions_of,
+)
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRun:
+    """One active run: results waiting, held and finished.
+
+    `gone` of those held are held by hands that are no more, the last of them for `gone_left_ms`.
+    `hands` live pairs are at it of the `useful` it could occupy; `why` says what it waits for, ""
+    when nothing holds it up.
+    """
+
+    run: RunLink
+    target: str
+    status: str
+    is_own: bool
+    since: datetime
+    waiting: int
+    held: int
+    gone: int
+    gone_left_ms: float
+    done: int
+    executions: int
+    hands: int
+    useful: int
+    why: str
+    is_stuck: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """What every run is measured by: live workers, whether one is free, and what belongs to which run."""
+
+    readings: Readings
+    workers: int
+    has_free: bool
+    has_broker: bool
+    hands: Mapping[int, Sequence[Hand]]
+    held: Mapping[int, Sequence[Held]]
+    slots: Mapping[str, Sequence[tuple[ModelLine, SlotHolder]]]
+
+
+def queue_of(
+    readings: Readings, crews: Sequence[Crew], models: Sequence[ModelLine], *, has_broker: bool
+) -> tuple[QueuedRun, ...]:
+    """Return the active runs, the one that was queued first first."""
+    alive = [crew for crew in crews if crew.is_worker and crew.is_alive]
+    threads = int(settings.CELERY_WORKER_CONCURRENCY)
+    has_free = any(len(crew.hands) < threads for crew in alive)
+    slots = [(one.token, (line, one)) for line in models for one in line.holders]
+    floor = _Floor(
+        readings,
+        len(alive),
+        has_free,
+        has_broker,
+        hands=_grouped((hand.run_id, hand) for hand in readings.hands),
+        held=_grouped((held.run_id, held) for held in readings.held),
+        slots=_grouped(slots),
+    )
+    return tuple(_queued(run, floor) for run in readings.runs)
+
+
+def _grouped(pairs: Iterable[tuple[Key, Value]]) -> Mapping[Key, Sequence[Value]]:
+    groups: defaultdict[Key, list[Value]] = defaultdict(list)
+    for key, value in pairs:
+        groups[key].append(value)
+    return groups
+
+
+def _queued(run: Run, floor: _Floor) -> QueuedRun:
+    hands = floor.hands.get(run.pk, ())
+    alive = [hand for hand in hands if floor.readings.is_alive(hand.heartbeat_at)]
+    tokens = {hand.token for hand in hands}
+    leases = floor.held.get(run.pk, ())
+    gone = [lease for lease in leases if lease.token not in tokens]
+    held = sum(lease.count for lease in leases)
+    waiting = floor.readings.waiting.get(run.pk, 0)
+    left = waiting + held
+    is_own = run.owner == RunOwner.COMMAND_LINE
+    why, is_stuck = _own(run, floor) if is_own else _why(run, alive, left, floor)
+    return QueuedRun(
+        run=floor.readings.links[run.pk],
+        target=run.target_name,
+        status=run.status,
+        is_own=is_own,
+        since=getattr(run, "queued_at", run.created_at),
+        waiting=waiting,
+        held=held,
+        gone=sum(lease.count for lease in gone),
+        gone_left_ms=max((floor.readings.until_ms(lease.until) for lease in gone), default=0.0),
+        done=run.done_count,
+        executions=run.execution_count,
+        hands=len(alive),
+        useful=1 if is_own else _useful(run, left, floor),
+        why=why,
+        is_stuck=is_stuck,
+    )
+
+
+def _useful(run: Run, left: int, floor: _Floor) -> int:
+    """Return how many pairs of hands the run could occupy of those the workers may lend."""
+    return max(1, min(floor.workers, -(-left // max(1, run.concurrency))))
+
+
+def _own(run: Run, floor: _Floor) -> tuple[str, bool]:
+    readings = floor.readings
+    if run.heartbeat_at is None or readings.is_alive(run.heartbeat_at):
+        return "carried out by a command line", False
+    silence = rough(readings.since_ms(run.heartbeat_at))
+    ends = rough(2 * LEASE.total_seconds() * 1000)
+    return f"its command line is silent for {silence}; after {ends} the run is cancelled", True
+
+
+def _why(run: Run, hands: Sequence[Hand], left: int, floor: _Floor) -> tuple[str, bool]:
+    """Say what holds a run of the workers up, and whether nothing moves meanwhile."""
+    if not floor.workers:
+        return "waits for a worker", True
+    if not left:
+        return "is being finished", False
+    if not hands:
+        return _untaken(floor)
+    if slow := _slowed(hands, floor):
+        return slow, False
+    missing = _useful(run, left, floor) - len(hands)
+    if missing > 0:
+        return f"could use {counted(missing, 'more worker,more workers')}", False
+    return "", False
+
+
+def _untaken(floor: _Floor) -> tuple[str, bool]:
+    if not floor.has_broker:
+        return "waits for the broker", True
+    if not floor.has_free:
+        return "waits until a worker is done with another run", False
+    return "no worker is at it yet; one takes it on within seconds", False
+
+
+def _slowed(hands: Sequence[Hand], floor: _Floor) -> str:
+    """Name the model that these hands wait for, with what it gives them."""
+    own = [pair for hand in hands for pair in floor.slots.get(hand.token, ())]
+    for model, holder in own:
+        if model.paused_ms is not None:
+            return f"{model.name} is paused for {rough(model.paused_ms)}"
+        if holder.starts_wanted and model.per_minute:
+            return f"{model.name} takes {counted(model.per_minute, 'call')} a minute"
+    for model, holder in own:
+        if holder.slots < holder.wanted:
+            mine = [one for line, one in own if line is model]
+            slots, wanted = sum(one.slots for one in mine), sum(one.wanted for one in mine)
+            return f"{model.name} gives {slots} of {counted(wanted, 'call')} at a time"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over all rows, those too that the page does not list."""
+
+    alive: int
+    silent: int
+    at_work: int
+    is_embedded: bool
+    hands: int
+    runs_at_work: int
+    under_way: int
+    held: int
+    lease_left_ms: float | None
+    waiting: int
+    waiting_runs: int
+    oldest: datetime | None
+
+
+def totals_of(crews: Sequence[Crew], queue: Sequence[QueuedRun]) -> Totals:
+    """Return the sums."""
+    workers = [crew for crew in crews if crew.is_worker]
+    alive = [crew for crew in workers if crew.is_alive]
+    hands = [hand for crew in crews for hand in crew.hands if hand.is_alive]
+    leases = [hand.lease_left_ms for hand in hands if hand.lease_left_ms is not None]
+    waiting = [run for run in queue if run.waiting]
+    return Totals(
+        alive=len(alive),
+        silent=len(workers) - len(alive),
+        at_work=sum(bool(crew.hands) for crew in alive),
+        is_embedded=any(crew.kind == "embedded" for crew in alive),
+        hands=len(hands),
+        runs_at_work=sum(bool(run.hands) for run in queue),
+        under_way=sum(hand.under_way or 0 for hand in hands),
+        held=sum(run.held for run in queue),
+        lease_left_ms=min(leases, default=None),
+        waiting=sum(run.waiting for run in waiting),
+        waiting_runs=len(waiting),
+        oldest=min((run.since for run in waiting), default=None),
+    )
+
+
+WORKER_COMMAND = "celery -A evalsite worker"
+SITE_COMMAND = "scripts/up"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that needs a person; `command` starts what is missing."""
+
+    tone: str
+    title: str
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`sentence` says how things stand; "" where the first of the notices says it."""
+
+    sentence: str
+    notices: tuple[Notice, ...]
+
+
+def state_of(crews: Sequence[Crew], queue: Sequence[QueuedRun], broker: BrokerState) -> State:
+    """Return the state; a worker that is missing comes before a broker that is away."""
+    alive = [crew for crew in crews if crew.is_worker and crew.is_alive]
+    notices = [] if alive else [_no_worker(crews, queue)]
+    if not broker.answers:
+        notices.append(_no_broker(has_workers=bool(alive)))
+    if len(versions := versions_of(crews)) > 1:
+        notices.append(_versions(versions))
+    return State(_sentence(alive, queue) if alive else "", tuple(notices))
+
+
+def _sentence(alive: Sequence[Crew], queue: Sequence[QueuedRun]) -> str:
+    at_work = sum(bool(crew.hands) for crew in alive)
+    taken = [run for run in queue if run.hands and not run.is_own]
+    own = [run for run in queue if run.is_own]
+    left = [run for run in queue if not run.hands and not run.is_own]
+    waiting = sum(run.waiting for run in queue)
+    if not queue:
+        return f"{_are(alive)} ready; nothing waits."
+    if taken and at_work:
+        who = _of(at_work, len(alive), "worker")
+        doing = f"{who} {_verb(at_work, 'carries', 'carry')} out {counted(len(taken), 'run')}"
+    elif left:
+        doing = f"{_are(alive)} alive, none is at work yet; {counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
+    elif own:
+        doing = f"{counted(len(own), 'command line')} {_verb(len(own), 'carries', 'carry')} out {_verb(len(own), 'its own run', 'their own runs')}; {_are(alive)} idle"
+    else:
+        doing = f"{_are(alive)} ready; one that is ending lets go of {counted(len(taken), 'run')}"
+    waits = f"{counted(waiting, 'result')} {_verb(waiting, 'waits', 'wait')}"
+    return f"{doing}; {waits if waiting else 'nothing else waits'}."
+
+
+def _no_worker(crews: Sequence[Crew], queue: Sequence[QueuedRun]) -> Notice:
+    left = [run for run in queue if not run.is_own]
+    results = sum(run.waiting + run.held for run in left)
+    silent = [crew for crew in crews if crew.is_worker]
+    if left:
+        verb = _verb(len(left), "stands", "stand")
+        waits = f"{counted(len(left), 'run')} with {counted(results, 'open result')} {verb} still until one starts."
+    else:
+        waits = "Runs started now wait until one starts."
+    seen = f" {_are(silent)} silent." if silent else ""
+    title = "No worker is alive."
+    if settings.IS_EMBEDDED:
+        how = "The site's worker lives in its web process and shows itself within seconds; if it stays away, the log says why. Restart the site:"
+        return Notice("bad", title, f"{waits}{seen} {how}", SITE_COMMAND)
+    return Notice("bad", title, f"{waits}{seen} Start one, on any machine:", WORKER_COMMAND)
+
+
+def _no_broker(*, has_workers: bool) -> Notice:
+    goes_on = "Hands at work go on. " if has_workers else ""
+    return Notice(
+        "bad",
+        "The broker does not answer.",
+        f"{goes_on}What is started, resumed or retried meanwhile waits, and is taken on within seconds "
+        "once Redis is back. Its address stands in CELERY_BROKER_URL.",
+    )
+
+
+def _versions(versions: Mapping[str, int]) -> Notice:
+    listed = ", ".join(f"{version} ({counted(n, 'worker')})" for version, n in versions.items())
+    text = f"{listed}. Restart those that were left out of the last upgrade."
+    return Notice("warn", "The workers run different versions.", text)
+
+
+def _are(crews: Sequence[Crew]) -> str:
+    return f"{counted(len(crews), 'worker')} {_verb(len(crews), 'is', 'are')}"
+
+
+def _of(some: int, total: int, noun: str) -> str:
+    return counted(total, noun) if some == total else f"{some} of {counted(total, noun)}"
+
+
+def _verb(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many
+
+
+# A poll draws no more rows than these, however large the site is.
+MOST_CREWS, MOST_RUNS, MOST_MODELS = 25, 25, 25
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersPage:
+    """What the page shows at a moment, and how much more there is than it lists."""
+
+    state: State
+    totals: Totals
+    broker: BrokerState
+    crews: tuple[Crew, ...]
+    crews_left: int
+    queue: tuple[QueuedRun, ...]
+    runs_left: int
+    models: Models
+    lines: tuple[ModelLine, ...]
+    lines_left: int
+    troubles: tuple[Trouble, ...]
+
+
+def workers_page() -> WorkersPage:
+    """Return the page in a fixed number of queries and one question to the broker."""
+    readings = read(database_now())
+    crews = crews_of(readings)
+    models = models_of(readings)
+    broker = ask_broker()
+    queue = queue_of(readings, crews, models.lines, has_broker=broker.answers)
+    return WorkersPage(
+        state=state_of(crews, queue, broker),
+        totals=totals_of(crews, queue),
+        broker=broker,
+        crews=crews[:MOST_CREWS],
+        crews_left=max(0, len(crews) - MOST_CREWS),
+        queue=queue[:MOST_RUNS],
+        runs_left=max(0, len(queue) - MOST_RUNS),
+        models=models,
+        lines=models.lines[:MOST_MODELS],
+        lines_left=max(0, len(models.lines) - MOST_MODELS),
+        troubles=troubles_of(crews, now=readings.now),
+    )

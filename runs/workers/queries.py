@@ -1,0 +1,322 @@
+"""What the database says at one moment of workers, what they hold, and what went wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from django.conf import settings
+from django.db.models import Count, Min, OuterRef, Subquery
+from django.db.models.functions import Coalesce
+from django.urls import reverse
+
+from runs.models.clock import LEASE
+from runs.models.results import Result, ResultStatus
+from runs.models.runs import (
+    ACTIVE_RUN_STATUSES,
+    Hand,
+    Run,
+    RunEvent,
+    RunOwner,
+    RunStatus,
+    WorkerProcess,
+)
+
+RUN_COLUMNS = (
+    *("number", "status", "owner", "heartbeat_at", "created_at", "target_name"),
+    *("execution_count", "done_count", "concurrency", "suite__slug", "suite__title"),
+)
+HAND_COLUMNS = (
+    *("token", "worker", "started_at", "heartbeat_at", "in_flight"),
+    *("run__number", "run__owner", "run__suite__slug", "run__suite__title"),
+)
+QUEUED_AGAIN = ("resume", "retry")
+LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class RunLink:
+    """A run as this page names it."""
+
+    number: int
+    suite_title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Results under the lease of one pair of hands, and when the first of those leases ends."""
+
+    token: str
+    run_id: int
+    count: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Everything read at `now`; `runs` are the active ones, oldest first.
+
+    `waiting` counts the results nobody holds, by run, as `links` are.
+    """
+
+    now: datetime
+    workers: tuple[WorkerProcess, ...]
+    hands: tuple[Hand, ...]
+    held: tuple[Held, ...]
+    waiting: Mapping[int, int]
+    runs: tuple[Run, ...]
+    links: Mapping[int, RunLink]
+
+    def is_alive(self, heartbeat_at: datetime | None) -> bool:
+        """Tell whether a sign of life is young."""
+        return heartbeat_at is not None and heartbeat_at >= self.now - LEASE
+
+    def since_ms(self, then: datetime) -> float:
+        """Return how long ago a time is; 0 for the future."""
+        return max(0.0, (self.now - then).total_seconds() * 1000)
+
+    def until_ms(self, then: datetime) -> float:
+        """Return how far off a time is; 0 for the past."""
+        return max(0.0, (then - self.now).total_seconds() * 1000)
+
+
+def read(now: datetime) -> Readings:
+    """Return the readings in five queries, however many rows there are."""
+    hands, runs = _hands(), _runs()
+    named = {run.pk: run for run in (*runs, *(hand.run for hand in hands))}
+    return Readings(
+        now=now,
+        workers=tuple(WorkerProcess.objects.order_by("host", "pid", "id")),
+        hands=tuple(hands),
+        held=tuple(_held()),
+        waiting=_waiting(run.pk for run in runs),
+        runs=tuple(runs),
+        links={pk: link_to(run) for pk, run in named.items()},
+    )
+
+
+def link_to(run: Run) -> RunLink:
+    """Return how a run is named, and where it is."""
+    place = {"slug": run.suite.slug, "number": run.number}
+    return RunLink(run.number, run.suite.title, reverse("runs:run", kwargs=place))
+
+
+def without_passwords(text: str) -> str:
+    """Return the text without what stands before the host in addresses."""
+    return LOGIN_IN_ADDRESS.sub("…@", text)
+
+
+def _hands() -> list[Hand]:
+    hands = Hand.objects.select_related("run__suite").only(*HAND_COLUMNS)
+    return list(hands.order_by("run_id", "started_at", "id"))
+
+
+def _held() -> list[Held]:
+    running = Result.objects.filter(status=ResultStatus.RUNNING, lease_until__isnull=False)
+    rows = running.order_by().values_list("lease_token", "run_id")
+    found = rows.annotate(total=Count("id"), first=Min("lease_until"))
+    return [Held(*row) for row in found]
+
+
+def _waiting(run_ids: Iterable[int]) -> Mapping[int, int]:
+    # Not by the run's counters: what was cancelled before a retry waits for nobody.
+    pending = Result.objects.filter(run_id__in=run_ids, status=ResultStatus.PENDING).order_by()
+    return dict(pending.values_list("run_id").annotate(total=Count("id")))
+
+
+def _runs() -> list[Run]:
+    """Return active runs; `queued_at` is when they were started, or last resumed or retried."""
+    again = RunEvent.objects.filter(run=OuterRef("pk"), kind__in=QUEUED_AGAIN).order_by("-id")
+    queued_at = Coalesce(Subquery(again.values("at")[:1]), "created_at")
+    active = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES).select_related("suite")
+    light = active.only(*RUN_COLUMNS).annotate(queued_at=queued_at)
+    return list(light.order_by("queued_at", "pk"))
+
+
+CrewKind = Literal["process", "embedded", "command_line", "unlisted"]
+
+
+@dataclass(frozen=True, slots=True)
+class HandRow:
+    """One pair of hands; `under_way` is None until they first told."""
+
+    run: RunLink
+    since: datetime
+    silent_ms: float
+    is_alive: bool
+    under_way: int | None
+    held: int
+    lease_left_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """One process and its hands.
+
+    `kind` is process or embedded for a worker, command_line for a run's own process, unlisted for
+    hands whose worker took itself off the list and has not let go of them yet.
+    """
+
+    host: str
+    pid: str
+    kind: CrewKind
+    is_alive: bool
+    since: datetime | None
+    silent_ms: float | None
+    version: str
+    sandbox: str
+    last_error: str
+    last_error_at: datetime | None
+    hands: tuple[HandRow, ...]
+
+    @property
+    def is_worker(self) -> bool:
+        """Tell whether it takes on whatever run waits."""
+        return self.kind in ("process", "embedded")
+
+    @property
+    def under_way(self) -> int:
+        """Return how many executions it carries out."""
+        return sum(hand.under_way or 0 for hand in self.hands)
+
+    @property
+    def held(self) -> int:
+        """Return how many results it holds."""
+        return sum(hand.held for hand in self.hands)
+
+
+def crews_of(readings: Readings) -> tuple[Crew, ...]:
+    """Return those that need a look first: silent ones, then those at work, then the idle."""
+    by_worker: defaultdict[str, list[HandRow]] = defaultdict(list)
+    owners: dict[str, str] = {}
+    held = {one.token: one for one in readings.held}
+    for hand in readings.hands:
+        by_worker[hand.worker].append(_row(hand, held.get(hand.token), readings))
+        owners[hand.worker] = hand.run.owner
+    crews = [_worker(one, by_worker.pop(one.name, ()), readings) for one in readings.workers]
+    crews += [_other(name, hands, owners) for name, hands in by_worker.items()]
+    return tuple(sorted(crews, key=lambda crew: (crew.is_alive, not crew.hands)))
+
+
+def versions_of(crews: Iterable[Crew]) -> Mapping[str, int]:
+    """Count the live workers of each version, the most frequent first."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    for crew in crews:
+        if crew.is_worker and crew.is_alive:
+            counts[crew.version] += 1
+    return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _row(hand: Hand, held: Held | None, readings: Readings) -> HandRow:
+    has_told = hand.heartbeat_at > hand.started_at
+    return HandRow(
+        run=readings.links[hand.run_id],
+        since=hand.started_at,
+        silent_ms=readings.since_ms(hand.heartbeat_at),
+        is_alive=readings.is_alive(hand.heartbeat_at),
+        under_way=hand.in_flight if has_told else None,
+        held=held.count if held else 0,
+        lease_left_ms=readings.until_ms(held.until) if held else None,
+    )
+
+
+def _worker(process: WorkerProcess, hands: Iterable[HandRow], readings: Readings) -> Crew:
+    return Crew(
+        host=process.host,
+        pid=str(process.pid),
+        kind="embedded" if _is_here(process) else "process",
+        is_alive=readings.is_alive(process.heartbeat_at),
+        since=process.started_at,
+        silent_ms=readings.since_ms(process.heartbeat_at),
+        version=process.version,
+        sandbox=process.sandbox,
+        last_error=without_passwords(process.last_error),
+        last_error_at=process.last_error_at,
+        hands=tuple(hands),
+    )
+
+
+def _is_here(process: WorkerProcess) -> bool:
+    """Tell whether the worker is a thread of the process that serves this page."""
+    return bool(settings.IS_EMBEDDED) and process.pid == os.getpid()
+
+
+def _other(name: str, hands: Iterable[HandRow], owners: Mapping[str, str]) -> Crew:
+    host, _, pid, _ = name.rsplit("/", 3) if name.count("/") > 2 else (name, "", "", "")
+    rows = tuple(hands)
+    is_own = owners[name] == RunOwner.COMMAND_LINE
+    return Crew(
+        host=host,
+        pid=pid,
+        kind="command_line" if is_own else "unlisted",
+        is_alive=any(row.is_alive for row in rows),
+        since=min(row.since for row in rows),
+        silent_ms=min(row.silent_ms for row in rows),
+        version="",
+        sandbox="",
+        last_error="",
+        last_error_at=None,
+        hands=rows,
+    )
+
+
+RECENT = timedelta(days=1)
+MOST_TROUBLES = 8
+LOST_HANDS = ("worker_lost", "hands_crashed")
+LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that went wrong; `where` is the worker, or "" when it is about a run."""
+
+    at: datetime
+    text: str
+    run: RunLink | None = None
+    where: str = ""
+
+
+def troubles_of(crews: Iterable[Crew], *, now: datetime) -> tuple[Trouble, ...]:
+    """Return the newest troubles of the last day, in two queries."""
+    found = [*_of_workers(crews, now), *_of_hands(now), *_of_runs(now)]
+    return tuple(sorted(found, key=lambda one: one.at, reverse=True)[:MOST_TROUBLES])
+
+
+def _of_workers(crews: Iterable[Crew], now: datetime) -> list[Trouble]:
+    return [
+        Trouble(crew.last_error_at, _cut(crew.last_error), where=f"{crew.host} {crew.pid}")
+        for crew in crews
+        if crew.last_error and crew.last_error_at and crew.last_error_at >= now - RECENT
+    ]
+
+
+def _of_hands(now: datetime) -> list[Trouble]:
+    events = RunEvent.objects.filter(kind__in=LOST_HANDS, at__gte=now - RECENT)
+    columns = ("at", "text", "run__number", "run__suite__slug", "run__suite__title")
+    newest = events.select_related("run__suite").only(*columns).order_by("-id")
+    return [
+        Trouble(event.at, _cut(event.text), run=link_to(event.run))
+        for event in newest[:MOST_TROUBLES]
+    ]
+
+
+def _of_runs(now: datetime) -> list[Trouble]:
+    failed = Run.objects.filter(status=RunStatus.FAILED, finished_at__gte=now - RECENT)
+    columns = ("finished_at", "status_reason", "number", "suite__slug", "suite__title")
+    newest = failed.select_related("suite").only(*columns).order_by("-finished_at")
+    return [
+        Trouble(run.finished_at, _cut(f"The run failed. {run.status_reason}"), run=link_to(run))
+        for run in newest[:MOST_TROUBLES]
+        if run.finished_at
+    ]
+
+
+def _cut(text: str) -> str:
+    text = without_passwords(text.strip())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
