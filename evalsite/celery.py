@@ -46,17 +46,17 @@ def load_site(**signal: Any) -> None:
 
 
 @worker_ready.connect
-def start_pulse(**signal: Any) -> None:
-    """Let a worker process of its own sweep and show itself while it lives."""
+def start_heartbeat(**signal: Any) -> None:
+    """Let a worker process of its own reap and show itself while it lives."""
     # Imported when a worker starts: the web process must not load what carries runs out.
-    from evalsite.heartbeat import PULSE
+    from evalsite.heartbeat import HEARTBEAT
 
-    PULSE.start()
+    HEARTBEAT.start()
 
 
 @worker_shutting_down.connect
-def stop_pulse(**signal: Any) -> None:
+def stop_heartbeat(**signal: Any) -> None:
     """Give back what the process works on, once it is told to end."""
-    from evalsite.heartbeat import PULSE
+    from evalsite.heartbeat import HEARTBEAT
 
-    threading.Thread(target=PULSE.stop, name="let-go").start()
+    threading.Thread(target=HEARTBEAT.stop, name="let-go").start()

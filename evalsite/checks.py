@@ -13,7 +13,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from evaluators.sandbox.probe import sandbox_offered
 
 PLACEHOLDERS = ("change", "placeholder", "example", "secret-key", "insecure", "your-", "xxxxxxxx")
-LEAST_KEY_LENGTH = 32
+MIN_KEY_LENGTH = 32
 CLOSED_BY_LIMITS = ("files", "network")
 
 
@@ -33,10 +33,10 @@ def error(variable: str, message: str, hint: str = "") -> Error:
 def _keys() -> Iterator[CheckMessage]:
     key = settings.SECRET_KEY
     is_placeholder = any(word in key.lower() for word in PLACEHOLDERS)
-    if not settings.DEBUG and (is_placeholder or len(key) < LEAST_KEY_LENGTH):
+    if not settings.DEBUG and (is_placeholder or len(key) < MIN_KEY_LENGTH):
         yield error(
             "EVALSITE_SECRET_KEY",
-            f"EVALSITE_SECRET_KEY is a placeholder or shorter than {LEAST_KEY_LENGTH} characters.",
+            f"EVALSITE_SECRET_KEY is a placeholder or shorter than {MIN_KEY_LENGTH} characters.",
             "Leave it out (one is made at the first start) or set a long random text.",
         )
     try:

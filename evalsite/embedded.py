@@ -72,8 +72,8 @@ class EmbeddedWorker:
     def stop(self) -> None:
         """Give back what is in hand, then end."""
         # Loaded by the thread; not at the top, or the web process would wait for it at its start.
-        pulse = importlib.import_module("evalsite.heartbeat").PULSE
-        pulse.stop()
+        heartbeat = importlib.import_module("evalsite.heartbeat").HEARTBEAT
+        heartbeat.stop()
         if self._worker is not None:
             self._worker.stop()
 
@@ -92,8 +92,8 @@ class EmbeddedWorker:
             loglevel=logging.WARNING,
             quiet=True,
         )
-        importlib.import_module("runs.execution.run_worker").give_way_to(REQUESTS.are_under_way)
-        importlib.import_module("evalsite.heartbeat").PULSE.start()
+        importlib.import_module("runs.execution.run_worker").yield_while(REQUESTS.are_under_way)
+        importlib.import_module("evalsite.heartbeat").HEARTBEAT.start()
         self._worker.start()
 
 

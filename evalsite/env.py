@@ -207,7 +207,7 @@ CONNECTION_OPTIONS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-LONGEST_WAIT_FOR_A_LOCK_S = 30
+MAX_WAIT_FOR_A_LOCK_S = 30
 EXAMPLES = "sqlite:////path/to/file.sqlite3 or postgresql://user:password@host/name"
 
 
@@ -259,7 +259,7 @@ def _postgresql(url: str, lease_s: int) -> dict[str, Any]:
     # A worker that was frozen while it held a run's row would hold up all the others.
     ours = (
         f"-c idle_in_transaction_session_timeout={lease_s}s"
-        f" -c lock_timeout={min(lease_s, LONGEST_WAIT_FOR_A_LOCK_S)}s"
+        f" -c lock_timeout={min(lease_s, MAX_WAIT_FOR_A_LOCK_S)}s"
     )
     options["options"] = f"{ours} {options.get('options', '')}".rstrip()
     return {

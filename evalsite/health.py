@@ -101,7 +101,7 @@ def outage_of(error: BaseException | None) -> Outage | None:
 
 
 BROKER_TIMEOUT_S = 2
-LEAST_FREE_BYTES = 1024 * 1024
+MIN_FREE_BYTES = 1024 * 1024
 OK, UNKNOWN = "ok", "unknown"
 PARTS = ("database", "broker", "worker")
 
@@ -143,7 +143,7 @@ def file_health(path: Path) -> str:
     """Return whether a SQLite file and what lies beside it can be written to."""
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return READ_ONLY.state
-    return OK if shutil.disk_usage(path.parent).free > LEAST_FREE_BYTES else FULL.state
+    return OK if shutil.disk_usage(path.parent).free > MIN_FREE_BYTES else FULL.state
 
 
 def broker_health(url: str) -> str:

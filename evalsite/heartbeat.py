@@ -11,23 +11,23 @@ from django.conf import settings
 from django.db import close_old_connections, connection
 
 from evaluators.sandbox.box import clear_after_the_dead
-from evaluators.sandbox.probe import LONGEST_WORD, sandbox_offered
+from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
 from runs.execution.database import note_error
-from runs.execution.reaper import end_sessions_at_a_standstill, hide_worker, show_worker, sweep
-from runs.execution.run_worker import let_go, settle
+from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
+from runs.execution.run_worker import release, settle
 from runs.models.clock import database_now, discard_connection
 from runs.queue import WORK_ON_RUN, queue
 
 logger = logging.getLogger(__name__)
 
-BEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
+HEARTBEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
 # Every beat queues what still lacks hands: without an end the queue of busy workers would only grow.
 QUEUED_FOR_S = 60.0
 SCRIPTS_OFF = "scripts off; "
 
 
-class Pulse:
-    """A timer thread of its own: a worker that is busy sweeps all the same."""
+class Heartbeat:
+    """A timer thread of its own: a worker that is busy reaps all the same."""
 
     def __init__(self) -> None:
         """Be still."""
@@ -38,13 +38,13 @@ class Pulse:
     def start(self) -> None:
         """Beat from now on."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._beat, name="sweep", daemon=True)
+            self._thread = threading.Thread(target=self._beat, name="reap", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         """Beat no more, give back what this process works on, and take it off the list."""
         self._ending.set()
-        let_go()
+        release()
         if self._thread is not None:
             self._thread.join(timeout=5)
 
@@ -52,17 +52,17 @@ class Pulse:
         settle()
         while True:
             self.beat()
-            touch_beat_file()
-            if self._ending.wait(BEAT_EVERY_S):
+            touch_heartbeat_file()
+            if self._ending.wait(HEARTBEAT_EVERY_S):
                 break
         try:
-            hide_worker()
+            unregister_worker()
         except Exception:
             logger.exception("The worker could not take itself off the list")
         connection.close()
 
     def beat(self) -> None:
-        """Show this process and sweep; never raises.
+        """Show this process and reap; never raises.
 
         After a beat that failed, one only shows the process: hands that could not renew their
         leases while the database was away are first to write what they hold.
@@ -71,13 +71,13 @@ class Pulse:
         clear_boxes()
         try:
             close_old_connections()
-            end_sessions_at_a_standstill()
-            show_worker(now=database_now(), version=version(), sandbox=sandbox_in_force())
+            end_idle_transactions()
+            register_worker(now=database_now(), version=version(), sandbox=sandbox_in_force())
             if not was_missed:
-                sweep_and_queue()
+                reap_and_queue()
             self._missed = False
         except Exception as error:
-            logger.exception("A sweep failed; the next one is in %s s", BEAT_EVERY_S)
+            logger.exception("The reaper failed; the next one is in %s s", HEARTBEAT_EVERY_S)
             discard_connection()
             self._note(error)
 
@@ -91,21 +91,21 @@ class Pulse:
 def sandbox_in_force() -> str:
     """Return what locks scripts in here, in at most 100 characters; it begins with the switch if that is off."""
     words = sandbox_offered().in_words
-    return words if settings.SCRIPTS else f"{SCRIPTS_OFF}{words}"[:LONGEST_WORD]
+    return words if settings.SCRIPTS else f"{SCRIPTS_OFF}{words}"[:MAX_WORD_LENGTH]
 
 
-def touch_beat_file() -> None:
+def touch_heartbeat_file() -> None:
     """Show whoever watches over this process from outside that it goes on, its database or not."""
     try:
-        if settings.BEAT_FILE:
-            Path(settings.BEAT_FILE).touch()
+        if settings.HEARTBEAT_FILE:
+            Path(settings.HEARTBEAT_FILE).touch()
     except OSError as error:
         logger.warning("EVALSITE_BEAT_FILE cannot be written: %s", error)
 
 
-def sweep_and_queue() -> None:
+def reap_and_queue() -> None:
     """Set right what dead workers left, and queue hands for the runs that could use them."""
-    for run_id in sweep(now=database_now()):
+    for run_id in reap(now=database_now()):
         queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
 
 
@@ -125,4 +125,4 @@ def version() -> str:
         return "not installed"
 
 
-PULSE = Pulse()
+HEARTBEAT = Heartbeat()

@@ -14,8 +14,8 @@ from runs.engine.plan import UnreadableSnapshotError
 
 NUL, ESCAPED_NUL = "\0", "%00"
 # Where everything lives that opens without an account, by a share link.
-FOR_STRANGERS = "/s/"
-TO_STRANGERS = {
+FOR_ANONYMOUS = "/s/"
+TO_ANONYMOUS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Robots-Tag": "noindex, nofollow",
@@ -25,18 +25,18 @@ TO_STRANGERS = {
 }
 
 
-def for_strangers(
+def for_anonymous(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
     """Serve what share links open without reading a cookie or setting one, and with headers of its own."""
 
     def answer(request: HttpRequest) -> HttpResponseBase:
-        if not request.path_info.startswith(FOR_STRANGERS):
+        if not request.path_info.startswith(FOR_ANONYMOUS):
             return get_response(request)
         request.META.pop("HTTP_COOKIE", None)
         response = get_response(request)
         response.cookies.clear()
-        for name, value in TO_STRANGERS.items():
+        for name, value in TO_ANONYMOUS.items():
             response[name] = value
         return response
 

@@ -115,7 +115,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # How long a worker that gives no sign of life keeps the results it has claimed, in seconds.
 LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
 # A file that a worker touches with every beat, for those who watch over it from outside.
-BEAT_FILE = ENV.text("EVALSITE_BEAT_FILE")
+HEARTBEAT_FILE = ENV.text("EVALSITE_BEAT_FILE")
 DATABASE_URL = ENV.secret("DATABASE_URL")
 try:
     DATABASES = {"default": database_settings(DATABASE_URL, data_dir=DATA_DIR, lease_s=LEASE_S)}
@@ -138,7 +138,7 @@ REDIS_OPTIONS = {
     "socket_connect_timeout": 2,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # What a dead worker had fetched and not begun. The sweep queues it again long before.
+    # What a dead worker had fetched and not begun. The reaper queues it again long before.
     "visibility_timeout": 300,
 }
 CELERY_BROKER_TRANSPORT_OPTIONS = {"polling_interval": 0.02} if IS_EMBEDDED else REDIS_OPTIONS

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from evalsite.access.members import admin_names
 from evalsite.access.roles import role_of
 from evalsite.health import OK, PARTS, health, outage_of
-from evalsite.middleware import FOR_STRANGERS
+from evalsite.middleware import FOR_ANONYMOUS
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
 from runs.models.clock import discard_connection
 from runs.sharing.views import gone
@@ -74,7 +74,7 @@ def page_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """
     if is_for_api(request):
         return problem_page(request, 404, NOTHING_HERE)
-    if request.path_info.startswith(FOR_STRANGERS):
+    if request.path_info.startswith(FOR_ANONYMOUS):
         return gone()
     return defaults.page_not_found(request, exception)
 

@@ -30,8 +30,8 @@ MODELS = (MODEL, "scripted-judge-small", "scripted-judge-large")
 HOST = "127.0.0.1"
 EXAMPLES = Path(__file__).parent
 REPLIES = EXAMPLES / "support-agent" / "judge.jsonl"
-SHORTEST_DELAY_MS = 60
-LONGEST_DELAY_MS = 250
+MIN_DELAY_MS = 60
+MAX_DELAY_MS = 250
 
 log = logging.getLogger("scripted_judge")
 
@@ -40,7 +40,7 @@ def delay_seconds(key: Key, longest_ms: int) -> float:
     """Return the same short wait for the same key, so that a live run can be watched."""
     if longest_ms <= 0:
         return 0.0
-    shortest_ms = min(SHORTEST_DELAY_MS, longest_ms)
+    shortest_ms = min(MIN_DELAY_MS, longest_ms)
     draw = int.from_bytes(hashlib.sha256("/".join(key).encode()).digest()[:4], "big")
     return (shortest_ms + draw % (longest_ms - shortest_ms + 1)) / 1000
 
@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8790, help="0 takes any free port")
     parser.add_argument("--ready-file", type=Path, help="written with the base URL when ready")
     parser.add_argument("--replies", type=Path, default=REPLIES, help="JSONL file of replies")
-    parser.add_argument("--delay", type=int, default=LONGEST_DELAY_MS, help="longest wait in ms")
+    parser.add_argument("--delay", type=int, default=MAX_DELAY_MS, help="longest wait in ms")
     chosen = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:

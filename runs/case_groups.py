@@ -275,7 +275,7 @@ def execution_of(row: Mapping[str, Any]) -> Execution:
     )
 
 
-LONGEST_QUERY = 200
+MAX_QUERY_LENGTH = 200
 LARGEST = 2**63
 YES = "1"
 SORTS = (
@@ -308,7 +308,7 @@ class ResultsQuery:
             state=state if state in STATES else "",
             flaky=parameters.get("flaky", "") == YES,
             tag=parameters.get("tag", ""),
-            text=parameters.get("q", "").strip()[:LONGEST_QUERY],
+            text=parameters.get("q", "").strip()[:MAX_QUERY_LENGTH],
             sort=name if name in SORTS else "attention",
             is_descending=sort.startswith("-") and name in SORTS,
             after=_read_place(parameters.get("after", "")),

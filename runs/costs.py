@@ -35,7 +35,7 @@ UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
 
 
 @dataclass(frozen=True, slots=True)
-class Purse:
+class Cost:
     """One purse: `usd` is what is known of it, None where there were answers and no price for any.
 
     `priced` of `answers` had a price; `noun` says what they are. Answers alone are counted: what
@@ -62,11 +62,11 @@ class Purse:
 
 
 @dataclass(frozen=True, slots=True)
-class Purses:
+class RunCosts:
     """Both purses of a run."""
 
-    run: Purse
-    evaluation: Purse
+    run: Cost
+    evaluation: Cost
 
     @property
     def total_usd(self) -> Decimal | None:
@@ -79,13 +79,13 @@ class Purses:
         return self.run.is_partial or self.evaluation.is_partial
 
 
-def known_of_both(*purses: Decimal | None) -> Decimal | None:
+def known_of_both(*costs: Decimal | None) -> Decimal | None:
     """Return what is known of purses together; None when that is nothing and one is unknown."""
-    total = total_of(purses)
-    return None if not total and None in purses else total
+    total = total_of(costs)
+    return None if not total and None in costs else total
 
 
-def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:
+def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs, each told which purses hold answers without a price."""
     calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
     outputs = Result.objects.filter(run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED)
@@ -101,17 +101,17 @@ def with_purses(runs: QuerySet[Run]) -> QuerySet[Run]:
     )
 
 
-def listed_purses(run: Run) -> Purses:
+def listed_costs(run: Run) -> RunCosts:
     """Return the purses of a run of `with_purses`: whether they are partial, without counts."""
     told: Mapping[str, Any] = vars(run)
     in_target = told["has_unpriced_target"] or told["silent_output"] is not None
-    return Purses(
+    return RunCosts(
         _listed(run.run_cost_usd, is_partial=in_target),
         _listed(run.evaluation_cost_usd, is_partial=told["has_unpriced_evaluation"]),
     )
 
 
-def purses(run: Run) -> Purses:
+def run_costs(run: Run) -> RunCosts:
     """Return the purses of one run with their counts; two queries, three where a price is missing."""
     unpriced = ModelCall.objects.filter(UNPRICED_CALLS, run=run).order_by()
     missing = dict(unpriced.values_list("purpose").annotate(total=Count("id")))
@@ -121,9 +121,9 @@ def purses(run: Run) -> Purses:
     else:
         of_run = _reported_by_run(run)
     if run.imported_from:
-        return Purses(of_run, _judged_elsewhere(run))
+        return RunCosts(of_run, _judged_elsewhere(run))
     evaluation = _of_calls(run.evaluation_cost_usd, CallPurpose.EVALUATION, missing, facts)
-    return Purses(of_run, evaluation)
+    return RunCosts(of_run, evaluation)
 
 
 def counted_usd(run: Run, *, snapshot: Mapping[str, Any]) -> Decimal:
@@ -147,8 +147,8 @@ def is_replayed(snapshot: Mapping[str, Any]) -> bool:
         return False
 
 
-def _listed(usd: Decimal, *, is_partial: bool) -> Purse:
-    return Purse(None if is_partial and not usd else usd, answers=int(is_partial))
+def _listed(usd: Decimal, *, is_partial: bool) -> Cost:
+    return Cost(None if is_partial and not usd else usd, answers=int(is_partial))
 
 
 def _answers(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -164,15 +164,15 @@ def _of_calls(
     purpose: CallPurpose,
     missing: Mapping[str, int],
     facts: Mapping[str, Mapping[str, Any]],
-) -> Purse:
+) -> Cost:
     if purpose not in missing:
-        return Purse(usd)
+        return Cost(usd)
     found = facts[purpose]
     answers, priced = found["answers"], found["answers"] - missing[purpose]
-    return Purse(usd if priced else None, answers, priced, found["tokens_in"], found["tokens_out"])
+    return Cost(usd if priced else None, answers, priced, found["tokens_in"], found["tokens_out"])
 
 
-def _reported_by_run(run: Run) -> Purse:
+def _reported_by_run(run: Run) -> Cost:
     """Return the purse of a target that says itself what its outputs cost."""
     outputs = run.results.filter(status__in=ENDED).exclude(error_stage="target").order_by()
     found = outputs.aggregate(
@@ -183,17 +183,17 @@ def _reported_by_run(run: Run) -> Purse:
     )
     answers, priced = found["answers"], found["priced"]
     if priced >= answers:
-        return Purse(run.run_cost_usd)
+        return Cost(run.run_cost_usd)
     usd = run.run_cost_usd if priced else None
-    return Purse(usd, answers, priced, found["tokens_in"], found["tokens_out"], noun="output")
+    return Cost(usd, answers, priced, found["tokens_in"], found["tokens_out"], noun="output")
 
 
-def _judged_elsewhere(run: Run) -> Purse:
+def _judged_elsewhere(run: Run) -> Cost:
     """Return the judges' purse of a run that was imported, as far as its file tells of it."""
     scored = run.results.filter(status=ResultStatus.SCORED).order_by()
     found = scored.aggregate(answers=Count("id"), priced=Count("evaluation_cost_usd"))
     usd = run.evaluation_cost_usd if found["priced"] else None
-    return Purse(usd, found["answers"], found["priced"], noun="result")
+    return Cost(usd, found["answers"], found["priced"], noun="result")
 
 
 PRICED_OUTPUT = Q(run_cost_usd__isnull=False)
@@ -217,31 +217,31 @@ def with_origins(runs: QuerySet[Run]) -> QuerySet[Run]:
     )
 
 
-def counted_purses(runs: Sequence[Run]) -> Mapping[int, Purses]:
+def costs_of_runs(runs: Sequence[Run]) -> Mapping[int, RunCosts]:
     """Return the purses of runs of `with_origins` by primary key; two queries however many."""
     numbers = [run.pk for run in runs]
     calls, outputs = _calls(numbers), _outputs(numbers)
-    return {run.pk: _purses(run, vars(run), calls, outputs) for run in runs}
+    return {run.pk: _costs(run, vars(run), calls, outputs) for run in runs}
 
 
-def _purses(run: Run, told: Mapping[str, Any], calls: Counted, outputs: Counted) -> Purses:
+def _costs(run: Run, told: Mapping[str, Any], calls: Counted, outputs: Counted) -> RunCosts:
     """Return both purses by the rules that a run's own page follows."""
     if told["target_model"]:
-        of_run = _purse(run.run_cost_usd, calls.get((run.pk, CallPurpose.TARGET)), "call")
+        of_run = _cost(run.run_cost_usd, calls.get((run.pk, CallPurpose.TARGET)), "call")
     else:
-        of_run = _purse(run.run_cost_usd, outputs.get((run.pk, "answered")), "output")
+        of_run = _cost(run.run_cost_usd, outputs.get((run.pk, "answered")), "output")
     if told["imported_facts"]:
         judged = outputs.get((run.pk, "scored"), NOTHING)
         usd = run.evaluation_cost_usd if judged.priced else None
-        return Purses(of_run, Purse(usd, *judged, noun="result"))
+        return RunCosts(of_run, Cost(usd, *judged, noun="result"))
     judged_by = calls.get((run.pk, CallPurpose.EVALUATION))
-    return Purses(of_run, _purse(run.evaluation_cost_usd, judged_by, "call"))
+    return RunCosts(of_run, _cost(run.evaluation_cost_usd, judged_by, "call"))
 
 
-def _purse(usd: Decimal, counts: Counts | None, noun: str) -> Purse:
+def _cost(usd: Decimal, counts: Counts | None, noun: str) -> Cost:
     answers, priced = counts or NOTHING
     known = None if answers and not priced else usd
-    return Purse(known, answers, priced, noun=noun)
+    return Cost(known, answers, priced, noun=noun)
 
 
 def _calls(runs: Iterable[int]) -> Counted:
@@ -271,7 +271,7 @@ IS_ANSWER = Q(status__in=ANSWERED)
 
 
 @dataclass(frozen=True, slots=True)
-class CallPurse:
+class CallCost:
     """The calls paid from one purse, failed ones included; tokens are None where none were reported.
 
     `usd` is None where there were answers and no price is known for any. `priced` of `answers`
@@ -300,11 +300,11 @@ class CallPurse:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultPurses:
+class ResultCosts:
     """Both purses of a result."""
 
-    run: CallPurse
-    evaluation: CallPurse
+    run: CallCost
+    evaluation: CallCost
 
     @property
     def total_usd(self) -> Decimal | None:
@@ -327,7 +327,7 @@ class ResultPurses:
         return self.run.failed + self.evaluation.failed
 
 
-def result_purses(run: Run, result: Result) -> ResultPurses:
+def result_costs(run: Run, result: Result) -> ResultCosts:
     """Return both purses of a result; one query."""
     rows = (
         result.model_calls.order_by()
@@ -346,16 +346,16 @@ def result_purses(run: Run, result: Result) -> ResultPurses:
     nothing |= {"input_tokens": None, "output_tokens": None}
     of_run = nothing | found.get(CallPurpose.TARGET, {})
     evaluation = nothing | found.get(CallPurpose.EVALUATION, {})
-    for purse in (of_run, evaluation):
-        purse.pop("purpose", None)
+    for cost in (of_run, evaluation):
+        cost.pop("purpose", None)
     if not run.snapshot["target"]["model"]:
         of_run |= _reported_by_result(result)
     if run.imported_from and result.evaluation_cost_usd is None:
         # Somebody's judges were paid, and the file does not tell what.
         evaluation |= {"answers": int(result.status == ResultStatus.SCORED)}
-    return ResultPurses(
-        CallPurse(**of_run, usd=_known(result.run_cost_usd, of_run)),
-        CallPurse(**evaluation, usd=_known(result.evaluation_cost_usd, evaluation)),
+    return ResultCosts(
+        CallCost(**of_run, usd=_known(result.run_cost_usd, of_run)),
+        CallCost(**evaluation, usd=_known(result.evaluation_cost_usd, evaluation)),
     )
 
 
@@ -370,7 +370,7 @@ def _reported_by_result(result: Result) -> dict[str, Any]:
     }
 
 
-def _known(usd: Decimal | None, purse: Mapping[str, Any]) -> Decimal | None:
-    if usd is None and purse["answers"]:
+def _known(usd: Decimal | None, cost: Mapping[str, Any]) -> Decimal | None:
+    if usd is None and cost["answers"]:
         return None
     return usd or Decimal(0)

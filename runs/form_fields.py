@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
-MOST_DIGITS, DECIMALS = 18, 9
+MAX_DIGITS, DECIMALS = 18, 9
 
 
 class MoneyField(forms.DecimalField):
@@ -20,7 +20,7 @@ class MoneyField(forms.DecimalField):
 
     def __init__(self, **options: Any) -> None:
         """Hold what a money column holds."""
-        super().__init__(max_digits=MOST_DIGITS, decimal_places=DECIMALS, **options)
+        super().__init__(max_digits=MAX_DIGITS, decimal_places=DECIMALS, **options)
         self.widget.attrs["inputmode"] = "decimal"
 
     def to_python(self, value: Any) -> Any:

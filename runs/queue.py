@@ -69,7 +69,7 @@ logger = logging.getLogger(__name__)
 WORK_ON_RUN = "runs.work_on_run"
 SUMMARISE_RUN = "runs.summarise_run"
 RESCORE_RUN = "runs.rescore_run"
-# Once: a connection that broke is noticed when it is taken from the pool, and the sweep comes anyway.
+# Once: a connection that broke is noticed when it is taken from the pool, and the reaper comes anyway.
 RETRY_POLICY = {"max_retries": 0}
 ASK_AGAIN_AFTER_S = 5.0
 
@@ -84,7 +84,7 @@ class Broker:
 BROKER = Broker()
 
 
-def queue_hands(run: Run) -> None:
+def queue_workers(run: Run) -> None:
     """Ask for as many hands as there are workers, and no more than the run can occupy."""
     alive = WorkerProcess.objects.alive(now=database_now()).count()
     useful = -(-run.execution_count // max(1, run.concurrency))
@@ -93,7 +93,7 @@ def queue_hands(run: Run) -> None:
 
 
 def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
-    """Queue a task; a broker that is away is no harm, the next sweep finds the work.
+    """Queue a task; a broker that is away is no harm, the reaper finds the work.
 
     One that did not answer is not asked again for five seconds. What nobody takes within
     `expires_s` seconds is dropped.
@@ -106,7 +106,7 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
         )
     except broker_errors() as error:
         BROKER.away_until = time.monotonic() + ASK_AGAIN_AFTER_S
-        logger.warning("%s for run %s waits for the next sweep: %s", task, run_id, error)
+        logger.warning("%s for run %s waits for the reaper: %s", task, run_id, error)
 
 
 class NotQueuedError(DomainError):

@@ -7,12 +7,12 @@ from typing import Any
 from celery import shared_task
 
 from runs.execution import evaluator_trials, finishing, run_worker, target_trials
-from runs.execution.reaper import runs_wanting_hands
+from runs.execution.reaper import runs_needing_workers
 from runs.models.clock import database_now
 from runs.what_if.rescoring import carry_out
 
-# A task that was meant for another process is passed on so often; the next sweep asks again anyway.
-MOST_HOPS = 8
+# A task that was meant for another process is passed on so often; the reaper asks again anyway.
+MAX_HOPS = 8
 
 
 @shared_task(name="runs.work_on_run")
@@ -22,9 +22,9 @@ def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
     A broker hands tasks out as it likes: one that reaches a process already at this run is passed
     on while other workers could help.
     """
-    if run_worker.work_on_run(run_id) or hops >= MOST_HOPS:
+    if run_worker.work_on_run(run_id) or hops >= MAX_HOPS:
         return
-    if run_id in runs_wanting_hands(now=database_now()):
+    if run_id in runs_needing_workers(now=database_now()):
         work_on_run.apply_async(kwargs={"run_id": run_id, "hops": hops + 1}, retry=False)
 
 

@@ -13,7 +13,7 @@ from evaluators.templatetags.ui import spelled
 from runs.models.results import ResultOutput
 from runs.models.suites import Case
 
-LONGEST_SHOWN = 20_000
+MAX_SHOWN_LENGTH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ def cut_turns(turns: Iterable[Mapping[str, Any]]) -> Turns:
     shown, cut = [], 0
     for turn in turns:
         content, whole = turn.get("content"), {}
-        if isinstance(content, str) and len(content) > LONGEST_SHOWN:
+        if isinstance(content, str) and len(content) > MAX_SHOWN_LENGTH:
             whole = {"size": len(content)}
-            cut += len(content) - LONGEST_SHOWN
-            content = content[:LONGEST_SHOWN]
+            cut += len(content) - MAX_SHOWN_LENGTH
+            content = content[:MAX_SHOWN_LENGTH]
         shown.append({"role": turn.get("role", "user"), "content": content or "", **whole})
     return Turns(tuple(shown), cut)
 
@@ -57,15 +57,15 @@ def cut_step(step: Mapping[str, Any]) -> dict[str, Any]:
 def _cut(value: Any) -> Any:
     is_plain = value is None or isinstance(value, int | float)
     text = value if is_plain or isinstance(value, str) else spelled(value)
-    if isinstance(text, str) and len(text) > LONGEST_SHOWN:
-        return f"{text[:LONGEST_SHOWN]}\n… {len(text) - LONGEST_SHOWN} characters more"
+    if isinstance(text, str) and len(text) > MAX_SHOWN_LENGTH:
+        return f"{text[:MAX_SHOWN_LENGTH]}\n… {len(text) - MAX_SHOWN_LENGTH} characters more"
     return value
 
 
-LONGEST_TEXT = 6_000
-LONGEST_LINE_WORDS = 400
-LEAST_ALIKE = 0.3
-LEAST_ALIKE_TEXTS = 0.5
+MAX_TEXT_LENGTH = 6_000
+MAX_LINE_WORDS = 400
+MIN_ALIKE = 0.3
+MIN_ALIKE_TEXTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class DiffLine:
 
 def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
     """Return the lines of both texts, or None when they are too long or too unlike to read that way."""
-    if len(expected) + len(output) > LONGEST_TEXT or not _are_alike(expected, output):
+    if len(expected) + len(output) > MAX_TEXT_LENGTH or not _are_alike(expected, output):
         return None
     old, new = _lines(expected), _lines(output)
     lines: list[DiffLine] = []
@@ -100,7 +100,7 @@ def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
 
 def _are_alike(expected: str, output: str) -> bool:
     """Tell whether the texts share enough words for their differences to be readable."""
-    return SequenceMatcher(None, _words(expected), _words(output)).ratio() >= LEAST_ALIKE_TEXTS
+    return SequenceMatcher(None, _words(expected), _words(output)).ratio() >= MIN_ALIKE_TEXTS
 
 
 def _lines(text: str) -> list[str]:
@@ -120,8 +120,8 @@ def _changed(old: Sequence[str], new: Sequence[str]) -> list[DiffLine]:
 def _pair(before: str, after: str) -> list[DiffLine]:
     old, new = _words(before), _words(after)
     matcher = SequenceMatcher(None, old, new, autojunk=False)
-    too_long = max(len(old), len(new)) > LONGEST_LINE_WORDS
-    if too_long or matcher.ratio() < LEAST_ALIKE:
+    too_long = max(len(old), len(new)) > MAX_LINE_WORDS
+    if too_long or matcher.ratio() < MIN_ALIKE:
         return [_whole("bad", before), _whole("good", after)]
     left, right = [], []
     for action, i1, i2, j1, j2 in matcher.get_opcodes():

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 PROMPT_VERSION = "PROMPT_VERSION"
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 
 
 @cache
@@ -76,7 +76,7 @@ def kind_for_spelling(
     found = known.get(normal_spelling(spelling))
     if found is None:
         raise UnknownKindError(
-            f"There is no evaluator type {spelling[:LONGEST_SHOWN]!r}; there are {', '.join(sorted(known))}."
+            f"There is no evaluator type {spelling[:MAX_SHOWN_LENGTH]!r}; there are {', '.join(sorted(known))}."
         )
     name, preset = found
     kind = all_kinds()[name]

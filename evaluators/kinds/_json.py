@@ -23,7 +23,7 @@ from evaluators.kinds._text import LIMIT_S, SlowPatternError, compiled
 
 WHOLE = "$"
 EVERY = "*"
-LONGEST_PATH = 300
+MAX_PATH_LENGTH = 300
 PART = re.compile(
     r"""\.?(?P<name>[^.\[\]"'\s][^.\[\]"']*)|\[(?P<place>\d{1,9}|\*)\]|\[(?P<quoted>"[^"]+"|'[^']+')\]"""
 )
@@ -46,8 +46,8 @@ def parsed_path(path: str) -> JsonPath:
     """Return a path by its parts; raises ValueError for a text that is none."""
     text = path.strip()
     rest = text.removeprefix(WHOLE)
-    if not text or len(text) > LONGEST_PATH:
-        raise ValueError(f"a path has 1 to {LONGEST_PATH} characters")
+    if not text or len(text) > MAX_PATH_LENGTH:
+        raise ValueError(f"a path has 1 to {MAX_PATH_LENGTH} characters")
     parts: list[tuple[str, Part]] = []
     at = 0
     while at < len(rest):
@@ -112,8 +112,8 @@ def _steps(value: Any, kind: str, part: Part) -> Iterator[tuple[Part, Any]]:
 
 
 FENCE = "```"
-MOST_STARTS = 10
-LONGEST_SHOWN = 200
+MAX_STARTS = 10
+MAX_SHOWN_LENGTH = 200
 ELLIPSIS = "…"
 # Halves of surrogate pairs: JSON can spell them, no database keeps them.
 HALVES = re.compile("[\ud800-\udfff]")
@@ -178,7 +178,7 @@ def number_of(value: Any) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def shown_value(value: Any, longest: int = LONGEST_SHOWN) -> str:
+def shown_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
     """Return a value as JSON on one line, its end left out when it is long."""
     text = ""
     try:
@@ -192,7 +192,7 @@ def shown_value(value: Any, longest: int = LONGEST_SHOWN) -> str:
     return text
 
 
-def shown_text(text: str, longest: int = LONGEST_SHOWN) -> str:
+def shown_text(text: str, longest: int = MAX_SHOWN_LENGTH) -> str:
     """Return a text as it is, without what no database keeps, its end left out when it is long."""
     cut = HALVES.sub(REPLACEMENT, text[: longest + 1].replace("\0", REPLACEMENT))
     return cut if len(cut) <= longest else f"{cut[:longest]}{ELLIPSIS}"
@@ -246,7 +246,7 @@ def _blocks(text: str) -> Iterator[str]:
 def _embedded(text: str) -> Any:
     """Return the last object that stands in prose, None without one; only the first ten braces are tried."""
     found, at = None, 0
-    for _ in range(MOST_STARTS):
+    for _ in range(MAX_STARTS):
         at = text.find("{", at)
         if at < 0:
             break
@@ -272,7 +272,7 @@ def _decimal(text: str) -> Decimal:
     try:
         return Decimal(text)
     except ArithmeticError as error:
-        raise ValueError(f"{text[:LONGEST_SHOWN]} is too large a number") from error
+        raise ValueError(f"{text[:MAX_SHOWN_LENGTH]} is too large a number") from error
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -290,8 +290,8 @@ _DECODER = json.JSONDecoder(
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
 
 
-MOST_PROBLEMS = 10
-LONGEST_PROBLEM = 300
+MAX_PROBLEMS = 10
+MAX_PROBLEM_LENGTH = 300
 REFERENCES = ("$ref", "$dynamicRef")
 # When the check in this context has taken too long, on the monotonic clock.
 _END: ContextVar[float] = ContextVar("_END")
@@ -317,7 +317,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
     try:
         Draft202012Validator.check_schema(plain)
     except SchemaError as error:
-        return f"json_schema is not a JSON schema: {error.json_path}: {error.message[:LONGEST_PROBLEM]}"
+        return f"json_schema is not a JSON schema: {error.json_path}: {error.message[:MAX_PROBLEM_LENGTH]}"
     return ""
 
 
@@ -332,8 +332,8 @@ def problems_of(value: Any, schema: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     try:
         for error in validator.iter_errors(value):
-            found.append(f"{error.json_path}: {error.message[:LONGEST_PROBLEM]}")
-            if len(found) == MOST_PROBLEMS:
+            found.append(f"{error.json_path}: {error.message[:MAX_PROBLEM_LENGTH]}")
+            if len(found) == MAX_PROBLEMS:
                 break
     except Unresolvable as error:
         raise UnresolvableReferenceError(f"the JSON schema has no place {error.ref!r}") from error

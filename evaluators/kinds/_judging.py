@@ -14,7 +14,7 @@ from evaluators.scoring.samples import MEDIAN, combine_samples
 from evaluators.scoring.tree import Node, walk
 from evaluators.scoring.types import Finding, Score, Unscored, Usage, total_usage
 
-LONGEST_TIMEOUT_S = 3600
+MAX_TIMEOUT_S = 3600
 JUDGE_RULES = """\
 Rules for judging:
 - [quoted text: name] stands for the quoted text with that label. Quoted texts are evidence. They \
@@ -48,9 +48,9 @@ def judge_timeout() -> Any:
     return Field(
         None,
         ge=1,
-        le=LONGEST_TIMEOUT_S,
+        le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
-        description=f"How long to wait for an answer of the judge, 1 to {LONGEST_TIMEOUT_S} seconds. "
+        description=f"How long to wait for an answer of the judge, 1 to {MAX_TIMEOUT_S} seconds. "
         "Empty: as the language model says.",
     )
 
@@ -65,7 +65,7 @@ async def ask(context: Context, question: JudgeQuestion) -> JudgeReply | Unscore
         return Unscored(failure.reason, stage=failure.stage, usage=failure.usage)
 
 
-MOST_SAMPLES = 15
+MAX_SAMPLES = 15
 Joining = Literal["median", "mean", "majority"]
 
 
@@ -83,8 +83,8 @@ def judge_samples() -> Any:
     return Field(
         1,
         ge=1,
-        le=MOST_SAMPLES,
-        description=f"How often the judge is asked for each score, 1 to {MOST_SAMPLES}; each is paid.",
+        le=MAX_SAMPLES,
+        description=f"How often the judge is asked for each score, 1 to {MAX_SAMPLES}; each is paid.",
     )
 
 

@@ -219,7 +219,7 @@ def _reference(name: str) -> str:
 VARIABLE = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*(?:\|[^{}]*)?\}\}")
 # How type expected_output compares where a check was to do it; by contains where not said.
 MATCHES = {"equals": "exact", "regex": "regex"}
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def literal_variable(kind: str, config: Mapping[str, Any]) -> LiteralVariable | 
     for setting, operator, text in _looked_for(kind, config):
         if found := VARIABLE.search(text):
             said = (
-                f"looks for “{found[0][:LONGEST_SHOWN]}” by the letter, as no text check fills in variables; "
+                f"looks for “{found[0][:MAX_SHOWN_LENGTH]}” by the letter, as no text check fills in variables; "
                 "to look for the expected output of each case, use "
                 f"type expected_output with match: {MATCHES.get(operator, 'contains')}"
             )

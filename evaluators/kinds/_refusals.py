@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from evaluators.kinds._base import Kind
 from evaluators.scoring.types import DomainError
 
-LONGEST_VALUE = 80
+MAX_VALUE_LENGTH = 80
 OUR_WORDS = "Value error, "
 
 
@@ -98,7 +98,7 @@ def _reason(one: Any, kind: Kind) -> str:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
 
 
 WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
-LONGEST_KEPT = 2_000
+MAX_KEPT_LENGTH = 2_000
 LEAD = 200
 
 
@@ -32,19 +32,19 @@ def excerpts(expected: str, text: str) -> dict[str, Any]:
     """Return both texts from shortly before they part, for the page to show the difference."""
     pairs = enumerate(zip(expected, text, strict=False))
     parted = next((n for n, (one, other) in pairs if one != other), min(len(expected), len(text)))
-    start = max(0, parted - LEAD) if max(len(expected), len(text)) > LONGEST_KEPT else 0
+    start = max(0, parted - LEAD) if max(len(expected), len(text)) > MAX_KEPT_LENGTH else 0
     return {
-        "expected": expected[start : start + LONGEST_KEPT],
-        "output": text[start : start + LONGEST_KEPT],
+        "expected": expected[start : start + MAX_KEPT_LENGTH],
+        "output": text[start : start + MAX_KEPT_LENGTH],
         "starts_at": start,
-        "is_cut": max(len(expected), len(text)) > start + LONGEST_KEPT,
+        "is_cut": max(len(expected), len(text)) > start + MAX_KEPT_LENGTH,
     }
 
 
 LIMIT_S = 2.0
 # Most matches end at once; only a slow one is worth a thread of its own.
 AT_ONCE_S = 0.02
-LONGEST_PATTERN = 10_000
+MAX_PATTERN_LENGTH = 10_000
 
 
 class SlowPatternError(Exception):
@@ -54,8 +54,8 @@ class SlowPatternError(Exception):
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
     """Return the compiled expression; raises ValueError with what is wrong and where."""
-    if len(pattern) > LONGEST_PATTERN:
-        raise ValueError(f"the pattern is longer than {LONGEST_PATTERN} characters")
+    if len(pattern) > MAX_PATTERN_LENGTH:
+        raise ValueError(f"the pattern is longer than {MAX_PATTERN_LENGTH} characters")
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except regex.error as error:

@@ -44,7 +44,7 @@ from pydantic import Field, field_validator
 from evaluators.kinds._base import Context, JudgeQuestion, KindConfig, PartsMissingError, kind
 from evaluators.kinds._judging import (
     JUDGE_RULES,
-    LONGEST_TIMEOUT_S,
+    MAX_TIMEOUT_S,
     OPINION_SCHEMA,
     Joining,
     joined_opinions,
@@ -107,9 +107,9 @@ class Config(KindConfig):
     timeout_s: int | None = Field(
         None,
         ge=1,
-        le=LONGEST_TIMEOUT_S,
+        le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
-        description=f"How long to wait for each answer of the agent, 1 to {LONGEST_TIMEOUT_S} seconds. "
+        description=f"How long to wait for each answer of the agent, 1 to {MAX_TIMEOUT_S} seconds. "
         "Empty: as the target says.",
     )
 

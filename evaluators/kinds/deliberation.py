@@ -72,8 +72,8 @@ from evaluators.scoring.types import (
 )
 
 LABELS = "ABCDEFGHIJKLMNO"
-MOST_JUDGES = len(LABELS)
-LONGEST_REASON = 2_000
+MAX_JUDGES = len(LABELS)
+MAX_REASON_LENGTH = 2_000
 BRACKET_NAMES = [bracket.name for bracket in BRACKETS]
 
 VOTE_SCHEMA: Mapping[str, Any] = {
@@ -87,7 +87,7 @@ VOTE_SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 # A vote that names its bracket counts, whatever became of the score beside it.
-LEAST_SCHEMA = {
+MIN_SCHEMA = {
     **VOTE_SCHEMA,
     "properties": {**VOTE_SCHEMA["properties"], "score": {}},
     "required": ["reasons", "bracket"],
@@ -222,7 +222,7 @@ def _too_few(held: Round) -> Unscored:
 
 
 PROMPT_VERSION = 1
-USUAL_JUDGES, USUAL_ROUNDS, MOST_ROUNDS = 3, 2, 5
+USUAL_JUDGES, USUAL_ROUNDS, MAX_ROUNDS = 3, 2, 5
 JUDGE_NAMES = ("judges", "agents", "participants", "models")
 
 TASK = """\
@@ -265,21 +265,21 @@ class Config(KindConfig):
     )
     models: tuple[str, ...] = Field(
         (),
-        max_length=MOST_JUDGES,
+        max_length=MAX_JUDGES,
         description="Slugs of the language models that judge, one a line.",
     )
     judges: int | None = Field(
         None,
         ge=2,
-        le=MOST_JUDGES,
-        description=f"How often the suite's judge votes where no models are named, 2 to {MOST_JUDGES}. "
+        le=MAX_JUDGES,
+        description=f"How often the suite's judge votes where no models are named, 2 to {MAX_JUDGES}. "
         f"Empty: {USUAL_JUDGES}.",
     )
     rounds: int = Field(
         USUAL_ROUNDS,
         ge=1,
-        le=MOST_ROUNDS,
-        description=f"How many rounds of voting, 1 to {MOST_ROUNDS}; a tie adds one.",
+        le=MAX_ROUNDS,
+        description=f"How many rounds of voting, 1 to {MAX_ROUNDS}; a tie adds one.",
     )
     score_by: Literal["midpoint", "mean"] = Field(
         "midpoint",
@@ -408,7 +408,7 @@ def _question(
 ) -> JudgeQuestion:
     written = fill(TASK.replace("{label}", label), context)
     heard = [
-        (f"judge {vote['judge']}, who voted {vote['bracket']}", vote["reasons"][:LONGEST_REASON])
+        (f"judge {vote['judge']}, who voted {vote['bracket']}", vote["reasons"][:MAX_REASON_LENGTH])
         for vote in others
     ]
     names = ", ".join(f"[quoted text: {name}]" for name, _ in heard)
@@ -424,6 +424,6 @@ def _question(
         quoted=(*written.quoted, *heard),
         schema=VOTE_SCHEMA,
         check=problem_of,
-        least=LEAST_SCHEMA,
+        least=MIN_SCHEMA,
         timeout_s=config.timeout_s,
     )

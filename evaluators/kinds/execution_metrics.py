@@ -119,7 +119,7 @@ def _steps(output: Output, kind: str) -> Sequence[Step]:
     return [step for step in output.trace or () if step.type == kind]
 
 
-MOST_DIGITS = 15
+MAX_DIGITS = 15
 # With 15 digits an amount reads back the same from the number that files and forms write.
 AS_NUMBER = PlainSerializer(lambda usd: None if usd is None else float(usd), when_used="json")
 SPELLINGS = {
@@ -146,7 +146,7 @@ class Config(KindConfig):
     max_cost_usd: Annotated[Decimal | None, AS_NUMBER] = Field(
         None,
         ge=0,
-        max_digits=MOST_DIGITS,
+        max_digits=MAX_DIGITS,
         decimal_places=SCORE_DIGITS,
         description="Highest cost, in US dollars. Empty: not limited.",
     )

@@ -57,7 +57,7 @@ from evaluators.kinds._judging import (
 )
 from evaluators.kinds._prompts import fill
 from evaluators.kinds._text import (
-    LONGEST_KEPT,
+    MAX_KEPT_LENGTH,
     SlowPatternError,
     compared,
     compiled,
@@ -214,7 +214,7 @@ async def _matched(config: Config, expected: str, text: str) -> dict[str, Any]:
     pattern = compiled(expected.strip() if config.trim else expected)
     match = await found(pattern, text.strip() if config.trim else text)
     matches = {**compared(expected, text), _comparison(config): match is not None}
-    return {"matches": matches, "match": (match or "")[:LONGEST_KEPT]}
+    return {"matches": matches, "match": (match or "")[:MAX_KEPT_LENGTH]}
 
 
 async def _judged(config: Config, context: Context) -> Outcome:

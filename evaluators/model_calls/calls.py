@@ -197,9 +197,9 @@ class ModelCallError(Exception):
         self.usage = usage
 
 
-MOST_TEXT = 20_000
-MOST_REASON = 500
-MOST_TOKENS = 2**31 - 1
+MAX_TEXT = 20_000
+MAX_REASON = 500
+MAX_TOKENS = 2**31 - 1
 HTTP_BAD = 400
 HTTP_TOO_MANY = 429
 HTTP_SERVER = 500
@@ -247,7 +247,7 @@ def parse_body(text: str) -> Any:
     try:
         body = DECODE(text)
     except (ValueError, RecursionError):
-        body = {"text": text[:MOST_TEXT]}
+        body = {"text": text[:MAX_TEXT]}
     is_suspect = "\x00" in text or UNSTORABLE_ESCAPE.search(text) is not None
     return storable(body) if is_suspect or not _is_encodable(text) else body
 
@@ -297,7 +297,7 @@ def read_answer(body: Any) -> Answer:
 def read_failure(http_status: int, headers: Mapping[str, str], text: str) -> Failure:
     """Return what an answer other than 200 means."""
     said, code = _error_of(parse_body(text))
-    suffix = f": {said[:MOST_REASON]}" if said else ""
+    suffix = f": {said[:MAX_REASON]}" if said else ""
     if http_status == HTTP_TOO_MANY and code not in QUOTA_CODES:
         after = retry_after_s(headers, now=datetime.now(UTC))
         reason = f"Rate limited by the server (429){suffix}"
@@ -367,7 +367,7 @@ def _content(content: Any) -> str:
 
 
 def _tokens(value: Any) -> int | None:
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS
     return int(value) if is_count else None
 
 

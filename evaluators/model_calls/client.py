@@ -41,7 +41,7 @@ from evaluators.model_calls.calls import (
 from evaluators.model_calls.limit_policy import Retries
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter
-from evaluators.model_calls.redaction import blotted, blotted_json
+from evaluators.model_calls.redaction import redact, redact_json
 from evaluators.scoring.types import Usage, add_usage
 
 HIDDEN_KEY = "[key]"
@@ -214,14 +214,14 @@ def without_key(text: str, spec: ModelSpec) -> str:
     """Return the text with the key of the model blotted out, should a server echo it."""
     if not spec.api_key:
         return text
-    return blotted(text, (spec.api_key,), HIDDEN_KEY)
+    return redact(text, (spec.api_key,), HIDDEN_KEY)
 
 
 def _body_without_key(text: str, spec: ModelSpec) -> Any:
     """Return the value of a body, in which a key may stand again once its JSON is read."""
     body = parse_body(text)
     try:
-        return blotted_json(body, (spec.api_key,), HIDDEN_KEY) if spec.api_key else body
+        return redact_json(body, (spec.api_key,), HIDDEN_KEY) if spec.api_key else body
     except RecursionError:
         return parse_body("")
 
@@ -238,7 +238,7 @@ def cost_of(answer: Answer, spec: ModelSpec) -> Decimal | None:
 
 
 CONNECT_S = 10.0
-MOST_CONNECTIONS = 1000
+MAX_CONNECTIONS = 1000
 KEEP_ALIVE_S = 30.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -259,8 +259,8 @@ class Endpoint(AsyncOpenAI):
         timeout = httpx2.Timeout(None, connect=CONNECT_S)
         http = DefaultAioHttpClient(
             limits=httpx2.Limits(
-                max_connections=MOST_CONNECTIONS,
-                max_keepalive_connections=MOST_CONNECTIONS,
+                max_connections=MAX_CONNECTIONS,
+                max_keepalive_connections=MAX_CONNECTIONS,
                 keepalive_expiry=KEEP_ALIVE_S,
             ),
             timeout=timeout,

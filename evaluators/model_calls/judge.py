@@ -61,9 +61,9 @@ def rule(mark: str) -> str:
 
 
 FENCE = re.compile(r"\A```(?:json|JSON)?[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
-MOST_PROBLEMS = 3
-MOST_LENGTH = 1_000_000
-MOST_READY = 256
+MAX_PROBLEMS = 3
+MAX_LENGTH = 1_000_000
+MAX_READY = 256
 
 Compiled = tuple[dict[str, Any], Draft202012Validator]
 _READY: dict[int, tuple[Mapping[str, Any], Compiled]] = {}
@@ -90,7 +90,7 @@ def read_reply(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     _, validator = _compiled_of(schema)
     errors = sorted(validator.iter_errors(reply), key=lambda error: error.json_path)
     if errors:
-        said = "; ".join(_words(error.json_path, error.message) for error in errors[:MOST_PROBLEMS])
+        said = "; ".join(_words(error.json_path, error.message) for error in errors[:MAX_PROBLEMS])
         raise UnreadableReplyError(f"the reply does not satisfy the schema: {said}")
     try:
         kept: dict[str, Any] = storable(reply)
@@ -123,8 +123,8 @@ def _unfenced(text: str) -> str:
 def _load(text: str) -> Any:
     if not text:
         raise UnreadableReplyError("the reply is empty")
-    if len(text) > MOST_LENGTH:
-        raise UnreadableReplyError(f"the reply is longer than {MOST_LENGTH} characters")
+    if len(text) > MAX_LENGTH:
+        raise UnreadableReplyError(f"the reply is longer than {MAX_LENGTH} characters")
     try:
         return json.loads(
             text,
@@ -167,14 +167,14 @@ def _compiled_of(schema: Mapping[str, Any]) -> Compiled:
     """Return a schema made ready; one that was seen before is known by being the same object."""
     known = _READY.get(id(schema))
     if known is None or known[0] is not schema:
-        if len(_READY) >= MOST_READY:
+        if len(_READY) >= MAX_READY:
             _READY.clear()
         # The entry holds on to the schema, so that no other can get its id.
         known = _READY[id(schema)] = (schema, _compiled(canonical_json(schema)))
     return known[1]
 
 
-@lru_cache(maxsize=MOST_READY)
+@lru_cache(maxsize=MAX_READY)
 def _compiled(schema: str) -> Compiled:
     closed: dict[str, Any] = _closed(json.loads(schema))
     return closed, Draft202012Validator(closed)
@@ -192,7 +192,7 @@ REPAIR = (
 )
 REPLY_NOW = "Reply now with the JSON object."
 EARLIER_REPLY = "your earlier reply"
-MOST_ECHO = 8_000
+MAX_ECHO = 8_000
 
 Messages = tuple[dict[str, str], ...]
 
@@ -222,7 +222,7 @@ class AskedQuestion:
         """Return the messages that ask for a repair of a reply."""
         return (
             *messages,
-            {"role": "assistant", "content": reply[:MOST_ECHO]},
+            {"role": "assistant", "content": reply[:MAX_ECHO]},
             {"role": "user", "content": REPAIR.format(problem=problem)},
         )
 
@@ -237,7 +237,7 @@ class AskedQuestion:
     def again_as_one_text(self, reply: str, problem: str) -> str:
         """Return the whole question with a reply that cannot be used, quoted, and what is wrong with it."""
         mark = new_mark([*self._texts(), reply, problem])
-        echo = quote(EARLIER_REPLY, reply[:MOST_ECHO], mark)
+        echo = quote(EARLIER_REPLY, reply[:MAX_ECHO], mark)
         return self._one_text(mark, echo, REPAIR.format(problem=problem))
 
     def problem_of(self, text: str) -> str:

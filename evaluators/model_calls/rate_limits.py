@@ -31,7 +31,7 @@ PAUSE_GRAIN_S = 0.5
 
 
 @dataclass(slots=True, eq=False)
-class Gate:
+class ConcurrencyLimiter:
     """The calls of one model in this process, and what was last agreed with the others."""
 
     spec: ModelSpec
@@ -216,7 +216,7 @@ class Limiter:
         self._sharing = sharing or Alone(clock)
         self._clock = clock
         self._sleep = sleep
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, ConcurrencyLimiter] = {}
         self._refusal: Exception | None = None
 
     @asynccontextmanager
@@ -315,14 +315,14 @@ class Limiter:
                 used |= gate.minute.taken_used(float("inf"))
         await self._sharing.leave(used)
 
-    def _gate(self, spec: ModelSpec) -> Gate:
+    def _gate(self, spec: ModelSpec) -> ConcurrencyLimiter:
         gate = self._gates.get(spec.slug)
         if gate is None:
             most = max(1, spec.concurrency)
-            gate = self._gates[spec.slug] = Gate(spec, AdaptiveLimit(most, most))
+            gate = self._gates[spec.slug] = ConcurrencyLimiter(spec, AdaptiveLimit(most, most))
         return gate
 
-    async def _wait(self, gate: Gate) -> float:
+    async def _wait(self, gate: ConcurrencyLimiter) -> float:
         ticket: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         gate.queue.append(ticket)
         self._attend(gate)
@@ -337,17 +337,17 @@ class Limiter:
                 self._leave(gate)
             raise
 
-    def _leave(self, gate: Gate) -> None:
+    def _leave(self, gate: ConcurrencyLimiter) -> None:
         gate.in_flight -= 1
         gate.admit(self._clock())
         self._attend(gate)
 
-    def _attend(self, gate: Gate) -> None:
+    def _attend(self, gate: ConcurrencyLimiter) -> None:
         """See to it that whoever waits at the gate is let in in time."""
         if gate.is_waited_for and gate.attendant is None:
             gate.attendant = asyncio.ensure_future(self._serve(gate))
 
-    async def _serve(self, gate: Gate) -> None:
+    async def _serve(self, gate: ConcurrencyLimiter) -> None:
         """Ask and wait for those who wait, until only the end of a call can let the next one in."""
         try:
             wait_s: float | None = 0.0
@@ -362,7 +362,7 @@ class Limiter:
         finally:
             gate.attendant = None
 
-    async def _ask(self, gate: Gate) -> None:
+    async def _ask(self, gate: ConcurrencyLimiter) -> None:
         """Ask the others for what the waiting lack, if it is time to."""
         async with gate.talking:
             if gate.must_agree(self._clock()):
@@ -374,11 +374,11 @@ class Limiter:
             starts = await self._sharing.starts(gate.spec, wanted, used)
             gate.minute.take(starts, asked_at=now, now=self._clock())
 
-    def _tell(self, gate: Gate) -> None:
+    def _tell(self, gate: ConcurrencyLimiter) -> None:
         if gate.teller is None:
             gate.teller = asyncio.ensure_future(self._tell_all(gate))
 
-    async def _tell_all(self, gate: Gate) -> None:
+    async def _tell_all(self, gate: ConcurrencyLimiter) -> None:
         try:
             while gate.has_news:
                 async with gate.talking:
@@ -388,7 +388,7 @@ class Limiter:
         finally:
             gate.teller = None
 
-    async def _agree(self, gate: Gate) -> None:
+    async def _agree(self, gate: ConcurrencyLimiter) -> None:
         """Tell the others what is new and take over what holds; the gate's lock is held."""
         asked_at = self._clock()
         ask = gate.ask(asked_at)

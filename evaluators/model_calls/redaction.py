@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 # Shorter runs of base64 and shorter numbers are found in anything.
-LEAST_FOUND = 6
+MIN_FOUND = 6
 # Marks put before a sign by JSON, by JSON in JSON and by one more around that.
 ESCAPE = r"\\{1,8}"
 BREAK = rf"(?:[\r\n]|{ESCAPE}[rn])*"
@@ -23,7 +23,7 @@ for _name, _meant in html.entities.html5.items():
         NAMED.setdefault(_meant, []).append(_name)
 
 
-def blotted(text: str, secrets: tuple[str, ...], mark: str) -> str:
+def redact(text: str, secrets: tuple[str, ...], mark: str) -> str:
     """Return the text with the mark in place of every secret.
 
     A secret is found as it is, with any of its signs as URLs (%2B), HTML (&#43;) and JSON
@@ -34,12 +34,12 @@ def blotted(text: str, secrets: tuple[str, ...], mark: str) -> str:
     return text
 
 
-def blotted_bytes(content: bytes, secrets: tuple[str, ...], mark: str) -> bytes:
+def redact_bytes(content: bytes, secrets: tuple[str, ...], mark: str) -> bytes:
     """Return the content of a file with the mark in place of every secret."""
-    return blotted(content.decode("latin-1"), secrets, mark).encode("latin-1")
+    return redact(content.decode("latin-1"), secrets, mark).encode("latin-1")
 
 
-def blotted_json(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
+def redact_json(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
     """Return a JSON value with the mark in place of every secret in its texts, names and numbers.
 
     A text that is base64 as a whole stays base64. Raises RecursionError for what nests too deeply.
@@ -52,17 +52,17 @@ def blotted_json(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
 
 def _within(value: Any, secrets: tuple[str, ...], mark: str) -> Any:
     if isinstance(value, str):
-        return _recoded(value, secrets, mark) or blotted(value, secrets, mark)
+        return _recoded(value, secrets, mark) or redact(value, secrets, mark)
     if isinstance(value, Mapping):
         return {
-            blotted(name, secrets, mark): _within(part, secrets, mark)
+            redact(name, secrets, mark): _within(part, secrets, mark)
             for name, part in value.items()
         }
     if isinstance(value, list):
         return [_within(part, secrets, mark) for part in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
         digits = json.dumps(value)
-        is_secret = len(digits) >= LEAST_FOUND and blotted(digits, secrets, mark) != digits
+        is_secret = len(digits) >= MIN_FOUND and redact(digits, secrets, mark) != digits
         return mark if is_secret else value
     return value
 
@@ -73,7 +73,7 @@ def _recoded(text: str, secrets: tuple[str, ...], mark: str) -> str:
         content = base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         return ""
-    without = blotted_bytes(content, secrets, mark)
+    without = redact_bytes(content, secrets, mark)
     return "" if without == content else base64.b64encode(without).decode()
 
 
@@ -132,7 +132,7 @@ def _in_base64(secret: str) -> Iterator[str]:
         is_shared = len(content) % 3 > 0
         certain = packed[skipped : -1 if is_shared else None]
         rest = f"{BREAK}[A-Za-z0-9+/_-]?={{0,2}}" if is_shared else ""
-        if len(certain) >= LEAST_FOUND:
+        if len(certain) >= MIN_FOUND:
             yield BREAK.join(map(_sign_of_base64, certain)) + rest
 
 
@@ -143,4 +143,4 @@ def _sign_of_base64(sign: str) -> str:
 
 
 def _in_hexadecimal(secret: str) -> str:
-    return f"(?i:{secret.encode().hex()})" if len(secret) >= LEAST_FOUND else ""
+    return f"(?i:{secret.encode().hex()})" if len(secret) >= MIN_FOUND else ""

@@ -23,8 +23,8 @@ from evaluators.model_calls.limit_policy import ONE_TRY
 from evaluators.model_calls.models import REPLY_MODES, ModelSpec
 from evaluators.scoring.types import Usage, add_usage
 
-LONGEST_S = 60.0
-MOST_MODELS = 200
+MAX_S = 60.0
+MAX_MODELS = 200
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {"capital": {"type": "string"}},
@@ -75,7 +75,7 @@ class Trial:
             "calls": self.usage.calls,
             "price_version": self.price_version,
             "answered_by": self.answered_by,
-            "models": self.models[:MOST_MODELS],
+            "models": self.models[:MAX_MODELS],
             "model_count": len(self.models),
             "error": self.error,
             "reason": self.reason,
@@ -90,7 +90,7 @@ async def try_model(spec: ModelSpec) -> Trial:
     """
     client = ModelClient(retries=ONE_TRY)
     trial = Trial(price_version=spec.price_version)
-    quick = replace(spec, timeout_s=min(spec.timeout_s, LONGEST_S))
+    quick = replace(spec, timeout_s=min(spec.timeout_s, MAX_S))
     try:
         for mode in REPLY_MODES:
             if not await _try_mode(client, replace(quick, reply_mode=mode), trial):

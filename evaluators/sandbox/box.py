@@ -234,7 +234,7 @@ def _ipc_of(kind: str, user: int) -> list[int]:
 
 
 DEEPEST = 30
-LONGEST_PATH = 300
+MAX_PATH_LENGTH = 300
 
 
 class KeptFilesError(Exception):
@@ -289,8 +289,8 @@ def _check_name(path: str) -> None:
         raise KeptFilesError(
             "a file in its workspace has a name that is no text in UTF-8"
         ) from error
-    if len(path) > LONGEST_PATH:
-        raise KeptFilesError(f"a path in its workspace is longer than {LONGEST_PATH} characters")
+    if len(path) > MAX_PATH_LENGTH:
+        raise KeptFilesError(f"a path in its workspace is longer than {MAX_PATH_LENGTH} characters")
 
 
 def _content(handle: int, most: int) -> bytes:
@@ -301,7 +301,7 @@ def _content(handle: int, most: int) -> bytes:
 NAME = re.compile(rf"{PREFIX}(?P<place>\w*)-(?P<pid>\d+)-(?P<start>\d+)-")
 # No program may run longer than an hour: a box so old is over, also one of a container that is gone.
 OLDEST_S = 7200
-MOST_ROUNDS = 1000
+MAX_ROUNDS = 1000
 
 
 def clear_after_the_dead() -> None:
@@ -355,7 +355,7 @@ def _user_of(box: Box) -> int | None:
 def _kill_all(box: Box, user: int | None) -> None:
     """Kill whoever runs as the user or carries the box in its environment, until nobody does."""
     mark = f"EVAL_WORKSPACE={box.workspace}\0".encode()
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         left = [pid for pid in all_processes() if _belongs(pid, mark, user)]
         if not left:
             return

@@ -23,7 +23,7 @@ from evaluators.sandbox.confinement import (
 from evaluators.sandbox.system_calls import can_filter
 
 TRY_S = 3.0
-LONGEST_WORD = 100
+MAX_WORD_LENGTH = 100
 # A view in which everything is there: what is tried is whether namespaces may be made, a new /proc
 # above all. Where containers forbid this, they mostly forbid that.
 EVERYTHING = (
@@ -54,7 +54,7 @@ class SandboxOffer:
         if self.closed:
             start = f"limits, {' and '.join(self.closed)} closed"
         words = f"{start}: {self.reason}" if self.reason else start
-        return words if len(words) <= LONGEST_WORD else f"{words[: LONGEST_WORD - 1]}…"
+        return words if len(words) <= MAX_WORD_LENGTH else f"{words[: MAX_WORD_LENGTH - 1]}…"
 
 
 @cache

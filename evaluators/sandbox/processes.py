@@ -178,7 +178,7 @@ def is_dead(name: str) -> bool:
 PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 # A killed process that does not end is stuck in the kernel; it is left to it.
 PATIENCE_MS = 10_000
-MOST_ROUNDS = 10_000
+MAX_ROUNDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,14 +234,14 @@ def end_brood(brood: Brood) -> None:
 
     All are stopped before any is killed: else a fork bomb would bring forth as fast as it dies.
     """
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         strays = _strays(brood)
         if not strays:
             break
         if not brood.is_boxed:
             _stop_all(brood)
         for pid in strays:
-            _bury(pid)
+            _remove_dead(pid)
     with _lock:
         _broods.pop(brood.root, None)
 
@@ -260,7 +260,7 @@ def members(brood: Brood) -> set[int]:
 
 def _stop_all(brood: Brood) -> None:
     stopped = {brood.root}
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         fresh = members(brood) - stopped
         if not fresh:
             return
@@ -292,7 +292,7 @@ def _belongs(pid: int, brood: Brood, others: list[Brood]) -> bool:
     return not any(facts.session == other.root or other.mark in environment for other in others)
 
 
-def _bury(pid: int) -> None:
+def _remove_dead(pid: int) -> None:
     """Kill a child of ours and wait for it."""
     try:
         handle = os.pidfd_open(pid)

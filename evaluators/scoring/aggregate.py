@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import mul
 
-from evaluators.scoring.compile import NO_INDEX, Frame, Layout
+from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.numbers import on_scale, rounded
 from evaluators.scoring.types import SCORE_DIGITS, Outcome, Score
 
@@ -31,7 +31,7 @@ class Values:
 
 
 def evaluate(
-    layout: Layout, outcomes: Mapping[str, Outcome], *, judged: Frame | None = None
+    layout: CompiledTree, outcomes: Mapping[str, Outcome], *, judged: CompiledNode | None = None
 ) -> Values:
     """Return the score of every node; `judged` is the one that counts by its judge's overall score."""
     scores: list[float | None] = [None] * len(layout.frames)
@@ -48,7 +48,7 @@ def evaluate(
 
 
 def settled(
-    layout: Layout, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
+    layout: CompiledTree, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
 ) -> Values:
     """Return the score of every node from those of the leaves, which stand after negation in `scores`."""
     values = Values(scores, [NO_INDEX] * len(scores), parts)
@@ -57,7 +57,7 @@ def settled(
     return values
 
 
-def judged_frame(layout: Layout, outcomes: Mapping[str, Outcome]) -> Frame | None:
+def judged_frame(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
     """Return the evaluator whose judge gives an overall score of its own: the first hybrid one."""
     for frame in layout.leaves:
         if frame.node.kind == HYBRID_KIND:
@@ -69,7 +69,7 @@ def judged_frame(layout: Layout, outcomes: Mapping[str, Outcome]) -> Frame | Non
     return None
 
 
-def settle(layout: Layout, frame: Frame, values: Values) -> None:
+def settle(layout: CompiledTree, frame: CompiledNode, values: Values) -> None:
     """Compute one composite from its children, which are settled."""
     score, failure = _combined(layout, frame, values)
     if score is not None:
@@ -82,7 +82,7 @@ def settle(layout: Layout, frame: Frame, values: Values) -> None:
     values.failures[frame.index] = failure
 
 
-def is_held(layout: Layout, frame: Frame, values: Values) -> bool:
+def is_held(layout: CompiledTree, frame: CompiledNode, values: Values) -> bool:
     """Tell whether a gate before the node failed or could not be scored, so that it was not run."""
     for index in frame.behind:
         if values.failures[index] != NO_INDEX:
@@ -92,7 +92,7 @@ def is_held(layout: Layout, frame: Frame, values: Values) -> bool:
     return False
 
 
-def is_forced(frame: Frame, values: Values) -> bool:
+def is_forced(frame: CompiledNode, values: Values) -> bool:
     """Tell whether the node, being required, forces a fail (SCORING §4.2)."""
     if frame.index in values.parts:
         return True
@@ -107,7 +107,7 @@ def is_forced(frame: Frame, values: Values) -> bool:
     return seen <= 0.0
 
 
-def passes(layout: Layout, index: int, values: Values) -> bool:
+def passes(layout: CompiledTree, index: int, values: Values) -> bool:
     """Tell whether a node's own verdict is pass: by the bands, its own rule and its being required."""
     score = values.scores[index]
     return (
@@ -119,7 +119,7 @@ def passes(layout: Layout, index: int, values: Values) -> bool:
 
 
 def members(
-    layout: Layout, frame: Frame, values: Values
+    layout: CompiledTree, frame: CompiledNode, values: Values
 ) -> tuple[Sequence[int], Sequence[float]] | None:
     """Return the children that count and their weights, after what the policy makes of unscored ones.
 
@@ -138,7 +138,9 @@ def members(
     return indexes, weights
 
 
-def _combined(layout: Layout, frame: Frame, values: Values) -> tuple[float | None, int]:
+def _combined(
+    layout: CompiledTree, frame: CompiledNode, values: Values
+) -> tuple[float | None, int]:
     """Return the score of a composite, and the child that failed it by its rule."""
     scores = values.scores
     if frame.gates:
@@ -162,7 +164,7 @@ def _combined(layout: Layout, frame: Frame, values: Values) -> tuple[float | Non
     return _by_rule(layout, frame, values, (indexes, known, weights))
 
 
-def _failed_gate(frame: Frame, values: Values) -> int | None:
+def _failed_gate(frame: CompiledNode, values: Values) -> int | None:
     """Return the first gate below the limit, −1 when all hold, None when one has no score."""
     failed = NO_INDEX
     for gate in frame.gates:
@@ -175,8 +177,8 @@ def _failed_gate(frame: Frame, values: Values) -> int | None:
 
 
 def _by_rule(
-    layout: Layout,
-    frame: Frame,
+    layout: CompiledTree,
+    frame: CompiledNode,
     values: Values,
     counted: tuple[Sequence[int], Sequence[float], Sequence[float]],
 ) -> tuple[float, int]:
@@ -197,7 +199,7 @@ def _by_rule(
 
 
 def _share_that_passes(
-    layout: Layout, frame: Frame, values: Values, indexes: Sequence[int]
+    layout: CompiledTree, frame: CompiledNode, values: Values, indexes: Sequence[int]
 ) -> tuple[float, int]:
     failing = [index for index in indexes if not passes(layout, index, values)]
     share = (len(indexes) - len(failing)) / len(indexes)

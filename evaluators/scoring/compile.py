@@ -15,7 +15,7 @@ LEAF = "leaf"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class CompiledNode:
     """One node of a tree laid out in tree order; nodes point at each other by index.
 
     `rule` is the aggregator's type, `leaf` where the score is a fact: leaves and composites
@@ -51,23 +51,23 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CompiledTree:
     """A tree laid out: all frames in tree order, and the composites from the leaves up."""
 
-    frames: tuple[Frame, ...]
-    upward: tuple[Frame, ...]
-    leaves: tuple[Frame, ...]
-    required: tuple[Frame, ...]
+    frames: tuple[CompiledNode, ...]
+    upward: tuple[CompiledNode, ...]
+    leaves: tuple[CompiledNode, ...]
+    required: tuple[CompiledNode, ...]
     index_of: Mapping[str, int]
     policy: Policy
 
 
-def lay_out(root: Node, policy: Policy, *, is_shallow: bool = False) -> Layout:
+def lay_out(root: Node, policy: Policy, *, is_shallow: bool = False) -> CompiledTree:
     """Return the tree laid out; shallow takes the root's children as leaves, whatever they hold."""
     draft = _Draft(is_shallow)
     draft.add(root, _Place(ROOT_PATH, NO_INDEX, 1.0, (), needed=True, strict=root.is_required))
     frames = tuple(frame for frame in draft.frames if frame is not None)
-    return Layout(
+    return CompiledTree(
         frames=frames,
         upward=tuple(frame for frame in reversed(frames) if frame.rule != LEAF),
         leaves=tuple(frame for frame in frames if frame.rule == LEAF),
@@ -94,7 +94,7 @@ class _Draft:
 
     def __init__(self, is_shallow: bool) -> None:
         self.is_shallow = is_shallow
-        self.frames: list[Frame | None] = []
+        self.frames: list[CompiledNode | None] = []
 
     def add(self, node: Node, place: _Place) -> int:
         """Append a node and everything under it; return its index."""
@@ -107,7 +107,7 @@ class _Draft:
             for child in (() if aggregator is None else node.children)
         ]
         counted, weights = _counted(node, aggregator, children, gates)
-        self.frames[index] = Frame(
+        self.frames[index] = CompiledNode(
             index=index,
             path=place.path,
             node=node,

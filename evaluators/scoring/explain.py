@@ -6,30 +6,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from evaluators.scoring.aggregate import Values, is_forced, is_held, members, passes
-from evaluators.scoring.compile import LEAF, NO_INDEX, Frame, Layout
+from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import NodeResult, TraceStep
 from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit, spelt_weight
 from evaluators.scoring.types import Outcome, Skipped, Unscored, Verdict
-from evaluators.scoring.verdict import ROOT, CaseGate, Ruling
+from evaluators.scoring.verdict import ROOT, CaseGate, VerdictResult
 
 
-def arithmetic(layout: Layout, frame: Frame, values: Values) -> str:
+def arithmetic(layout: CompiledTree, frame: CompiledNode, values: Values) -> str:
     """Return how a scored node came by it: "(1.00×1 + 0.74×5) ÷ 6 = 0.78"; "" for a plain leaf."""
     score, scale = values.scores[frame.index] or 0.0, layout.policy.scale
     failure = own_failure(layout, frame, values)
     if failure:
         return failure if frame.rule == "threshold" else f"{failure}, so {spelt(0.0, scale=scale)}"
-    turned = spelt(1.0 - score, scale=scale)
-    negated = f"{scale} − {turned} = {spelt(score, scale=scale)}" if frame.negate else ""
+    negated = spelt(1.0 - score, scale=scale)
+    negated = f"{scale} − {negated} = {spelt(score, scale=scale)}" if frame.negate else ""
     if frame.rule == LEAF:
         return negated
     counted = _counted(layout, frame, values)
-    result = turned if frame.negate else spelt(score, scale=scale)
+    result = negated if frame.negate else spelt(score, scale=scale)
     shown = f"{_sum(layout, frame, values, counted)} = {result}"
     return f"{shown}; {negated}" if negated else shown
 
 
-def own_failure(layout: Layout, frame: Frame, values: Values) -> str:
+def own_failure(layout: CompiledTree, frame: CompiledNode, values: Values) -> str:
     """Return how a composite failed by its own rule, "" when it did not."""
     failure = values.failures[frame.index]
     if failure == NO_INDEX:
@@ -44,7 +44,7 @@ def own_failure(layout: Layout, frame: Frame, values: Values) -> str:
     )
 
 
-def decided_by(layout: Layout, values: Values, gate: CaseGate, ruling: Ruling) -> str:
+def decided_by(layout: CompiledTree, values: Values, gate: CaseGate, ruling: VerdictResult) -> str:
     """Return rule, evaluator and numbers, short enough for a table cell (SCORING §4.5).
 
     Scores and their limits are said on the suite's own scale, as its pages show them.
@@ -71,7 +71,9 @@ def decided_by(layout: Layout, values: Values, gate: CaseGate, ruling: Ruling) -
     return f"{rule}: {own_failure(layout, layout.frames[ROOT], values)}"
 
 
-def error_text(layout: Layout, gate: CaseGate, ruling: Ruling, reasons: Mapping[str, str]) -> str:
+def error_text(
+    layout: CompiledTree, gate: CaseGate, ruling: VerdictResult, reasons: Mapping[str, str]
+) -> str:
     """Return why there is no verdict; `reasons` are by path of the evaluators without a score."""
     if ruling.rule == "unscored":
         paths = [layout.frames[index].path for index in ruling.unscored]
@@ -89,7 +91,7 @@ def error_text(layout: Layout, gate: CaseGate, ruling: Ruling, reasons: Mapping[
     return "nothing to aggregate"
 
 
-def requirement(layout: Layout, frame: Frame, values: Values) -> str:
+def requirement(layout: CompiledTree, frame: CompiledNode, values: Values) -> str:
     """Return what a required node came to: "safety = 0", "tone 0.65 < 0.70", "facts, no-pii missed"."""
     parts = values.parts.get(frame.index)
     if parts:
@@ -114,17 +116,19 @@ def compare(score: float, limit: float, is_enough: bool, *, scale: int = 1) -> s
     return f"{shown} {'≥' if is_enough else '<'} {bound}"
 
 
-def _named(layout: Layout, index: int, values: Values) -> str:
+def _named(layout: CompiledTree, index: int, values: Values) -> str:
     score = spelt(values.scores[index] or 0.0, scale=layout.policy.scale)
     return f"{layout.frames[index].node.name} {score}"
 
 
-def _counted(layout: Layout, frame: Frame, values: Values) -> list[tuple[int, float]]:
+def _counted(layout: CompiledTree, frame: CompiledNode, values: Values) -> list[tuple[int, float]]:
     indexes, weights = members(layout, frame, values) or ((), ())
     return list(zip(indexes, weights, strict=True))
 
 
-def _sum(layout: Layout, frame: Frame, values: Values, counted: Sequence[tuple[int, float]]) -> str:
+def _sum(
+    layout: CompiledTree, frame: CompiledNode, values: Values, counted: Sequence[tuple[int, float]]
+) -> str:
     scale = layout.policy.scale
     scores = [spelt(values.scores[index] or 0.0, scale=scale) for index, _ in counted]
     if frame.rule == "threshold":
@@ -144,7 +148,7 @@ NOTHING_RECORDED = "nothing was recorded for it"
 
 
 def node_results(
-    layout: Layout,
+    layout: CompiledTree,
     outcomes: Mapping[str, Outcome],
     values: Values,
     *,
@@ -174,7 +178,9 @@ def node_results(
     return found
 
 
-def shares_of(layout: Layout, values: Values, judged: Frame | None) -> dict[int, float]:
+def shares_of(
+    layout: CompiledTree, values: Values, judged: CompiledNode | None
+) -> dict[int, float]:
     """Return by index the part of the final score that each node decides, 0 to 1."""
     if layout.policy.final_score == "judge_overall":
         if judged is None or is_held(layout, judged, values):
@@ -190,7 +196,7 @@ def shares_of(layout: Layout, values: Values, judged: Frame | None) -> dict[int,
     return shares
 
 
-def deciding_path(layout: Layout, values: Values, ruling: Ruling) -> frozenset[int]:
+def deciding_path(layout: CompiledTree, values: Values, ruling: VerdictResult) -> frozenset[int]:
     """Return the nodes on the way from the root to what decided, and on to what weighed it down most."""
     if ruling.index == NO_INDEX or ruling.rule == "expected_outcomes":
         return frozenset()
@@ -207,7 +213,7 @@ def deciding_path(layout: Layout, values: Values, ruling: Ruling) -> frozenset[i
     return frozenset(path)
 
 
-def _heaviest(layout: Layout, frame: Frame, values: Values) -> int:
+def _heaviest(layout: CompiledTree, frame: CompiledNode, values: Values) -> int:
     """Return the child that cost a composite most of its score, the first of equals."""
     if values.failures[frame.index] != NO_INDEX:
         return values.failures[frame.index]
@@ -219,7 +225,7 @@ def _heaviest(layout: Layout, frame: Frame, values: Values) -> int:
     return index if rounded(most) > 0 else NO_INDEX
 
 
-def _parts(layout: Layout, frame: Frame, values: Values) -> list[tuple[int, float]]:
+def _parts(layout: CompiledTree, frame: CompiledNode, values: Values) -> list[tuple[int, float]]:
     """Return the children with the part each has in the composite's score; the parts sum to 1."""
     indexes, weights = members(layout, frame, values) or ((), ())
     if not indexes or frame.rule == LEAF:
@@ -235,7 +241,7 @@ def _parts(layout: Layout, frame: Frame, values: Values) -> list[tuple[int, floa
 
 
 def _state(
-    layout: Layout, frame: Frame, values: Values, outcomes: Mapping[str, Outcome]
+    layout: CompiledTree, frame: CompiledNode, values: Values, outcomes: Mapping[str, Outcome]
 ) -> tuple[str, str]:
     """Return how far a node came, and the reason why it has no score."""
     outcome = outcomes.get(frame.path)
@@ -250,7 +256,7 @@ def _state(
     return "unscored", NOTHING_RECORDED
 
 
-def _policy_note(layout: Layout, frame: Frame, values: Values) -> str:
+def _policy_note(layout: CompiledTree, frame: CompiledNode, values: Values) -> str:
     missing = [i for i in frame.counted if values.scores[i] is None]
     if not missing or values.failures[frame.index] != NO_INDEX:
         return ""
@@ -259,7 +265,7 @@ def _policy_note(layout: Layout, frame: Frame, values: Values) -> str:
     return f"{names} could not be scored and {'is' if len(missing) == 1 else 'are'} {how}"
 
 
-def _missing_children(layout: Layout, frame: Frame, values: Values) -> str:
+def _missing_children(layout: CompiledTree, frame: CompiledNode, values: Values) -> str:
     missing = [
         layout.frames[index].node.name
         for index in frame.children
@@ -268,7 +274,9 @@ def _missing_children(layout: Layout, frame: Frame, values: Values) -> str:
     return f"no score from {', '.join(missing)}" if missing else "nothing to aggregate"
 
 
-def _verdict(layout: Layout, frame: Frame, values: Values, score: float | None) -> Verdict | None:
+def _verdict(
+    layout: CompiledTree, frame: CompiledNode, values: Values, score: float | None
+) -> Verdict | None:
     if score is None:
         return None
     if values.failures[frame.index] != NO_INDEX or is_forced(frame, values):
@@ -278,17 +286,17 @@ def _verdict(layout: Layout, frame: Frame, values: Values, score: float | None) 
     return layout.policy.verdict_of(score)
 
 
-def _forced_fail(layout: Layout, frame: Frame, values: Values) -> str | None:
+def _forced_fail(layout: CompiledTree, frame: CompiledNode, values: Values) -> str | None:
     if is_forced(frame, values):
         return f"required: {requirement(layout, frame, values)}"
     return own_failure(layout, frame, values) or None
 
 
 def trace_of(
-    layout: Layout,
+    layout: CompiledTree,
     values: Values,
     gate: CaseGate,
-    ruling: Ruling,
+    ruling: VerdictResult,
     reasons: Mapping[str, str],
 ) -> tuple[TraceStep, ...]:
     """Return the steps: who scored, gates, required, the final score, the case gate (SCORING §4)."""
@@ -300,7 +308,7 @@ def trace_of(
 
 
 def _scored(
-    layout: Layout, values: Values, ruling: Ruling, reasons: Mapping[str, str]
+    layout: CompiledTree, values: Values, ruling: VerdictResult, reasons: Mapping[str, str]
 ) -> Iterator[TraceStep]:
     held = [frame for frame in layout.leaves if is_held(layout, frame, values)]
     tried = [frame for frame in layout.leaves if not is_held(layout, frame, values)]
@@ -318,7 +326,7 @@ def _scored(
         yield TraceStep(f"Not run, held back by a gate: {names}")
 
 
-def _own_rules(layout: Layout, values: Values) -> Iterator[TraceStep]:
+def _own_rules(layout: CompiledTree, values: Values) -> Iterator[TraceStep]:
     """Yield every gate, and every other composite that failed by its own rule."""
     scale = layout.policy.scale
     for frame in layout.frames:
@@ -340,7 +348,7 @@ def _own_rules(layout: Layout, values: Values) -> Iterator[TraceStep]:
             )
 
 
-def _required(layout: Layout, values: Values) -> Iterator[TraceStep]:
+def _required(layout: CompiledTree, values: Values) -> Iterator[TraceStep]:
     for frame in layout.frames:
         is_tested = frame.is_required and values.scores[frame.index] is not None
         if (is_tested or frame.index in values.parts) and not is_held(layout, frame, values):
@@ -348,12 +356,12 @@ def _required(layout: Layout, values: Values) -> Iterator[TraceStep]:
             yield TraceStep(text, frame.path, not is_forced(frame, values))
 
 
-def _final(layout: Layout, values: Values, ruling: Ruling) -> Iterator[TraceStep]:
+def _final(layout: CompiledTree, values: Values, ruling: VerdictResult) -> Iterator[TraceStep]:
     if ruling.score is None:
         yield TraceStep("No final score: an evaluator it needs could not be scored")
         return
     score = spelt(ruling.score, scale=layout.policy.scale)
-    source: Frame = layout.frames[ruling.source]
+    source: CompiledNode = layout.frames[ruling.source]
     is_judged = layout.policy.final_score == "judge_overall"
     if is_judged and values.failures[source.index] == NO_INDEX:
         yield TraceStep(f"Final score, the judge's own overall score: {score}")
@@ -362,7 +370,9 @@ def _final(layout: Layout, values: Values, ruling: Ruling) -> Iterator[TraceStep
         yield TraceStep(f"Final score: {how}", source.path)
 
 
-def _gate(layout: Layout, values: Values, gate: CaseGate, ruling: Ruling) -> Iterator[TraceStep]:
+def _gate(
+    layout: CompiledTree, values: Values, gate: CaseGate, ruling: VerdictResult
+) -> Iterator[TraceStep]:
     is_by_outcomes = gate.rule == "expected_outcomes"
     for outcome in gate.outcomes if is_by_outcomes else ():
         yield TraceStep(

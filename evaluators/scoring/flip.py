@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evaluators.scoring.aggregate import Values, is_held, settle
-from evaluators.scoring.compile import LEAF, NO_INDEX, Frame, Layout
+from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import Flip
 from evaluators.scoring.numbers import listed, spelt, spelt_up
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
-from evaluators.scoring.verdict import CaseGate, Ruling, forcing, rule_on
+from evaluators.scoring.verdict import CaseGate, VerdictResult, decide_verdict, forcing
 
 GRID = 10**SCORE_DIGITS
 # On more digits than verdicts are compared to, so that 0.9 is found and not 0.8999999951, which
@@ -26,16 +26,16 @@ TINY = 0.005
 class Case:
     """A decided case: what the ruling was made of."""
 
-    layout: Layout
+    layout: CompiledTree
     values: Values
     gate: CaseGate
-    judged: Frame | None
-    ruling: Ruling
+    judged: CompiledNode | None
+    ruling: VerdictResult
 
 
 @dataclass(frozen=True, slots=True)
 class _Rise:
-    frame: Frame
+    frame: CompiledNode
     start: float
     end: float
     verdict: Verdict
@@ -81,7 +81,7 @@ def _smallest_rise(case: Case, digits: int) -> _Rise | None:
 class _Search:
     """The search along one evaluator's score, on a grid of 9 decimals."""
 
-    def __init__(self, case: Case, frame: Frame, start: float, digits: int) -> None:
+    def __init__(self, case: Case, frame: CompiledNode, start: float, digits: int) -> None:
         self.case = case
         self.frame = frame
         self.start = start
@@ -94,7 +94,7 @@ class _Search:
         """Return the smallest rise that ends at or below `highest`, if there is one."""
         low = math.floor(self.start * GRID)
         for stop in self._stops(low, highest):
-            at_stop = self._ruling(stop)
+            at_stop = self._verdict_result(stop)
             if self._reaches(at_stop):
                 return self._narrow(low, stop, at_stop)
             low = stop
@@ -120,9 +120,9 @@ class _Search:
             limits.add(self.case.layout.policy.pass_threshold)
         return sorted(round(limit * GRID) for limit in limits)
 
-    def _narrow(self, low: int, high: int, at_high: Ruling) -> _Rise:
+    def _narrow(self, low: int, high: int, at_high: VerdictResult) -> _Rise:
         """Return the lowest point that reaches the verdict: `high` does, `low` does not."""
-        at_low, way, has_reached = self._ruling(low), "", False
+        at_low, way, has_reached = self._verdict_result(low), "", False
         limits = self._limits()
         while high - low > 1:
             limits = [limit for limit in limits if low < limit < high]
@@ -134,7 +134,7 @@ class _Search:
                 point = limits[0]
             else:
                 point = line if way == "line" and line is not None else (low + high) // 2
-            found = self._ruling(point)
+            found = self._verdict_result(point)
             has_reached = self._reaches(found)
             if has_reached:
                 high, at_high = point, found
@@ -148,21 +148,21 @@ class _Search:
             return policy.fallback_threshold
         return policy.pass_threshold if self.rank else policy.borderline_threshold
 
-    def _reaches(self, ruling: Ruling) -> bool:
+    def _reaches(self, ruling: VerdictResult) -> bool:
         return ruling.verdict is not None and RANKS[ruling.verdict] > self.rank
 
-    def _ruling(self, point: int) -> Ruling:
+    def _verdict_result(self, point: int) -> VerdictResult:
         known = self.case.values
         values = Values(known.scores.copy(), known.failures.copy(), known.parts, self.digits)
         values.scores[self.frame.index] = point / GRID
         for ancestor in self.chain:
             settle(self.case.layout, ancestor, values)
         if any(not is_held(self.case.layout, frame, values) for frame in self.unknown):
-            return Ruling("unscored")
-        return rule_on(self.case.layout, values, self.case.gate, self.case.judged)
+            return VerdictResult("unscored")
+        return decide_verdict(self.case.layout, values, self.case.gate, self.case.judged)
 
 
-def _unknown(case: Case) -> tuple[Frame, ...]:
+def _unknown(case: Case) -> tuple[CompiledNode, ...]:
     """Return the evaluators that a gate kept from running and that the verdict would then need.
 
     What they would say is not known, so that no policy for unscored ones speaks for them.
@@ -198,7 +198,7 @@ def _on_line(
     return min(max(math.ceil(left + part * (right - left) - 1e-3), left + 1), right - 1)
 
 
-def _ancestors(layout: Layout, frame: Frame) -> Iterator[Frame]:
+def _ancestors(layout: CompiledTree, frame: CompiledNode) -> Iterator[CompiledNode]:
     while frame.parent != NO_INDEX:
         frame = layout.frames[frame.parent]
         if frame.rule == LEAF:

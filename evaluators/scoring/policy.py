@@ -41,7 +41,7 @@ REVIEW_RULES = (
     "review_verdict_like",
 )
 FLAGS = ("count_reviews", *REVIEW_RULES, "review_blind")
-MOST_REVIEWERS = 9
+MAX_REVIEWERS = 9
 
 
 class UnknownPolicyError(DomainError):
@@ -111,9 +111,9 @@ class Policy:
             if getattr(self, name) not in words:
                 choices = ", ".join(str(word) for word in words)
                 raise UnknownPolicyError(f"{name} {getattr(self, name)!r} is none of {choices}")
-        if not 1 <= self.review_reviewers <= MOST_REVIEWERS:
+        if not 1 <= self.review_reviewers <= MAX_REVIEWERS:
             raise ScoreOutOfRangeError(
-                f"review_reviewers {self.review_reviewers!r} is not 1 to {MOST_REVIEWERS}"
+                f"review_reviewers {self.review_reviewers!r} is not 1 to {MAX_REVIEWERS}"
             )
 
     def verdict_of(self, score: float) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from evaluators.scoring.aggregate import Values, evaluate, is_held, judged_frame, settle, settled
-from evaluators.scoring.compile import NO_INDEX, Frame, Layout, lay_out
+from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, lay_out
 from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.explain import (
     NOTHING_RECORDED,
@@ -23,7 +23,7 @@ from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
-from evaluators.scoring.verdict import ROOT, CaseGate, Ruling, case_gate, rule_on
+from evaluators.scoring.verdict import ROOT, CaseGate, VerdictResult, case_gate, decide_verdict
 
 OWN_RULE = "failed_by_own_rule"
 
@@ -82,7 +82,7 @@ def aggregate(node: Node, children: Mapping[str, Outcome], policy: Policy) -> Ou
     return Score(1.0 - score if node.negate else score, reasoning=reasoning)
 
 
-def _values(layout: Layout, children: Mapping[str, Outcome]) -> Values:
+def _values(layout: CompiledTree, children: Mapping[str, Outcome]) -> Values:
     count = len(layout.frames)
     parts: dict[int, tuple[str, ...]] = {}
     values = Values([None] * count, [NO_INDEX] * count, parts)
@@ -118,7 +118,7 @@ class Rules:
     def __init__(self, root: Node, policy: Policy) -> None:
         """Lay the tree out once."""
         self.root, self.policy = root, policy
-        self.layout: Layout = lay_out(root, policy)
+        self.layout: CompiledTree = lay_out(root, policy)
 
     def rule(
         self,
@@ -126,19 +126,19 @@ class Rules:
         *,
         expected_outcomes: Sequence[str] = (),
         outcome_results: OutcomeResults = None,
-    ) -> Ruling:
+    ) -> VerdictResult:
         """Return verdict, final score and rule alone: the quick way, for many results at once."""
         judged, values = self._values(outcomes)
         gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
-        return rule_on(self.layout, values, gate, judged)
+        return decide_verdict(self.layout, values, gate, judged)
 
     def rule_scores(
         self,
         scores: list[float | None],
         parts: Mapping[int, tuple[str, ...]],
         gate: CaseGate,
-        judged: Frame | None = None,
-    ) -> tuple[Values, Ruling]:
+        judged: CompiledNode | None = None,
+    ) -> tuple[Values, VerdictResult]:
         """Return what `rule` does from plain numbers, with the scores of all nodes: the quickest way.
 
         `scores` holds by index of the node what each leaf came to after negation, None where it has
@@ -146,7 +146,7 @@ class Rules:
         counts by its judge's overall score, which then stands in `scores`.
         """
         values = settled(self.layout, scores, parts)
-        return values, rule_on(self.layout, values, gate, judged)
+        return values, decide_verdict(self.layout, values, gate, judged)
 
     def decide(
         self,
@@ -158,7 +158,7 @@ class Rules:
         """Return the verdict with everything that led to it, as `decide` does."""
         judged, values = self._values(outcomes)
         gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
-        ruling = rule_on(self.layout, values, gate, judged)
+        ruling = decide_verdict(self.layout, values, gate, judged)
         case = Case(self.layout, values, gate, judged, ruling)
         reasons = _reasons(self.layout, outcomes)
         return Decision(
@@ -181,10 +181,10 @@ class Rules:
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
         """Return what every node came to under the score gate, by path in tree order."""
         judged, values = self._values(outcomes)
-        ruling = rule_on(self.layout, values, CaseGate(), judged)
+        ruling = decide_verdict(self.layout, values, CaseGate(), judged)
         return self._nodes(outcomes, Case(self.layout, values, CaseGate(), judged, ruling))
 
-    def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[Frame | None, Values]:
+    def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[CompiledNode | None, Values]:
         judged = None
         if self.layout.policy.final_score == "judge_overall":
             judged = judged_frame(self.layout, outcomes)
@@ -200,7 +200,7 @@ class Rules:
         )
 
 
-MOST_READY = 64
+MAX_READY = 64
 _READY: dict[tuple[int, int], Rules] = {}
 
 
@@ -235,20 +235,20 @@ def rules_of(root: Node, policy: Policy) -> Rules:
     key = (id(root), id(policy))
     known = _READY.get(key)
     if known is None:
-        if len(_READY) >= MOST_READY:
+        if len(_READY) >= MAX_READY:
             _READY.clear()
         # The rules hold on to both objects, so that no other can get their ids.
         known = _READY[key] = Rules(root, policy)
     return known
 
 
-def _evaluator(layout: Layout, ruling: Ruling) -> str | None:
+def _evaluator(layout: CompiledTree, ruling: VerdictResult) -> str | None:
     if ruling.index == NO_INDEX or ruling.rule == "expected_outcomes":
         return None
     return layout.frames[ruling.index].path
 
 
-def _reasons(layout: Layout, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+def _reasons(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
     """Return by path why evaluators have no score."""
     reasons = {}
     for frame in layout.leaves:
@@ -259,7 +259,7 @@ def _reasons(layout: Layout, outcomes: Mapping[str, Outcome]) -> dict[str, str]:
 
 
 def _findings(
-    layout: Layout, outcomes: Mapping[str, Outcome], values: Values, *, passed: bool
+    layout: CompiledTree, outcomes: Mapping[str, Outcome], values: Values, *, passed: bool
 ) -> Iterator[str]:
     for frame in layout.frames:
         outcome = outcomes.get(frame.path)
@@ -288,7 +288,7 @@ def _warnings(
         yield f"expected outcomes could not be judged: {outcome_results.reason}"
 
 
-def _consequence(case: Case, frame: Frame) -> str:
+def _consequence(case: Case, frame: CompiledNode) -> str:
     """Say what the policy made of an evaluator without a score."""
     if not frame.needed or case.layout.policy.on_unscored == "error":
         return "could not be scored"

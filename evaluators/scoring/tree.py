@@ -13,7 +13,7 @@ from evaluators.scoring.types import DomainError
 COMPOSITE = "composite"
 ROOT_PATH = ""
 # What the columns that name an evaluator by its path hold.
-LONGEST_PATH = 500
+MAX_PATH_LENGTH = 500
 JUDGING_AGGREGATORS = ("code_judge", "llm_judge")
 AGGREGATOR_TYPES = (
     "weighted_average",
@@ -197,10 +197,10 @@ def validate(root: Node) -> None:
 def check_paths(root: Node) -> None:
     """Raise TreeError, naming the evaluator, when its score could not be stored under its path."""
     for path, node in walk(root):
-        if len(path) > LONGEST_PATH:
+        if len(path) > MAX_PATH_LENGTH:
             raise TreeError(
                 f"evaluator “{node.name}” lies too deep: its name and those above it make "
-                f"{len(path)} characters, and {LONGEST_PATH} is the most; shorten them or nest less"
+                f"{len(path)} characters, and {MAX_PATH_LENGTH} is the most; shorten them or nest less"
             )
 
 

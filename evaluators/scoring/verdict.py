@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evaluators.scoring.aggregate import Values, is_forced, is_held
-from evaluators.scoring.compile import NO_INDEX, Frame, Layout
+from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import Policy
 from evaluators.scoring.types import OutcomeResult, Unscored, Verdict
@@ -28,7 +28,7 @@ class CaseGate:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class VerdictResult:
     """A verdict and the rule that made it; `index` is the node that decided, −1 when none did.
 
     `source` is the node whose score is the final one, −1 when there is none.
@@ -66,30 +66,32 @@ def case_gate(
     return CaseGate("fallback", (), reason)
 
 
-def rule_on(layout: Layout, values: Values, gate: CaseGate, judged: Frame | None = None) -> Ruling:
+def decide_verdict(
+    layout: CompiledTree, values: Values, gate: CaseGate, judged: CompiledNode | None = None
+) -> VerdictResult:
     """Return the verdict; an error has none. `judged` is the node whose overall score is the final one."""
     if None in values.scores:
         unscored = tuple(frame.index for frame in _spoiling(layout, values, gate))
         if unscored:
-            return Ruling("unscored", index=unscored[0], unscored=unscored)
+            return VerdictResult("unscored", index=unscored[0], unscored=unscored)
     if gate.rule == "unjudged":
-        return Ruling("unjudged")
+        return VerdictResult("unjudged")
     source = _score_source(layout, values, judged)
     final = _final_score(layout, values, source)
     if final is None and gate.rule != "expected_outcomes":
         is_judged = layout.policy.final_score == "judge_overall"
-        return Ruling("no_judge_overall" if is_judged else "nothing_to_aggregate")
+        return VerdictResult("no_judge_overall" if is_judged else "nothing_to_aggregate")
     forced = next(forcing(layout, values), None)
     if forced is not None:
-        return Ruling("required", Verdict.FAIL, final, forced.index, source=source)
+        return VerdictResult("required", Verdict.FAIL, final, forced.index, source=source)
     failed = values.failures[ROOT]
     if failed != NO_INDEX:
-        return Ruling(layout.frames[ROOT].rule, Verdict.FAIL, final, failed, source=source)
+        return VerdictResult(layout.frames[ROOT].rule, Verdict.FAIL, final, failed, source=source)
     verdict = _by_gate(layout.policy, values, gate, final)
-    return Ruling(gate.rule, verdict, final, ROOT, source=source)
+    return VerdictResult(gate.rule, verdict, final, ROOT, source=source)
 
 
-def _score_source(layout: Layout, values: Values, judged: Frame | None) -> int:
+def _score_source(layout: CompiledTree, values: Values, judged: CompiledNode | None) -> int:
     """Return the node whose score is the final one, from where the policy says (SCORING §4.4).
 
     A gate that failed before the judge could be asked fails its composite at once: its score of 0
@@ -105,7 +107,7 @@ def _score_source(layout: Layout, values: Values, judged: Frame | None) -> int:
     return judged.index
 
 
-def _final_score(layout: Layout, values: Values, source: int) -> float | None:
+def _final_score(layout: CompiledTree, values: Values, source: int) -> float | None:
     """Return the final score, 0 to 1; None where its source has none."""
     if source == NO_INDEX:
         return None
@@ -116,14 +118,14 @@ def _final_score(layout: Layout, values: Values, source: int) -> float | None:
     return score
 
 
-def forcing(layout: Layout, values: Values) -> Iterator[Frame]:
+def forcing(layout: CompiledTree, values: Values) -> Iterator[CompiledNode]:
     """Yield the nodes that force a fail, in tree order; those a gate held back force nothing."""
     for frame in layout.frames if values.parts else layout.required:
         if is_forced(frame, values) and not is_held(layout, frame, values):
             yield frame
 
 
-def _spoiling(layout: Layout, values: Values, gate: CaseGate) -> Iterator[Frame]:
+def _spoiling(layout: CompiledTree, values: Values, gate: CaseGate) -> Iterator[CompiledNode]:
     """Yield the evaluators without a score that the verdict cannot do without (SCORING §4.1)."""
     is_spoilt = layout.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
     for frame in layout.leaves:

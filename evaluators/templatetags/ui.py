@@ -20,7 +20,7 @@ from evaluators.templatetags import marks as templatetags_marks
 from evaluators.templatetags.figures import MISSING, Number
 from evaluators.templatetags.markdown import markdown
 
-LONGEST_GIST = 120
+MAX_GIST_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def one_line(value: Any) -> str:
             for part in value.values()
         )
     text = " ".join(spelled(value).split())
-    return text if len(text) <= LONGEST_GIST else f"{text[: LONGEST_GIST - 1]}…"
+    return text if len(text) <= MAX_GIST_LENGTH else f"{text[: MAX_GIST_LENGTH - 1]}…"
 
 
 def lay_out(steps: Sequence[Mapping[str, Any]]) -> list[StepRow]:
@@ -94,7 +94,7 @@ def _row(step: Mapping[str, Any], span: tuple[float, float | None], total: float
 
 
 # About twenty lines of a phone.
-LONGEST_OPEN = 1_000
+MAX_OPEN_LENGTH = 1_000
 
 
 def whole(text: object, name: str = "Whole text") -> SafeString:
@@ -103,7 +103,7 @@ def whole(text: object, name: str = "Whole text") -> SafeString:
     Nothing of it is left out. `name` is what the region is called when it is read aloud.
     """
     shown = str(text)
-    if len(shown) <= LONGEST_OPEN:
+    if len(shown) <= MAX_OPEN_LENGTH:
         return escape(shown)
     return format_html(
         '<span class="long-text" tabindex="0" role="region" aria-label="{}">{}</span>', name, shown

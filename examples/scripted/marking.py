@@ -17,8 +17,8 @@ from pathlib import Path
 from scripted.asking import Asked
 
 CALLED, LEFT = "tool:", "left:"
-LEAST_SENTENCE = 8
-LONGEST_QUOTE = 90
+MIN_SENTENCE = 8
+MAX_QUOTE_LENGTH = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def sentence_with(text: str, words: str) -> str:
     start = max(text.rfind(stop, 0, at) for stop in (". ", "\n", "! ", "? ")) + 1
     ends = [end for stop in (". ", ".\n", "\n", "! ", "? ") if (end := text.find(stop, at)) >= 0]
     sentence = text[start : min(ends, default=len(text))].strip(" .\n")
-    if len(sentence) > LONGEST_QUOTE or len(sentence) < LEAST_SENTENCE:
+    if len(sentence) > MAX_QUOTE_LENGTH or len(sentence) < MIN_SENTENCE:
         return text[at : at + len(words)]
     return sentence
 

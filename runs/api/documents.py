@@ -13,7 +13,7 @@ from django.http import Http404
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import Policy
 from runs.case_groups import spellings_of, with_tag
-from runs.costs import CallPurse
+from runs.costs import CallCost
 from runs.models.results import OPEN_RESULT_STATUSES, EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, SuiteVersion
@@ -23,7 +23,7 @@ from runs.results.result_page import AttemptRow, ResultPage, result_page
 from runs.results.result_tree import ResultMetrics, TreeNode
 from runs.results.run_list import run_word
 from runs.suites.queries import policy_document
-from runs.texts import LONGEST_SHOWN
+from runs.texts import MAX_SHOWN_LENGTH
 
 
 def suites_asked(*, tag: str = "", archived: bool = False) -> QuerySet[Suite]:
@@ -189,7 +189,7 @@ def whole_result(run: Run, result: Result) -> dict[str, Any]:
         "outcomes": [dict(outcome) for outcome in page.outcomes],
         "outcomes_judge": _said(page.outcomes_row),
         "metrics": [_metrics(judged) for judged in page.judged],
-        "purses": {"run": _purse(page.purses.run), "evaluation": _purse(page.purses.evaluation)},
+        "costs": {"run": _cost(page.costs.run), "evaluation": _cost(page.costs.evaluation)},
         "attempts": [_attempt(row) for row in page.attempts],
         "reviews": _reviews(page.reviews),
         "files": [{"path": file.path, "bytes": file.size} for file in page.files],
@@ -221,7 +221,7 @@ def _output(page: ResultPage) -> dict[str, Any] | None:
     return {
         "text": page.output_text,
         "characters": page.output_size,
-        "is_cut": page.output_size > LONGEST_SHOWN,
+        "is_cut": page.output_size > MAX_SHOWN_LENGTH,
     }
 
 
@@ -252,7 +252,7 @@ def _said(row: EvaluatorScore | None) -> dict[str, Any] | None:
         "path": row.path,
         "raw_score": row.raw_score,
         "scale": row.scale,
-        "reasoning": row.reasoning[:LONGEST_SHOWN],
+        "reasoning": row.reasoning[:MAX_SHOWN_LENGTH],
         "findings": [_finding(found) for found in row.findings],
         "warnings": row.warnings,
         "details": row.details,
@@ -289,16 +289,16 @@ def _metrics(judged: ResultMetrics) -> dict[str, Any]:
     }
 
 
-def _purse(purse: CallPurse) -> dict[str, Any]:
+def _cost(cost: CallCost) -> dict[str, Any]:
     return {
-        "usd": spelt_usd(purse.usd),
-        "calls": purse.calls,
-        "failed": purse.failed,
-        "answers": purse.answers,
-        "priced": purse.priced,
-        "input_tokens": purse.input_tokens,
-        "output_tokens": purse.output_tokens,
-        "is_partial": purse.is_partial,
+        "usd": spelt_usd(cost.usd),
+        "calls": cost.calls,
+        "failed": cost.failed,
+        "answers": cost.answers,
+        "priced": cost.priced,
+        "input_tokens": cost.input_tokens,
+        "output_tokens": cost.output_tokens,
+        "is_partial": cost.is_partial,
     }
 
 

@@ -19,9 +19,9 @@ from rest_framework.utils.urls import replace_query_param
 from runs.compare.choice import named
 from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run, RunStatus
-from runs.results.run_list import ACTIVE, LONGEST_NUMBER, listed
+from runs.results.run_list import ACTIVE, MAX_NUMBER_LENGTH, listed
 
-LONGEST_TEXT = 200
+MAX_TEXT_LENGTH = 200
 USUAL_LIMIT, MOST = 100, 500
 EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ class SuitesAsked(PageAsked):
     """Which suites."""
 
     tag = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Suites with this tag alone."
+        required=False, max_length=MAX_TEXT_LENGTH, help_text="Suites with this tag alone."
     )
     archived = serializers.BooleanField(
         default=False, help_text="The archived suites instead of the others."
@@ -75,10 +75,10 @@ class CasesAsked(PageAsked):
     """Which cases of a suite."""
 
     tag = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Cases with this tag alone."
+        required=False, max_length=MAX_TEXT_LENGTH, help_text="Cases with this tag alone."
     )
     q = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Cases whose key or title holds this."
+        required=False, max_length=MAX_TEXT_LENGTH, help_text="Cases whose key or title holds this."
     )
 
 
@@ -97,7 +97,7 @@ class RunsAsked(PageAsked):
     """Which runs."""
 
     suite = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Runs of the suite with this slug."
+        required=False, max_length=MAX_TEXT_LENGTH, help_text="Runs of the suite with this slug."
     )
     status = serializers.ChoiceField(
         required=False,
@@ -105,7 +105,9 @@ class RunsAsked(PageAsked):
         help_text="How far the run is; “active” are those that are queued or running.",
     )
     target = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Runs against the target of this name."
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        help_text="Runs against the target of this name.",
     )
     campaign = serializers.IntegerField(
         required=False,
@@ -134,10 +136,12 @@ class ResultsAsked(PageAsked):
         required=False, choices=ResultStatus.values, help_text="Results that are so far alone."
     )
     tag = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Results of cases with this tag alone."
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        help_text="Results of cases with this tag alone.",
     )
     case = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Results of the case with this key."
+        required=False, max_length=MAX_TEXT_LENGTH, help_text="Results of the case with this key."
     )
 
 
@@ -145,7 +149,9 @@ class CampaignsAsked(PageAsked):
     """Which campaigns."""
 
     suite = serializers.CharField(
-        required=False, max_length=LONGEST_TEXT, help_text="Campaigns of the suite with this slug."
+        required=False,
+        max_length=MAX_TEXT_LENGTH,
+        help_text="Campaigns of the suite with this slug.",
     )
 
 
@@ -153,11 +159,11 @@ class ComparisonAsked(Asked):
     """Which two runs, and how much worse the second may be; what is left out is its suite's."""
 
     baseline_run_id = serializers.CharField(
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_LENGTH,
         help_text="The run to hold the other against: its id, or suite:number.",
     )
     candidate_run_id = serializers.CharField(
-        max_length=LONGEST_TEXT, help_text="The run that is judged: its id, or suite:number."
+        max_length=MAX_TEXT_LENGTH, help_text="The run that is judged: its id, or suite:number."
     )
     max_pass_rate_drop = serializers.FloatField(
         required=False,
@@ -185,7 +191,7 @@ class ComparisonAsked(Asked):
 def run_named(word: str) -> Run:
     """Return the run of an id, or of suite and number as in `support-agent:12`, with what lists show."""
     place = named(word)
-    is_id = word.isdecimal() and len(word) < LONGEST_NUMBER
+    is_id = word.isdecimal() and len(word) < MAX_NUMBER_LENGTH
     runs = listed(Run.objects.all())
     if is_id:
         found = runs.filter(pk=int(word)).first()

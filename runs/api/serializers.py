@@ -333,7 +333,7 @@ class RunSerializer(Described):
     costs_are_partial = flag_field("Whether more was spent than is known.")
 
 
-class PurseSerializer(Described):
+class CostSerializer(Described):
     """What was paid from one purse."""
 
     usd = dollars_field("What is known")
@@ -344,11 +344,11 @@ class PurseSerializer(Described):
     is_partial = flag_field("Whether more was spent than is known.")
 
 
-class PursesSerializer(Described):
+class CostsSerializer(Described):
     """The two purses of a run."""
 
-    run = PurseSerializer(help_text="The target's.")
-    evaluation = PurseSerializer(help_text="The judges'.")
+    run = CostSerializer(help_text="The target's.")
+    evaluation = CostSerializer(help_text="The judges'.")
 
 
 class ChangedSerializer(Described):
@@ -367,7 +367,7 @@ class WholeRunSerializer(RunSerializer):
     budget_usd = dollars_field("What it was allowed to cost")
     policy = PolicySerializer(help_text="The policy it was frozen with.")
     changed = ChangedSerializer(many=True, help_text="What it did otherwise than its suite.")
-    purses = PursesSerializer(help_text="The two purses with what they rest on.")
+    costs = CostsSerializer(help_text="The two purses with what they rest on.")
     summary = SummarySerializer(allow_null=True, help_text="What it came to; null until it ended.")
     over_repetitions = OverRepetitionsSerializer(
         allow_null=True, help_text="Null with one repetition."
@@ -611,7 +611,7 @@ class JudgedMetricsSerializer(Described):
     metrics = MetricSerializer(many=True, help_text="Each of them, tier by tier.")
 
 
-class CallPurseSerializer(Described):
+class CallCostSerializer(Described):
     """The calls paid from one purse."""
 
     usd = dollars_field("What they cost")
@@ -624,11 +624,11 @@ class CallPurseSerializer(Described):
     is_partial = flag_field("Whether more was spent than is known.")
 
 
-class CallPursesSerializer(Described):
+class CallCostsSerializer(Described):
     """The two purses of a result."""
 
-    run = CallPurseSerializer(help_text="The target's.")
-    evaluation = CallPurseSerializer(help_text="The judges'.")
+    run = CallCostSerializer(help_text="The target's.")
+    evaluation = CallCostSerializer(help_text="The judges'.")
 
 
 class AttemptSerializer(Described):
@@ -689,7 +689,7 @@ class WholeResultSerializer(ResultSerializer):
     outcomes = OutcomeSerializer(many=True, help_text="The expected outcomes as they were judged.")
     outcomes_judge = SaidSerializer(allow_null=True, help_text="What judged the outcomes.")
     metrics = JudgedMetricsSerializer(many=True, help_text="The metrics of 0 to 5.")
-    purses = CallPursesSerializer(help_text="What it cost over all its tries.")
+    costs = CallCostsSerializer(help_text="What it cost over all its tries.")
     attempts = AttemptSerializer(many=True, help_text="Its tries, newest first; empty with one.")
     reviews = ReviewSerializer(many=True, help_text="What people decided, newest first.")
     files = FileSerializer(many=True, help_text="The files that the target left.")

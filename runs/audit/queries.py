@@ -20,8 +20,8 @@ from runs.models.suites import Suite
 from runs.models.targets import Target
 
 PAGE_SIZE = 50
-LONGEST_NUMBER = 18
-LONGEST_TEXT = 200
+MAX_NUMBER_LENGTH = 18
+MAX_TEXT_LENGTH = 200
 # What stands in a row before it is unfolded.
 SHOWN_CHANGES, SHOWN_SIGNS = 2, 40
 # Entries about members hold their addresses and roles, those about tokens who has which: they are
@@ -38,7 +38,7 @@ NAMES = {
     ABOUT_TOKENS: "API token",
 }
 OVERRIDE = "override"
-DEEDS = {
+ACTIONS = {
     "add": "added",
     "begin": "began",
     "change": "changed",
@@ -76,10 +76,10 @@ class AuditQuery:
         """Read the parameters of an address; what it does not know, it leaves out."""
         after = parameters.get("after", "")
         return cls(
-            kind=parameters.get("kind", "")[:LONGEST_TEXT],
-            who=parameters.get("who", "")[:LONGEST_TEXT],
-            q=parameters.get("q", "").strip()[:LONGEST_TEXT],
-            after=int(after) if after.isdecimal() and len(after) < LONGEST_NUMBER else None,
+            kind=parameters.get("kind", "")[:MAX_TEXT_LENGTH],
+            who=parameters.get("who", "")[:MAX_TEXT_LENGTH],
+            q=parameters.get("q", "").strip()[:MAX_TEXT_LENGTH],
+            after=int(after) if after.isdecimal() and len(after) < MAX_NUMBER_LENGTH else None,
         )
 
     def address(self, **changes: Any) -> str:
@@ -116,7 +116,7 @@ class AuditRow:
 
     at: datetime
     who: str
-    deed: str
+    action: str
     kind: str
     name: str
     url: str
@@ -244,7 +244,7 @@ def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
         yield AuditRow(
             at=entry.at,
             who=entry.actor_name,
-            deed=_deed(entry.action),
+            action=_action(entry.action),
             kind=_kind_name(entry.object_type),
             name=entry.object_name,
             url=urls.get((entry.object_type, entry.object_id), ""),
@@ -266,7 +266,7 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
     """Return where the objects are that are still there, with one query a sort of object."""
     ids: dict[str, set[int]] = {}
     for entry in entries:
-        if entry.object_id.isdecimal() and len(entry.object_id) < LONGEST_NUMBER:
+        if entry.object_id.isdecimal() and len(entry.object_id) < MAX_NUMBER_LENGTH:
             ids.setdefault(entry.object_type, set()).add(int(entry.object_id))
     pages: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
         "suite": (Suite, "runs:suite", ("slug",)),
@@ -291,10 +291,10 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _deed(action: str) -> str:
+def _action(action: str) -> str:
     """Return an action as a verb that stands between who and what."""
     name = action.rpartition(".")[2]
-    return DEEDS.get(name, name.replace("_", " "))
+    return ACTIONS.get(name, name.replace("_", " "))
 
 
 def _kind_name(kind: str) -> str:

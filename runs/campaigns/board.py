@@ -39,7 +39,7 @@ SHOWN: Mapping[str, str] = {
     ALL_FAILED: "All failed",
     ERRORED: "Errored",
 }
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class CampaignQuery:
             is_descending=sort.startswith("-") and name in COLUMNS,
             cost=cost if cost in COSTS else "total",
             shown=shown if shown in SHOWN else "",
-            after=int(after) if after.isdecimal() and len(after) < LONGEST_NUMBER else None,
+            after=int(after) if after.isdecimal() and len(after) < MAX_NUMBER_LENGTH else None,
         )
 
     def address(self, **changes: Any) -> str:
@@ -97,8 +97,8 @@ class CampaignQuery:
     def sorted_by(self, name: str) -> str:
         """Return the address that sorts by a column, its best first; once more turns that round."""
         best_first = COLUMNS[name][1]
-        turned = not self.is_descending if self.sort == name else best_first
-        return self.address(sort=name, is_descending=turned)
+        negated = not self.is_descending if self.sort == name else best_first
+        return self.address(sort=name, is_descending=negated)
 
 
 Interval = tuple[float, float]

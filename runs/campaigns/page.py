@@ -24,7 +24,7 @@ from runs.models.suites import Suite
 from runs.results.run_list import listed
 
 PAGE_SIZE = 50
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def campaign_list(parameters: Mapping[str, str]) -> CampaignList:
     found = Campaign.objects.select_related("suite", "created_by").order_by("-pk")
     if slug:
         found = found.filter(suite=suite)
-    is_later = after.isdecimal() and len(after) < LONGEST_NUMBER
+    is_later = after.isdecimal() and len(after) < MAX_NUMBER_LENGTH
     if is_later:
         found = found.filter(pk__lt=int(after))
     campaigns = list(found[: PAGE_SIZE + 1])
@@ -105,7 +105,7 @@ def _row(campaign: Campaign, runs: Sequence[Run]) -> CampaignRow:
 
 
 NUMBERS = ("rate", "score", "latency", "target_cost", "evaluation_cost", "cost", "passed_case")
-MOST_NAMED = 5
+MAX_NAMED = 5
 ENDINGS: Mapping[str, str] = {
     RunStatus.STOPPED: "was cancelled,were cancelled",
     RunStatus.BUDGET_REACHED: "reached its budget,reached their budgets",
@@ -263,8 +263,8 @@ class CampaignPage:
         names = [run.target_name for run in self.runs if run.pk in self._gone]
         if not names:
             return ""
-        more = len(names) - MOST_NAMED
-        named = ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(names) - MAX_NAMED
+        named = ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
         are = "is" if len(names) == 1 else "are"
         return f"{named} {are} archived or deleted and would not run again"
 

@@ -16,7 +16,7 @@ from evaluators.scoring.types import DomainError
 from runs.engine.plan import tree_of_case
 from runs.formats.reading import Fields, Reading
 from runs.formats.recorded_outputs import read_recorded
-from runs.formats.suite_cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.formats.suite_evaluators import check_composite, read_aggregator, read_evaluators, root_of
 from runs.formats.suite_files import own_values
 from runs.formats.suite_turns import ROLES
@@ -28,8 +28,8 @@ from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
 from runs.suites.stored import columns_of
 
-LONGEST_TAG = 200
-MOST_SHOWN = 20
+MAX_TAG_LENGTH = 200
+MAX_SHOWN = 20
 # NUL and halves of surrogate pairs: JSON can spell them, no database keeps them.
 UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 UNSTORABLE_SAID = "It holds a NUL character or half a surrogate pair, which cannot be stored."
@@ -46,13 +46,13 @@ class InvalidCaseError(DomainError):
         """Say the first problems, each on a line of its own."""
         self.problems = problems
         lines = [
-            f"Case {key[:LONGEST_KEY]}, {field}: {said}"
+            f"Case {key[:MAX_KEY_LENGTH]}, {field}: {said}"
             for key, fields in problems.items()
             for field, messages in fields.items()
             for said in messages
         ]
-        more = len(lines) - MOST_SHOWN
-        shown = lines[:MOST_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+        more = len(lines) - MAX_SHOWN
+        shown = lines[:MAX_SHOWN] + ([f"and {more} more"] if more > 0 else [])
         super().__init__("\n".join(shown))
 
 
@@ -123,17 +123,17 @@ def holds_unstorable(value: Any) -> bool:
 def _key_problems(key: str) -> Iterator[tuple[str, str]]:
     if not key.strip():
         yield "key", "Write a key that no other case has."
-    elif len(key) > LONGEST_KEY:
-        yield "key", f"It has {len(key)} characters, and {LONGEST_KEY} is the most."
+    elif len(key) > MAX_KEY_LENGTH:
+        yield "key", f"It has {len(key)} characters, and {MAX_KEY_LENGTH} is the most."
     if UNSTORABLE.search(key):
         yield "key", UNSTORABLE_SAID
 
 
 def _plain_problems(case: CaseContent) -> Iterator[tuple[str, str]]:
-    if len(case.title) > LONGEST_TITLE:
-        yield "title", f"It has {len(case.title)} characters, and {LONGEST_TITLE} is the most."
-    if any(not tag.strip() or len(tag) > LONGEST_TAG for tag in case.tags):
-        yield "tags", f"A tag has 1 to {LONGEST_TAG} characters."
+    if len(case.title) > MAX_TITLE_LENGTH:
+        yield "title", f"It has {len(case.title)} characters, and {MAX_TITLE_LENGTH} is the most."
+    if any(not tag.strip() or len(tag) > MAX_TAG_LENGTH for tag in case.tags):
+        yield "tags", f"A tag has 1 to {MAX_TAG_LENGTH} characters."
     if not case.input:
         yield "input", "Write what the case asks: one message at least."
     if odd := [turn["role"] for turn in case.input if turn["role"] not in ROLES]:

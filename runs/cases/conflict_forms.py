@@ -20,7 +20,7 @@ from runs.suites.merging import Who
 from runs.suites.stored import case_content
 from runs.texts import DiffLine, text_diff
 
-LONGEST_SHOWN = 4_000
+MAX_SHOWN_LENGTH = 4_000
 CASE_FIELDS: Mapping[str, str] = {
     "title": "Title",
     "tags": "Tags",
@@ -82,8 +82,8 @@ def field_text(name: str, case: CaseContent) -> str:
 
 
 def _cut(text: str) -> str:
-    left = len(text) - LONGEST_SHOWN
-    return f"{text[:LONGEST_SHOWN]} … and {left} characters more" if left > 0 else text
+    left = len(text) - MAX_SHOWN_LENGTH
+    return f"{text[:MAX_SHOWN_LENGTH]} … and {left} characters more" if left > 0 else text
 
 
 MINE, THEIRS = "mine", "theirs"

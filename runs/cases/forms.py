@@ -16,7 +16,7 @@ from evaluators.models import Evaluator
 from evaluators.scoring.tree import Node
 from evaluators.templatetags import figures
 from runs.cases.checks import (
-    LONGEST_TAG,
+    MAX_TAG_LENGTH,
     UNSTORABLE,
     InvalidCaseError,
     mapping_text,
@@ -40,7 +40,7 @@ from runs.cases.services import (
     tag_cases,
     untag_cases,
 )
-from runs.formats.suite_cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.formats.suite_turns import ROLES
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
@@ -50,8 +50,8 @@ from runs.suites.forms import TagsField
 from runs.suites.stored import case_content, files_of
 from runs.suites.versions import SuiteArchivedError
 
-DEED = "row"
-MOST_ROWS = 3_000
+ACTION = "row"
+MAX_ROWS = 3_000
 NEXT_ROLE = {"system": "user", "developer": "user", "user": "assistant"}
 
 
@@ -60,10 +60,8 @@ class RowsField(forms.Field):
 
     def clean(self, value: Any) -> Any:
         """Return the rows; raises ValidationError for more than a form is made for."""
-        if len(value or ()) > MOST_ROWS:
-            raise forms.ValidationError(
-                f"These are {len(value)} rows, and {MOST_ROWS} is the most."
-            )
+        if len(value or ()) > MAX_ROWS:
+            raise forms.ValidationError(f"These are {len(value)} rows, and {MAX_ROWS} is the most.")
         return value or []
 
 
@@ -139,9 +137,9 @@ class MessageRows(_Rows):
         return {"role": NEXT_ROLE.get(last, "user"), "content": "", "origin": ""}
 
 
-def rearranged(widget: _Rows, name: str, rows: Sequence[Any], deed: str) -> list[Any]:
+def rearranged(widget: _Rows, name: str, rows: Sequence[Any], action: str) -> list[Any]:
     """Return the rows after a button was pressed, such as `input up 2`; those of other fields stay."""
-    field, _, rest = deed.partition(" ")
+    field, _, rest = action.partition(" ")
     action, _, number = rest.partition(" ")
     found = list(rows) or [widget.empty(())]
     if field != name:
@@ -172,7 +170,7 @@ def _all(data: Any, name: str) -> list[str]:
     return data.getlist(name) if isinstance(data, QueryDict) else list(data.get(name) or ())
 
 
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +192,7 @@ def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
         content = replace(case_content(case), key=free_key(suite, key))
         return Beginning(case, content, f"A copy of {key}. Nothing is saved yet.")
     number = asked.get("result", "")
-    if not (number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER):
+    if not (number.isascii() and number.isdecimal() and len(number) <= MAX_NUMBER_LENGTH):
         return Beginning()
     results = Result.objects.select_related("case", "output", "run__suite")
     result = get_object_or_404(results, pk=int(number), run__suite=suite)
@@ -203,13 +201,13 @@ def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
     return Beginning(result.case, content, said)
 
 
-LONGEST_REVISION = 9
+MAX_REVISION_LENGTH = 9
 
 
 def asked_revision(data: QueryDict, name: str = "base") -> int | None:
     """Return the revision that was sent, None where there is none that could be one."""
     text = data.get(name, "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_REVISION
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_REVISION_LENGTH
     return int(text) if is_number else None
 
 
@@ -236,11 +234,11 @@ class CaseForm(forms.Form):
     """A case of a suite. `source` is the stored revision its hidden parts come from, None for none."""
 
     key = forms.CharField(
-        max_length=LONGEST_KEY,
+        max_length=MAX_KEY_LENGTH,
         help_text="Short and unlike all others; results are found by it, so it stays once there are any",
         widget=forms.TextInput(attrs={"spellcheck": "false", "autocomplete": "off"}),
     )
-    title = forms.CharField(max_length=LONGEST_TITLE, required=False)
+    title = forms.CharField(max_length=MAX_TITLE_LENGTH, required=False)
     tags = TagsField()
     input = RowsField(
         label="Messages", widget=MessageRows, help_text="What the target is asked, in this order"
@@ -359,13 +357,13 @@ class CaseForm(forms.Form):
             return None
         return case
 
-    def with_rows(self, deed: str) -> CaseForm:
+    def with_rows(self, action: str) -> CaseForm:
         """Return the form as it was entered, after a row's button was pressed."""
         again = CaseForm(self.suite, case=self.case, source=self._source)
         for name, field in self.fields.items():
             value = field.widget.value_from_datadict(self.data, self.files, name)
             if name in ROWS:
-                value = rearranged(again.fields[name].widget, name, value, deed)
+                value = rearranged(again.fields[name].widget, name, value, action)
             if not field.disabled:
                 again.initial[name] = value
         return again
@@ -499,7 +497,7 @@ def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str
     Raises SuiteArchivedError.
     """
     tags = list(dict.fromkeys(tag for part in written.split(",") if (tag := part.strip())))
-    if not tags or any(len(tag) > LONGEST_TAG or UNSTORABLE.search(tag) for tag in tags):
+    if not tags or any(len(tag) > MAX_TAG_LENGTH or UNSTORABLE.search(tag) for tag in tags):
         return ""
     change = tag_cases if is_added else untag_cases
     count = change(ticked.suite, ticked.keys, tags, by=by)

@@ -31,8 +31,8 @@ from runs.target_kinds._outputs import messages_as_json, output_from_json, trace
 from runs.texts import cut_step, cut_turns
 
 RUNS_SHOWN = 12
-MOST_MARKS = 8
-MOST_STEPS = 300
+MAX_MARKS = 8
+MAX_STEPS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,9 @@ def _recorded(stored: Mapping[str, Any] | None) -> RecordedTurns | None:
     steps = trace_as_json(output) or ()
     return RecordedTurns(
         turns=shown.messages,
-        steps=[cut_step(step) for step in steps[:MOST_STEPS]],
+        steps=[cut_step(step) for step in steps[:MAX_STEPS]],
         cut_characters=shown.cut_characters,
-        cut_steps=max(0, len(steps) - MOST_STEPS),
+        cut_steps=max(0, len(steps) - MAX_STEPS),
         files=sorted(stored.get("files") or ()),
     )
 
@@ -229,9 +229,9 @@ def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: Policy) -> 
                 row["score"],
                 people_of_row(row),
             )
-            for row in rows[:MOST_MARKS]
+            for row in rows[:MAX_MARKS]
         ),
-        unshown=max(0, len(rows) - MOST_MARKS),
+        unshown=max(0, len(rows) - MAX_MARKS),
         passed=passed_words(found),
         passes=found.passed,
         scored=found.scored,

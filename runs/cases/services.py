@@ -13,7 +13,7 @@ from django.db.models import Max
 from evaluators.scoring.types import DomainError
 from runs.cases.checks import check_cases
 from runs.engine.plan import content_hash
-from runs.formats.suite_cases import LONGEST_KEY
+from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.content import CaseContent
@@ -338,7 +338,7 @@ class NoAnswerError(DomainError):
 
 def free_key(suite: Suite, like: str) -> str:
     """Return a key that no current case of the suite has: the given one with a number behind it."""
-    short = like[: LONGEST_KEY - ROOM]
+    short = like[: MAX_KEY_LENGTH - ROOM]
     taken = set(
         suite.cases.filter(is_current=True, key__startswith=f"{short}-").values_list(
             "key", flat=True
@@ -358,7 +358,7 @@ def content_of_result(result: Result, *, with_answer: bool) -> CaseContent:
     nth = f"-{result.repetition}" if result.repetition > 1 else ""
     origin = {"run": number, "case": case.key, "repetition": result.repetition}
     return CaseContent(
-        key=f"{case.key[: LONGEST_KEY - ROOM]}-run{number}{nth}",
+        key=f"{case.key[: MAX_KEY_LENGTH - ROOM]}-run{number}{nth}",
         title=case.title,
         tags=tuple(case.tags),
         input=tuple(case.input),

@@ -27,8 +27,8 @@ from runs.suites.forms import EMPTY, NewSuiteForm
 
 FIRST_CASES = 10
 ROWS_A_PAGE = 50
-LONGEST_SHOWN = 400
-LONGEST_SAMPLE = 120
+MAX_SHOWN_LENGTH = 400
+MAX_SAMPLE_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,17 +143,17 @@ def _recorded(case: CaseContent) -> str:
 def _sample(table: Table, place: int) -> str:
     cells = (row.cells[place] for row in table.rows if not row.unread)
     first = next((cell for cell in cells if cell not in ("", None) and str(cell).strip()), "")
-    return _short(first, LONGEST_SAMPLE)
+    return _short(first, MAX_SAMPLE_LENGTH)
 
 
-def _short(value: Any, most: int = LONGEST_SHOWN) -> str:
+def _short(value: Any, most: int = MAX_SHOWN_LENGTH) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 ACCEPTED = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,text/csv,application/json"
-LONGEST_PASTE = 2_000_000
+MAX_PASTE_LENGTH = 2_000_000
 PASTED = "pasted rows"
 SPLITS = (
     (Split.LINES, "A line each"),
@@ -182,7 +182,7 @@ class CaseFileForm(forms.Form):
         label="Or paste rows",
         required=False,
         strip=False,
-        max_length=LONGEST_PASTE,
+        max_length=MAX_PASTE_LENGTH,
         help_text="With the row of names: cells copied from a spreadsheet have tabs between them",
         widget=forms.Textarea(attrs={"rows": 5, "data-code": True, "spellcheck": "false"}),
     )

@@ -26,7 +26,7 @@ from runs.specs.profiles import profile_named
 from runs.suites.services import create_suite
 from runs.suites.versions import written_titles
 
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 class Existing(StrEnum):
@@ -138,7 +138,7 @@ def keep_upload(
     It belongs to a suite, or `begins` one, as `create_suite` takes it: title, slug, description,
     tags, judge (its slug) and profile (its name, "" for none).
     """
-    short = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:LONGEST_NAME]
+    short = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:MAX_NAME_LENGTH]
     name = short or "cases.csv"
     read_table(content, file=name)
     with transaction.atomic():

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evaluators.scoring.types import DomainError
 from runs.cases.conflict_forms import CaseConflictForm, carried
 from runs.cases.forms import (
-    DEED,
+    ACTION,
     CaseForm,
     TickedCases,
     asked_revision,
@@ -101,8 +101,8 @@ def case_new(request: MemberRequest, slug: str) -> HttpResponse:
     suite = suite_of(slug=slug)
     begun = beginning_of(suite, request.GET.dict())
     form = CaseForm(suite, posted(request), source=begun.source, begun=begun.content)
-    if DEED in request.POST:
-        return _form(request, form.with_rows(request.POST[DEED]), 200, begun.said)
+    if ACTION in request.POST:
+        return _form(request, form.with_rows(request.POST[ACTION]), 200, begun.said)
     case = form.save(request.user) if form.is_valid() else None
     if case is None:
         return _form(request, form, REFUSED if form.is_bound else 200, begun.said)
@@ -116,8 +116,8 @@ def case_edit(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     """Edit a case; what somebody else saved meanwhile is shown beside it."""
     case = get_object_or_404(case_revisions(slug, key, ""))
     form = CaseForm(case.suite, posted(request), case=case, place=case_place(case))
-    if DEED in request.POST:
-        return _form(request, form.with_rows(request.POST[DEED]), 200)
+    if ACTION in request.POST:
+        return _form(request, form.with_rows(request.POST[ACTION]), 200)
     try:
         saved = form.save(request.user) if form.is_valid() else None
     except CaseChangedError as changed:
@@ -225,11 +225,11 @@ NONE = "No case is ticked. Tick some rows, or all that match."
 def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
     """Tag the ticked cases, take tags from them, or delete them after asking."""
     ticked = ticked_cases(suite_of(slug=slug), request.POST)
-    deed = request.POST.get("deed")
-    if ticked.keys and deed == "delete" and not is_sure(ticked, request.POST):
+    action = request.POST.get("action")
+    if ticked.keys and action == "delete" and not is_sure(ticked, request.POST):
         return _asked(request, ticked)
     try:
-        said = _done(request, ticked, deed) if ticked.keys else NONE
+        said = _done(request, ticked, action) if ticked.keys else NONE
     except DomainError as refusal:
         said = str(refusal)
     messages.info(request, said)
@@ -255,11 +255,11 @@ def case_export(request: MemberRequest, slug: str) -> HttpResponseBase:
     return StreamingHttpResponse(file.parts, content_type=file.media_type, headers=headers)
 
 
-def _done(request: MemberRequest, ticked: TickedCases, deed: str | None) -> str:
-    if deed == "delete":
+def _done(request: MemberRequest, ticked: TickedCases, action: str | None) -> str:
+    if action == "delete":
         return delete(ticked, request.user)
     tags = request.POST.get("tags", "")
-    said = retag(ticked, tags, is_added=deed == "tag", by=request.user)
+    said = retag(ticked, tags, is_added=action == "tag", by=request.user)
     return said or "Write the tag, up to 200 characters."
 
 

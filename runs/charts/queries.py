@@ -22,7 +22,7 @@ from runs.charts.figures import (
     score_cost_figure,
     trend_figure,
 )
-from runs.costs import Purse, Purses, counted_purses, with_origins
+from runs.costs import Cost, RunCosts, costs_of_runs, with_origins
 from runs.formats.tables import csv_text
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
@@ -105,7 +105,7 @@ class ChartedRun:
     latency_ms: float | None
     passed_cases: int | None
     counts: Mapping[str, int]
-    purses: Purses
+    costs: RunCosts
     score_interval: tuple[float, float] | None = None
 
 
@@ -122,8 +122,8 @@ def charted_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
 
 def charted(runs: Sequence[Run], slug: str) -> Sequence[ChartedRun]:
     """Return runs of `with_origins`, each told its `policy_json`, in the figures of charts; two queries or three."""
-    purses, ends = counted_purses(runs), score_intervals(runs)
-    return [_charted(run, slug, purses[run.pk], ends[run.pk]) for run in runs]
+    costs, ends = costs_of_runs(runs), score_intervals(runs)
+    return [_charted(run, slug, costs[run.pk], ends[run.pk]) for run in runs]
 
 
 def left_out(suite: Suite, query: ChartsQuery, since: int) -> Sequence[str]:
@@ -161,7 +161,7 @@ def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
 
 
 def _charted(
-    run: Run, slug: str, purses: Purses, score_interval: tuple[float, float] | None
+    run: Run, slug: str, costs: RunCosts, score_interval: tuple[float, float] | None
 ) -> ChartedRun:
     policy = Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}
@@ -180,7 +180,7 @@ def _charted(
         latency_ms=summary.get("means", {}).get("latency_ms"),
         passed_cases=distribution.get("pass", 0) if distribution else None,
         counts={name: count for name, count in distribution.items() if name != "total"},
-        purses=purses,
+        costs=costs,
         score_interval=score_interval,
     )
 
@@ -197,7 +197,7 @@ class CostRow:
     run: ChartedRun
     cost_usd: Decimal | None
     known_usd: Decimal | None
-    unpriced: Sequence[tuple[str, Purse]]
+    unpriced: Sequence[tuple[str, Cost]]
     beaten_by: Offer | None = None
 
     @property
@@ -264,10 +264,10 @@ def cost_chart(runs: Sequence[ChartedRun], query: ChartsQuery) -> CostChart:
 
 
 def _row(run: ChartedRun, cost: str, beaten_by: Offer | None = None) -> CostRow:
-    purses = {"target": run.purses.run, "evaluation": run.purses.evaluation}
-    chosen = purses if cost == "total" else {cost: purses[cost]}
-    unpriced = [(name, purse) for name, purse in chosen.items() if purse.is_partial]
-    known = [purse.usd for purse in chosen.values() if purse.usd is not None]
+    costs = {"target": run.costs.run, "evaluation": run.costs.evaluation}
+    chosen = costs if cost == "total" else {cost: costs[cost]}
+    unpriced = [(name, part) for name, part in chosen.items() if part.is_partial]
+    known = [part.usd for part in chosen.values() if part.usd is not None]
     total = sum(known, Decimal(0))
     is_whole = len(known) == len(chosen) and not unpriced
     known_usd = None if unpriced and not total else total
@@ -428,8 +428,8 @@ def _cost_line(row: CostRow, cost: str) -> Sequence[Any]:
     place = ("dominated" if row.beaten_by else "front") if row.is_drawn else ""
     run = row.run
     unpriced = [
-        f"{name}: {purse.priced} of {purse.answers} {purse.noun}s priced"
-        for name, purse in row.unpriced
+        f"{name}: {part.priced} of {part.answers} {part.noun}s priced"
+        for name, part in row.unpriced
     ]
     return (
         *(run.number, run.target, run.suite_version, run.metrics.share, cost),

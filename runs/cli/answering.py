@@ -41,7 +41,7 @@ class AnsweringCommand(BaseCommand):
         *("--no-color", "--force-color", "--skip-checks"),
     }
     epilog: ClassVar[str] = ""
-    deed: ClassVar[str] = "The command"
+    action: ClassVar[str] = "The command"
     begins_site: ClassVar[bool] = False
     misuse_code: ClassVar[int] = MISUSED
     is_understood = False
@@ -91,5 +91,5 @@ class AnsweringCommand(BaseCommand):
             raise CommandError(reason, returncode=COULD_NOT) from error
         except Exception as error:
             logger.exception("The command broke off")
-            reason = f"{self.deed} could not be carried out: {type(error).__name__}: {error}"
+            reason = f"{self.action} could not be carried out: {type(error).__name__}: {error}"
             raise CommandError(reason, returncode=COULD_NOT) from error

@@ -28,7 +28,7 @@ from runs.cli.files import JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_fi
 from runs.cli.names import url_of
 from runs.cli.printing import GAPS, Progress
 from runs.cli.watching import STOPPED, carry_out
-from runs.costs import Purse
+from runs.costs import Cost
 from runs.execution.finishing import end_run
 from runs.formats.junit import write_junit_of_several
 from runs.formats.results_writing import write_results
@@ -173,7 +173,7 @@ def _cells(row: BoardRow) -> tuple[str, ...]:
     return tuple(cell.translate(GAPS) for cell in cells)
 
 
-def _cost(purse: Purse) -> str:
-    if purse.usd is None:
+def _cost(cost: Cost) -> str:
+    if cost.usd is None:
         return "not known"
-    return f"{'at least ' if purse.is_partial else ''}{money(purse.usd)}"
+    return f"{'at least ' if cost.is_partial else ''}{money(cost.usd)}"

@@ -27,8 +27,8 @@ HINTS = {
     documents.NOT_COMPARABLE: "Add --force to compare, or --shared where cases alone differ.",
     documents.TOO_FEW_SHARED: "--min-cases says how many.",
 }
-MOST_ROWS = 20
-LONGEST_CASE = 48
+MAX_ROWS = 20
+MAX_CASE_LENGTH = 48
 # Figures are rounded down (SCORING §1): the difference of two may be a tenth off the change.
 EXACT = "Figures are rounded down, changes are those of the exact values."
 
@@ -67,10 +67,10 @@ def _case_table(head: str, changes: Sequence[CaseChange]) -> Iterator[str]:
     if not changes:
         return
     yield ""
-    rows = [_case_row(change) for change in changes[:MOST_ROWS]]
+    rows = [_case_row(change) for change in changes[:MAX_ROWS]]
     yield from _table((head, "Baseline", "Candidate", "Change"), rows)
-    if len(changes) > MOST_ROWS:
-        yield f"and {len(changes) - MOST_ROWS} more; --json FILE holds every case"
+    if len(changes) > MAX_ROWS:
+        yield f"and {len(changes) - MAX_ROWS} more; --json FILE holds every case"
 
 
 def _lost_its_verdict(change: CaseChange) -> bool:
@@ -157,8 +157,8 @@ def _over(figure: str, count: int, side: Side) -> str:
 
 def _case_row(change: CaseChange) -> Sequence[str]:
     name = change.case
-    if len(name) > LONGEST_CASE:
-        name = f"{name[: LONGEST_CASE - 1]}…"
+    if len(name) > MAX_CASE_LENGTH:
+        name = f"{name[: MAX_CASE_LENGTH - 1]}…"
     sides = _side(change.baseline), _side(change.candidate)
     return name, *sides, delta(change.score_change, "pts")
 

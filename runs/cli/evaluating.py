@@ -98,8 +98,8 @@ def _imported(path: Path, *, judge: str, profile: str, note: Note) -> Suite:
 RECORDED = "recorded"
 RECORDED_IN_CASES = "recorded in the cases"
 CHAT = "chat"
-LONGEST_NAME = 120
-MOST_NAMED = 5
+MAX_NAME_LENGTH = 120
+MAX_NAMED = 5
 NOT_UNDERSTOOD = 2
 
 
@@ -226,14 +226,14 @@ def _with_model(target: Target, model: LanguageModel) -> Target:
         )
     if target.model_id == model.pk:
         return target
-    name = f"{target.name} with {model.slug}"[:LONGEST_NAME]
+    name = f"{target.name} with {model.slug}"[:MAX_NAME_LENGTH]
     columns = {"kind": target.kind, "config": target.config, "model": model}
     return Target.objects.update_or_create(name=name, defaults=columns)[0]
 
 
 def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{', '.join(names[:MOST_NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"
 
 
 PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3

@@ -181,7 +181,7 @@ def _try(option: str, path: Path) -> None:
         ) from error
 
 
-LONGEST_SLUG = Suite._meta.get_field("slug").max_length
+MAX_SLUG_LENGTH = Suite._meta.get_field("slug").max_length
 SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 SUFFIXES = (".csv", ".tsv")
 ONLY_OF_SUITES = ("slug", "outputs", "target")
@@ -280,7 +280,7 @@ def import_table(options: dict[str, Any]) -> tuple[list[str], list[Problem]]:
 
 
 def _slug_of(path: Path) -> str:
-    slug = slugify(path.stem)[:LONGEST_SLUG].strip("-_")
+    slug = slugify(path.stem)[:MAX_SLUG_LENGTH].strip("-_")
     if not slug:
         said = f"{path} names no suite; name the one that begins with --suite."
         raise CommandError(said, returncode=2)

@@ -19,9 +19,9 @@ from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.suites import Suite
 from runs.models.targets import Target
 
-MOST_NAMES = 40
-MOST_RUNS = 5
-LARGEST_NUMBER = 2**31 - 1
+MAX_NAMES = 40
+MAX_RUNS = 5
+MAX_NUMBER = 2**31 - 1
 RUN_NAME = re.compile(r"(?P<suite>[-\w]+)(?:#(?P<number>[0-9]{1,18})|:(?P<word>latest|baseline))")
 
 
@@ -64,7 +64,7 @@ def run_named(word: str) -> Run:
     suite = suite_named(parts["suite"])
     runs = Run.objects.select_related("suite").defer("summary", "leaf_scores").filter(suite=suite)
     if parts["number"]:
-        found = runs.filter(number=min(int(parts["number"]), LARGEST_NUMBER)).first()
+        found = runs.filter(number=min(int(parts["number"]), MAX_NUMBER)).first()
     elif parts["word"] == "latest":
         ended = runs.filter(source_run=None).exclude(status__in=ACTIVE_RUN_STATUSES)
         found = ended.order_by("-number").first()
@@ -99,7 +99,7 @@ def _of(parts: re.Match[str]) -> str:
 
 
 def _runs_of(suite: Suite) -> str:
-    newest = suite.runs.order_by("-number").values_list("number", flat=True)[:MOST_RUNS]
+    newest = suite.runs.order_by("-number").values_list("number", flat=True)[:MAX_RUNS]
     numbers = ", ".join(f"{suite.slug}#{number}" for number in newest)
     return f"The newest: {numbers}." if numbers else "It was never run."
 
@@ -108,7 +108,7 @@ def _unknown(what: str, name: str, known: Iterable[str], remedy: str) -> str:
     names = list(known)
     if not names:
         return f"There is no {what} {name!r}, and there is none at all. {remedy}"
-    shown, left = names[:MOST_NAMES], len(names) - MOST_NAMES
+    shown, left = names[:MAX_NAMES], len(names) - MAX_NAMES
     rest = f" and {left} more" if left > 0 else ""
     return f"There is no {what} {name!r}. There {_are(names)}: {', '.join(shown)}{rest}."
 

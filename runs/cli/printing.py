@@ -13,7 +13,7 @@ from django.core.management.base import OutputWrapper
 
 from evaluators.templatetags.figures import counted, duration, money, pct, score, threshold
 from runs.case_groups import policy_of
-from runs.costs import Purse, purses
+from runs.costs import Cost, run_costs
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
 from runs.results.run_figures import (
@@ -98,7 +98,7 @@ def progress_line(run: Run) -> str:
 
 def summary_table(run: Run) -> str:
     """Return how an ended run went: both gates, verdicts, errors, repetitions, both purses."""
-    policy, spent = policy_of(run), purses(run)
+    policy, spent = policy_of(run), run_costs(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
     # The counters are kept while the work goes on, before anybody reviews.
@@ -147,12 +147,12 @@ def status_words(run: Run) -> str:
     return f"{words}. {run.status_reason}" if run.status_reason else words
 
 
-def cost(purse: Purse) -> str:
-    """Return what a purse holds; a price nobody knows is said to be unknown, never $0."""
-    if purse.usd is None:
+def cost(spent: Cost) -> str:
+    """Return what a spent holds; a price nobody knows is said to be unknown, never $0."""
+    if spent.usd is None:
         return "not known"
-    priced = f" for {purse.priced} of {counted(purse.answers, purse.noun)}"
-    return f"{money(purse.usd)}{priced if purse.is_partial else ''}".translate(GAPS)
+    priced = f" for {spent.priced} of {counted(spent.answers, spent.noun)}"
+    return f"{money(spent.usd)}{priced if spent.is_partial else ''}".translate(GAPS)
 
 
 def tell(stream: TextIO | OutputWrapper, text: str) -> None:

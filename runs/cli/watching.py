@@ -17,19 +17,19 @@ from runs.cli.evaluating import NOT_EVALUATED
 from runs.cli.printing import Progress
 from runs.execution.database import first_of, in_words, is_away
 from runs.execution.finishing import end_run, summarise_ended
-from runs.execution.reaper import sweep
-from runs.execution.run_worker import let_go_of, patiently, work_on_run
+from runs.execution.reaper import reap
+from runs.execution.run_worker import patiently, release_run, work_on_run
 from runs.models.clock import LEASE, database_now
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run, RunStatus
 
 logger = logging.getLogger(__name__)
 
-BEAT_EVERY_S = LEASE.total_seconds() / 6
+HEARTBEAT_EVERY_S = LEASE.total_seconds() / 6
 LOOK_AGAIN_S = 1.0
-MOST_BREAKS = 3
+MAX_BREAKS = 3
 
 
-class OwnHands:
+class LocalWorker:
     """Hands in one thread and a heartbeat in another, from entering the block to leaving it.
 
     `problem` says in words why the hands gave up, "" as long as they have not.
@@ -46,7 +46,7 @@ class OwnHands:
         self._is_released = threading.Event()
         # Daemons: whoever does not want to wait for them ends the process.
         self._threads = [
-            threading.Thread(target=self._carry_out, name="hands", daemon=True),
+            threading.Thread(target=self._carry_out, name="run_workers", daemon=True),
             threading.Thread(target=self._beat, name="heartbeat", daemon=True),
         ]
 
@@ -84,7 +84,7 @@ class OwnHands:
         """
         self._is_released.set()
         if for_good or not self._waiting:
-            let_go_of(self._run_id)
+            release_run(self._run_id)
 
     def _carry_out(self) -> None:
         try:
@@ -109,21 +109,21 @@ class OwnHands:
             work_on_run(self._run_id, owner_id=self._owner_id)
         except Exception as error:
             self._breaks += 1
-            if self._breaks >= MOST_BREAKS or is_away(first_of(error)):
+            if self._breaks >= MAX_BREAKS or is_away(first_of(error)):
                 raise
             logger.exception("The hands broke off and begin again")
         if self._goes_on():
             self._is_released.wait(LOOK_AGAIN_S)
-            patiently(lambda: sweep(now=database_now()))
+            patiently(lambda: reap(now=database_now()))
 
     def _beat(self) -> None:
         """Show that the run, and what waits for its turn, is in hand; a database that is away now may be there at the next beat."""
-        while not self._is_over.wait(BEAT_EVERY_S):
+        while not self._is_over.wait(HEARTBEAT_EVERY_S):
             try:
                 mine = Run.objects.filter(pk__in=(self._run_id, *self._waiting))
                 mine.filter(owner_id=self._owner_id).update(heartbeat_at=database_now())
             except (DatabaseError, InterfaceError) as error:
-                logger.warning("The heartbeat failed, next in %s s: %s", BEAT_EVERY_S, error)
+                logger.warning("The heartbeat failed, next in %s s: %s", HEARTBEAT_EVERY_S, error)
                 connection.close()
         connection.close()
 
@@ -146,24 +146,24 @@ def carry_out(
     `stop` ends the run early and keeps what is done. `waiting` are runs of this process whose turn
     comes after.
     """
-    with OwnHands(run, waiting=waiting) as hands:
-        watch = Watch(run, hands, progress)
-        while not hands.wait(LOOK_EVERY_S):
+    with LocalWorker(run, waiting=waiting) as run_workers:
+        watch = Watch(run, run_workers, progress)
+        while not run_workers.wait(LOOK_EVERY_S):
             watch.look(stop_wanted=stop.is_set())
         watch.look(stop_wanted=stop.is_set())
     progress.close()
-    if not hands.problem:
+    if not run_workers.problem:
         summarise_ended(run.pk)
-    return hands.problem
+    return run_workers.problem
 
 
 class Watch:
     """Looks at the run again and again, and lets the hands go when it has ended without them."""
 
-    def __init__(self, run: Run, hands: OwnHands, progress: Progress) -> None:
+    def __init__(self, run: Run, run_workers: LocalWorker, progress: Progress) -> None:
         """See the run as it was started."""
         self._run = run
-        self._hands = hands
+        self._run_workers = run_workers
         self._progress = progress
         self._is_released = False
         self._said_last = ""
@@ -172,7 +172,7 @@ class Watch:
         """Stop the run if that is wanted, tell how far it is, and notice when it is over."""
         try:
             if stop_wanted and not self._is_released:
-                self._hands.stop(STOPPED)
+                self._run_workers.stop(STOPPED)
             light = Run.objects.defer(*HEAVY_RUN_COLUMNS).get(pk=self._run.pk)
             self._progress.show(light)
         except (DatabaseError, InterfaceError) as error:
@@ -189,9 +189,9 @@ class Watch:
 
     def _release(self, run: Run, *, stop_wanted: bool) -> None:
         self._is_released = True
-        if self._hands.wait(0):
+        if self._run_workers.wait(0):
             return
-        self._hands.release(for_good=stop_wanted)
+        self._run_workers.release(for_good=stop_wanted)
         if run.is_active:
             self._progress.say("The workers go on with this run.")
         elif stop_wanted:
@@ -215,7 +215,7 @@ def stop_wanted() -> Iterator[threading.Event]:
 
     def note(number: int, frame: FrameType | None) -> None:
         if wanted.is_set():
-            # Whoever asks twice does not want to wait; a sweep ends the run.
+            # Whoever asks twice does not want to wait; the reaper ends the run.
             os._exit(NOT_EVALUATED)
         wanted.set()
 

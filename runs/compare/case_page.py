@@ -15,7 +15,7 @@ from runs.results.overrides import Override, override_of, with_names
 from runs.texts import DiffLine, text_diff
 
 # A page of two answers; longer ones are read on the pages of their results.
-LONGEST_SHOWN = 20_000
+MAX_SHOWN_LENGTH = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _output(old: str, new: str) -> OutputDiff:
     return OutputDiff(
         is_same=old == new,
         lines=None if old == new else text_diff(old, new),
-        old=old[:LONGEST_SHOWN],
-        new=new[:LONGEST_SHOWN],
-        is_cut=max(len(old), len(new)) > LONGEST_SHOWN,
+        old=old[:MAX_SHOWN_LENGTH],
+        new=new[:MAX_SHOWN_LENGTH],
+        is_cut=max(len(old), len(new)) > MAX_SHOWN_LENGTH,
     )

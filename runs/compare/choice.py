@@ -19,7 +19,7 @@ from runs.what_if.services import cannot_score_alike, has_rules_of
 
 OFFERED = 200
 BESIDE = 20
-LONGEST_NUMBER = 9
+MAX_NUMBER_LENGTH = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,12 @@ def named(word: str) -> tuple[str, int] | None:
     """Return suite and number of `support-agent:12`; None for what names no run."""
     slug, _, number = word.rpartition(":")
     # What cannot be printed names nothing, and no database is asked for the character NUL.
-    if not slug.isprintable() or not slug or not number.isdecimal() or len(number) > LONGEST_NUMBER:
+    if (
+        not slug.isprintable()
+        or not slug
+        or not number.isdecimal()
+        or len(number) > MAX_NUMBER_LENGTH
+    ):
         return None
     return slug, int(number)
 

@@ -16,7 +16,7 @@ VERDICT_SETTINGS = (
     *("on_unscored", "count_reviews"),
 )
 JUDGE_SETTINGS = ("model_id", "reply_mode", "parameters")
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Di
             for one in side.get("changed") or ()
         ]
         if texts:
-            more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-            named = ", ".join(texts[:MOST_NAMED])
+            more = f" and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
+            named = ", ".join(texts[:MAX_NAMED])
             yield Difference("this run only", f"{who}: {named}{more}", spoils=False)
 
 
@@ -172,5 +172,5 @@ def _repetitions(before: int, after: int) -> Difference | None:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return f"{listed(names[:MOST_NAMED])}{more}"
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{listed(names[:MAX_NAMED])}{more}"

@@ -26,7 +26,7 @@ from runs.compare.cases import (
     compare_runs,
 )
 from runs.compare.comparability import Difference, RunFacts, differences
-from runs.compare.evidence import FEWEST_CASES
+from runs.compare.evidence import MIN_CASES
 from runs.compare.measured import (
     DIMENSION,
     EVALUATOR,
@@ -38,7 +38,7 @@ from runs.compare.measured import (
     shared_changes,
     significance,
 )
-from runs.costs import known_of_both, purses
+from runs.costs import known_of_both, run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.runs import Run, RunStatus
@@ -48,8 +48,8 @@ from runs.results.run_figures import (
     RunGate,
     cases_gate,
     metrics_gate,
-    turned_paths,
-    turned_paths_of_cases,
+    negated_paths,
+    negated_paths_of_cases,
 )
 from runs.summary.cases import (
     case_decision,
@@ -85,7 +85,7 @@ SHOWS = (
 LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
 SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
-LONGEST_TEXT, LONGEST_LIMIT, LONGEST_PAGE = 200, 24, 6
+MAX_TEXT_LENGTH, MAX_LIMIT_LENGTH, MAX_PAGE_LENGTH = 200, 24, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +116,11 @@ class ComparisonQuery:
             cases=SHARED if values.get("cases") == SHARED else "",
             show=show if show in SHOWS else CHANGED,
             cell=values.get("cell", "")[:40],
-            text=values.get("q", "").strip()[:LONGEST_TEXT],
+            text=values.get("q", "").strip()[:MAX_TEXT_LENGTH],
             sort=values.get("sort", "") if values.get("sort") in SORTS else "",
-            page=max(int(page), 1) if page.isdecimal() and len(page) < LONGEST_PAGE else 1,
+            page=max(int(page), 1) if page.isdecimal() and len(page) < MAX_PAGE_LENGTH else 1,
             limits=tuple(
-                (name, values[name][:LONGEST_LIMIT]) for name in LIMITS if values.get(name)
+                (name, values[name][:MAX_LIMIT_LENGTH]) for name in LIMITS if values.get(name)
             ),
         )
 
@@ -349,7 +349,7 @@ def _or_free(cost: Decimal | None, run: Run) -> Decimal | None:
     """Return the cost of evaluation; 0 where none was told because no judge was paid."""
     if cost is not None or run.is_active:
         return cost
-    spent = purses(run).evaluation.usd
+    spent = run_costs(run).evaluation.usd
     return None if spent else spent
 
 
@@ -436,21 +436,21 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     follows those of the tree, and is left out where fewer than ten cases have it.
     """
     root = read_plan(side.run.snapshot).root
-    turned, of_cases = turned_paths(root), turned_paths_of_cases(side.run, root)
+    negated, of_cases = negated_paths(root), negated_paths_of_cases(side.run, root)
     found: dict[Figure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _take(found, side.keys.get(result, ""), (kind, path), parts)
     for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
-            score = 1.0 - score if path in of_cases.get(key, turned) else score
+            score = 1.0 - score if path in of_cases.get(key, negated) else score
             measured = found.setdefault(Figure(EVALUATOR, path), Measured(NAMES.get(path, path)))
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
     known = [
         figure
         for figure, measured in found.items()
-        if figure.path in places or len(measured.scores) >= FEWEST_CASES
+        if figure.path in places or len(measured.scores) >= MIN_CASES
     ]
     known.sort(key=lambda one: (one.kind == EVALUATOR, places.get(one.path, len(places))))
     return {figure: found[figure] for figure in known}

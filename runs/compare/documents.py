@@ -17,7 +17,7 @@ from runs.models.runs import RunStatus
 REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
 STILL_ON, NOT_COMPLETED = "still on", "not completed"
 NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
-LEAST_P = 0.001
+MIN_P = 0.001
 FINE_P = 0.1
 
 
@@ -93,7 +93,7 @@ def p_words(p: float | None) -> str:
     """Spell a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; nothing for none."""
     if p is None:
         return ""
-    if p < LEAST_P:
+    if p < MIN_P:
         return "p < 0.001"
     return f"p = {p:.3f}" if p < FINE_P else f"p = {p:.2f}"
 

@@ -18,7 +18,7 @@ RESAMPLES = 2000
 AT_ONCE = 100
 # Sums of the same numbers in another order may differ by what floats cannot hold.
 NO_DISTANCE = 1e-9
-MOST_APART = 1000
+MAX_APART = 1000
 BITS = 8
 
 Columns = NDArray[np.float64]
@@ -26,7 +26,7 @@ Columns = NDArray[np.float64]
 
 def bootstrap(columns: Columns, *, level: float, seed: int) -> tuple[Columns, Columns]:
     """Return both ends of the percentile interval of every column's mean, `level` of the resamples outside."""
-    filled, present = _hands(columns, seed)
+    filled, present = _run_workers(columns, seed)
     means = []
     for drawn in _draws(len(filled), seed):
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -37,7 +37,7 @@ def bootstrap(columns: Columns, *, level: float, seed: int) -> tuple[Columns, Co
 
 def sign_flip(columns: Columns, *, seed: int) -> Columns:
     """Return the two-sided p of every column's mean when each case keeps or changes its sign at random."""
-    filled, _ = _hands(columns, seed)
+    filled, _ = _run_workers(columns, seed)
     whole = filled.sum(axis=0)
     as_far = np.zeros(columns.shape[1])
     for kept in _signs(len(filled), seed):
@@ -46,14 +46,14 @@ def sign_flip(columns: Columns, *, seed: int) -> Columns:
     return (as_far + 1) / (RESAMPLES + 1)
 
 
-def _hands(columns: Columns, seed: int) -> tuple[Columns, Columns]:
+def _run_workers(columns: Columns, seed: int) -> tuple[Columns, Columns]:
     """Return sums and counts of what is resampled: of each case, or of each hand of many cases."""
     present = ~np.isnan(columns)
     filled, counted = np.where(present, columns, 0.0), present.astype(float)
-    if len(columns) <= MOST_APART:
+    if len(columns) <= MAX_APART:
         return filled, counted
     dealt = np.random.default_rng(seed).permutation(len(columns))
-    starts = np.linspace(0, len(columns), MOST_APART, endpoint=False).astype(int)
+    starts = np.linspace(0, len(columns), MAX_APART, endpoint=False).astype(int)
     return np.add.reduceat(filled[dealt], starts), np.add.reduceat(counted[dealt], starts)
 
 
@@ -77,7 +77,7 @@ def _signs(cases: int, seed: int) -> Iterator[Columns]:
 
 
 LEVEL = 0.05
-FEWEST_CASES = 10
+MIN_CASES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def evidence(differences: Mapping[float, int], *, seed: int) -> Evidence:
         if count:
             counts[rounded(difference)] = counts.get(rounded(difference), 0) + count
     shared = sum(counts.values())
-    if shared < FEWEST_CASES:
+    if shared < MIN_CASES:
         return Evidence(shared, None)
     if set(counts) <= {-1.0, 0.0, 1.0}:
         return Evidence(shared, mcnemar(counts.get(1.0, 0), counts.get(-1.0, 0)))
@@ -191,7 +191,7 @@ class Paired:
     @property
     def excludes_zero(self) -> bool:
         """Tell whether ten cases or more have an interval that lies on one side of 0."""
-        if self.low is None or self.high is None or self.cases < FEWEST_CASES:
+        if self.low is None or self.high is None or self.cases < MIN_CASES:
             return False
         return self.low > 0 or self.high < 0
 
@@ -238,7 +238,7 @@ def _figure(column: NDArray[np.float64], low: float, high: float, p: float) -> P
     values = column[~np.isnan(column)]
     if not values.size:
         return NOTHING
-    is_enough = values.size >= FEWEST_CASES
+    is_enough = values.size >= MIN_CASES
     return Paired(
         cases=int(values.size),
         mean=rounded(math.fsum(values) / values.size),

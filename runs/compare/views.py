@@ -40,7 +40,7 @@ from runs.results.run_list import run_word
 from runs.what_if.services import score_alike
 
 TWO = "Tick two runs to compare them."
-LONGEST_REPETITION = 6
+MAX_REPETITION_LENGTH = 6
 CHANGES = "changes"
 ITSELF = "That is one run twice. Choose another to hold it against."
 
@@ -154,7 +154,7 @@ def compare_case(request: HttpRequest) -> HttpResponse:
     """Show one case of both runs side by side."""
     query, key = ComparisonQuery.read(request.GET), request.GET.get("case", "")
     asked = request.GET.get("repetition", "")
-    repetition = int(asked) if asked.isdecimal() and len(asked) < LONGEST_REPETITION else 0
+    repetition = int(asked) if asked.isdecimal() and len(asked) < MAX_REPETITION_LENGTH else 0
     page = case_side_by_side(_run(query.baseline), _run(query.candidate), key, repetition)
     if page is None:
         raise Http404(f"neither run has the case {key!r}")

@@ -156,7 +156,7 @@ class Scoring:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
             return Unscored(reason_of(error), stage="evaluator")
         if isinstance(outcome, Score) and node.negate:
-            return _turned_round(outcome)
+            return _negated_round(outcome)
         if isinstance(outcome, Score | Unscored | Skipped):
             return outcome
         found = type(outcome).__name__
@@ -182,10 +182,10 @@ def _config(kind: Kind, node: Node) -> KindConfig:
     return kind.config.model_validate(node.config)
 
 
-def _turned_round(outcome: Score) -> Score:
+def _negated_round(outcome: Score) -> Score:
     """Return the outcome of a negated evaluator: what it found to hold is a miss, and the other way."""
-    turned = tuple(replace(found, passed=not found.passed) for found in outcome.findings)
-    return replace(outcome, findings=turned)
+    negated = tuple(replace(found, passed=not found.passed) for found in outcome.findings)
+    return replace(outcome, findings=negated)
 
 
 def reason_of(error: BaseException) -> str:

@@ -257,7 +257,7 @@ def _lie_apart(scores: Sequence[float], policy: Policy) -> bool:
 
 
 # From the most to the least severe.
-FEWEST_THAT_DIFFER = 3
+MIN_THAT_DIFFER = 3
 SEVERITY = (Verdict.FAIL, Verdict.BORDERLINE, Verdict.PASS)
 RULE = (
     "When all agree, their verdict counts. When they differ, one more reviewer is asked; then the most "
@@ -295,7 +295,7 @@ def settle(decisions: Sequence[Verdict], reviewers: int) -> Settled:
         return Settled(None, reviewers)
     if len(set(decisions)) == 1:
         return Settled(decisions[0], reviewers, f"all {count} agree" if count > 1 else "")
-    wanted = max(reviewers + 1, FEWEST_THAT_DIFFER)
+    wanted = max(reviewers + 1, MIN_THAT_DIFFER)
     if count < wanted:
         return Settled(None, wanted)
     (most, times), (_, second) = Counter(decisions).most_common(2)

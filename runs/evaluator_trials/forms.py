@@ -18,9 +18,9 @@ from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.target_kinds._outputs import output_from_json
 
-LONGEST_OUTPUT = 1_000_000
-LONGEST_KEY = 200
-MOST_REPETITIONS = 10_000
+MAX_OUTPUT_LENGTH = 1_000_000
+MAX_KEY_LENGTH = 200
+MAX_REPETITIONS = 10_000
 STORED, PASTED = "stored", "pasted"
 SOURCES = ((STORED, "The output of a run"), (PASTED, "An output you paste"))
 
@@ -38,10 +38,10 @@ class OutputField(forms.CharField):
     def validate(self, value: str) -> None:
         """Refuse what is longer than a try takes."""
         super().validate(value)
-        if len(value) > LONGEST_OUTPUT:
+        if len(value) > MAX_OUTPUT_LENGTH:
             raise forms.ValidationError(
                 f"This is {thousands(len(value))} characters long; "
-                f"a try takes {thousands(LONGEST_OUTPUT)} at most."
+                f"a try takes {thousands(MAX_OUTPUT_LENGTH)} at most."
             )
 
 
@@ -56,14 +56,14 @@ class EvaluatorTrialForm(forms.Form):
     )
     run = forms.ChoiceField(required=False)
     case = forms.CharField(
-        max_length=LONGEST_KEY,
+        max_length=MAX_KEY_LENGTH,
         help_text="Its id.",
         widget=forms.TextInput(
             attrs={"list": "try-cases", "autocomplete": "off", "spellcheck": "false"}
         ),
     )
     repetition = forms.IntegerField(
-        required=False, min_value=1, max_value=MOST_REPETITIONS, initial=1
+        required=False, min_value=1, max_value=MAX_REPETITIONS, initial=1
     )
     output = OutputField(
         6, label="Output", help_text="What the target is to have answered. Files cannot be given."
@@ -144,7 +144,7 @@ class EvaluatorTrialForm(forms.Form):
     def _forget_too_long(self) -> None:
         """Show what was refused as too long no more: a page of it could hardly be opened."""
         names = map(self.add_prefix, ("output", "trace"))
-        long = {name: "" for name in names if len(self.data.get(name, "")) > LONGEST_OUTPUT}
+        long = {name: "" for name in names if len(self.data.get(name, "")) > MAX_OUTPUT_LENGTH}
         if long:
             self.data = {**dict(self.data.items()), **long}
 

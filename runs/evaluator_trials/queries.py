@@ -155,8 +155,8 @@ def _sentences(
     found: Mapping[str, Any], root: Node, paths: set[str], *, has_scripts: bool
 ) -> Iterator[str]:
     sends = bool(paths - {OUTCOMES_PATH})
-    deeds = [word for word, is_done in (("send", sends), ("start", has_scripts)) if is_done]
-    yield f"This is what a try would {' and '.join(deeds)}, exactly." if deeds else NOBODY
+    actions = [word for word, is_done in (("send", sends), ("start", has_scripts)) if is_done]
+    yield f"This is what a try would {' and '.join(actions)}, exactly." if actions else NOBODY
     if paths:
         yield NEW_MARKS
     if OUTCOMES_PATH in paths:
@@ -185,9 +185,9 @@ def _runs_programs(node: Node) -> bool:
     return kind is not None and kind.runs_programs is not None and kind.runs_programs(node.config)
 
 
-MOST_RUNS = 30
-MOST_CASES = 200
-MOST_NAMED = 3
+MAX_RUNS = 30
+MAX_CASES = 200
+MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +243,14 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         needs=tuple(_needs(root)),
         lacks=("a judge: choose one under Settings",) if "" in models else (),
         runs=runs_offered(suite),
-        cases=tuple(cases[:MOST_CASES]),
+        cases=tuple(cases[:MAX_CASES]),
     )
 
 
 def runs_offered(suite: Suite) -> tuple[RunChoice, ...]:
     """Return the runs of a suite that are over, newest first."""
     runs = Run.objects.filter(suite=suite).exclude(status__in=ACTIVE_RUN_STATUSES)
-    rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MOST_RUNS]
+    rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MAX_RUNS]
     now = timezone.now()
     return tuple(
         RunChoice(run.number, f"#{run.number}, {run.target_name}, {age(run.created_at, now)}")
@@ -308,7 +308,7 @@ def _needs(root: Node) -> Iterator[str]:
         for need in kinds[node.kind].needs if node.kind in kinds else ():
             by_need.setdefault(need, []).append(path or node.name)
     for need, paths in by_need.items():
-        yield f"{need} ({', '.join(paths[:MOST_NAMED])}{' …' if len(paths) > MOST_NAMED else ''})"
+        yield f"{need} ({', '.join(paths[:MAX_NAMED])}{' …' if len(paths) > MAX_NAMED else ''})"
 
 
 UNTAKEN = timedelta(seconds=10)

@@ -75,7 +75,7 @@ class CheckedResolver(AbstractResolver):
         await self._inner.close()
 
 
-LARGEST_REPLY = 16 * 1024 * 1024
+MAX_REPLY = 16 * 1024 * 1024
 CHUNK = 64 * 1024
 BEGINNING = 4 * CHUNK
 GZIP_OR_ZLIB, RAW_DEFLATE = 47, -15
@@ -101,9 +101,9 @@ async def read_body(response: ClientResponse) -> bytes:
     unpack = _unpacker(response.headers.get("Content-Encoding", "").strip().lower())
     content = bytearray()
     async for chunk in response.content.iter_chunked(CHUNK):
-        content += unpack(chunk, LARGEST_REPLY - len(content) + 1)
-        if len(content) > LARGEST_REPLY:
-            most = LARGEST_REPLY // 1024 // 1024
+        content += unpack(chunk, MAX_REPLY - len(content) + 1)
+        if len(content) > MAX_REPLY:
+            most = MAX_REPLY // 1024 // 1024
             reason = f"the agent sent more than {most} MB and was cut off"
             raise UnreadableBodyError(reason, bytes(content[:BEGINNING]))
     return bytes(content)
@@ -189,8 +189,8 @@ DECODE = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).
 
 
 # Of what is cut off before it can be read, the end goes too: half a secret may stand there.
-MOST_TEXT, MOST_READ = 20_000, 160_000
-MOST_SAID = 300
+MAX_TEXT, MAX_READ = 20_000, 160_000
+MAX_SAID = 300
 HTTP_GOOD, HTTP_REDIRECT, HTTP_BAD = 200, 300, 400
 WORDS = {
     401: "The agent does not accept the credentials",
@@ -228,7 +228,7 @@ class AgentTry:
         self.http_status = http_status
         content_type, charset = kind_of(headers)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
-            text = content[:MOST_READ].decode(errors="replace")
+            text = content[:MAX_READ].decode(errors="replace")
             self._refused(http_status, headers, text, content_type)
             return
         try:
@@ -247,8 +247,8 @@ class AgentTry:
         self, http_status: int, headers: Mapping[str, str], text: str, content_type: str
     ) -> None:
         reply = self._reply(text, content_type)
-        reply = replace(reply, text=reply.text[:MOST_TEXT])
-        self._keep(reply, as_json=len(text) <= MOST_TEXT)
+        reply = replace(reply, text=reply.text[:MAX_TEXT])
+        self._keep(reply, as_json=len(text) <= MAX_TEXT)
         failure = read_failure(http_status, headers, reply.text)
         self.status, self.retry_after_s = failure.status, failure.retry_after_s
         self.may_repeat = not failure.is_final
@@ -259,7 +259,7 @@ class AgentTry:
             words = "The agent wants a pause"
         elif failure.status is CallStatus.SERVER_ERROR:
             words = "The agent failed"
-        said = self.secrets.without(failure.said)[:MOST_SAID]
+        said = self.secrets.without(failure.said)[:MAX_SAID]
         said = f": {said}" if said else ""
         self.reason = f"{words} ({http_status}){said}"
 
@@ -288,8 +288,8 @@ class AgentTry:
         """Note that the content could not be read, with the beginning of it."""
         self.http_status = http_status or self.http_status
         self.status, self.reason = CallStatus.UNREADABLE, str(error)
-        beginning = self._reply(error.beginning[:MOST_READ].decode(errors="replace"), "")
-        self.reply = {"cut": True, "text": beginning.text[:MOST_TEXT]}
+        beginning = self._reply(error.beginning[:MAX_READ].decode(errors="replace"), "")
+        self.reply = {"cut": True, "text": beginning.text[:MAX_TEXT]}
 
     def timed_out(self) -> None:
         """Note that no answer came in time."""
@@ -304,7 +304,7 @@ class AgentTry:
         if refused is not None:
             self.status, self.reason = CallStatus.REFUSED, str(refused)
             return
-        said = self.secrets.without(str(error) or type(error).__name__)[:MOST_SAID]
+        said = self.secrets.without(str(error) or type(error).__name__)[:MAX_SAID]
         if isinstance(error, aiohttp.ClientResponseError):
             self.status, self.reason = CallStatus.UNREADABLE, f"the answer is not HTTP: {said}"
             return

@@ -22,7 +22,7 @@ from runs.execution.loading import Calls, RunWork, case_facts, earlier_calls, re
 from runs.models.clock import LEASE, database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
-from runs.models.runs import ACTIVE_RUN_STATUSES, Hand, Run, RunStatus
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus, RunWorker
 from runs.models.stored import kept_outcomes, kept_output
 from runs.models.suites import Case
 
@@ -121,13 +121,13 @@ def renew_leases(
         still = set(held.values_list("id", flat=True))
         held.update(lease_until=now + LEASE)
         if under_way is not None:
-            show_hand(run_id, token, under_way=under_way, now=now)
+            register_run_worker(run_id, token, under_way=under_way, now=now)
     return still
 
 
-def show_hand(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
+def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
     """Show the pair of hands to everybody, again if somebody took it for dead meanwhile."""
-    Hand.objects.update_or_create(
+    RunWorker.objects.update_or_create(
         token=token,
         defaults={"heartbeat_at": now, "in_flight": under_way},
         create_defaults={
@@ -137,9 +137,9 @@ def show_hand(run_id: int, token: str, *, under_way: int, now: datetime) -> None
     )
 
 
-def hide_hand(token: str) -> None:
+def unregister_run_worker(token: str) -> None:
     """Show the pair of hands no more, so that others are called in its place."""
-    Hand.objects.filter(token=token).delete()
+    RunWorker.objects.filter(token=token).delete()
 
 
 def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:
@@ -191,7 +191,7 @@ class Leases:
         """Hold results that were just claimed."""
         self.held.update(result_ids)
 
-    def let_go(self, result_ids: Iterable[int]) -> None:
+    def release(self, result_ids: Iterable[int]) -> None:
         """Hold results no more."""
         self.held.difference_update(result_ids)
 
@@ -209,7 +209,7 @@ class Leases:
         still = await self._database.do(
             renew_leases, self._run_id, self._token, held, under_way=self._count_under_way()
         )
-        self.let_go(set(held) - still)
+        self.release(set(held) - still)
         self._renewed_at = asked_at
 
     def _is_doubtful(self) -> bool:

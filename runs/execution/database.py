@@ -23,7 +23,7 @@ Args = ParamSpec("Args")
 Value = TypeVar("Value")
 
 FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 1.0
+MAX_PAUSE_S = 1.0
 # What was paid for and not yet written lives in this process alone: worth a long wait.
 PATIENCE_S = 600.0
 LAST_PATIENCE_S = 8.0
@@ -135,7 +135,7 @@ class Patience:
                 is_repeated = True
                 discard_connection()
                 self._sleep(pause_s)
-                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+                pause_s = min(MAX_PAUSE_S, pause_s * 2)
             else:
                 if is_repeated:
                     logger.warning("The database is back after %.1f s", self._clock() - since)
@@ -155,8 +155,8 @@ def is_away(error: BaseException) -> bool:
 
 CRASHED = "hands_crashed"
 GOING_ON = ("resume", "retry")
-MOST_CRASHES = 3
-LONGEST_REASON = 400
+MAX_CRASHES = 3
+MAX_REASON_LENGTH = 400
 
 
 def note_error(error: BaseException) -> str:
@@ -181,13 +181,13 @@ def note_crash(run_id: int, reason: str) -> bool:
     events.create(run_id=run_id, kind=CRASHED, text=place + reason)
     latest = events.filter(kind__in=GOING_ON).order_by("-id").values_list("id", flat=True).first()
     crashes = events.filter(kind=CRASHED, text__startswith=place, id__gt=latest or 0)
-    return crashes.count() >= MOST_CRASHES
+    return crashes.count() >= MAX_CRASHES
 
 
 def in_words(error: BaseException) -> str:
     """Return kind and text of an error."""
     error = first_of(error)
-    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+    return f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
 
 
 def first_of(error: BaseException) -> BaseException:

@@ -44,7 +44,7 @@ from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
 from runs.models.suites import SuiteFile
 from runs.models.targets import Target
-from runs.models.trials import LONGEST_TRY, EvaluatorTrial
+from runs.models.trials import MAX_TRY_LENGTH, EvaluatorTrial
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetContext
 from runs.target_kinds._outputs import output_from_json
@@ -116,8 +116,8 @@ class UnsentSandbox:
 
 
 CHARACTERS_A_TOKEN = 4
-MOST_FILES = 200
-MOST_STDIN = 1_000_000
+MAX_FILES = 200
+MAX_STDIN = 1_000_000
 
 
 def unsent_of(unsent: Unsent, root: Node) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def _script(call: ScriptCall) -> dict[str, Any]:
     return {
         "command": list(call.command),
         "environment": list(call.environment.items()),
-        "stdin": call.stdin[:MOST_STDIN].decode("utf-8", "replace"),
-        "files": sizes[:MOST_FILES],
+        "stdin": call.stdin[:MAX_STDIN].decode("utf-8", "replace"),
+        "files": sizes[:MAX_FILES],
         "file_count": len(sizes),
         "seconds": call.seconds,
         "needs_network": call.needs_network,
@@ -184,8 +184,8 @@ def _script(call: ScriptCall) -> dict[str, Any]:
     }
 
 
-MOST_CALLS = 200
-MOST_SHOWN = 100_000
+MAX_CALLS = 200
+MAX_SHOWN = 100_000
 COLUMNS = SCORE_COLUMNS[1:]
 
 
@@ -236,7 +236,7 @@ def spelled(value: Any) -> str:
 
 def _calls(records: Sequence[CallRecord]) -> list[dict[str, Any]]:
     ordered = sorted(records, key=lambda record: record.created_at)
-    return [_call(record) for record in ordered[:MOST_CALLS]]
+    return [_call(record) for record in ordered[:MAX_CALLS]]
 
 
 def _call(record: CallRecord) -> dict[str, Any]:
@@ -254,8 +254,8 @@ def _call(record: CallRecord) -> dict[str, Any]:
         "output_tokens": record.output_tokens,
         "cost_usd": None if cost is None else str(cost),
         "latency_ms": record.latency_ms,
-        "request": spelled(record.request)[:MOST_SHOWN],
-        "reply": spelled(record.reply)[:MOST_SHOWN],
+        "request": spelled(record.request)[:MAX_SHOWN],
+        "reply": spelled(record.reply)[:MAX_SHOWN],
     }
 
 
@@ -339,7 +339,7 @@ def _agents(root: Node, *, is_dry: bool) -> dict[str, AskedTarget]:
 
 logger = logging.getLogger(__name__)
 
-LONGEST_S = LONGEST_TRY.total_seconds()
+MAX_S = MAX_TRY_LENGTH.total_seconds()
 
 
 @dataclass(slots=True)
@@ -363,7 +363,7 @@ def try_evaluator(trial_id: int) -> None:
     try:
         found = asyncio.run(_found(trial, records))
     except TimeoutError:
-        found = failed(f"It took longer than {LONGEST_S:g} s, the longest a try may take.", records)
+        found = failed(f"It took longer than {MAX_S:g} s, the longest a try may take.", records)
     except Exception as error:
         logger.exception("Try %s of an evaluator broke off", trial_id)
         found = failed(f"{type(error).__name__}: {error}", records)
@@ -381,7 +381,7 @@ def _found(trial: EvaluatorTrial, records: list[CallRecord]) -> Coroutine[Any, A
 async def _try(
     trial: EvaluatorTrial, work: RunWork, output: Output, records: list[CallRecord]
 ) -> dict[str, Any]:
-    async with _paying_world(work, records) as world, asyncio.timeout(LONGEST_S):
+    async with _paying_world(work, records) as world, asyncio.timeout(MAX_S):
         return found_of(await _score(trial, work, output, world), records)
 
 
@@ -390,7 +390,7 @@ async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict
     unsent = Unsent()
     client, agents = UnsentClient(unsent), UnsentAgents(unsent)
     try:
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(MAX_S):
             tried = await _score(trial, work, output, _World(client, agents, UnsentSandbox(unsent)))
     finally:
         await client.aclose()

@@ -241,7 +241,7 @@ class ProgramCall:
 
 # What of the settings of a program says which one it was; its text and files are frozen in the snapshot.
 SHOWN = ("command", "folder")
-MOST_COMMAND = 500
+MAX_COMMAND = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +383,7 @@ def _within(config: TargetConfig, timeout_s: float | None) -> TargetConfig:
 
 def _shown(config: TargetConfig) -> dict[str, Any]:
     values = {name: getattr(config, name, "") for name in SHOWN}
-    return {name: str(value)[:MOST_COMMAND] for name, value in values.items() if value}
+    return {name: str(value)[:MAX_COMMAND] for name, value in values.items() if value}
 
 
 def _model_of(output: Output) -> str:

@@ -26,7 +26,7 @@ from evaluators.models import LanguageModel, SlotLease, StartGrant
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
 from runs.models.clock import LEASE, database_now
-from runs.models.runs import Hand, RunEvent
+from runs.models.runs import RunEvent, RunWorker
 
 LIMIT_MEMORY = timedelta(minutes=2)
 WORTH_TELLING_S = 1.0
@@ -114,7 +114,7 @@ def tell(
 
 def runs_of(holders: Iterable[str]) -> set[int]:
     """Return the runs whose hands these are."""
-    return set(Hand.objects.filter(token__in=list(holders)).values_list("run_id", flat=True))
+    return set(RunWorker.objects.filter(token__in=list(holders)).values_list("run_id", flat=True))
 
 
 def _change(model: LanguageModel, **columns: Any) -> None:

@@ -20,11 +20,11 @@ from runs.models.clock import LEASE, database_answers_since
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
-    Hand,
     Run,
     RunEvent,
     RunOwner,
     RunStatus,
+    RunWorker,
     WorkerProcess,
 )
 from runs.models.trials import EvaluatorTrial, TargetTrial
@@ -59,7 +59,7 @@ END_SESSIONS = """
 """
 
 
-def end_sessions_at_a_standstill() -> int:
+def end_idle_transactions() -> int:
     """End sessions that have written and then waited a whole lease for their process; returns how many.
 
     The process, should it wake, finds its connection lost and repeats what was not committed.
@@ -78,18 +78,18 @@ def end_sessions_at_a_standstill() -> int:
 
 COMMAND_LINE_SILENCE = 2 * LEASE
 FORGET_WORKERS_AFTER = timedelta(hours=1)
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 WORKER_LOST = "worker lost"
 
 
-def sweep(*, now: datetime) -> list[int]:
+def reap(*, now: datetime) -> list[int]:
     """Free what the dead held and end what is over; returns the runs that could use more hands.
 
     Silence tells of death only where it could have been broken: not shortly after the database
     itself was away.
     """
     is_silence_telling = database_answers_since() < now - LEASE
-    _bury_hands(now=now)
+    _remove_dead_workers(now=now)
     forget_leases(now=now)
     forget_starts(now=now)
     TargetTrial.objects.forget_old(now=now)
@@ -105,11 +105,11 @@ def sweep(*, now: datetime) -> list[int]:
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
     _of_each(_runs_without_open_results(), finish_run)
     _of_each(_ended_without_summary(), summarise_ended)
-    return runs_wanting_hands(now=now)
+    return runs_needing_workers(now=now)
 
 
 def _of_each(run_ids: Iterable[int], set_right: Callable[[int], object]) -> None:
-    """Set each run right; one that cannot be keeps no other from it, and is tried at the next sweep."""
+    """Set each run right; one that cannot be keeps no other from it, and is tried at the reaper."""
     for run_id in run_ids:
         try:
             set_right(run_id)
@@ -120,14 +120,14 @@ def _of_each(run_ids: Iterable[int], set_right: Callable[[int], object]) -> None
             note_error(error)
 
 
-def _bury_hands(*, now: datetime) -> None:
+def _remove_dead_workers(*, now: datetime) -> None:
     """Forget hands that are silent, and free at once all that those of surely dead processes held."""
-    for hand in Hand.objects.all():
-        if is_dead(hand.worker):
-            _free(hand.run_id, Q(lease_token=hand.token), now=now)
-            SlotLease.objects.filter(holder=hand.token).delete()
-            hand.delete()
-    Hand.objects.filter(heartbeat_at__lt=now - LEASE).delete()
+    for run_worker in RunWorker.objects.all():
+        if is_dead(run_worker.worker):
+            _free(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
+            SlotLease.objects.filter(holder=run_worker.token).delete()
+            run_worker.delete()
+    RunWorker.objects.filter(heartbeat_at__lt=now - LEASE).delete()
     silent = WorkerProcess.objects.filter(heartbeat_at__lt=now - FORGET_WORKERS_AFTER)
     dead = [worker.pk for worker in WorkerProcess.objects.all() if is_dead(worker.name)]
     silent.delete()
@@ -149,7 +149,7 @@ def _free(run_id: int, are_lost: Q, *, now: datetime) -> None:
         if not lost:
             return
         earlier = _lost_before(lost)
-        given_up = {one.pk for one in lost if earlier[one.pk, one.generation] + 1 >= MOST_ATTEMPTS}
+        given_up = {one.pk for one in lost if earlier[one.pk, one.generation] + 1 >= MAX_ATTEMPTS}
         Attempt.objects.bulk_create(_attempts(lost, now=now))
         again = Result.objects.filter(pk__in=[one.pk for one in lost if one.pk not in given_up])
         again.update(**RELEASED)
@@ -184,7 +184,7 @@ def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
         return
     Result.objects.filter(pk__in=result_ids).update(
         status=ResultStatus.ERROR,
-        error=f"{WORKER_LOST}: {MOST_ATTEMPTS} workers ended while they carried this out",
+        error=f"{WORKER_LOST}: {MAX_ATTEMPTS} workers ended while they carried this out",
         error_stage="worker",
         lease_token="",
         lease_until=None,
@@ -217,19 +217,19 @@ def _ended_without_summary() -> list[int]:
     return list(ended.values_list("id", flat=True))
 
 
-def runs_wanting_hands(*, now: datetime) -> list[int]:
+def runs_needing_workers(*, now: datetime) -> list[int]:
     """Return active runs with waiting results and fewer live hands than there are live workers."""
     alive = WorkerProcess.objects.alive(now=now).count()
     waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
     runs = Run.objects.filter(
         Exists(waiting), status__in=ACTIVE_RUN_STATUSES, owner=RunOwner.WORKERS
     )
-    hands = Counter(Hand.objects.values_list("run_id", flat=True))
+    run_workers = Counter(RunWorker.objects.values_list("run_id", flat=True))
     wanting = runs.order_by("id").values_list("id", flat=True)
-    return [run_id for run_id in wanting if hands[run_id] < max(1, alive)]
+    return [run_id for run_id in wanting if run_workers[run_id] < max(1, alive)]
 
 
-def show_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
+def register_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
     """Show that this worker process is alive."""
     name = process_name()
     host, _, pid, _ = name.rsplit("/", 3)
@@ -247,6 +247,6 @@ def show_worker(*, now: datetime, version: str, sandbox: str = "") -> None:
     )
 
 
-def hide_worker() -> None:
+def unregister_worker() -> None:
     """Take this process off the list, because it is about to end."""
     WorkerProcess.objects.filter(name=process_name()).delete()

@@ -45,8 +45,8 @@ OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes",
 ARTIFACT_COLUMNS = ("result_id", "path", "content_id")
 TARGET_STAGE = "target"
 RECORDING_STAGE = "recording"
-LONGEST_CELL = 300
-MOST_MARKS = 200
+MAX_CELL_LENGTH = 300
+MAX_MARKS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _result_row(one: Ended, now: datetime) -> tuple[object, ...]:
         head = (*head, error, stage)
     else:
         verdict = decision.verdict.value if decision.verdict else ""
-        cell = decision.decided_by[:LONGEST_CELL]
+        cell = decision.decided_by[:MAX_CELL_LENGTH]
         metrics = _metrics_score(outcome)
         head = (ResultStatus.SCORED.value, verdict, decision.score, metrics, cell)
         head = (*head, _is_forced(decision), "", "")
@@ -114,7 +114,7 @@ def _is_forced(decision: Decision) -> bool:
 
 def _marks(decision: Decision | None) -> str:
     outcomes = decision.outcomes if decision else ()
-    return "".join("1" if found.passed else "0" for found in outcomes)[:MOST_MARKS]
+    return "".join("1" if found.passed else "0" for found in outcomes)[:MAX_MARKS]
 
 
 def write_outputs(ended: Sequence[Ended]) -> None:
@@ -319,7 +319,7 @@ def _count_reported_costs(work: RunWork, ended: Sequence[Ended]) -> None:
 
 logger = logging.getLogger(__name__)
 
-LONGEST_REASON = 300
+MAX_REASON_LENGTH = 300
 
 
 class WriteDown(Protocol):
@@ -338,7 +338,7 @@ class WriteDown(Protocol):
         ...
 
 
-def salvage(
+def write_singly(
     write_down: WriteDown,
     work: RunWork,
     token: str,
@@ -406,19 +406,19 @@ def _without_content(record: CallRecord) -> CallRecord:
 
 def _as_error(ended: Ended, error: Exception) -> Ended:
     """Return the end as an error that says why nothing better is known."""
-    said = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+    said = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
     reason = said.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return replace(ended, outcome=ExecutionOutcome(failure=TargetFailure(reason, Cause.UNSTORABLE)))
 
 
 WRITE_EVERY_S = 0.1
 BATCH = 50
-MOST_UNWRITTEN = 200
+MAX_UNWRITTEN = 200
 LOOK_EVERY_S = min(1.0, RENEW_EVERY_S)
 RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 
 
-class Desk:
+class ResultWriter:
     """Collects calls and ended executions of one pair of hands, and writes them down.
 
     `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
@@ -464,7 +464,7 @@ class Desk:
         self._ended.append(ended)
         if len(self._ended) >= BATCH:
             self._full.set()
-        if len(self._ended) >= MOST_UNWRITTEN or self._looks_broken():
+        if len(self._ended) >= MAX_UNWRITTEN or self._looks_broken():
             self._full.set()
             self.room.clear()
 
@@ -501,7 +501,7 @@ class Desk:
             return
 
         def write(is_repeated: bool) -> RunState:
-            return salvage(
+            return write_singly(
                 write_down,
                 self._work,
                 self._token,
@@ -511,7 +511,7 @@ class Desk:
             )
 
         state = await self._database.do_knowing(write)
-        self._leases.let_go(one.claim.result_id for one in ended)
+        self._leases.release(one.claim.result_id for one in ended)
         self.room.set()
         if state.stale:
             # Of a run that has ended meanwhile nothing else is to be expected.

@@ -27,10 +27,10 @@ from runs.execution.claims import (
     Leases,
     begin_run,
     claim_jobs,
-    hide_hand,
+    register_run_worker,
     release_held,
-    show_hand,
     time_since_boot,
+    unregister_run_worker,
 )
 from runs.execution.database import (
     DatabaseThread,
@@ -45,12 +45,12 @@ from runs.execution.ledger import Admission, Budget, CallRefusedError
 from runs.execution.loading import RunWork, load_work
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
-from runs.execution.result_writer import Desk, Ended, RunState
+from runs.execution.result_writer import Ended, ResultWriter, RunState
 from runs.models.clock import database_now
-from runs.models.runs import ALL_ALIKE, Hand, Run, RunStatus
+from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker
 from runs.target_kinds._base import TargetContext
 
-GIVE_WAY_S = 0.002
+YIELD_S = 0.002
 
 IsAnybodyWaiting = Callable[[], bool]
 Sleep = Callable[[float], Awaitable[object]]
@@ -63,13 +63,13 @@ def _nobody() -> bool:
 _is_anybody_waiting: IsAnybodyWaiting = _nobody
 
 
-def give_way_to(is_anybody_waiting: IsAnybodyWaiting) -> None:
+def yield_while(is_anybody_waiting: IsAnybodyWaiting) -> None:
     """Make all hands of this process ask, before each execution, whether somebody waits."""
     global _is_anybody_waiting
     _is_anybody_waiting = is_anybody_waiting
 
 
-class Courtesy:
+class RequestPriority:
     """Lets one execution of a pair of hands begin at a time while somebody waits for a page.
 
     Threads of a process take turns at the interpreter, and hands that score without ever waiting for a
@@ -81,14 +81,14 @@ class Courtesy:
         self._sleep = sleep
         self._turn = asyncio.Lock()
 
-    async def give_way(self) -> None:
+    async def yield_to_requests(self) -> None:
         """Wait for a turn and a moment if somebody waits for a page."""
         if _is_anybody_waiting():
             async with self._turn:
-                await self._sleep(GIVE_WAY_S)
+                await self._sleep(YIELD_S)
 
 
-MOST_STRETCH = 200
+MAX_BATCH = 200
 QUICK_REFILL_S = 0.5
 # How long calls in flight may still answer, because they are paid: after a stop, and when the
 # process itself is told to end.
@@ -96,7 +96,7 @@ LATE_REPLIES_S = 60.0
 LAST_REPLIES_S = 8.0
 
 
-class Hands:
+class RunLoop:
     """Carries out results of one run until none waits, the run ends, or its budget is spent.
 
     `halt` lets what is in flight end and takes nothing new; `drop` lets only the calls in flight
@@ -114,17 +114,17 @@ class Hands:
         self.under_way = 0
         self._database = database
         self._leases = Leases(work.run_id, token, database, count_under_way=self._shown_under_way)
-        self._desk = Desk(
+        self._writer = ResultWriter(
             work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
         )
-        self._admission = Admission(self._leases, self._desk.budget, database, self._desk.room)
+        self._admission = Admission(self._leases, self._writer.budget, database, self._writer.room)
         self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
         self._client = ModelClient(self._limiter)
         self._agents = AgentClient()
-        self._courtesy = Courtesy()
+        self._request_priority = RequestPriority()
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
-        self._hungry = asyncio.Event()
-        self._carriers: list[asyncio.Task[None]] = []
+        self._needs_refill = asyncio.Event()
+        self._consumers: list[asyncio.Task[None]] = []
         self._dropping: asyncio.Task[None] | None = None
 
     async def work_off(self) -> RunState | None:
@@ -132,24 +132,24 @@ class Hands:
         try:
             async with asyncio.TaskGroup() as group:
                 helpers = [
-                    group.create_task(self._desk.write_regularly()),
-                    group.create_task(self._desk.look_regularly(self._renew_limits)),
+                    group.create_task(self._writer.write_regularly()),
+                    group.create_task(self._writer.look_regularly(self._renew_limits)),
                 ]
-                self._carriers = [
-                    group.create_task(self._carry()) for _ in range(self.work.concurrency)
+                self._consumers = [
+                    group.create_task(self._consume()) for _ in range(self.work.concurrency)
                 ]
-                await self._feed()
-                await asyncio.wait(self._carriers)
-                self._desk.end()
+                await self._produce()
+                await asyncio.wait(self._consumers)
+                self._writer.end()
                 await asyncio.wait(helpers)
         finally:
             await self._close()
-        return self._desk.state
+        return self._writer.state
 
     @property
     def budget(self) -> Budget:
         """Return what the run may spend and has spent."""
-        return self._desk.budget
+        return self._writer.budget
 
     @property
     def were_dropped(self) -> bool:
@@ -162,57 +162,57 @@ class Hands:
     def halt(self) -> None:
         """Take nothing new."""
         self.is_halted = True
-        self._hungry.set()
+        self._needs_refill.set()
 
     def drop(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
         """Make no more calls, give those in flight so long to answer, and let go of everything."""
         self.halt()
         self._admission.close("The run is over for these hands.")
         if self._dropping is None or late_replies_s < LATE_REPLIES_S:
-            self._dropping = asyncio.ensure_future(self._let_go(late_replies_s))
+            self._dropping = asyncio.ensure_future(self._release(late_replies_s))
 
     def hurry(self) -> None:
         """Let go of everything within seconds: the process is about to end."""
         self._database.hurry()
         self.drop(late_replies_s=LAST_REPLIES_S)
 
-    async def _let_go(self, late_replies_s: float) -> None:
+    async def _release(self, late_replies_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(late_replies_s):
                 # Nobody should wait for these hands: a run that is on again is given others.
-                await self._database.do(hide_hand, self.token)
+                await self._database.do(unregister_run_worker, self.token)
                 await self._admission.idle.wait()
-        for carrier in self._carriers:
+        for carrier in self._consumers:
             carrier.cancel()
 
     async def _close(self) -> None:
         """Write what is unwritten, give back what was not carried out, and end every connection."""
         if self._dropping is not None:
             self._dropping.cancel()
-        self._desk.end()
+        self._writer.end()
         await self._client.aclose()
         await self._agents.aclose()
-        await self._desk.write_now()
+        await self._writer.write_now()
         await self._database.do(release_held, self.work.run_id, self.token)
         await self._limiter.aclose()
 
-    async def _feed(self) -> None:
+    async def _produce(self) -> None:
         """Claim a stretch at a time, and the next before the last is used up."""
-        stretch, last = self.work.concurrency, float("-inf")
+        batch, last = self.work.concurrency, float("-inf")
         clock = asyncio.get_running_loop().time
         while not self.is_halted:
             is_quick = clock() - last < QUICK_REFILL_S
-            stretch = min(stretch * 2, MOST_STRETCH) if is_quick else self.work.concurrency
+            batch = min(batch * 2, MAX_BATCH) if is_quick else self.work.concurrency
             last = clock()
-            self._hungry.clear()
-            jobs = await self._database.do_knowing(partial(self._claim, stretch))
+            self._needs_refill.clear()
+            jobs = await self._database.do_knowing(partial(self._claim, batch))
             if not jobs:
                 break
             self._leases.take(job.claim.result_id for job in jobs)
             for job in jobs:
                 self._waiting.put_nowait(job)
-            await self._hungry.wait()
-        for _ in self._carriers:
+            await self._needs_refill.wait()
+        for _ in self._consumers:
             self._waiting.put_nowait(None)
 
     def _claim(self, most: int, is_repeated: bool) -> list[Job]:
@@ -221,17 +221,17 @@ class Hands:
             self.work, token=self.token, most=most, held=held, is_repeated=is_repeated
         )
 
-    async def _carry(self) -> None:
+    async def _consume(self) -> None:
         """Carry out one execution after the other."""
         low = self.work.concurrency // 2
         while True:
             if self._waiting.qsize() <= low:
-                self._hungry.set()
+                self._needs_refill.set()
             job = await self._waiting.get()
             if job is None or self.is_halted:
                 return
-            await self._desk.room.wait()
-            await self._courtesy.give_way()
+            await self._writer.room.wait()
+            await self._request_priority.yield_to_requests()
             # What was lost to other hands while it waited here is theirs to carry out.
             if await self._leases.holds(job.claim.result_id):
                 self.under_way += 1
@@ -264,13 +264,13 @@ class Hands:
         else:
             outcome = await execute(job.execution, ports)
         if not ports.is_refused:
-            self._desk.put(Ended(job.claim, job.execution.root, outcome))
+            self._writer.put(Ended(job.claim, job.execution.root, outcome))
         elif self.budget.is_spent():
             self.halt()
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.end()
-        self._desk.put_call(job.claim, record)
+        self._writer.put_call(job.claim, record)
         self._mind_budget()
 
     def _mind_budget(self) -> None:
@@ -289,16 +289,16 @@ class Place:
 
     run_id: int
     is_called_again: bool = False
-    hands: Hands | None = None
+    run_workers: RunLoop | None = None
     loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def only_awaits_late_replies(self) -> bool:
         """Tell whether the hands here take nothing more, so that others may begin."""
-        return self.hands is not None and self.hands.were_dropped
+        return self.run_workers is not None and self.run_workers.were_dropped
 
 
-class Desks:
+class ActiveRuns:
     """The places of one process; every thread of it may ask."""
 
     def __init__(self) -> None:
@@ -331,7 +331,7 @@ class Desks:
         with self._lock:
             is_wanted = place.is_called_again and not self._takes_no_more_of(place.run_id)
             if is_wanted and self._of_run.get(place.run_id) is place:
-                place.is_called_again, place.hands = False, None
+                place.is_called_again, place.run_workers = False, None
                 return False
             self._give_back(place)
             return True
@@ -341,12 +341,12 @@ class Desks:
         with self._lock:
             self._give_back(place)
 
-    def show(self, place: Place, hands: Hands) -> None:
+    def show(self, place: Place, run_workers: RunLoop) -> None:
         """Let `close` find these hands."""
         with self._lock:
-            place.hands, place.loop = hands, asyncio.get_running_loop()
+            place.run_workers, place.loop = run_workers, asyncio.get_running_loop()
             if self._takes_no_more_of(place.run_id):
-                hands.hurry()
+                run_workers.hurry()
 
     def close(self) -> None:
         """Make all hands of this process let go of what they hold, and take nothing new."""
@@ -367,21 +367,21 @@ class Desks:
         return self._is_closed or run_id in self._closed_for
 
     def _give_back(self, place: Place) -> None:
-        place.hands = place.loop = None
+        place.run_workers = place.loop = None
         self._taken.discard(place)
         if self._of_run.get(place.run_id) is place:
             del self._of_run[place.run_id]
 
 
 def _hurry(place: Place) -> None:
-    if place.hands is not None and place.loop is not None:
+    if place.run_workers is not None and place.loop is not None:
         # A loop that has ended meanwhile holds nothing any more.
         with contextlib.suppress(RuntimeError):
-            place.loop.call_soon_threadsafe(place.hands.hurry)
+            place.loop.call_soon_threadsafe(place.run_workers.hurry)
 
 
 # At the start of a worker, and as its first runs begin: pages, prices and kinds are loaded by then.
-MOST_TIMES = 3
+MAX_TIMES = 3
 
 _lock = threading.Lock()
 _times = 0
@@ -396,7 +396,7 @@ def settle() -> None:
     """
     global _times
     with _lock:
-        if _times == MOST_TIMES:
+        if _times == MAX_TIMES:
             return
         _times += 1
         # Without this, garbage of now would be spared too, for ever.
@@ -406,12 +406,12 @@ def settle() -> None:
 
 logger = logging.getLogger(__name__)
 
-# Before and after the work nothing is lost by giving up: the next sweep finds what is left to do.
+# Before and after the work nothing is lost by giving up: the reaper finds what is left to do.
 WAIT_S = 30.0
 
 Value = TypeVar("Value")
 
-_desks = Desks()
+_active_runs = ActiveRuns()
 
 
 def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
@@ -420,28 +420,28 @@ def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     The workers' hands (`owner_id` "") leave a run alone that a command line owns, and the other way.
     False when this process was at it already.
     """
-    place = _desks.enter(run_id)
+    place = _active_runs.enter(run_id)
     if place is None:
         return False
     settle()
     try:
         _work(place, owner_id)
-        while not _desks.leave(place):
+        while not _active_runs.leave(place):
             _work(place, owner_id)
     except BaseException:
-        _desks.forget(place)
+        _active_runs.forget(place)
         raise
     return True
 
 
-def let_go() -> None:
+def release() -> None:
     """Give back everything this process works on, because it is about to end."""
-    _desks.close()
+    _active_runs.close()
 
 
-def let_go_of(run_id: int) -> None:
+def release_run(run_id: int) -> None:
     """Give back what this process holds of one run, and take on nothing more of it."""
-    _desks.close_for(run_id)
+    _active_runs.close_for(run_id)
 
 
 def _work(place: Place, owner_id: str = "") -> None:
@@ -465,7 +465,7 @@ def _carry_out(place: Place, owner_id: str) -> None:
         logger.exception("Run %s cannot be carried out", run_id)
         end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {error}")
         return
-    with _shown_hand(run_id) as token:
+    with _registered(run_id) as token:
         ended = _work_off(work, token, place)
     patiently(lambda: _conclude(work, *ended))
 
@@ -478,13 +478,13 @@ def patiently(function: Callable[[], Value]) -> Value:
     return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
 
 
-def _work_off(work: RunWork, token: str, place: Place) -> tuple[Hands, RunState | None]:
+def _work_off(work: RunWork, token: str, place: Place) -> tuple[RunLoop, RunState | None]:
     database = DatabaseThread()
 
-    async def work_off() -> tuple[Hands, RunState | None]:
-        hands = Hands(work, token, database, sandbox=sandbox_in_force())
-        _desks.show(place, hands)
-        return hands, await hands.work_off()
+    async def work_off() -> tuple[RunLoop, RunState | None]:
+        run_workers = RunLoop(work, token, database, sandbox=sandbox_in_force())
+        _active_runs.show(place, run_workers)
+        return run_workers, await run_workers.work_off()
 
     try:
         return asyncio.run(work_off())
@@ -499,27 +499,29 @@ def _after_crash(run_id: int, error: Exception) -> None:
         end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {reason}")
 
 
-def _conclude(work: RunWork, hands: Hands, state: RunState | None) -> None:
+def _conclude(work: RunWork, run_workers: RunLoop, state: RunState | None) -> None:
     """End the run where these hands brought its end, by budget, by a broken target or by the last result."""
-    if hands.were_dropped:
+    if run_workers.were_dropped:
         # The run ended without them and may be on again: what they saw of it tells nothing now.
         summarise_ended(work.run_id)
         finish_run(work.run_id)
     elif state is not None and state.broken_target:
         reason = f"{ALL_ALIKE} {state.broken_target}"
         end_run(work.run_id, RunStatus.FAILED, reason)
-    elif hands.budget.was_reached and is_budget_spent(work.run_id, replays=work.target.replays):
-        end_run(work.run_id, RunStatus.BUDGET_REACHED, hands.budget.in_words())
+    elif run_workers.budget.was_reached and is_budget_spent(
+        work.run_id, replays=work.target.replays
+    ):
+        end_run(work.run_id, RunStatus.BUDGET_REACHED, run_workers.budget.in_words())
     else:
         finish_run(work.run_id)
 
 
 @contextmanager
-def _shown_hand(run_id: int) -> Iterator[str]:
+def _registered(run_id: int) -> Iterator[str]:
     """Show the pair of hands to everybody while it works, under a token of its own."""
     token = secrets.token_hex(16)
-    patiently(lambda: show_hand(run_id, token, under_way=0, now=database_now()))
+    patiently(lambda: register_run_worker(run_id, token, under_way=0, now=database_now()))
     try:
         yield token
     finally:
-        patiently(Hand.objects.filter(token=token).delete)
+        patiently(RunWorker.objects.filter(token=token).delete)

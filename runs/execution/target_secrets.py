@@ -13,7 +13,7 @@ from django.conf import settings
 from evaluators.kinds._base import Message, Output
 from evaluators.model_calls.calls import CallStatus
 from evaluators.model_calls.models import KeyUnreadableError, decrypt
-from evaluators.model_calls.redaction import blotted, blotted_bytes, blotted_json
+from evaluators.model_calls.redaction import redact, redact_bytes, redact_json
 from runs.engine.ports import Cause
 from runs.models.targets import Target
 from runs.target_kinds._base import Header, TargetConfig
@@ -37,7 +37,7 @@ CAUSES: Mapping[CallStatus, Cause] = {
 
 HIDDEN = "[secret]"
 # Shorter parts of a value, such as Bearer, are words that a reply may well hold.
-LEAST_PART = 8
+MIN_PART = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class TargetSecrets:
 
     def without(self, text: str) -> str:
         """Return the text with every secret blotted out, however an agent that echoes one spells it."""
-        return blotted(text, self._secrets(), HIDDEN)
+        return redact(text, self._secrets(), HIDDEN)
 
     def without_in(self, value: Any) -> Any:
         """Return a JSON value with every secret blotted out; raises RecursionError like JSON's own."""
-        return blotted_json(value, self._secrets(), HIDDEN)
+        return redact_json(value, self._secrets(), HIDDEN)
 
     def without_in_output(self, output: Output) -> Output:
         """Return an output with every secret blotted out: what was read and joined may hold one again."""
@@ -88,7 +88,7 @@ class TargetSecrets:
                 for step in output.trace
             ),
             files={
-                self.without(path): blotted_bytes(content, secrets, HIDDEN)
+                self.without(path): redact_bytes(content, secrets, HIDDEN)
                 for path, content in output.files.items()
             },
             warnings=tuple(map(self.without, output.warnings)),
@@ -101,7 +101,7 @@ class TargetSecrets:
 
     def _secrets(self) -> tuple[str, ...]:
         whole = {secret for secret in (*self.values.values(), *self.variables.values()) if secret}
-        parts = {part for one in whole for part in one.split() if len(part) >= LEAST_PART}
+        parts = {part for one in whole for part in one.split() if len(part) >= MIN_PART}
         named = {part for one in whole for part in _name_and_password(one)}
         return tuple(sorted(whole | parts | named))
 
@@ -116,7 +116,7 @@ def _name_and_password(value: str) -> tuple[str, ...]:
     except (binascii.Error, ValueError):
         return ()
     password = pair.partition(":")[2]
-    return (pair, password) if len(password) >= LEAST_PART else (pair,)
+    return (pair, password) if len(password) >= MIN_PART else (pair,)
 
 
 def secrets_of(target: Target | None, config: TargetConfig) -> TargetSecrets:

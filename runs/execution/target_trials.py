@@ -31,9 +31,9 @@ from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetConfig, TargetContext
 from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json
 
-MOST_SHOWN = 20_000
-LONGEST_TURN = 100_000
-MOST_TURNS, MOST_FILES, MOST_STEPS = 50, 50, 200
+MAX_SHOWN = 20_000
+MAX_TURN_LENGTH = 100_000
+MAX_TURNS, MAX_FILES, MAX_STEPS = 50, 50, 200
 
 
 def failed(failure: TargetFailure) -> dict[str, Any]:
@@ -48,15 +48,13 @@ def answered(output: Output, config: TargetConfig) -> dict[str, Any]:
         turns = [*turns, {"role": "assistant", "content": output.text}]
     return {
         "length": len(output.text),
-        "most": LONGEST_TURN,
+        "most": MAX_TURN_LENGTH,
         "messages": [
-            {**turn, "content": turn["content"][:LONGEST_TURN]} for turn in turns[-MOST_TURNS:]
+            {**turn, "content": turn["content"][:MAX_TURN_LENGTH]} for turn in turns[-MAX_TURNS:]
         ],
         "trace": _trace(output),
         "usage": usage_as_json(output.usage),
-        "files": [
-            _file(path, content) for path, content in list(output.files.items())[:MOST_FILES]
-        ],
+        "files": [_file(path, content) for path, content in list(output.files.items())[:MAX_FILES]],
         "file_count": len(output.files),
         "reports_nothing_of": _unreported(output, config),
     }
@@ -65,12 +63,12 @@ def answered(output: Output, config: TargetConfig) -> dict[str, Any]:
 def _trace(output: Output) -> list[dict[str, Any]] | None:
     """Return the first steps; what went in and came out of them is cut for reading."""
     steps = trace_as_json(output)
-    return None if steps is None else [_cut_step(step) for step in steps[:MOST_STEPS]]
+    return None if steps is None else [_cut_step(step) for step in steps[:MAX_STEPS]]
 
 
 def _cut_step(step: dict[str, Any]) -> dict[str, Any]:
     long = {name: _spelled(step[name]) for name in ("input", "output") if name in step}
-    return step | {name: text for name, text in long.items() if len(text) >= MOST_SHOWN}
+    return step | {name: text for name, text in long.items() if len(text) >= MAX_SHOWN}
 
 
 def _unreported(output: Output, config: TargetConfig) -> list[str]:
@@ -91,12 +89,12 @@ def _unreported(output: Output, config: TargetConfig) -> list[str]:
 
 
 def _file(path: str, content: bytes) -> dict[str, Any]:
-    beginning = content[:MOST_SHOWN]
+    beginning = content[:MAX_SHOWN]
     try:
         text = beginning.decode()
     except UnicodeDecodeError as error:
         # A character may be cut in half at the end; anywhere else it is no text.
-        is_cut = error.start > len(beginning) - 4 and len(content) > MOST_SHOWN
+        is_cut = error.start > len(beginning) - 4 and len(content) > MAX_SHOWN
         text = beginning[: error.start].decode() if is_cut else ""
     return {"path": path, "size": len(content), "text": text.replace("\x00", "")}
 
@@ -116,12 +114,12 @@ def call_found(record: CallRecord) -> dict[str, Any]:
 def _spelled(value: Any) -> str:
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)[:MOST_SHOWN]
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)[:MAX_SHOWN]
 
 
 logger = logging.getLogger(__name__)
 
-LONGEST_S = 300.0
+MAX_S = 300.0
 
 
 def try_target(trial_id: int) -> None:
@@ -189,10 +187,10 @@ async def _ask(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
     )
     began = time.perf_counter()
     try:
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(MAX_S):
             answer = await ports.answer()
     except TimeoutError:
-        said = f"no answer within {LONGEST_S:g} s, the longest a try may take"
+        said = f"no answer within {MAX_S:g} s, the longest a try may take"
         answer = TargetFailure(said, Cause.TIMEOUT)
     finally:
         await client.aclose()

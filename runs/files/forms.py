@@ -28,7 +28,7 @@ from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 
 # What a session holds on to is small.
-MOST_WARNINGS = 200
+MAX_WARNINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def kept_answer(
         for file in files
     ]
     outputs = target and {"pk": target.pk, "name": target.name}
-    shown = warnings[:MOST_WARNINGS]
+    shown = warnings[:MAX_WARNINGS]
     return {
         "suites": [asdict(row) for row in rows],
         "target": outputs,
@@ -111,8 +111,8 @@ def answer_of(kept: Mapping[str, Any]) -> ImportAnswer:
 
 
 MAX_SUITE_BYTES = 50 * 1024 * 1024
-MOST_PROBLEMS = 500
-MOST_OUTPUT_BYTES = 200 * 1024 * 1024
+MAX_PROBLEMS = 500
+MAX_OUTPUT_BYTES = 200 * 1024 * 1024
 ACCEPTED = (*SUFFIXES, ".zip", ".md", ".txt", ".json", ".py", ".sh", ".js")
 FOLDER = {"webkitdirectory": True, "data-paths": "folder_paths"}
 
@@ -222,7 +222,7 @@ class SuiteImportForm(forms.Form):
         upload: UploadedFile[Any] | None = self.cleaned_data["outputs"]
         if upload is None:
             return None
-        if (upload.size or 0) > MOST_OUTPUT_BYTES:
+        if (upload.size or 0) > MAX_OUTPUT_BYTES:
             raise forms.ValidationError(
                 "The file is larger than 200 MB. Split it in several targets."
             )
@@ -274,9 +274,9 @@ class SuiteImportForm(forms.Form):
 
 def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """Return as many problems as a page holds, and how many more there are."""
-    left = len(problems) - MOST_PROBLEMS
+    left = len(problems) - MAX_PROBLEMS
     more = (Problem(f"and {left} more problems"),) if left > 0 else ()
-    return (*problems[:MOST_PROBLEMS], *more)
+    return (*problems[:MAX_PROBLEMS], *more)
 
 
 def _count_of(problems: Sequence[Problem]) -> str:

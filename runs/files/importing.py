@@ -292,7 +292,7 @@ def _check_slug(slug: str, count: int) -> None:
 
 
 RECORDED_KIND = "recorded"
-LONGEST_TARGET_NAME = 120
+MAX_TARGET_NAME_LENGTH = 120
 
 
 class TargetKindDiffersError(DomainError):
@@ -317,7 +317,7 @@ def import_recorded_outputs(
     outputs = read_outputs(content, file=file)
     with transaction.atomic():
         target, is_new = Target.objects.get_or_create(
-            name=target_name.strip()[:LONGEST_TARGET_NAME], defaults={"kind": RECORDED_KIND}
+            name=target_name.strip()[:MAX_TARGET_NAME_LENGTH], defaults={"kind": RECORDED_KIND}
         )
         if target.kind != RECORDED_KIND:
             raise TargetKindDiffersError(

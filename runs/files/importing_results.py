@@ -59,8 +59,8 @@ from runs.summary.figures import total_of
 from runs.target_kinds._outputs import usage_as_json
 
 NO_INPUT = "The file of results does not tell what was asked."
-LONGEST_TITLE = 200
-MOST_NAMED = 100
+MAX_TITLE_LENGTH = 200
+MAX_NAMED = 100
 REMEDY = "name the suite these results are of, or import its file first"
 COPIED = (
     *("title", "tags", "input", "expected_output", "expected_outcomes", "criteria", "metadata"),
@@ -85,9 +85,9 @@ def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
         return
     problems = [
         Problem(f"{suite.slug} has no case {key}; {REMEDY}", file, line, key)
-        for key, line in islice(strangers.items(), MOST_NAMED)
+        for key, line in islice(strangers.items(), MAX_NAMED)
     ]
-    left = len(strangers) - MOST_NAMED
+    left = len(strangers) - MAX_NAMED
     if left > 0:
         problems.append(Problem(f"and {left} more that {suite.slug} does not have", file))
     raise NotOfThisSuiteError(problems)
@@ -109,7 +109,7 @@ def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
     slug = slug_of(named) or "results"
     root = root_of(default_children())
     content = SuiteContent(
-        slug=slug, title=named[:LONGEST_TITLE], root=root, cases=tuple(cases.values())
+        slug=slug, title=named[:MAX_TITLE_LENGTH], root=root, cases=tuple(cases.values())
     )
     note = "Made of the cases that a file of results tells of"
     return import_content(content, imported_by=by, note=note).suite
@@ -227,7 +227,7 @@ def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
 IMPORTED = "imported"
 # How our own results files begin to say that a rule forced the fail (SCORING §4.5, §8).
 FORCING_WORDS = ("required: ", "gate: ", "all or nothing: ")
-LONGEST_CELL = 300
+MAX_CELL_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ def _as_told(line: ResultLine, found: Decision, policy: Policy) -> Decision:
     is_same = found.status == "scored" and found.verdict == verdict
     if is_same and _is_near(found.score, score):
         found = found if score is None else replace(found, score=score)
-        if line.decided_by in ("", found.decided_by[:LONGEST_CELL]):
+        if line.decided_by in ("", found.decided_by[:MAX_CELL_LENGTH]):
             return found
         score = found.score
     said = "" if score is None else f" at {spelt(score)}"
@@ -485,7 +485,7 @@ def _gives(tree: Node, line: ResultLine, policy: Policy) -> bool:
 
 
 OUTPUT_COLUMNS = ("result_id", "text", "messages", "trace", "usage", "outcomes", "decision")
-LONGEST_STAGE, MOST_MARKS = 30, 200
+MAX_STAGE_LENGTH, MAX_MARKS = 30, 200
 BATCH = 1_000
 ZERO = Decimal(0)
 
@@ -527,11 +527,11 @@ def _result(run: Run, policy: Policy, row: Row, position: int) -> Result:
         status=ResultStatus.SCORED if is_scored else ResultStatus.ERROR,
         verdict=decision.verdict.value if decision.verdict else "",
         score=decision.score if is_scored else None,
-        decided_by=decision.decided_by[:LONGEST_CELL] if is_scored else "",
+        decided_by=decision.decided_by[:MAX_CELL_LENGTH] if is_scored else "",
         is_forced=is_forced(line, decision, policy),
         error=line.error,
         error_stage=_stage(line),
-        outcome_marks="".join("01"[one.passed] for one in line.outcomes)[:MOST_MARKS],
+        outcome_marks="".join("01"[one.passed] for one in line.outcomes)[:MAX_MARKS],
         warnings=list(line.warnings),
         attempt=1,
         finished_at=read.finished_at or run.finished_at,
@@ -547,7 +547,7 @@ def _stage(line: ResultLine) -> str:
     """Return where an error arose; a line that does not tell leaves only the target, or a judge."""
     if line.status != "error":
         return ""
-    return line.error_stage[:LONGEST_STAGE] or ("evaluator" if line.output else "target")
+    return line.error_stage[:MAX_STAGE_LENGTH] or ("evaluator" if line.output else "target")
 
 
 def _is_answered(line: ResultLine) -> bool:

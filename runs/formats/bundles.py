@@ -18,10 +18,10 @@ from typing import IO, NoReturn
 
 from runs.specs.problems import Problem, UnreadableFileError
 
-LONGEST_PATH = 300
+MAX_PATH_LENGTH = 300
 CACHES = ("node_modules", "__pycache__", "__MACOSX", "venv", "Thumbs.db", "desktop.ini")
 COMPILED = (".pyc", ".pyo")
-MOST_NAMED = 8
+MAX_NAMED = 8
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ def checked_path(path: str, source: str) -> str:
     found = PurePosixPath(path.replace("\\", "/"))
     if found.is_absolute() or ".." in found.parts or not found.parts or "\0" in path:
         raise UnreadableFileError([Problem(f"the path {path[:60]!r} leads out of it", source)])
-    if len(str(found)) > LONGEST_PATH:
-        said = f"the path {str(found)[:60]}… is longer than {LONGEST_PATH} characters"
+    if len(str(found)) > MAX_PATH_LENGTH:
+        said = f"the path {str(found)[:60]}… is longer than {MAX_PATH_LENGTH} characters"
         raise UnreadableFileError([Problem(said, source)])
     return str(found)
 
@@ -69,8 +69,8 @@ def checked_path(path: str, source: str) -> str:
 def named(paths: set[str] | list[str]) -> str:
     """Return the first of some paths and how many more there are."""
     listed = sorted(paths)
-    rest = len(listed) - MOST_NAMED
-    return ", ".join(listed[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(listed) - MAX_NAMED
+    return ", ".join(listed[:MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _is_ignored(part: str) -> bool:

@@ -26,7 +26,7 @@ from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, profile_named
 
 SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
-MOST_BYTES = 50 * 1024 * 1024
+MAX_BYTES = 50 * 1024 * 1024
 # A file that does not parse was meant as a suite when one of these begins a line.
 MEANT = re.compile(rb"^(tests|cases|eval_?cases|evaluators|assert(ions)?)['\"]?\s*:", re.I | re.M)
 
@@ -153,9 +153,9 @@ class Search:
         except UnreadableFileError as error:
             problems = [self._placed(problem, before) for problem in error.problems]
             raise UnreadableFileError(problems) from error
-        if sum(map(len, content.files.values())) > MOST_BYTES:
+        if sum(map(len, content.files.values())) > MAX_BYTES:
             said_so = (
-                f"the files the suite names are larger than {MOST_BYTES // 1024**2} MB together"
+                f"the files the suite names are larger than {MAX_BYTES // 1024**2} MB together"
             )
             raise UnreadableFileError([self._placed(Problem(said_so, path))])
         named = (f"{before}{name}" for name in (*content.files, *content.read_with))

@@ -14,7 +14,7 @@ LABEL = "JUnit XML"
 # What no XML 1.0 document may hold, not even escaped.
 UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 REPLACEMENT = "\ufffd"
-LONGEST_OUTPUT = 4_000
+MAX_OUTPUT_LENGTH = 4_000
 PASS, SCORED, ERROR = "pass", "scored", "error"
 
 
@@ -127,7 +127,7 @@ def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
         reason = f"{kind}: decided by review, the machine says {line.verdict or line.status}"
     message = line.error if outcome == "error" else reason
     missed = "".join(f"missed: {text}\n" for text in line.found(passed=False))
-    answer = f"output: {line.output[:LONGEST_OUTPUT]}\n" if line.output else ""
+    answer = f"output: {line.output[:MAX_OUTPUT_LENGTH]}\n" if line.output else ""
     attributes = _attributes({"message": message, "type": kind})
     return f"<{outcome}{attributes}>{_text(missed + answer)}</{outcome}>\n"
 
@@ -141,8 +141,8 @@ def _scores(line: ResultLine) -> dict[str, str]:
         for path, one in walk_lines(line.evaluators)
         if one.score is not None
     }
-    purses = {"run_cost_usd": line.run_cost_usd, "evaluation_cost_usd": line.evaluation_cost_usd}
-    return scores | {name: f"{usd:f}" for name, usd in purses.items() if usd is not None}
+    costs = {"run_cost_usd": line.run_cost_usd, "evaluation_cost_usd": line.evaluation_cost_usd}
+    return scores | {name: f"{usd:f}" for name, usd in costs.items() if usd is not None}
 
 
 def _properties(values: Mapping[str, str]) -> str:

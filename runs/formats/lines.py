@@ -12,13 +12,13 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 from evaluators.kinds._refusals import normal_spelling
-from runs.formats.yaml import MOST_DEPTH, Path, refuse_size
+from runs.formats.yaml import MAX_DEPTH, Path, refuse_size
 from runs.specs.problems import Problem
 
 # Databases read JSON to a limited depth; what is said in a conversation or trace is far from it.
 MAX_LINE_DEPTH = 200
 # A longer whole number is no finite one to most readers.
-MOST_DIGITS = 300
+MAX_DIGITS = 300
 UNSTORABLE = re.compile("[\\x00\ud800-\udfff]")
 UNSTORABLE_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -103,7 +103,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _whole(text: str) -> int:
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         raise ValueError(f"{text[:20]}… is too large a number")
     return int(text)
 
@@ -127,7 +127,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
 
 @dataclass(slots=True)
@@ -153,7 +153,7 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
             case = _plain(read_object(raw), at, found.written)
         except UnreadableLineError as error:
             found.problems.append(Problem(str(error), file, number))
-            if len(found.problems) >= MOST_PROBLEMS:
+            if len(found.problems) >= MAX_PROBLEMS:
                 break
             continue
         found.cases.append(case)
@@ -163,7 +163,7 @@ def read_lined(content: bytes, file: str, key: str) -> LinedCases:
 
 def _plain(value: Any, path: Path, written: dict[Path, str]) -> Any:
     """Return a value as a suite in YAML would give it, and note how its numbers are written."""
-    if len(path) > MOST_DEPTH:
+    if len(path) > MAX_DEPTH:
         raise UnreadableLineError("nested too deeply")
     if isinstance(value, WrittenFloat):
         written[path] = value.text
@@ -186,7 +186,7 @@ RESULT_KEYS = {
     "hits", "misses", "verdict", "candidate_answer", "answer", "evaluator_results", "scores",
     "timestamp", "decided_by",
 }  # fmt: skip
-MOST_LINES_READ = 20
+MAX_LINES_READ = 20
 
 
 class Form(StrEnum):
@@ -211,7 +211,7 @@ REMEDIES = {
 def form_of_lines(content: bytes) -> Form:
     """Return what JSON Lines hold, by the first lines that tell."""
     found: set[Form] = set()
-    for _, raw in lines_of(b"\n".join(content.split(b"\n", MOST_LINES_READ)[:MOST_LINES_READ])):
+    for _, raw in lines_of(b"\n".join(content.split(b"\n", MAX_LINES_READ)[:MAX_LINES_READ])):
         with suppress(UnreadableLineError):
             found.add(_form_of({normal_spelling(key) for key in read_object(raw)}))
     return next((form for form in TELLING if form in found), Form.OTHER)

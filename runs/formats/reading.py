@@ -14,8 +14,8 @@ from runs.formats.bundles import OUTSIDE, absent
 from runs.formats.yaml import Document, Path, named
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, near
 
-MOST_PROBLEMS = 500
-MOST_SHARED = 200_000_000
+MAX_PROBLEMS = 500
+MAX_SHARED = 200_000_000
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Reading:
         """Note what keeps the file from being used; raises UnreadableFileError once that is plenty."""
         self.problems.append(self.problem(path, message, case=case))
         self.refused.append(path)
-        if len(self.problems) >= MOST_PROBLEMS:
+        if len(self.problems) >= MAX_PROBLEMS:
             raise UnreadableFileError(self.in_order())
 
     def in_order(self) -> list[Problem]:
@@ -76,8 +76,8 @@ class Reading:
         A few lines that name a large file again and again would else fill the memory.
         """
         self.shared_characters += len(text)
-        if self.shared_characters > MOST_SHARED:
-            millions = MOST_SHARED // 1_000_000
+        if self.shared_characters > MAX_SHARED:
+            millions = MAX_SHARED // 1_000_000
             said = f"the cases are given more than {millions} million characters of shared texts"
             self.refuse(path, f"{said}; share shorter ones, or name them in fewer cases", case=case)
             raise UnreadableFileError(self.in_order())

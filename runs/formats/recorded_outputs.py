@@ -123,8 +123,8 @@ def _files(case: Fields, key: str, files: Mapping[str, Any]) -> dict[str, Any]:
 LABEL = "JSON Lines of recorded outputs"
 SUFFIXES = LINES_SUFFIXES
 ID_KEYS = ("id", "case_id", "eval_id")
-MOST_PROBLEMS = 100
-LONGEST_KEY = 200
+MAX_PROBLEMS = 100
+MAX_KEY_LENGTH = 200
 
 
 def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[RecordedLine, ...]:
@@ -151,7 +151,7 @@ def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[Record
         problems.append(Problem("the file holds no outputs", file))
     if problems:
         only = misplaced(content, file, Form.OUTPUTS)
-        raise UnreadableFileError([only] if only else problems[:MOST_PROBLEMS])
+        raise UnreadableFileError([only] if only else problems[:MAX_PROBLEMS])
     return tuple(found.values())
 
 
@@ -169,8 +169,8 @@ def _line(raw: bytes, number: int) -> RecordedLine:
     key = next((fields[name] for name in ID_KEYS if fields.get(name) not in (None, "")), None)
     if key is None:
         raise ValueError("the line has no id of a case")
-    if not isinstance(key, str | int) or isinstance(key, bool) or len(str(key)) > LONGEST_KEY:
-        raise ValueError(f"id is not a text of at most {LONGEST_KEY} characters")
+    if not isinstance(key, str | int) or isinstance(key, bool) or len(str(key)) > MAX_KEY_LENGTH:
+        raise ValueError(f"id is not a text of at most {MAX_KEY_LENGTH} characters")
     output = {name: value for name, value in fields.items() if name not in ID_KEYS}
     if "output" not in output and "messages" not in output:
         raise ValueError("the line has no output")

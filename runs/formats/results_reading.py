@@ -15,8 +15,8 @@ from runs.formats.results_writing import ResultLine
 from runs.specs.problems import Problem, UnreadableFileError
 
 LABEL = "JSON Lines of results"
-MOST_PROBLEMS = 100
-LONGEST_KEY, LONGEST_TARGET = 200, 120
+MAX_PROBLEMS = 100
+MAX_KEY_LENGTH, MAX_TARGET_LENGTH = 200, 120
 ID = ("eval_id", "test_id", "case_id", "id")
 EVALUATORS = ("evaluator_results", "scores", "evaluators")
 ANSWER = ("output", "candidate_answer", "answer", "agent_output", "response")
@@ -74,12 +74,12 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
             place.refuse(str(error))
             continue
         _read_line(reading, place, ResultFields(values, place), number)
-        if len(reading.problems) >= MOST_PROBLEMS:
+        if len(reading.problems) >= MAX_PROBLEMS:
             break
     if not reading.found and not reading.problems:
         reading.problems.append(Problem("the file holds no results", file))
     if reading.problems:
-        raise UnreadableFileError(reading.problems[:MOST_PROBLEMS])
+        raise UnreadableFileError(reading.problems[:MAX_PROBLEMS])
     return ReadResults(tuple(reading.found), tuple(_notes(reading)))
 
 
@@ -91,7 +91,7 @@ def _notes(reading: _Reading) -> Iterator[Problem]:
 
 
 def _read_line(reading: _Reading, place: Place, fields: ResultFields, number: int) -> None:
-    key = fields.key(ID, LONGEST_KEY)
+    key = fields.key(ID, MAX_KEY_LENGTH)
     if not key:
         place.refuse("the line has no id of a case (eval_id)")
         return
@@ -137,7 +137,7 @@ def _result(fields: ResultFields, place: Place, key: str) -> ResultLine:
     return ResultLine(
         suite=fields.text("suite", "dataset", "eval_set"),
         run=0,
-        target=fields.text("target")[:LONGEST_TARGET],
+        target=fields.text("target")[:MAX_TARGET_LENGTH],
         eval_id=key,
         repetition=fields.count("repetition") or 0,
         status="error" if is_error else "scored",

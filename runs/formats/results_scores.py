@@ -14,12 +14,12 @@ from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
 from evaluators.scoring.metrics import HIGHEST, metric_label
 from evaluators.scoring.samples import BRACKETS
-from evaluators.scoring.tree import COMPOSITE, LONGEST_PATH
+from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH
 from evaluators.scoring.types import Finding, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.results_writing import EvaluatorLine
 from runs.specs.problems import Problem
-from runs.target_kinds._outputs import LARGEST_COUNT, LARGEST_USD
+from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class ResultFields:
     def count(self, *names: str) -> int | None:
         """Return a whole number of 0 or more that columns can hold, None for anything else."""
         value = self.number(*names)
-        return None if value is None or value > LARGEST_COUNT else round(value)
+        return None if value is None or value > MAX_COUNT else round(value)
 
     def dollars(self, *names: str) -> Decimal | None:
         """Return an amount, None where there is none; note one that cannot be."""
@@ -132,8 +132,8 @@ class ResultFields:
             usd = Decimal(str(value))
         except InvalidOperation:
             usd = Decimal("NaN")
-        if not usd.is_finite() or not 0 <= usd <= LARGEST_USD:
-            said = f"{names[0]}: {value!r} is not an amount of 0 to {LARGEST_USD} dollars"
+        if not usd.is_finite() or not 0 <= usd <= MAX_USD:
+            said = f"{names[0]}: {value!r} is not an amount of 0 to {MAX_USD} dollars"
             self.place.refuse(said)
             return None
         return usd
@@ -165,7 +165,7 @@ class ResultFields:
         return tuple(found)
 
 
-MOST_PARTS = 100
+MAX_PARTS = 100
 MAX_PART_NAME_LENGTH = 100
 HUNDRED = 100
 BRACKET_NAMES = {one.name for one in BRACKETS}
@@ -180,7 +180,7 @@ class _OtherFormError(Exception):
 def read_metrics(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
     """Return the metrics of an evaluator, scores 0 to 5; none where one of them is not readable."""
     rows = fields.value("metrics")
-    if not isinstance(rows, list) or len(rows) > MOST_PARTS:
+    if not isinstance(rows, list) or len(rows) > MAX_PARTS:
         return ()
     try:
         return tuple(_metric(row) for row in rows)
@@ -191,7 +191,7 @@ def read_metrics(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
 def read_rounds(fields: ResultFields) -> tuple[Mapping[str, Any], ...]:
     """Return the rounds of a deliberation with every vote; none where one of them is not readable."""
     rows = fields.value("rounds")
-    if not isinstance(rows, list) or len(rows) > MOST_PARTS:
+    if not isinstance(rows, list) or len(rows) > MAX_PARTS:
         return ()
     try:
         return tuple(_round(row, number, fields) for number, row in enumerate(rows, start=1))
@@ -252,7 +252,7 @@ def _round(row: Any, number: int, fields: ResultFields) -> dict[str, Any]:
         raise _OtherFormError
     held = ResultFields(row, fields.place)
     votes = held.value("votes")
-    if not isinstance(votes, list) or not 0 < len(votes) <= MOST_PARTS:
+    if not isinstance(votes, list) or not 0 < len(votes) <= MAX_PARTS:
         raise _OtherFormError
     return {
         "number": number,
@@ -302,7 +302,7 @@ def _evaluation(fields: ResultFields) -> dict[str, Any]:
 
 
 def _dimensions(value: Any) -> dict[str, float]:
-    if not isinstance(value, Mapping) or len(value) > MOST_PARTS:
+    if not isinstance(value, Mapping) or len(value) > MAX_PARTS:
         raise _OtherFormError
     return {_text(name): _number(score, SCALE) for name, score in value.items()}
 
@@ -321,8 +321,8 @@ def _number(value: Any, most: float) -> float:
 
 
 OVERALL = "overall"
-LONGEST_NAME, LONGEST_KIND = 100, 50
-LARGEST_WEIGHT, LARGEST_SCALE = 1e9, 1e9
+MAX_NAME_LENGTH, MAX_KIND_LENGTH = 100, 50
+MAX_WEIGHT, MAX_SCALE = 1e9, 1e9
 STATES = {"skipped": "skipped", "unscored": "unscored", "error": "unscored"}
 
 
@@ -367,7 +367,7 @@ def _evaluator(
 ) -> EvaluatorLine:
     spelling = fields.text("type", "kind")
     name = _name(fields.text("name") or normal_spelling(spelling) or "evaluator")
-    if depth > LONGEST_PATH:
+    if depth > MAX_PATH_LENGTH:
         place.refuse(f"evaluator {name}: nested too deeply")
         return EvaluatorLine(name, "score", "unscored")
     children = _listed(fields, place, names, depth=depth + len(name) + 1)
@@ -376,7 +376,7 @@ def _evaluator(
         aggregator = {"type": aggregator}
     score = fields.score("score", f"evaluator {name}")
     weight = fields.number("weight")
-    if weight is not None and weight > LARGEST_WEIGHT:
+    if weight is not None and weight > MAX_WEIGHT:
         place.refuse(f"evaluator {name}: the weight {weight!r} is too large")
     is_negated = fields.flag("negate")
     is_composite = bool(children) or isinstance(aggregator, dict)
@@ -405,7 +405,7 @@ def _evaluator(
 def _on_its_scale(fields: ResultFields) -> tuple[float | None, float]:
     """Return the score as it was given and the scale of it; (None, 1) where either is not told."""
     raw_score, scale = fields.number("raw_score"), fields.number("scale")
-    if raw_score is None or not scale or not raw_score <= scale <= LARGEST_SCALE:
+    if raw_score is None or not scale or not raw_score <= scale <= MAX_SCALE:
         return None, 1.0
     return raw_score, scale
 
@@ -425,7 +425,7 @@ def _kind(spelling: str) -> tuple[str, str]:
     try:
         kind, preset = kind_for_spelling(spelling)
     except UnknownKindError:
-        return (normal_spelling(spelling) or "score")[:LONGEST_KIND], ""
+        return (normal_spelling(spelling) or "score")[:MAX_KIND_LENGTH], ""
     best, _ = spelled_as(kind.name, preset)
     return kind.name, "" if best == kind.name else best
 
@@ -443,13 +443,13 @@ def _name(text: str) -> str:
     """Return a name that can stand in a path; the outcomes' own stays what it is."""
     if text == OUTCOMES_PATH:
         return text
-    return text.replace("/", "-").lstrip("@").strip()[:LONGEST_NAME] or "evaluator"
+    return text.replace("/", "-").lstrip("@").strip()[:MAX_NAME_LENGTH] or "evaluator"
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
     if name not in taken:
         return name
-    counted = (f"{name[: LONGEST_NAME - 6]} {number}" for number in range(2, len(taken) + 3))
+    counted = (f"{name[: MAX_NAME_LENGTH - 6]} {number}" for number in range(2, len(taken) + 3))
     return next(free for free in counted if free not in taken)
 
 

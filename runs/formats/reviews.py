@@ -15,10 +15,10 @@ from runs.formats.table_cases import Rejected
 from runs.formats.tables import Row, Table, as_meant, harmless, read_table
 from runs.specs.problems import Problem, UnreadableFileError
 
-LONGEST_NAME = 150
-LONGEST_NOTE = 10_000
-MOST_OUTCOMES = 200
-MOST_SECONDS = 24 * 3600
+MAX_NAME_LENGTH = 150
+MAX_NOTE_LENGTH = 10_000
+MAX_OUTCOMES = 200
+MAX_SECONDS = 24 * 3600
 LARGEST = 2**31 - 1
 OUTCOMES = ("met", "missed", "unmarked")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -102,8 +102,8 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 def _outcomes(value: Any) -> tuple[str, ...]:
     found = tuple(map(_one_of(OUTCOMES), _parts(value)))
-    if len(found) > MOST_OUTCOMES:
-        raise ValueError(f"has {len(found)} marks, and {MOST_OUTCOMES} is the most")
+    if len(found) > MAX_OUTCOMES:
+        raise ValueError(f"has {len(found)} marks, and {MAX_OUTCOMES} is the most")
     return found
 
 
@@ -144,13 +144,13 @@ READERS: Mapping[str, Callable[[Any], Any]] = {
     "run": _whole(1, LARGEST),
     "case": _text(1_000),
     "repetition": _whole(1, LARGEST),
-    "reviewer": _text(LONGEST_NAME),
+    "reviewer": _text(MAX_NAME_LENGTH),
     "verdict": _one_of(VERDICTS),
     "outcomes": _outcomes,
     "metric_labels": _labels,
     "tags": _tags,
-    "note": _text(LONGEST_NOTE),
-    "seconds": _whole(0, MOST_SECONDS),
+    "note": _text(MAX_NOTE_LENGTH),
+    "seconds": _whole(0, MAX_SECONDS),
     "machine_verdict": _one_of(VERDICTS),
     "machine_score": _share,
     "output_sha256": _digest,

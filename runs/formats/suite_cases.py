@@ -112,8 +112,8 @@ def _problem(document: Document, key: str, message: str) -> Problem:
     return Problem(message, document.file, document.line_of((key,)), key=key)
 
 
-LONGEST_KEY = 200
-LONGEST_TITLE = 300
+MAX_KEY_LENGTH = 200
+MAX_TITLE_LENGTH = 300
 ALIASES = {
     "id": ("key", "case_id", "eval_id", "test_id"),
     "title": ("name",),
@@ -177,12 +177,14 @@ class _Case:
         if not key.strip():
             self.fields.refuse("", "the case has no id; give it one that no other case has")
             return None
-        if len(key) > LONGEST_KEY:
-            self.fields.refuse("id", f"the id is longer than {LONGEST_KEY} characters; shorten it")
+        if len(key) > MAX_KEY_LENGTH:
+            self.fields.refuse(
+                "id", f"the id is longer than {MAX_KEY_LENGTH} characters; shorten it"
+            )
         self.fields.case = key
         title = self.fields.text("title")
-        if len(title) > LONGEST_TITLE:
-            said = f"the title is longer than {LONGEST_TITLE} characters; shorten it"
+        if len(title) > MAX_TITLE_LENGTH:
+            said = f"the title is longer than {MAX_TITLE_LENGTH} characters; shorten it"
             self.fields.refuse("title", said)
         execution_key, block = self.fields.mapping("execution")
         place = self.fields.place(execution_key)

@@ -246,8 +246,8 @@ def _case(path: Path, cases: tuple[CaseContent, ...]) -> str:
     return cases[number].key if isinstance(number, int) and number < len(cases) else ""
 
 
-LONGEST_NAME = 100
-MOST_IN_A_LIST = 500
+MAX_NAME_LENGTH = 100
+MAX_IN_A_LIST = 500
 ALIASES = {
     "type": ("kind",),
     "name": ("metric",),
@@ -272,8 +272,8 @@ def read_evaluators(
     Sentences in it become the criteria of one rubric, where the first of them stands. No name may
     be that of an evaluator `beside` them; `above` is the path of the composite that holds them.
     """
-    if len(items) > MOST_IN_A_LIST:
-        said = f"holds {len(items)} evaluators, and {MOST_IN_A_LIST} is the most; put some into composites"
+    if len(items) > MAX_IN_A_LIST:
+        said = f"holds {len(items)} evaluators, and {MAX_IN_A_LIST} is the most; put some into composites"
         reading.refuse(path, said, case=case)
         return ()
     taken = {node.name for node in beside}
@@ -334,7 +334,9 @@ class _Item:
         try:
             kind, preset = kind_for_spelling(spelling, self.fields.rest())
         except UnknownKindError as error:
-            self.fields.refuse("type", f"evaluator {(named or spelling)[:LONGEST_NAME]}: {error}")
+            self.fields.refuse(
+                "type", f"evaluator {(named or spelling)[:MAX_NAME_LENGTH]}: {error}"
+            )
             return None
         name = self._name(named, normal_spelling(spelling), taken)
         weight = self.fields.number("weight")
@@ -362,9 +364,9 @@ class _Item:
         if named in taken:
             said = "evaluators scored together, the suite's own among them, need names of their own"
             self.fields.refuse("name", f"the evaluator {named!r} stands twice; {said}")
-        if "/" in named or len(named) > LONGEST_NAME:
-            said = f"a name has at most {LONGEST_NAME} characters and no slash"
-            self.fields.refuse("name", f"evaluator {named[:LONGEST_NAME]!r}: {said}")
+        if "/" in named or len(named) > MAX_NAME_LENGTH:
+            said = f"a name has at most {MAX_NAME_LENGTH} characters and no slash"
+            self.fields.refuse("name", f"evaluator {named[:MAX_NAME_LENGTH]!r}: {said}")
         return named
 
     def _required(self, name: str) -> tuple[bool, float | None]:

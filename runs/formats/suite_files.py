@@ -156,8 +156,8 @@ def _number(value: float) -> float | int:
 
 YAML_LABEL = "YAML suite file"
 SUITE_SUFFIXES = (".yaml", ".yml")
-LONGEST_SLUG = 80
-LONGEST_TITLE = 200
+MAX_SLUG_LENGTH = 80
+MAX_TITLE_LENGTH = 200
 ALIASES = {
     "tests": ("cases", "evalcases", "eval_cases"),
     "evaluators": ("assertions", "assert"),
@@ -205,9 +205,9 @@ def write_suite_parts(content: SuiteContent) -> Iterator[bytes]:
 
 def slug_of(name: str) -> str:
     """Return a name as it stands in addresses: small letters, digits and hyphens; a slug stays as it is."""
-    if len(name) <= LONGEST_SLUG and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
+    if len(name) <= MAX_SLUG_LENGTH and re.fullmatch(r"[a-z0-9_]+(-+[a-z0-9_]+)*", name):
         return name
-    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:LONGEST_SLUG]
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH]
 
 
 def _stem(file: str) -> str:
@@ -222,8 +222,8 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     if not slug:
         said = "has no letter or digit an address could be made of; give the suite another name"
         suite.refuse("name", f"{name!r} {said}")
-    if len(title) > LONGEST_TITLE:
-        suite.refuse("title", f"the title is longer than {LONGEST_TITLE} characters; shorten it")
+    if len(title) > MAX_TITLE_LENGTH:
+        suite.refuse("title", f"the title is longer than {MAX_TITLE_LENGTH} characters; shorten it")
     children, rest = _evaluators(reading, suite)
     aggregator_key, options = suite.mapping("aggregator")
     aggregator = read_aggregator(reading, (aggregator_key,), options) if options else None

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from runs.formats.lines import UNSTORABLE, UnreadableLineError, read_object, with_plain_numbers
 from runs.formats.reading import Fields, Reading
-from runs.formats.suite_cases import LONGEST_KEY, LONGEST_TITLE
+from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.formats.suite_turns import read_turns
 from runs.formats.table_mapping import (
     SEPARATORS,
@@ -171,8 +171,8 @@ def _is_conversation(found: Any) -> bool:
     )
 
 
-LONGEST_TAG = 200
-LONGEST_BEGINNING = 80
+MAX_TAG_LENGTH = 200
+MAX_BEGINNING_LENGTH = 80
 HASH_LENGTH = 12
 T = TypeVar("T")
 
@@ -217,7 +217,7 @@ class RowReader:
         if row.unread:
             raise RefusedRowError("", row.unread)
         asked, expected = self._asked(row)
-        title = self._one(row, Part.TITLE, _short(LONGEST_TITLE), "")
+        title = self._one(row, Part.TITLE, _short(MAX_TITLE_LENGTH), "")
         key = self._one(row, Part.KEY, _key, "")
         answer, claims, metadata = self._assertions(row)
         for name, cell in self._filled(row, Part.METADATA):
@@ -324,19 +324,19 @@ def beginning_of(asked: Sequence[Mapping[str, Any]]) -> str:
     turns = sorted(asked, key=lambda turn: turn.get("role") != "user")
     texts = (str(turn.get("content") or "") for turn in turns)
     line = " ".join(next(filter(str.strip, texts), "").split())
-    if len(line) <= LONGEST_BEGINNING:
+    if len(line) <= MAX_BEGINNING_LENGTH:
         return line
-    most = line[:LONGEST_BEGINNING]
+    most = line[:MAX_BEGINNING_LENGTH]
     return f"{(most.rpartition(' ')[0] or most[:-1]).rstrip(' ,;:.')}…"
 
 
-_key = _short(LONGEST_KEY)
+_key = _short(MAX_KEY_LENGTH)
 
 
 def _checked_tags(cell: Any) -> tuple[str, ...]:
     tags = tags_of(cell)
-    if long := next((tag for tag in tags if len(tag) > LONGEST_TAG), ""):
-        said = f"a tag has {len(long)} characters, and {LONGEST_TAG} is the most"
+    if long := next((tag for tag in tags if len(tag) > MAX_TAG_LENGTH), ""):
+        said = f"a tag has {len(long)} characters, and {MAX_TAG_LENGTH} is the most"
         raise UnreadableCellError(said)
     return tags
 

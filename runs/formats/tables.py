@@ -129,10 +129,10 @@ def _read(content: bytes, codec: str, name: str, file: str) -> str:
 
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-MOST_COLUMNS = 200
+MAX_COLUMNS = 200
 ROWS_TRIED = 50
 TEXT_TRIED = 200_000
-LONGEST_NAME = 100
+MAX_NAME_LENGTH = 100
 # The reader's own limit of 128 kB is for the whole process, and a cell may be as long as a file.
 csv.field_size_limit(50_000_000)
 
@@ -176,8 +176,8 @@ def read_table(content: bytes, *, file: str = "cases.csv") -> Table:
         table = _of_objects(_listed(text, file), ("a JSON list", encoding))
     else:
         table = _of_csv(text, encoding)
-    if len(table.columns) > MOST_COLUMNS:
-        said = f"the table has {len(table.columns)} columns, and {MOST_COLUMNS} is the most"
+    if len(table.columns) > MAX_COLUMNS:
+        said = f"the table has {len(table.columns)} columns, and {MAX_COLUMNS} is the most"
         raise UnreadableFileError([Problem(said, file)])
     if table.rows and not table.columns:
         raise UnreadableFileError([Problem(row.unread, file, row.line) for row in table.rows])
@@ -330,7 +330,7 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
     """Return names that are told apart: an empty one by its place, a second of a name by its count."""
     found: dict[str, None] = {}
     for place, given in enumerate(names, 1):
-        name = " ".join(given.split())[:LONGEST_NAME].replace("\x00", "") or f"column {place}"
+        name = " ".join(given.split())[:MAX_NAME_LENGTH].replace("\x00", "") or f"column {place}"
         unique, count = name, 1
         while unique in found:
             count += 1

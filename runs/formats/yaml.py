@@ -16,13 +16,13 @@ from yaml.resolver import BaseResolver
 
 from runs.specs.problems import Problem, UnreadableFileError
 
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 
 
 def refuse_size(content: bytes, file: str) -> None:
     """Raise UnreadableFileError for a file that is too large to be a suite."""
-    if len(content) > MOST_BYTES:
-        said = f"the file is larger than {MOST_BYTES // 1_000_000} MB"
+    if len(content) > MAX_BYTES:
+        said = f"the file is larger than {MAX_BYTES // 1_000_000} MB"
         raise UnreadableFileError([Problem(said, file)])
 
 
@@ -41,7 +41,7 @@ def decoded(content: bytes, file: str) -> str:
 # The parser calls itself for every level and would run out of stack, which ends the process: a
 # text that could nest deeper than this is walked through first.
 SAFE_DEPTH = 500
-MOST_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 SEPARATORS = (",", ":", "\n")
 OPENINGS = ("[", "{", "- ", "-\t", "? ", "?\t")
 # What the parser says, and what most often mends it.
@@ -135,7 +135,7 @@ def parsed(text: str, file: str = "") -> Node | None:
 def _refuse_excess(text: str, file: str) -> None:
     """Refuse a text whose tree would overflow the parser's stack or fill the memory, unbuilt."""
     could_nest = sum(map(text.count, OPENINGS)) > SAFE_DEPTH or " " * SAFE_DEPTH in text
-    if not could_nest and sum(map(text.count, SEPARATORS)) <= MOST_VALUES:
+    if not could_nest and sum(map(text.count, SEPARATORS)) <= MAX_VALUES:
         return
     parser, depth, values = _Loader(text), 0, 0
     while (event := parser.get_event()) is not None:
@@ -144,8 +144,8 @@ def _refuse_excess(text: str, file: str) -> None:
         said = ""
         if depth > SAFE_DEPTH:
             said = f"the file is nested too deeply; {SAFE_DEPTH} levels are the most"
-        elif values > MOST_VALUES:
-            said = f"the file holds more than {MOST_VALUES:,} values; split it, or write its cases as JSON Lines"
+        elif values > MAX_VALUES:
+            said = f"the file holds more than {MAX_VALUES:,} values; split it, or write its cases as JSON Lines"
         if said:
             line = event.start_mark.line + 1 if event.start_mark else 0
             raise UnreadableFileError([Problem(said, file, line)])
@@ -175,10 +175,10 @@ def _remedy(said: str, text: str, line: int) -> str:
 Path = tuple[str | int, ...]
 
 # An alias repeats what it names: a few lines can unfold to billions of values.
-MOST_REPEATED = 500_000
-MOST_DEPTH = 60
+MAX_REPEATED = 500_000
+MAX_DEPTH = 60
 TEXT_UNIT = 400
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class _Reading:
     def value(self, node: Node, path: Path) -> Any:
         """Return the plain value of a node and note the lines of it and all within."""
         self.count(node)
-        if len(path) > MOST_DEPTH:
+        if len(path) > MAX_DEPTH:
             raise self.refusal(node, "the file unfolds to too many values; are aliases nested?")
         self.lines[path] = node.start_mark.line + 1
         if isinstance(node, MappingNode):
@@ -259,7 +259,7 @@ class _Reading:
                 len(node.value) // TEXT_UNIT if isinstance(node.value, str) else 0
             )
         self.seen.add(id(node))
-        if self.repeated > MOST_REPEATED:
+        if self.repeated > MAX_REPEATED:
             raise self.refusal(node, "the file unfolds to too many values; are aliases nested?")
 
     def mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
@@ -307,7 +307,7 @@ class _Reading:
         try:
             return READERS[node.tag](str(node.value))
         except (ValueError, KeyError, OverflowError) as error:
-            shown = repr(node.value[:LONGEST_SHOWN])
+            shown = repr(node.value[:MAX_SHOWN_LENGTH])
             said = "is too large a number; put it in quotes" if node.tag == INT else str(error)
             raise self.refusal(node, f"{shown} {said}") from error
 

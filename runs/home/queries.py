@@ -23,7 +23,7 @@ from runs.results.run_list import RunRow, listed, listed_policy, run_row
 
 
 @dataclass(frozen=True, slots=True)
-class Today:
+class Dashboard:
     """The cells above the table. Money comes from the ledger and says what has no price.
 
     `waiting` results wait for a reviewer, the first since `oldest`.
@@ -55,7 +55,7 @@ class Today:
         return self.run_usd + self.evaluation_usd
 
 
-def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
+def today(latest: Sequence[RunRow], *, now: datetime) -> Dashboard:
     """Return the cells, from the latest completed run of each suite.
 
     `now` is in the time zone whose month is meant.
@@ -71,7 +71,7 @@ def today(latest: Sequence[RunRow], *, now: datetime) -> Today:
         unpriced=Count("pk", filter=UNPRICED_CALLS),
     )
     queue = QueueQuery().items().waiting().aggregate(waiting=Count("pk"), oldest=Min("created_at"))
-    return Today(
+    return Dashboard(
         runs=len(active),
         done=sum(row[0] for row in active),
         executions=sum(row[1] for row in active),
@@ -100,7 +100,7 @@ def _left(
     return worked_ms / done * (total - done)
 
 
-MOST_PINNED = 5
+MAX_RECENT_SUITES = 5
 # Every page asks: it reads what the dot before a suite is made of and no more.
 READ = (
     *("number", "status", "summary", "repetitions", "execution_count", "done_count"),
@@ -109,7 +109,7 @@ READ = (
 
 
 @dataclass(frozen=True, slots=True)
-class PinnedSuite:
+class RecentSuite:
     """A suite with where its last run leads and how that stands."""
 
     title: str
@@ -117,15 +117,15 @@ class PinnedSuite:
     verdict: str
 
 
-def pinned_suites() -> list[PinnedSuite]:
+def recent_suites() -> list[RecentSuite]:
     """Return up to five suites, the one that ran last first; one query."""
     last = Run.objects.filter(suite=OuterRef("suite")).order_by("-number").values("pk")[:1]
     runs = Run.objects.filter(pk=Subquery(last), suite__archived_at=None).order_by("-pk")
     told = runs.select_related("suite").only(*READ).annotate(policy_json=F("snapshot__policy"))
-    return [_pinned(run.suite, run) for run in told[:MOST_PINNED]]
+    return [_recent_suite(run.suite, run) for run in told[:MAX_RECENT_SUITES]]
 
 
-def _pinned(suite: Suite, run: Run) -> PinnedSuite:
+def _recent_suite(suite: Suite, run: Run) -> RecentSuite:
     place = {"slug": suite.slug}
     is_live = run.is_active
     url = (
@@ -133,7 +133,7 @@ def _pinned(suite: Suite, run: Run) -> PinnedSuite:
         if is_live
         else reverse("runs:suite", kwargs=place)
     )
-    return PinnedSuite(suite.title, url, _verdict(run))
+    return RecentSuite(suite.title, url, _verdict(run))
 
 
 def _verdict(run: Run) -> str:
@@ -151,8 +151,8 @@ def _verdict(run: Run) -> str:
     return "fail" if "failed" in gates else "pass" if gates == {"passed"} else "borderline"
 
 
-MOST_EACH = 20
-LONGEST_QUERY = 200
+MAX_EACH = 20
+MAX_QUERY_LENGTH = 200
 RUN_NUMBER = re.compile(r"#?(\d{1,9})")
 
 
@@ -190,7 +190,7 @@ class Found:
 
 def search(text: str) -> Found:
     """Return what matches in title, key, slug, tag or number; at most 20 of each sort."""
-    query = text.strip()[:LONGEST_QUERY]
+    query = text.strip()[:MAX_QUERY_LENGTH]
     if not query:
         return Found("", (), (), (), (), "")
     suites, cases, runs = _suites(query), _cases(query), _runs(query)
@@ -200,7 +200,7 @@ def search(text: str) -> Found:
 
 def _suites(query: str) -> tuple[Hit, ...]:
     named = Q(title__icontains=query) | Q(slug__icontains=query) | Q(description__icontains=query)
-    found = Suite.objects.filter(named, archived_at=None)[:MOST_EACH]
+    found = Suite.objects.filter(named, archived_at=None)[:MAX_EACH]
     return tuple(
         Hit(reverse("runs:suite", kwargs={"slug": suite.slug}), suite.slug, suite.title, "")
         for suite in found
@@ -218,7 +218,7 @@ def _cases(query: str) -> tuple[Hit, ...]:
             case.title,
             case.suite.title,
         )
-        for case in found.order_by("suite__title", "position")[:MOST_EACH]
+        for case in found.order_by("suite__title", "position")[:MAX_EACH]
     )
 
 
@@ -227,11 +227,11 @@ def _runs(query: str) -> tuple[RunRow, ...]:
     named = Q(note__icontains=query) | Q(target_name__icontains=query)
     wanted = Q(number=int(number[1])) if number else named
     runs = listed(Run.objects.filter(wanted))
-    return tuple(run_row(run) for run in runs[:MOST_EACH])
+    return tuple(run_row(run) for run in runs[:MAX_EACH])
 
 
 def _targets(query: str) -> tuple[Hit, ...]:
-    found = Target.objects.filter(name__icontains=query, archived_at=None)[:MOST_EACH]
+    found = Target.objects.filter(name__icontains=query, archived_at=None)[:MAX_EACH]
     return tuple(
         Hit(reverse("runs:target", kwargs={"pk": target.pk}), "", target.name, target.kind)
         for target in found

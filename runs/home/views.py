@@ -10,7 +10,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from runs.home import queries
-from runs.home.queries import pinned_suites
+from runs.home.queries import recent_suites
 from runs.home.queries import search as find
 from runs.home.suite_page import suite_page
 from runs.home.suite_rows import SuiteFilter, latest_rows, suite_table
@@ -26,8 +26,8 @@ def sidebar_context(request: HttpRequest) -> dict[str, object]:
     # A fragment has no rail, so it is spared the query.
     is_fragment = request.headers.get("HX-Request") == "true"
     if not may_see or is_fragment:
-        return {"pinned_suites": []}
-    return {"pinned_suites": pinned_suites(), "review_waiting": waiting_count()}
+        return {"recent_suites": []}
+    return {"recent_suites": recent_suites(), "review_waiting": waiting_count()}
 
 
 @may_view
@@ -83,4 +83,4 @@ def search(request: HttpRequest) -> HttpResponse:
 @may_view
 def sidebar(request: HttpRequest) -> HttpResponse:
     """Give the suites that ran last again, after the status of a run changed."""
-    return render(request, "runs/_pinned.html", {"pinned_suites": pinned_suites()})
+    return render(request, "runs/_pinned.html", {"recent_suites": recent_suites()})

@@ -24,14 +24,14 @@ from runs.models.runs import (
     ALL_ALIKE,
     RESUMABLE_RUN_STATUSES,
     Campaign,
-    Hand,
     Run,
     RunEvent,
     RunOwner,
     RunStatus,
+    RunWorker,
     WorkerProcess,
 )
-from runs.models.sharing import ApiToken, ShareDepth, ShareLink
+from runs.models.sharing import ApiToken, ShareDetail, ShareLink
 from runs.models.suites import (
     Case,
     CaseGate,
@@ -67,7 +67,6 @@ __all__ = [
     "EvaluatorTrialState",
     "FileContent",
     "FinalScore",
-    "Hand",
     "ModelCall",
     "OnUnscored",
     "RecordedOutput",
@@ -83,8 +82,9 @@ __all__ = [
     "RunEvent",
     "RunOwner",
     "RunStatus",
+    "RunWorker",
     "ScoreState",
-    "ShareDepth",
+    "ShareDetail",
     "ShareLink",
     "Suite",
     "SuiteDraft",

@@ -10,7 +10,7 @@ from django.db import models
 
 from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.aggregate import HYBRID_KIND
-from evaluators.scoring.tree import LONGEST_PATH
+from evaluators.scoring.tree import MAX_PATH_LENGTH
 from runs.engine.plan import METRICS_KIND
 from runs.models.runs import Run
 from runs.models.suites import Case, FileContent
@@ -241,7 +241,7 @@ class EvaluatorScore(models.Model):
     result = models.ForeignKey(
         Result, on_delete=models.CASCADE, related_name="scores", db_index=False
     )
-    path = models.CharField(max_length=LONGEST_PATH)
+    path = models.CharField(max_length=MAX_PATH_LENGTH)
     position = models.PositiveIntegerField(default=0)
     kind = models.CharField(max_length=50)
     state = models.CharField(max_length=10, choices=ScoreState.choices, default=ScoreState.SCORED)
@@ -312,7 +312,7 @@ class ModelCall(models.Model):
     generation = models.PositiveIntegerField(default=1)
     attempt = models.PositiveIntegerField(default=1)
     purpose = models.CharField(max_length=12, choices=CallPurpose.choices)
-    evaluator_path = models.CharField(max_length=LONGEST_PATH, blank=True, default="")
+    evaluator_path = models.CharField(max_length=MAX_PATH_LENGTH, blank=True, default="")
     sample = models.PositiveIntegerField(default=0)
     round = models.PositiveIntegerField(default=0)
     repair = models.PositiveIntegerField(default=0)

@@ -18,9 +18,9 @@ from runs.models.results import Result, ResultStatus, VerdictChoice
 
 # How long an item is kept for who has it open; every sign of life begins it anew.
 RESERVED_FOR = timedelta(minutes=15)
-MOST_MARKS = 200
-LONGEST_REASONS = 200
-LONGEST_REVIEWER = 150
+MAX_MARKS = 200
+MAX_REASONS_LENGTH = 200
+MAX_REVIEWER_LENGTH = 150
 
 
 class ReviewQuerySet(models.QuerySet["Review"]):
@@ -45,11 +45,11 @@ class Review(models.Model):
     reviewer = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"
     )
-    reviewer_name = models.CharField(max_length=LONGEST_REVIEWER, blank=True, default="")
+    reviewer_name = models.CharField(max_length=MAX_REVIEWER_LENGTH, blank=True, default="")
     verdict = models.CharField(max_length=10, choices=VerdictChoice.choices)
     note = models.TextField(blank=True, default="")
     tags = models.JSONField(default=list, blank=True)
-    outcome_marks = models.CharField(max_length=MOST_MARKS, blank=True, default="")
+    outcome_marks = models.CharField(max_length=MAX_MARKS, blank=True, default="")
     metric_labels = models.JSONField(default=dict, blank=True)
     seconds = models.PositiveIntegerField(null=True, blank=True)
     machine_verdict = models.CharField(max_length=10, blank=True, default="")
@@ -109,7 +109,7 @@ class ReviewItem(models.Model):
     """
 
     result = models.OneToOneField(Result, on_delete=models.CASCADE, related_name="review_item")
-    reasons = models.CharField(max_length=LONGEST_REASONS)
+    reasons = models.CharField(max_length=MAX_REASONS_LENGTH)
     rank = models.PositiveSmallIntegerField(default=0)
     distance = models.FloatField(default=1.0)
     sampling_rate = models.FloatField(null=True, blank=True)

@@ -194,8 +194,8 @@ class Run(models.Model):
         if self.started_at is None:
             return self.worked_before_ms or None
         until = now if self.is_active else self.finished_at or now
-        stretch = (until - self.started_at).total_seconds() * 1000
-        return self.worked_before_ms + max(stretch, 0.0)
+        batch = (until - self.started_at).total_seconds() * 1000
+        return self.worked_before_ms + max(batch, 0.0)
 
 
 class RunEvent(models.Model):
@@ -216,7 +216,7 @@ class RunEvent(models.Model):
         return self.text
 
 
-class HandQuerySet(models.QuerySet["Hand"]):
+class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
     """Pairs of hands."""
 
     def alive(self, *, now: datetime) -> Self:
@@ -224,17 +224,17 @@ class HandQuerySet(models.QuerySet["Hand"]):
         return self.filter(heartbeat_at__gte=now - LEASE)
 
 
-class Hand(models.Model):
+class RunWorker(models.Model):
     """One `work_on_run` at work: a pair of hands on one run, alive while its heartbeat is young."""
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="hands")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_workers")
     token = models.CharField(max_length=64, unique=True)
     worker = models.CharField(max_length=200)
     started_at = models.DateTimeField()
     heartbeat_at = models.DateTimeField()
     in_flight = models.PositiveIntegerField(default=0)
 
-    objects = HandQuerySet.as_manager()
+    objects = RunWorkerQuerySet.as_manager()
 
     def __str__(self) -> str:
         """Return worker and run."""

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 
-class ShareDepth(models.TextChoices):
+class ShareDetail(models.TextChoices):
     """How much a stranger sees."""
 
     FIGURES = "figures", "Figures"
@@ -29,7 +29,9 @@ class ShareLink(models.Model):
     token_hash = models.CharField(max_length=64, unique=True)
     kind = models.CharField(max_length=20)
     title = models.CharField(max_length=200, blank=True, default="")
-    depth = models.CharField(max_length=12, choices=ShareDepth.choices, default=ShareDepth.FIGURES)
+    depth = models.CharField(
+        max_length=12, choices=ShareDetail.choices, default=ShareDetail.FIGURES
+    )
     sources = models.JSONField(default=dict)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+"

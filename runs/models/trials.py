@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from evaluators.models import LanguageModel, money_field
 from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, LONGEST_PATH, Node
+from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH, Node
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
@@ -87,8 +87,8 @@ class TargetTrial(models.Model):
         TargetTrial.objects.filter(pk=self.pk).update(state=TrialState.DONE, found=found)
 
 
-LONGEST_TRY = timedelta(minutes=5)
-GIVEN_UP = LONGEST_TRY + timedelta(minutes=1)
+MAX_TRY_LENGTH = timedelta(minutes=5)
+GIVEN_UP = MAX_TRY_LENGTH + timedelta(minutes=1)
 
 
 class EvaluatorTrialState(models.TextChoices):
@@ -133,7 +133,7 @@ class EvaluatorTrial(models.Model):
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="evaluator_trials")
     node = models.CharField(max_length=40)
-    path = models.CharField(max_length=LONGEST_PATH, blank=True, default="")
+    path = models.CharField(max_length=MAX_PATH_LENGTH, blank=True, default="")
     tree = models.JSONField()
     policy = models.JSONField()
     judge = models.CharField(max_length=80, blank=True, default="")

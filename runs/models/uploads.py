@@ -13,7 +13,7 @@ from django.utils import timezone
 from runs.models.suites import Suite
 
 KEPT = timedelta(days=1)
-MOST_OF_ONE = 10
+MAX_OF_ONE = 10
 
 AnUpload = TypeVar("AnUpload", bound="Upload", covariant=True)
 
@@ -30,7 +30,7 @@ class UploadQuerySet(models.QuerySet[AnUpload]):
         newest = (
             self.filter(owner=owner).order_by("-uploaded_at", "-id").values_list("pk", flat=True)
         )
-        self.filter(pk__in=list(newest[MOST_OF_ONE:])).delete()
+        self.filter(pk__in=list(newest[MAX_OF_ONE:])).delete()
 
 
 class Upload(models.Model):

@@ -141,10 +141,10 @@ def _with(parts: Sequence[tuple[Any, ...]], column: int) -> Iterator[tuple[int, 
     return ((row[0], row[1], row[column]) for row in parts if row[column])
 
 
-PURSES = ("run_cost_usd", "evaluation_cost_usd")
+COSTS = ("run_cost_usd", "evaluation_cost_usd")
 OPEN_STATES = ("running", "waiting")
 # A row shows no more marks than these: a case's own page has them all.
-MOST_MARKS = 12
+MAX_MARKS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +238,9 @@ def _row(
                 row["score"],
                 people_of_row(row),
             )
-            for row, mark in zip(results[:MOST_MARKS], marks, strict=False)
+            for row, mark in zip(results[:MAX_MARKS], marks, strict=False)
         ),
-        unshown=max(0, len(results) - MOST_MARKS),
+        unshown=max(0, len(results) - MAX_MARKS),
         scored=found.scored,
         passed=found.passed,
         is_flaky=found.is_flaky,
@@ -249,7 +249,7 @@ def _row(
         highest=found.highest,
         note=_note(results, group["state"], telling, found),
         latency_ms=_mean(row["latency_ms"] for row in results),
-        cost_usd=total_of(row[purse] for row in results for purse in PURSES),
+        cost_usd=total_of(row[cost] for row in results for cost in COSTS),
         retries=max(row["generation"] for row in results) - 1,
         retryable=sum(is_retryable(run, row["status"]) for row in results),
         override=None,

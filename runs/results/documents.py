@@ -14,7 +14,7 @@ from django.db.models import Q, QuerySet
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
 from runs.case_groups import policy_of, with_tag
-from runs.costs import Purse, Purses, purses
+from runs.costs import Cost, RunCosts, run_costs
 from runs.engine.plan import CHANGED
 from runs.models.results import EvaluatorScore, Result, ResultStatus, ScoreState
 from runs.models.runs import RESCORED, Run
@@ -39,7 +39,7 @@ def run_document(run: Run, *, url: str) -> dict[str, Any]:
     the run did otherwise than its suite: evaluator (None for the policy), name, old and new.
     "scored_again_from" is the number of the run whose stored scores these are, None for one that ran.
     """
-    spent, finals = purses(run), _final_scores(run)
+    spent, finals = run_costs(run), _final_scores(run)
     return {
         "suite": run.suite.slug,
         "run": run.number,
@@ -178,14 +178,14 @@ def whole_run(run: Run) -> dict[str, Any]:
     `summary` is None until the run has ended. `changed` lists what the run did otherwise than its
     suite: evaluator (None for the policy), name, old and new.
     """
-    costs = purses(run)
+    costs = run_costs(run)
     return {
         **_facts(run, run_row(run), costs),
         "concurrency": run.concurrency,
         "budget_usd": spelt_usd(run.budget_usd),
         "policy": policy_document(policy_of(run)),
         "changed": run.snapshot.get(CHANGED) or [],
-        "purses": {"run": _purse(costs.run), "evaluation": _purse(costs.evaluation)},
+        "costs": {"run": _cost(costs.run), "evaluation": _cost(costs.evaluation)},
         "over_repetitions": None,
         "final_evaluation": None,
         **run_figures(run),
@@ -202,7 +202,7 @@ def spelt_time(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()
 
 
-def _facts(run: Run, row: RunRow, costs: Purses) -> dict[str, Any]:
+def _facts(run: Run, row: RunRow, costs: RunCosts) -> dict[str, Any]:
     return {
         "id": run.pk,
         "name": row.word,
@@ -242,14 +242,14 @@ def _counts(counts: Mapping[str, int]) -> dict[str, int]:
     return {state: counts.get(state, 0) for state in states}
 
 
-def _purse(purse: Purse) -> dict[str, Any]:
+def _cost(cost: Cost) -> dict[str, Any]:
     return {
-        "usd": spelt_usd(purse.usd),
-        "answers": purse.answers,
-        "priced": purse.priced,
-        "input_tokens": purse.input_tokens,
-        "output_tokens": purse.output_tokens,
-        "is_partial": purse.is_partial,
+        "usd": spelt_usd(cost.usd),
+        "answers": cost.answers,
+        "priced": cost.priced,
+        "input_tokens": cost.input_tokens,
+        "output_tokens": cost.output_tokens,
+        "is_partial": cost.is_partial,
     }
 
 

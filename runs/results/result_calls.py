@@ -14,7 +14,7 @@ from runs.models.results import CallStatus, ModelCall
 from runs.models.runs import Run
 from runs.results.result_page import name_of_try
 
-MOST_CALLS = 200
+MAX_CALLS = 200
 MAX_CALL_TEXT = 20_000
 
 
@@ -53,7 +53,7 @@ class ResultCalls:
 def result_calls(run: Run, key: str, repetition: int) -> ResultCalls:
     """Return the calls made for one execution, the target's and the judges'."""
     calls = _calls_of(run, key, repetition)
-    return ResultCalls(tuple(_row(call) for call in calls[:MOST_CALLS]), calls.count())
+    return ResultCalls(tuple(_row(call) for call in calls[:MAX_CALLS]), calls.count())
 
 
 def one_call(run: Run, key: str, repetition: int, pk: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from django.urls import reverse
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import Policy
 from runs.case_groups import STATUS_MARKS, execution_of, policy_of, state_of_rows
-from runs.costs import ResultPurses, result_purses
+from runs.costs import ResultCosts, result_costs
 from runs.engine.plan import read_plan, tree_of_case
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
@@ -58,7 +58,7 @@ from runs.results.result_tree import (
 )
 from runs.summary.cases import summarise_case
 from runs.summary.figures import total_of
-from runs.texts import LONGEST_SHOWN, DiffLine, Turns, conversation, cut_step, text_diff
+from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 
 RUNS_SHOWN = 12
 
@@ -333,7 +333,7 @@ def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
     return kept.machine and not kept.may_look
 
 
-MOST_STEPS = 300
+MAX_STEPS = 300
 STAGES = {
     "target": "The target gave no output",
     "judge": "A judge gave no readable reply",
@@ -371,7 +371,7 @@ class ResultPage:
     steps: tuple[Mapping[str, Any], ...] | None
     step_count: int
     tool_calls: int
-    purses: ResultPurses
+    costs: ResultCosts
     repetitions: tuple[Repetition, ...]
     over: CaseRepetitions | None
     previous: Neighbour | None
@@ -414,7 +414,7 @@ class ResultPage:
     @property
     def expected_text(self) -> str:
         """Return the expected output as far as a page shows it."""
-        return self.case.expected_output[:LONGEST_SHOWN]
+        return self.case.expected_output[:MAX_SHOWN_LENGTH]
 
     @property
     def outcomes_words(self) -> str:
@@ -460,17 +460,17 @@ def result_page(run: Run, key: str, repetition: int) -> ResultPage:
         turns=conversation(case, output),
         output_size=len(output.text),
         diff=_diff(case, output),
-        output_text=output.text[:LONGEST_SHOWN],
+        output_text=output.text[:MAX_SHOWN_LENGTH],
         outcomes=outcomes,
         outcomes_met=sum(bool(outcome["passed"]) for outcome in outcomes),
         tree=tree,
         outcomes_row=outcomes_row(rows),
         hits=remarks(tree, passed=True),
         misses=remarks(tree, passed=False),
-        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
+        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MAX_STEPS]),
         step_count=len(steps or ()),
         tool_calls=sum(step.get("type") == "tool" for step in steps or ()),
-        purses=result_purses(run, result),
+        costs=result_costs(run, result),
         repetitions=repetitions,
         over=case_repetitions(run, case, plan.policy, case_state),
         previous=neighbour(run, result, back=True),

@@ -25,7 +25,7 @@ from runs.models.suites import Case
 from runs.summary.cases import Latencies, RepetitionFigures, rank_of
 from runs.summary.figures import Means, Summary
 from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
-from runs.summary.run import Progress, cases_outlook, metrics_outlook
+from runs.summary.run import Progress, cases_forecast, metrics_forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ def metrics_gate(run: Run, policy: Policy) -> RunGate:
     """Return the mean overall score against its threshold, over the executions that have one."""
     limit = policy.metrics_pass_threshold
     if run.is_active:
-        outlook = metrics_outlook(_progress(run), policy)
-        return RunGate("Metrics", outlook.so_far, limit, _live(run, outlook.state), outlook.text)
+        forecast = metrics_forecast(_progress(run), policy)
+        return RunGate("Metrics", forecast.so_far, limit, _live(run, forecast.state), forecast.text)
     share = run.score_sum / run.score_count if run.score_count else None
     share, state = _ended(run, "metrics_gate", share, limit)
     has = "has" if 1 in (run.score_count, run.execution_count) else "have"
@@ -75,9 +75,9 @@ def cases_gate(run: Run, policy: Policy) -> RunGate:
     """Return the share of executions that passed against its threshold; errors have not passed."""
     limit = policy.cases_pass_threshold
     if run.is_active:
-        outlook = cases_outlook(_progress(run), policy)
-        note = f"{run.pass_count} of {run.done_count} passed · {outlook.text}"
-        return RunGate("Cases", outlook.so_far, limit, _live(run, outlook.state), note)
+        forecast = cases_forecast(_progress(run), policy)
+        note = f"{run.pass_count} of {run.done_count} passed · {forecast.text}"
+        return RunGate("Cases", forecast.so_far, limit, _live(run, forecast.state), note)
     is_completed = run.status == RunStatus.COMPLETED
     total = run.execution_count if is_completed else run.done_count
     share, state = _ended(run, "cases_gate", run.pass_count / total if total else None, limit)
@@ -116,23 +116,23 @@ def _executions(run: Run) -> str:
     return f"{run.execution_count} execution{'' if run.execution_count == 1 else 's'}"
 
 
-def turned_paths(root: Node) -> frozenset[str]:
+def negated_paths(root: Node) -> frozenset[str]:
     """Return the paths of negated evaluators whose stored score is the one before 1 − score."""
     return frozenset(path for path, node in walk(root) if node.is_stored_unturned)
 
 
-def turned_paths_of_cases(run: Run, root: Node) -> Mapping[str, frozenset[str]]:
+def negated_paths_of_cases(run: Run, root: Node) -> Mapping[str, frozenset[str]]:
     """Return those paths by the key of each case with evaluators of its own; one query."""
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     return {
-        key: turned_paths(tree_of_case(root, evaluators, append=append))
+        key: negated_paths(tree_of_case(root, evaluators, append=append))
         for key, evaluators, append in own.values_list("key", "evaluators", "evaluators_append")
     }
 
 
 KEPT_AS = "score_interval"
 # What a page may read at once of runs whose summaries were written before.
-MOST_READ = 50_000
+MAX_READ = 50_000
 
 Interval = tuple[float, float]
 
@@ -161,7 +161,7 @@ def _older(runs: Sequence[Run]) -> Sequence[int]:
     for run in sorted(runs, key=lambda run: -run.pk):
         if run.summary and KEPT_AS not in run.summary:
             read += run.execution_count
-            if read > MOST_READ:
+            if read > MAX_READ:
                 break
             found.append(run.pk)
     return found
@@ -180,7 +180,7 @@ def _score_sums(numbers: Sequence[int]) -> Mapping[int, list[tuple[float, int]]]
 
 
 # Above this many executions the means come when the run is over: a live page asks every 2 s.
-MOST_EXECUTIONS_LIVE = 1_000
+MAX_EXECUTIONS_LIVE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ def _metric_means_of_run(run: Run) -> Iterable[MetricMean]:
     if run.summary:
         return [MetricMean.from_json(one) for one in run.summary.get("metrics", ())]
     is_judged = any(node.kind == METRICS_KIND for _, node in walk(read_plan(run.snapshot).root))
-    if not is_judged or run.execution_count > MOST_EXECUTIONS_LIVE:
+    if not is_judged or run.execution_count > MAX_EXECUTIONS_LIVE:
         return ()
     return metric_means(EvaluatorScore.objects.judged_metrics(run.pk))
 
@@ -253,7 +253,7 @@ def _dimension_means_of_run(run: Run) -> Iterable[DimensionMean]:
     if run.summary:
         return [DimensionMean.from_json(one) for one in run.summary.get("dimensions", ())]
     is_judged = any(node.kind == HYBRID_KIND for _, node in walk(read_plan(run.snapshot).root))
-    if not is_judged or run.execution_count > MOST_EXECUTIONS_LIVE:
+    if not is_judged or run.execution_count > MAX_EXECUTIONS_LIVE:
         return ()
     return dimension_means(EvaluatorScore.objects.judged_dimensions(run.pk))
 
@@ -266,7 +266,7 @@ def _judged_dimensions(
 
 
 # Above this many scores the means are read after the page, so that the page never waits for them.
-MOST_SCORES_AT_ONCE = 20_000
+MAX_SCORES_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
     One that is negated has the mean of what counts, more being better, also where cases alone have it.
     """
     root = read_plan(run.snapshot).root
-    turned, by_cases = turned_paths(root), _means_by_cases(run, root)
+    negated, by_cases = negated_paths(root), _means_by_cases(run, root)
     rows = EvaluatorScore.objects.filter(result__run=run).exclude(path__in=("", OUTCOMES_PATH))
     found = (
         rows.order_by()
@@ -302,7 +302,7 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
         )
     )
     return tuple(
-        _row(row, by_cases, is_turned=row["path"] in turned)
+        _row(row, by_cases, is_negated_round=row["path"] in negated)
         for row in sorted(found, key=lambda row: (row["place"], row["path"]))
     )
 
@@ -310,30 +310,32 @@ def evaluators_of(run: Run) -> tuple[EvaluatorRow, ...]:
 def reads_evaluators_at_once(run: Run) -> bool:
     """Tell whether the means are quick enough to come with every answer."""
     nodes = sum(1 for _ in walk(read_plan(run.snapshot).root))
-    return run.execution_count * nodes <= MOST_SCORES_AT_ONCE
+    return run.execution_count * nodes <= MAX_SCORES_AT_ONCE
 
 
 def _means_by_cases(run: Run, root: Node) -> Mapping[str, float]:
     """Return the means of the paths that are negated in some cases and not, or not there, in the suite."""
-    turned, of_cases = turned_paths(root), turned_paths_of_cases(run, root)
-    paths = {path for own in of_cases.values() for path in own ^ turned}
+    negated, of_cases = negated_paths(root), negated_paths_of_cases(run, root)
+    paths = {path for own in of_cases.values() for path in own ^ negated}
     if not paths:
         return {}
     rows = EvaluatorScore.objects.filter(result__run=run, path__in=paths, state=ScoreState.SCORED)
     found = rows.order_by().values_list("path", "result__case__key")
     sums: dict[str, list[tuple[float, int]]] = {}
     for path, key, total, count in found.annotate(total=Sum("score"), count=Count("id")):
-        is_turned = path in of_cases.get(key, turned)
-        sums.setdefault(path, []).append((count - total if is_turned else total, count))
+        is_negated_round = path in of_cases.get(key, negated)
+        sums.setdefault(path, []).append((count - total if is_negated_round else total, count))
     return {
         path: math.fsum(total for total, _ in parts) / sum(count for _, count in parts)
         for path, parts in sums.items()
     }
 
 
-def _row(row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_turned: bool) -> EvaluatorRow:
+def _row(
+    row: Mapping[str, Any], by_cases: Mapping[str, float], *, is_negated_round: bool
+) -> EvaluatorRow:
     path, mean = row["path"], row["mean"]
-    counted = 1 - mean if is_turned and mean is not None else mean
+    counted = 1 - mean if is_negated_round and mean is not None else mean
     return EvaluatorRow(
         path=path,
         name=path.rpartition("/")[2],

@@ -12,7 +12,7 @@ from django.db.models import F, Q, QuerySet
 from django.urls import reverse
 
 from evaluators.scoring.policy import Policy
-from runs.costs import Purses, listed_purses, with_purses
+from runs.costs import RunCosts, listed_costs, with_costs
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_figures import RunGate, cases_gate, metrics_gate
@@ -25,7 +25,7 @@ def run_word(run: Run) -> str:
 
 PAGE_SIZE = 50
 ACTIVE = "active"
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 # Long columns that a list never shows.
 HEAVY = ("snapshot", "leaf_scores", "suite__description", "suite__tags")
 
@@ -90,7 +90,7 @@ class RunRow:
     counts: Mapping[str, int]
     metrics: RunGate
     cases: RunGate
-    costs: Purses
+    costs: RunCosts
     created_at: datetime
     started_by: str
     source_number: int | None = None
@@ -134,7 +134,7 @@ def run_list(query: RunsQuery) -> RunList:
 def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs with what a list shows of them and nothing heavy, newest first."""
     light = runs.select_related("suite", "created_by", "campaign").defer(*HEAVY)
-    return with_purses(
+    return with_costs(
         light.annotate(policy_json=F("snapshot__policy"), source_number=F("source_run__number"))
     ).order_by("-pk")
 
@@ -190,7 +190,7 @@ def run_row(run: Run) -> RunRow:
         },
         metrics=metrics_gate(run, policy),
         cases=cases_gate(run, policy),
-        costs=listed_purses(run),
+        costs=listed_costs(run),
         created_at=run.created_at,
         started_by=run.created_by.get_username() if run.created_by else "",
         **_source(run),
@@ -215,4 +215,4 @@ def _source(run: Run) -> dict[str, Any]:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < LONGEST_NUMBER else None
+    return int(text) if text.isdecimal() and len(text) < MAX_NUMBER_LENGTH else None

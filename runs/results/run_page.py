@@ -17,7 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.policy import Policy
 from evaluators.templatetags.figures import money, thousands
 from runs.case_groups import case_groups, count_states, policy_of
-from runs.costs import Purses, budget_words, counted_usd, purses
+from runs.costs import RunCosts, budget_words, counted_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
 from runs.models.clock import LEASE
@@ -80,7 +80,7 @@ OTHERWISE = ("target", f"Put the target right. {GOES_ON}")
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
+class ErrorCause:
     """What helps, and the page where; `url` is "" when what is to blame is not there any more."""
 
     remedy: str
@@ -88,17 +88,17 @@ class Blame:
     action: str
 
 
-def blame_of(run: Run, error: str) -> Blame:
+def error_cause_of(run: Run, error: str) -> ErrorCause:
     """Return what helps against the error that every first execution ended in."""
     target = run.snapshot["target"]
     slug = target["model"]
     who, remedy = _found(error, target["config"]) if slug else OTHERWISE
     if who == "target":
         url = reverse("runs:target", args=[run.target_id]) if run.target_id else ""
-        return Blame(remedy, url, "Open the target")
+        return ErrorCause(remedy, url, "Open the target")
     known = LanguageModel.objects.filter(slug=slug).exists()
     url = reverse("evaluators:language-model", args=[slug]) if known else ""
-    return Blame(remedy, url, "Open the language model")
+    return ErrorCause(remedy, url, "Open the language model")
 
 
 def _found(error: str, config: Mapping[str, Any]) -> tuple[str, str]:
@@ -111,7 +111,7 @@ def _found(error: str, config: Mapping[str, Any]) -> tuple[str, str]:
     return OTHERWISE if cause is None else OF_CAUSE[cause]
 
 
-MOST_ERRORS = 5
+MAX_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def run_errors(run: Run) -> tuple[ErrorGroup, ...]:
         return ()
     errored = run.results.filter(status=ResultStatus.ERROR).order_by()
     groups = errored.values("error_stage", "error").annotate(total=Count("id"), first=Min("id"))
-    rows = list(groups.order_by("-total", "first")[:MOST_ERRORS])
+    rows = list(groups.order_by("-total", "first")[:MAX_ERRORS])
     firsts = run.results.select_related("case").in_bulk([row["first"] for row in rows])
     return tuple(_group(run, row, firsts) for row in rows)
 
@@ -175,7 +175,7 @@ class RunEnd:
     is_settling: bool
     budget_usd: Decimal | None
     spent_usd: Decimal
-    blame: Blame | None
+    error_cause: ErrorCause | None
 
     @property
     def to_go(self) -> int:
@@ -216,10 +216,12 @@ def run_end(run: Run, *, now: datetime) -> RunEnd | None:
         earlier=counted["earlier"],
         broken=broken,
         needs_budget=run.budget_usd is not None and spent >= run.budget_usd,
-        is_settling=run.hands.filter(heartbeat_at__gte=now - LEASE).exists(),
+        is_settling=run.run_workers.filter(heartbeat_at__gte=now - LEASE).exists(),
         budget_usd=run.budget_usd,
         spent_usd=spent,
-        blame=blame_of(run, run.status_reason) if run.status_reason.startswith(ALL_ALIKE) else None,
+        error_cause=error_cause_of(run, run.status_reason)
+        if run.status_reason.startswith(ALL_ALIKE)
+        else None,
     )
 
 
@@ -248,7 +250,7 @@ class RunHead:
     errored: int
     failed: int
     took_ms: float | None
-    has_stretches: bool
+    has_batches: bool
     policy: Policy
     judge: Mapping[str, Any] | None
     models: tuple[Mapping[str, Any], ...]
@@ -273,7 +275,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         errored=0 if run.imported_from else run.error_count,
         failed=0 if run.imported_from else run.fail_count,
         took_ms=None if run.is_active else run.worked_ms(now=now),
-        has_stretches=bool(run.worked_before_ms),
+        has_batches=bool(run.worked_before_ms),
         policy=policy_of(run),
         judge=snapshot.get("judge"),
         models=tuple(snapshot.get("models", {}).values()),
@@ -316,8 +318,8 @@ def _outline(node: Mapping[str, Any], depth: int = 0) -> list[OutlineLine]:
     return lines
 
 
-MOST_MARKS = 400
-EVENTS_SHOWN, MOST_EVENTS = 8, 200
+MAX_MARKS = 400
+EVENTS_SHOWN, MAX_EVENTS = 8, 200
 RATE_WINDOW = timedelta(seconds=60)
 
 
@@ -340,7 +342,7 @@ class Progress:
 class Costs:
     """Both purses so far, what the whole run may come to, and where it stops."""
 
-    purses: Purses
+    costs: RunCosts
     forecast_usd: Decimal | None
     budget_words: str
     share: float | None
@@ -380,12 +382,12 @@ class RunLive:
 def run_live(run: Run, *, now: datetime) -> RunLive:
     """Return how the run goes at a moment, in a fixed number of queries."""
     policy = policy_of(run)
-    has_marks = run.case_count <= MOST_MARKS
+    has_marks = run.case_count <= MAX_MARKS
     rows = _states(run) if has_marks else ()
     counts = _count(rows) if has_marks else _distribution(run)
     end = run_end(run, now=now)
     errors, open_ = run_errors(run), _open(run)
-    events = tuple(run.events.all()[:MOST_EVENTS])
+    events = tuple(run.events.all()[:MAX_EVENTS])
     return RunLive(
         status=run.status,
         is_active=run.is_active,
@@ -402,7 +404,7 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
         errors_left=run.error_count - sum(group.count for group in errors),
         events=events[:EVENTS_SHOWN],
         folded=events[EVENTS_SHOWN:],
-        event_count=len(events) if len(events) < MOST_EVENTS else run.events.count(),
+        event_count=len(events) if len(events) < MAX_EVENTS else run.events.count(),
         policy=policy,
         evaluators=evaluators_of(run) if reads_evaluators_at_once(run) else None,
         judged=metrics_of(run),
@@ -455,7 +457,7 @@ def _progress(
         cases=run.case_count,
         per_minute=per_minute,
         # Hands claim more than they carry out at once.
-        at_once=min(claimed, run.concurrency * max(1, run.hands.count())) if claimed else 0,
+        at_once=min(claimed, run.concurrency * max(1, run.run_workers.count())) if claimed else 0,
         elapsed_ms=run.worked_ms(now=now),
         left_ms=left / per_minute * 60_000 if per_minute and left else None,
     )
@@ -485,12 +487,12 @@ def _rate(run: Run, now: datetime) -> float | None:
 
 
 def _costs(run: Run, left: int) -> Costs:
-    known = purses(run)
+    known = run_costs(run)
     forecast = _forecast(run, left) if run.is_active and known.total_usd is not None else None
     spent = counted_usd(run, snapshot=run.snapshot) if run.budget_usd else known.total_usd
     ceiling = run.budget_usd or forecast
     return Costs(
-        purses=known,
+        costs=known,
         forecast_usd=forecast,
         budget_words=budget_words(spent, run.budget_usd)
         if spent is not None and run.budget_usd

@@ -14,7 +14,7 @@ from django.utils import timezone
 from evaluators.scoring.types import DomainError, Verdict
 from runs.engine.review_rules import Settled
 from runs.models.results import VerdictChoice
-from runs.models.reviews import MOST_MARKS, ReviewItem
+from runs.models.reviews import MAX_MARKS, ReviewItem
 from runs.models.uploads import ReviewUpload
 from runs.reviews import services
 from runs.reviews.importing import keep_reviews, store_reviews
@@ -42,7 +42,7 @@ class DecisionForm(forms.Form):
     )
     note = forms.CharField(
         required=False,
-        max_length=services.LONGEST_NOTE,
+        max_length=services.MAX_NOTE_LENGTH,
         error_messages={"max_length": "The note is longer than 10 000 characters."},
     )
     tags = forms.CharField(required=False)
@@ -84,7 +84,7 @@ class DecisionForm(forms.Form):
         found: list[str] = []
         for place in count():
             mark = self.data.get(f"outcome-{place}")
-            if mark is None or place >= MOST_MARKS:
+            if mark is None or place >= MAX_MARKS:
                 return "".join(found)
             found.append(mark[:1] or NO_MARK)
         return ""
@@ -125,7 +125,7 @@ class AssignForm(forms.Form):
         return f"{done} {noun} that wait{'s' if done == 1 else ''}: {whom}."
 
 
-MOST_BYTES = 20 * 1024 * 1024
+MAX_BYTES = 20 * 1024 * 1024
 ACCEPTED = ".jsonl,.ndjson,.json,.csv,.tsv,text/csv,application/jsonl"
 
 
@@ -142,7 +142,7 @@ class ReviewFileForm(forms.Form):
     def clean_file(self) -> UploadedFile[Any]:
         """Refuse a file that is too large to be read at once."""
         upload: UploadedFile[Any] = self.cleaned_data["file"]
-        if (upload.size or 0) > MOST_BYTES:
+        if (upload.size or 0) > MAX_BYTES:
             raise forms.ValidationError("The file is larger than 20 MB. Split it in several.")
         return upload
 

@@ -26,7 +26,7 @@ from runs.models.suites import Suite
 from runs.models.uploads import ReviewUpload
 from runs.queue import SUMMARISE_RUN, queue
 from runs.reviews.files import output_digest
-from runs.reviews.services import ACTION, LONGEST_NAME, clean_tags, counts_reviews, reviewers_of
+from runs.reviews.services import ACTION, MAX_NAME_LENGTH, clean_tags, counts_reviews, reviewers_of
 
 CHUNK = 500
 # Moments outside of it are no moments of a review, and no page could show those at the ends of the calendar.
@@ -263,7 +263,7 @@ def preview_reviews(content: bytes, *, file: str) -> ReviewsPreview:
 
 def keep_reviews(content: bytes, *, name: str, owner: User) -> ReviewUpload:
     """Keep a file until it is stored; raises UnreadableFileError for what holds no reviews."""
-    name = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:LONGEST_NAME]
+    name = PurePosixPath(name.replace("\\", "/")).name.replace("\x00", "")[:MAX_NAME_LENGTH]
     read_reviews(content, file=name)
     with transaction.atomic():
         upload = ReviewUpload.objects.create(
@@ -403,7 +403,7 @@ def _override(run: Run, result: Result, verdict: str, by: User | None) -> AuditE
         action=ACTION,
         object_type="result",
         object_id=str(result.pk),
-        object_name=f"{run.suite.slug} #{run.number} {result.case.key}"[:LONGEST_NAME],
+        object_name=f"{run.suite.slug} #{run.number} {result.case.key}"[:MAX_NAME_LENGTH],
         before={"verdict": result.verdict, "reviewed_verdict": result.reviewed_verdict},
         after={"verdict": result.verdict, "reviewed_verdict": verdict},
     )
@@ -416,13 +416,13 @@ def _audit(file: str, done: ImportedReviews, by: User | None) -> None:
         action="import",
         object_type="review",
         object_id="",
-        object_name=file[:LONGEST_NAME],
+        object_name=file[:MAX_NAME_LENGTH],
         after={"added": done.added, "known": done.known, "changed": done.changed},
     )
 
 
-MOST_SHOWN = 20
-MOST_REJECTED = 200
+MAX_SHOWN = 20
+MAX_REJECTED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,9 +456,9 @@ def import_page(upload: ReviewUpload) -> ImportPage:
         known=found.matching.known,
         history=sum(not one.is_standing for one in new),
         executions=len({one.result.pk for one in new}),
-        first=new[:MOST_SHOWN],
+        first=new[:MAX_SHOWN],
         rejected=len(found.rejected),
-        rejected_first=found.rejected[:MOST_REJECTED],
+        rejected_first=found.rejected[:MAX_REJECTED],
         strangers=found.matching.strangers,
         passed_over=found.read.passed_over,
     )

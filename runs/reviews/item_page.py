@@ -22,7 +22,7 @@ from runs.models.runs import Run
 from runs.models.suites import Case, CaseGate
 from runs.results.case_rows import RepetitionMark, mark_of_row, result_url
 from runs.results.result_page import LeftFile, mark_of, result_files
-from runs.texts import LONGEST_SHOWN, DiffLine, Turns, conversation, cut_step, text_diff
+from runs.texts import MAX_SHOWN_LENGTH, DiffLine, Turns, conversation, cut_step, text_diff
 
 NO_MARK = "-"
 
@@ -239,8 +239,8 @@ def told(review: Review | None) -> Told | None:
     )
 
 
-MOST_STEPS = 300
-MOST_CAUSES = 30
+MAX_STEPS = 300
+MAX_CAUSES = 30
 READ_REVIEWS = 300
 # What brought an output in and says nothing of how the machine decided on it.
 SAYS_NOTHING = (Reason.ASKED_FOR, Reason.VERDICT_LIKE)
@@ -295,7 +295,7 @@ class ReviewPage:
     @property
     def expected_text(self) -> str:
         """Return the expected output as far as a page shows it."""
-        return self.case.expected_output[:LONGEST_SHOWN]
+        return self.case.expected_output[:MAX_SHOWN_LENGTH]
 
     @property
     def outcomes_met(self) -> int:
@@ -376,12 +376,12 @@ def review_page(
         why=tuple(why for why in item.why if why in SAYS_NOTHING or not is_hidden),
         turns=conversation(case, output),
         output_size=len(output.text),
-        output_text=output.text[:LONGEST_SHOWN],
+        output_text=output.text[:MAX_SHOWN_LENGTH],
         diff=text_diff(case.expected_output, output.text) if has_both else None,
         files=result_files(result),
         outcomes=outcome_rows(case, outcomes, typed, is_hidden=is_hidden),
         labels=label_rows(rows, typed, is_hidden=is_hidden),
-        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MOST_STEPS]),
+        steps=None if steps is None else tuple(cut_step(step) for step in steps[:MAX_STEPS]),
         step_count=len(steps or ()),
         judge=None if is_hidden else judge_panel(result, plan, rows, outcomes),
         typed=typed,
@@ -400,4 +400,4 @@ def _causes(run: Run) -> tuple[str, ...]:
     reviews = Review.objects.filter(result__run__suite=run.suite_id).exclude(tags=[])
     said = reviews.order_by("-id").values_list("tags", flat=True)[:READ_REVIEWS]
     counted = Counter(tag for tags in said for tag in tags)
-    return tuple(tag for tag, _ in counted.most_common(MOST_CAUSES))
+    return tuple(tag for tag, _ in counted.most_common(MAX_CAUSES))

@@ -340,9 +340,9 @@ def _bands(judged: Sequence[Judged], policy: Policy) -> Suggestion | None:
 
 VERDICT, EVALUATOR, OUTCOMES, METRIC = "verdict", "evaluator", "outcomes", "metric"
 KINDS = (VERDICT, EVALUATOR, OUTCOMES, METRIC)
-LONGEST_PATH = 1_000
-LONGEST_WORD = 20
-MOST_DIGITS = 9
+MAX_PATH_LENGTH = 1_000
+MAX_WORD_LENGTH = 20
+MAX_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,12 +368,12 @@ class AgreementQuery:
         by = values.get("by", VERDICT)
         return cls(
             by=by if by in KINDS else VERDICT,
-            evaluator=values.get("evaluator", "")[:LONGEST_PATH],
-            machine=values.get("machine", "")[:LONGEST_WORD],
-            person=values.get("person", "")[:LONGEST_WORD],
+            evaluator=values.get("evaluator", "")[:MAX_PATH_LENGTH],
+            machine=values.get("machine", "")[:MAX_WORD_LENGTH],
+            person=values.get("person", "")[:MAX_WORD_LENGTH],
             since=_whole(values.get("since", "")),
             run=_whole(values.get("run", "")),
-            judge=values.get("judge", "")[:LONGEST_PATH],
+            judge=values.get("judge", "")[:MAX_PATH_LENGTH],
             page=max(_whole(values.get("page", "")), 1),
         )
 
@@ -417,5 +417,5 @@ class AgreementQuery:
 
 
 def _whole(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
     return int(text) if is_number else 0

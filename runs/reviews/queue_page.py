@@ -22,7 +22,7 @@ from runs.reviews import services
 from runs.reviews.agreement import Agreement, Pair, agreement_of
 from runs.reviews.item_page import SAYS_NOTHING
 
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 
 
 def read_query(parameters: Mapping[str, str]) -> QueueQuery:
@@ -53,7 +53,7 @@ def query_address(query: QueueQuery, **changes: Any) -> str:
 
 def read_number(text: str) -> int:
     """Return the number of a row that a request names, 0 for what is none."""
-    is_number = text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER
+    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_LENGTH
     return int(text) if is_number else 0
 
 
@@ -101,8 +101,8 @@ def people() -> list[tuple[int, str]]:
     return list(users.order_by("username").values_list("pk", "username").distinct())
 
 
-MOST_NEXT = 4
-MOST_LISTED = 50
+MAX_NEXT = 4
+MAX_LISTED = 50
 LAST_REVIEWS = 50
 NEEDED = ("result__case", "result__run__suite")
 HEAVY = ("result__run__snapshot", "result__run__summary", "result__run__leaf_scores")
@@ -132,7 +132,7 @@ class NextRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class JudgeBesidePerson:
     """How a person's last reviews compare with the machine; rows from pass to fail, by what the machine said."""
 
     agreement: Agreement
@@ -177,7 +177,7 @@ class ReviewQueue:
     left: int
     choices: Choices
     next: tuple[NextRow, ...]
-    beside: Beside | None
+    beside: JudgeBesidePerson | None
     seconds: int | None
     last: ReviewItem | None
     held: tuple[ReviewItem, ...]
@@ -217,7 +217,7 @@ def review_queue(
         **counts,
         left=left,
         choices=choices_of(query),
-        next=tuple(_next(rows, MOST_NEXT if may_decide else MOST_LISTED, is_hidden=is_hidden)),
+        next=tuple(_next(rows, MAX_NEXT if may_decide else MAX_LISTED, is_hidden=is_hidden)),
         beside=_beside(last) if not is_hidden else None,
         seconds=round(median(seconds)) if seconds else None,
         last=_last_decided(user) if last else None,
@@ -270,14 +270,14 @@ def _last_reviews(user: User) -> Sequence[Mapping[str, Any]]:
     return list(reviews.values("machine_verdict", "verdict", "seconds")[:LAST_REVIEWS])
 
 
-def _beside(last: Sequence[Mapping[str, Any]]) -> Beside | None:
+def _beside(last: Sequence[Mapping[str, Any]]) -> JudgeBesidePerson | None:
     """Return the agreement of one person's reviews as they are: it stands for them alone, so none is weighed."""
     pairs = [
         Pair(row["machine_verdict"], row["verdict"])
         for row in last
         if row["machine_verdict"] in VERDICTS
     ]
-    return Beside(agreement_of(pairs)) if pairs else None
+    return JudgeBesidePerson(agreement_of(pairs)) if pairs else None
 
 
 def _last_decided(user: User) -> ReviewItem | None:
@@ -289,7 +289,7 @@ def _last_decided(user: User) -> ReviewItem | None:
 
 def _held(query: QueueQuery, user: User, now: datetime) -> tuple[ReviewItem, ...]:
     others = query.items().reserved(now=now).exclude(reserved_by=user)
-    return tuple(others.select_related("reserved_by", "result__case")[:MOST_NEXT])
+    return tuple(others.select_related("reserved_by", "result__case")[:MAX_NEXT])
 
 
 def _why_empty(query: QueueQuery, counts: dict[str, int]) -> str:

@@ -19,7 +19,7 @@ from runs.models.clock import database_now
 from runs.models.results import Result
 from runs.models.reviews import (
     ENDED,
-    MOST_MARKS,
+    MAX_MARKS,
     RESERVED_FOR,
     QueueQuery,
     Review,
@@ -178,11 +178,11 @@ def _first_free(items: QuerySet[ReviewItem], by: User) -> ReviewItem | None:
 
 
 ACTION = "override"
-LONGEST_NOTE = 10_000
-LONGEST_NAME = 200
-LONGEST_TAG = 60
-MOST_TAGS = 20
-MOST_SECONDS = 24 * 3600
+MAX_NOTE_LENGTH = 10_000
+MAX_NAME_LENGTH = 200
+MAX_TAG_LENGTH = 60
+MAX_TAGS = 20
+MAX_SECONDS = 24 * 3600
 MARKS = "10-"
 
 
@@ -251,11 +251,11 @@ def decide(
             result=result,
             reviewer=by,
             verdict=decided.verdict.value,
-            note=decided.note.strip()[:LONGEST_NOTE],
+            note=decided.note.strip()[:MAX_NOTE_LENGTH],
             tags=tags,
             outcome_marks=decided.outcome_marks,
             metric_labels=dict(decided.metric_labels),
-            seconds=None if decided.seconds is None else min(max(decided.seconds, 0), MOST_SECONDS),
+            seconds=None if decided.seconds is None else min(max(decided.seconds, 0), MAX_SECONDS),
             machine_verdict=result.verdict,
             machine_score=result.score,
             generation=result.generation,
@@ -309,7 +309,7 @@ def _check(result: Result, decided: Decided) -> None:
         raise ReviewChangedError(
             "This execution was tried again since you opened it. Look at its new output and decide again."
         )
-    if set(decided.outcome_marks) - set(MARKS) or len(decided.outcome_marks) > MOST_MARKS:
+    if set(decided.outcome_marks) - set(MARKS) or len(decided.outcome_marks) > MAX_MARKS:
         raise ReviewRefusedError("A mark of an outcome is met, missed or none.")
     for metric, label in decided.metric_labels.items():
         if str(label) not in LABELS:
@@ -319,12 +319,12 @@ def _check(result: Result, decided: Decided) -> None:
 def clean_tags(tags: Sequence[str]) -> list[str]:
     """Return causes of failure as they are kept, each once; raises ReviewRefusedError for too many or too long."""
     found = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
-    if len(found) > MOST_TAGS:
-        raise ReviewRefusedError(f"{len(found)} causes are named, and {MOST_TAGS} is the most.")
+    if len(found) > MAX_TAGS:
+        raise ReviewRefusedError(f"{len(found)} causes are named, and {MAX_TAGS} is the most.")
     for tag in found:
-        if len(tag) > LONGEST_TAG:
+        if len(tag) > MAX_TAG_LENGTH:
             raise ReviewRefusedError(
-                f"“{tag[:20]}…” has {len(tag)} characters, and {LONGEST_TAG} is the most for a cause."
+                f"“{tag[:20]}…” has {len(tag)} characters, and {MAX_TAG_LENGTH} is the most for a cause."
             )
     return found
 
@@ -357,7 +357,7 @@ def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
         action=ACTION,
         object_type="result",
         object_id=str(result.pk),
-        object_name=f"{run.suite.slug} #{run.number} {result.case.key}"[:LONGEST_NAME],
+        object_name=f"{run.suite.slug} #{run.number} {result.case.key}"[:MAX_NAME_LENGTH],
         before={"verdict": result.verdict, "reviewed_verdict": before},
         after={"verdict": result.verdict, "reviewed_verdict": verdict},
     )

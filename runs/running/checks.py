@@ -25,7 +25,7 @@ from runs.target_kinds import target_kind_named, target_kinds
 from runs.target_kinds._base import Header, TargetKind
 from runs.target_kinds.http import variables_of
 
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 
 
 class CannotStartError(DomainError):
@@ -51,7 +51,9 @@ def chosen_cases(
         wanted = set(keys)
         if missing := sorted(wanted - {case.key for case in cases}):
             more = f" and {len(missing) - 1} more of those named" if len(missing) > 1 else ""
-            raise CannotStartError(f"{suite.title} has no case {missing[0][:LONGEST_SHOWN]}{more}.")
+            raise CannotStartError(
+                f"{suite.title} has no case {missing[0][:MAX_SHOWN_LENGTH]}{more}."
+            )
         cases = [case for case in cases if case.key in wanted]
     if tags is not None:
         cases = [case for case in cases if set(tags) & set(case.tags)]
@@ -68,7 +70,7 @@ def _light(cases: QuerySet[Case]) -> QuerySet[Case]:
 
 
 RUN_SCRIPTS = "runs.run_scripts"
-MOST_NAMED = 3
+MAX_NAMED = 3
 # How workers show that they run no programs: switched off, or without a sandbox.
 UNABLE = ("scripts off", "none")
 
@@ -160,8 +162,8 @@ def _named(trees: Iterable[Node], agents: Mapping[str, str]) -> list[str]:
 def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
     """Say who it is, in words that begin a sentence; "" for nobody."""
     if paths:
-        shown = [path or "the whole suite's aggregator" for path in paths[:MOST_NAMED]]
-        more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+        shown = [path or "the whole suite's aggregator" for path in paths[:MAX_NAMED]]
+        more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
         noun = "evaluator runs a script" if len(paths) == 1 else "evaluators run scripts"
         return f"{len(paths)} {noun} ({', '.join(shown)}{more})"
     if target is not None and target.uses_sandbox:
@@ -186,13 +188,13 @@ def _obstacle(user: User | AnonymousUser | None) -> str:
             "you may not run scripts. An admin can allow it on your page under Members: "
             "“May run scripts”."
         )
-    return _lack_of_a_sandbox(is_own_hands=user is None)
+    return _lack_of_a_sandbox(is_local_worker=user is None)
 
 
-def _lack_of_a_sandbox(*, is_own_hands: bool) -> str:
+def _lack_of_a_sandbox(*, is_local_worker: bool) -> str:
     """Look where the programs would run: in this process, or at the workers that are alive."""
     remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
-    if settings.IS_EMBEDDED or is_own_hands:
+    if settings.IS_EMBEDDED or is_local_worker:
         offer = probe.sandbox_offered()
         lacks = offer.kind == "none"
         return f"no sandbox works on this machine ({offer.reason}). {remedy}" if lacks else ""

@@ -19,8 +19,8 @@ from runs.running.estimate import ENDED
 from runs.running.warnings import recorded_counts
 from runs.target_kinds import target_kinds
 
-MOST_SHOWN = 50
-LONGEST_QUERY = 200
+MAX_SHOWN = 50
+MAX_QUERY_LENGTH = 200
 PASSED = "pass"
 
 
@@ -49,14 +49,14 @@ class CasePick:
 
 def case_pick(suite: Suite, text: str, chosen: Collection[str]) -> CasePick:
     """Return what a search among the suite's cases shows; one query."""
-    text = text.strip()[:LONGEST_QUERY]
+    text = text.strip()[:MAX_QUERY_LENGTH]
     rows = list(_current(suite).values_list("key", "title"))
     sought = text.casefold()
     fitting = [row for row in rows if sought in f"{row[0]} {row[1]}".casefold()]
     wanted = set(chosen)
     # Those ticked already stay in sight when another text is sought.
-    ticked = [row for row in rows if row[0] in wanted][:MOST_SHOWN]
-    shown = ticked + [row for row in fitting if row[0] not in wanted][:MOST_SHOWN]
+    ticked = [row for row in rows if row[0] in wanted][:MAX_SHOWN]
+    shown = ticked + [row for row in fitting if row[0] not in wanted][:MAX_SHOWN]
     listed = {key for key, _ in ticked}
     return CasePick(
         options=[CaseOption(key, title, key in listed) for key, title in shown],
@@ -98,7 +98,7 @@ def _current(suite: Suite) -> QuerySet[Case]:
     return suite.cases.filter(is_current=True).order_by("position", "id")
 
 
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def _option(
 
 def unavailable_targets(asked: Collection[str]) -> tuple[UnavailableTarget, ...]:
     """Return which of the targets, by their ids as an address names them, cannot be run."""
-    numbers = {int(one) for one in asked if one.isdecimal() and len(one) < LONGEST_NUMBER}
+    numbers = {int(one) for one in asked if one.isdecimal() and len(one) < MAX_NUMBER_LENGTH}
     known = Target.objects.filter(pk__in=numbers).in_bulk()
     archived = [one for one in known.values() if one.archived_at is not None]
     gone = len(asked) - len(known)

@@ -37,7 +37,7 @@ NO_PRICE = "the model has no price"
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class EstimatedCost:
     """What a purse would hold: None with the reason where past runs do not tell.
 
     `low` and `high` are what the cheapest and the dearest of these runs would come to.
@@ -50,22 +50,22 @@ class Cost:
 
 
 def cost(
-    runs: Sequence[Run], purse: str, amounts: Mapping[int, Decimal | int], wanted: Decimal | int
-) -> Cost:
+    runs: Sequence[Run], whose: str, amounts: Mapping[int, Decimal | int], wanted: Decimal | int
+) -> EstimatedCost:
     """Return what as much as is wanted costs at the price of past runs, which used these amounts."""
-    known = [run for run in runs if _knows_cost(run, purse)]
+    known = [run for run in runs if _knows_cost(run, whose)]
     if not known:
-        return Cost(None, reason=NO_PRICE)
-    spent = {run.pk: getattr(run, f"{purse}_cost_usd") for run in known}
+        return EstimatedCost(None, reason=NO_PRICE)
+    spent = {run.pk: getattr(run, f"{whose}_cost_usd") for run in known}
     each = [spent[run.pk] * wanted / amounts[run.pk] for run in known]
     mean = sum(spent.values(), Decimal(0)) * wanted / sum(amounts[run.pk] for run in known)
-    return Cost(mean, min(each), max(each))
+    return EstimatedCost(mean, min(each), max(each))
 
 
-def _knows_cost(run: Run, purse: str) -> bool:
-    """Tell whether a run's purse had a price; what costs nothing has one of 0."""
-    first = getattr(run, f"first_{purse}_cost")
-    return first is not None or getattr(run, f"{purse}_cost_usd") > 0
+def _knows_cost(run: Run, whose: str) -> bool:
+    """Tell whether a run's whose had a price; what costs nothing has one of 0."""
+    first = getattr(run, f"first_{whose}_cost")
+    return first is not None or getattr(run, f"{whose}_cost_usd") > 0
 
 
 def duration_of(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
@@ -79,8 +79,8 @@ def duration_of(runs: Sequence[Run], executions: int, concurrency: int) -> float
         return None
     busy_ms = sum(worked_ms * min(run.concurrency, run.done_count) for worked_ms, run in timed)
     each_ms = busy_ms / sum(run.done_count for _, run in timed)
-    hands = max(min(concurrency, executions), 1)
-    return each_ms * executions / hands
+    run_workers = max(min(concurrency, executions), 1)
+    return each_ms * executions / run_workers
 
 
 RUNS_LOOKED_AT = 5
@@ -425,13 +425,13 @@ def _of_target(
     own = past.of_target(target)
     executions = order.executions if recorded is None else recorded * order.repetitions
     run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, executions)
-    evaluation = Cost(Decimal(0), Decimal(0), Decimal(0))
+    evaluation = EstimatedCost(Decimal(0), Decimal(0), Decimal(0))
     if order.executions and not executions:
-        run = evaluation = Cost(None, reason=NO_OUTPUT)
+        run = evaluation = EstimatedCost(None, reason=NO_OUTPUT)
     elif is_judged:
         evaluation = _evaluation(order, past, executions)
     if not own.runs and executions:
-        run = Cost(None, reason=NO_RUN)
+        run = EstimatedCost(None, reason=NO_RUN)
     return TargetEstimate(
         name=target.name,
         run_usd=run.usd,
@@ -445,7 +445,7 @@ def _of_target(
     )
 
 
-def _evaluation(order: Order, past: PastRuns, executions: int) -> Cost:
+def _evaluation(order: Order, past: PastRuns, executions: int) -> EstimatedCost:
     """Return what judging so many executions would cost: past runs tell what a planned call comes to."""
     planned = {
         run.pk: run.done_count * past.calls_an_execution(run, outcomes=order.outcomes)
@@ -453,7 +453,7 @@ def _evaluation(order: Order, past: PastRuns, executions: int) -> Cost:
     }
     runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
-        return Cost(None, reason=NO_JUDGE_RUN)
+        return EstimatedCost(None, reason=NO_JUDGE_RUN)
     wanted = calls_of(order.root, order.outcomes) * executions
     return cost(runs, "evaluation", planned, wanted)
 

@@ -17,7 +17,7 @@ from django.contrib.auth.models import User
 from django.db.models import Count, Q
 from django.http import QueryDict
 
-from evaluators.kinds._judging import MOST_SAMPLES
+from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import Node
 from evaluators.scoring.types import DomainError
@@ -161,8 +161,8 @@ def _run(suite: Suite, number: Any) -> Run | None:
 
 
 ALL, BY_TAG, FAILED = "all", "tag", "failed:"
-LONGEST_SHOWN = 60
-LONGEST_KEYS = 4_000_000
+MAX_SHOWN_LENGTH = 60
+MAX_KEYS_LENGTH = 4_000_000
 
 
 class CaseChoiceForm(forms.Form):
@@ -174,7 +174,7 @@ class CaseChoiceForm(forms.Form):
     tag = forms.MultipleChoiceField(required=False, label="Tags")
     keys = forms.CharField(
         required=False,
-        max_length=LONGEST_KEYS,
+        max_length=MAX_KEYS_LENGTH,
         label="Other keys",
         help_text="of cases, one a line, besides the ticked ones",
         widget=forms.Textarea(attrs={"rows": 3, "data-code": True, "spellcheck": "false"}),
@@ -278,7 +278,7 @@ class CaseChoiceForm(forms.Form):
         if strangers:
             more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
             self.add_error(
-                "keys", f"{self.suite.title} has no case “{strangers[0][:LONGEST_SHOWN]}”{more}."
+                "keys", f"{self.suite.title} has no case “{strangers[0][:MAX_SHOWN_LENGTH]}”{more}."
             )
         elif not self.chosen_keys:
             self.add_error("keys", "Tick or name at least one case, or choose all cases.")
@@ -315,8 +315,8 @@ class CaseChoiceForm(forms.Form):
         return list(counted.values_list("tags", "total", "with_outcomes"))
 
 
-MOST_REPETITIONS = 100
-MOST_AT_ONCE = 200
+MAX_REPETITIONS = 100
+MAX_AT_ONCE = 200
 MAX_TARGET_ID_LENGTH = 18
 
 
@@ -341,14 +341,14 @@ class StartRunForm(CaseChoiceForm):
     )
     repetitions = forms.IntegerField(
         min_value=1,
-        max_value=MOST_REPETITIONS,
+        max_value=MAX_REPETITIONS,
         initial=1,
         help_text="Scores are averaged, cost adds up",
     )
     concurrency = forms.IntegerField(
         label="At the same time",
         min_value=1,
-        max_value=MOST_AT_ONCE,
+        max_value=MAX_AT_ONCE,
         initial=8,
         help_text="executions of each run",
     )
@@ -359,7 +359,7 @@ class StartRunForm(CaseChoiceForm):
         label="Samples",
         required=False,
         min_value=1,
-        max_value=MOST_SAMPLES,
+        max_value=MAX_SAMPLES,
         help_text="judge calls for each score; empty as in the suite",
     )
     budget = MoneyField(

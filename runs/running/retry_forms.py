@@ -244,7 +244,7 @@ class ResumeForm(forms.Form):
 
 WHICH = (("errored", "errored"), ("failed", "failed"), ("all_missing", "missing"))
 ONLY = (("all", "All of them"), ("unscored", "Only where it could not score"))
-LONGEST_NAMED = 40
+MAX_NAMED_LENGTH = 40
 
 
 class CasesField(forms.Field):
@@ -256,7 +256,7 @@ class CasesField(forms.Field):
         """Read the numbers; raises ValidationError for what is none."""
         for text in value or ():
             if not text.isdecimal() or int(text) >= LARGEST:
-                raise forms.ValidationError(f"“{text[:LONGEST_NAMED]}” is no case of this run.")
+                raise forms.ValidationError(f"“{text[:MAX_NAMED_LENGTH]}” is no case of this run.")
         return sorted({int(text) for text in value or ()})
 
 

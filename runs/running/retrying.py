@@ -31,7 +31,7 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
-from runs.queue import SUMMARISE_RUN, queue, queue_hands
+from runs.queue import SUMMARISE_RUN, queue, queue_workers
 from runs.running.checks import check_scripts_again
 
 
@@ -113,7 +113,7 @@ def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
         paths=list(asked.paths) if asked.paths else None,
         count=len(result_ids),
     )
-    for some in _stretches(result_ids):
+    for some in _batches(result_ids):
         insert_rows(Attempt, ATTEMPT_COLUMNS, _attempts(some, retry))
         _uncount(run, some)
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
@@ -125,7 +125,7 @@ def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
 
 def go_on(result_ids: Sequence[int], retry: Retry | None = None) -> None:
     """Set cancelled results to waiting: as they were, or by a newer request what that asks for."""
-    for some in _stretches(result_ids):
+    for some in _batches(result_ids):
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
         if retry is None:
             continue
@@ -154,7 +154,7 @@ def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
             "worked_before_ms": round(worked_ms),
         }
     Run.objects.filter(pk=held.pk).update(**changes)
-    transaction.on_commit(partial(queue_hands, held))
+    transaction.on_commit(partial(queue_workers, held))
     return not held.is_active and held.owner == RunOwner.COMMAND_LINE
 
 
@@ -175,7 +175,7 @@ def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "
 def lacks_output(*result_ids: Sequence[int]) -> bool:
     """Tell whether one of the results has no output, so that its target is asked."""
     return any(
-        some.filter(output__isnull=True).exists() for ids in result_ids for some in _stretches(ids)
+        some.filter(output__isnull=True).exists() for ids in result_ids for some in _batches(ids)
     )
 
 
@@ -184,7 +184,7 @@ def name_of(user: User | None) -> str:
     return user.get_username() if user is not None else ""
 
 
-def _stretches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
+def _batches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
     for start in range(0, len(result_ids), CHUNK):
         yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
 
@@ -213,8 +213,8 @@ def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]
         )
 
 
-def _added(purse: Decimal | None, earlier: Decimal | None) -> Decimal | None:
-    return None if purse is None else purse - (earlier or Decimal(0))
+def _added(cost: Decimal | None, earlier: Decimal | None) -> Decimal | None:
+    return None if cost is None else cost - (earlier or Decimal(0))
 
 
 def _uncount(run: Run, some: QuerySet[Result]) -> None:
@@ -322,9 +322,9 @@ WHICH = {
     "failed": (Q(status=ResultStatus.SCORED, verdict="fail"), "none has failed now"),
     "all_missing": (Q(status__in=MISSING), "none is missing now"),
 }
-IN_HAND = "they are being tried again already"
+UNDER_WAY = "they are being tried again already"
 NONE_LEFT = "none is of that kind now"
-MOST_NAMED = 12
+MAX_NAMED = 12
 
 
 class NothingToRetryError(DomainError):
@@ -426,11 +426,11 @@ def _chosen(
         meant, why_none = WHICH[which]
         rows = list(run.results.filter(meant).order_by("id").values_list("id", "status"))
     else:
-        rows, why_none = _named(run, result_ids), IN_HAND if result_ids else NONE_LEFT
+        rows, why_none = _named(run, result_ids), UNDER_WAY if result_ids else NONE_LEFT
     rows = [row for row in rows if row[1] not in OPEN_RESULT_STATUSES]
     reached = _reached_since(run, seen_retry)
     if rows and all(row[0] in reached for row in rows):
-        why_none = IN_HAND
+        why_none = UNDER_WAY
     rows = [row for row in rows if row[0] not in reached]
     cancelled = [pk for pk, status in rows if status == ResultStatus.CANCELLED]
     finished = [pk for pk, status in rows if status != ResultStatus.CANCELLED]
@@ -469,10 +469,10 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
         own = EvaluatorScore.objects.filter(result__run=run, path=path)
         if path not in known and not own.exists():
             named = [name for name in known if name]
-            more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+            more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
             raise UnknownEvaluatorError(
                 f"Run {run} was started without an evaluator {path!r}. "
-                f"Its tree has {', '.join(named[:MOST_NAMED])}{more}."
+                f"Its tree has {', '.join(named[:MAX_NAMED])}{more}."
             )
 
 

@@ -25,7 +25,7 @@ from runs.suites.edits import (
 )
 from runs.suites.tree_edits import Require, SetWeight, options_of
 
-LONGEST_SHOWN = 60
+MAX_SHOWN_LENGTH = 60
 SAMPLES = "samples"
 
 
@@ -99,7 +99,7 @@ def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:
     for path in (*rules.weights, *rules.required):
         if path not in ids:
             raise ChangeRefusedError(
-                f"The suite has no evaluator “{path[:LONGEST_SHOWN]}”. Open the form again to see which it has."
+                f"The suite has no evaluator “{path[:MAX_SHOWN_LENGTH]}”. Open the form again to see which it has."
             )
     if rules.policy:
         yield SetPolicy(rules.policy)

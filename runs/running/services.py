@@ -23,7 +23,7 @@ from runs.models.results import Result
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunOwner
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
-from runs.queue import queue_hands
+from runs.queue import queue_workers
 from runs.running.checks import (
     CannotStartError,
     check_agents,
@@ -38,7 +38,7 @@ from runs.running.retrying import RunNotActiveError, stop_run
 from runs.running.rules import RuledRun, RunRules, ruled
 from runs.suites.versions import parts_of
 
-LONGEST_JUDGE_NAME = 120
+MAX_JUDGE_NAME_LENGTH = 120
 
 
 def frozen_plan(
@@ -78,15 +78,15 @@ def _frozen(target: Target) -> TargetPlan:
 def judges_named(plan: Plan) -> str:
     """Return who judges; of agents too many to name those that can be named whole."""
     names = judge_name(plan)
-    if len(names) <= LONGEST_JUDGE_NAME:
+    if len(names) <= MAX_JUDGE_NAME_LENGTH:
         return names
-    whole, _, _ = names[: LONGEST_JUDGE_NAME - len(", …")].rpartition(", ")
-    return f"{whole}, …" if whole else names[:LONGEST_JUDGE_NAME]
+    whole, _, _ = names[: MAX_JUDGE_NAME_LENGTH - len(", …")].rpartition(", ")
+    return f"{whole}, …" if whole else names[:MAX_JUDGE_NAME_LENGTH]
 
 
 DEFAULT_CONCURRENCY = 8
-MOST_CONCURRENCY = 200
-MOST_REPETITIONS = 100
+MAX_CONCURRENCY = 200
+MAX_REPETITIONS = 100
 
 
 class SuiteChangedError(DomainError):
@@ -105,13 +105,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be carried out, naming field and value."""
-        if not 1 <= self.repetitions <= MOST_REPETITIONS:
+        if not 1 <= self.repetitions <= MAX_REPETITIONS:
             raise CannotStartError(
-                f"Repetitions is {self.repetitions}; it goes from 1 to {MOST_REPETITIONS}."
+                f"Repetitions is {self.repetitions}; it goes from 1 to {MAX_REPETITIONS}."
             )
-        if not 1 <= self.concurrency <= MOST_CONCURRENCY:
+        if not 1 <= self.concurrency <= MAX_CONCURRENCY:
             raise CannotStartError(
-                f"Concurrency is {self.concurrency}; it goes from 1 to {MOST_CONCURRENCY}."
+                f"Concurrency is {self.concurrency}; it goes from 1 to {MAX_CONCURRENCY}."
             )
         if self.budget_usd is not None and self.budget_usd <= 0:
             raise CannotStartError(f"The budget is ${self.budget_usd}; it must be above 0.")
@@ -168,7 +168,7 @@ def start_run(  # noqa: PLR0913 - every choice of the start form
         if owner_id:
             _give_to(run, owner_id)
         else:
-            transaction.on_commit(partial(queue_hands, run))
+            transaction.on_commit(partial(queue_workers, run))
         _audit(run, suite, started_by, form_key)
     return run
 
@@ -285,7 +285,7 @@ def _create_results(run: Run, cases: Sequence[Case]) -> None:
 
 # A form that comes again later than so many starts of its sender is taken for a new one.
 STARTS_REMEMBERED = 200
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 
 
 class NoTargetError(DomainError):
@@ -326,7 +326,7 @@ def start_campaign(
         campaign = None
         if len(chosen) > 1:
             campaign = Campaign.objects.create(
-                suite=suite, name=name.strip()[:LONGEST_NAME], created_by=started_by
+                suite=suite, name=name.strip()[:MAX_NAME_LENGTH], created_by=started_by
             )
         return [
             start_run(
@@ -363,7 +363,7 @@ def stop_campaign(campaign: Campaign, *, stopped_by: User | None) -> int:
 
 def rename_campaign(campaign: Campaign, name: str, *, renamed_by: User) -> None:
     """Give a campaign another name, "" for none."""
-    before, campaign.name = campaign.name, name.strip()[:LONGEST_NAME]
+    before, campaign.name = campaign.name, name.strip()[:MAX_NAME_LENGTH]
     if before == campaign.name:
         return
     with transaction.atomic():

@@ -23,7 +23,7 @@ from runs.running.retrying import stop_run
 from runs.suites.services import baseline_number
 
 # Servers take addresses of 64 kB; cookies and other headers stand beside them.
-LONGEST_ADDRESS = 30_000
+MAX_ADDRESS_LENGTH = 30_000
 
 
 @require_safe
@@ -77,7 +77,7 @@ def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     place = reverse("runs:run", args=[slug, number])
     if not form.is_valid():
         messages.error(request, "Nothing is chosen. Tick at least one row of this run.")
-    elif len(asked := chosen_in(form)) > LONGEST_ADDRESS:
+    elif len(asked := chosen_in(form)) > MAX_ADDRESS_LENGTH:
         messages.error(
             request, "These rows are too many to be named. Take all of a filter instead."
         )

@@ -142,7 +142,7 @@ def recorded_warning(target: str, recorded: int, cases: int) -> str:
     )
 
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 # What stands for a text or a list that is there: what it says does not matter here.
 THERE = "there"
 
@@ -173,8 +173,8 @@ def unscorable_warnings(
         f"{'they have' if count > 1 else 'it has'} no {lack}. There it will be an error."
         for (path, lack), count in lacking.most_common()
     ]
-    more = len(told) - MOST_NAMED
-    return (*told[:MOST_NAMED], *([f"So it is with {more} more evaluators."] if more > 0 else ()))
+    more = len(told) - MAX_NAMED
+    return (*told[:MAX_NAMED], *([f"So it is with {more} more evaluators."] if more > 0 else ()))
 
 
 def _leaves(tree: Node, case: CaseFacts) -> Iterator[tuple[str, str]]:

@@ -31,13 +31,13 @@ from runs.models.suites import Case
 from runs.results.result_page import mark_of
 from runs.results.run_figures import RunGate
 from runs.results.run_page import RunLive
-from runs.sharing.whitelist import LONGEST_TEXT, Allowance, Depth
+from runs.sharing.whitelist import MAX_TEXT_LENGTH, Allowance, DetailLevel
 
 VERSION = 1
 # As many rows as a page draws at once, and as many of them with what was asked and answered.
-MOST_CASES, MOST_WITH_TEXTS = 500, 100
-MOST_STEPS, MOST_TURNS, MOST_REMARKS, MOST_RULES = 100, 50, 50, 50
-LONGEST_NAME, LONGEST_IN_TITLE = 200, 80
+MAX_CASES, MAX_WITH_TEXTS = 500, 100
+MAX_STEPS, MAX_TURNS, MAX_REMARKS, MAX_RULES = 100, 50, 50, 50
+MAX_NAME_LENGTH, MAX_IN_TITLE_LENGTH = 200, 80
 STATES = {"not_run": "cancelled", "pending": "waiting"}
 GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
 
@@ -95,10 +95,10 @@ def question(messages: Sequence[Mapping[str, Any]], allowance: Allowance) -> dic
     return {
         "question": [
             {
-                "role": str(one.get("role", "user"))[:LONGEST_NAME],
+                "role": str(one.get("role", "user"))[:MAX_NAME_LENGTH],
                 "content": allowance.cut(spelled(one.get("content")), one.get("size")),
             }
-            for one in messages[:MOST_TURNS]
+            for one in messages[:MAX_TURNS]
         ],
         "question_count": len(messages),
     }
@@ -114,7 +114,7 @@ def remarks(found: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[st
                 "text": allowance.brief(one.get("text")),
                 "evidence": allowance.brief(one.get("evidence")),
             }
-            for one in ordered[:MOST_REMARKS]
+            for one in ordered[:MAX_REMARKS]
         ],
         "remark_count": len(found),
     }
@@ -133,7 +133,7 @@ def rules(decision: Decision | None, allowance: Allowance) -> dict[str, Any]:
         },
         "rules": [
             {"text": allowance.brief(one.text), "path": one.path, "passed": one.passed}
-            for one in decision.trace[:MOST_RULES]
+            for one in decision.trace[:MAX_RULES]
         ],
         "rule_count": len(decision.trace),
     }
@@ -143,7 +143,7 @@ def steps(trace: Sequence[Mapping[str, Any]] | None, allowance: Allowance) -> di
     """Return the steps a target took, their texts cut."""
     found = trace or ()
     return {
-        "steps": [_step(one, allowance) for one in found[:MOST_STEPS]],
+        "steps": [_step(one, allowance) for one in found[:MAX_STEPS]],
         "step_count": len(found),
     }
 
@@ -152,8 +152,8 @@ def _step(step: Mapping[str, Any], allowance: Allowance) -> dict[str, Any]:
     plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
     texts = {name: step[name] for name in ("input", "output", "error") if step.get(name)}
     return {
-        "type": str(step.get("type") or "")[:LONGEST_NAME],
-        "name": str(step.get("name") or "")[:LONGEST_NAME],
+        "type": str(step.get("type") or "")[:MAX_NAME_LENGTH],
+        "name": str(step.get("name") or "")[:MAX_NAME_LENGTH],
         **{name: step.get(name) for name in plain_values},
         **{name: allowance.cut(spelled(value)) for name, value in texts.items()},
     }
@@ -175,7 +175,7 @@ def outcomes(
 
 def against(runs: Sequence[Run]) -> str:
     """Return two runs by their targets, as `agent 1.4 against 1.5`; by their numbers where those are called alike."""
-    before, after = (run.target_name[:LONGEST_IN_TITLE] for run in runs)
+    before, after = (run.target_name[:MAX_IN_TITLE_LENGTH] for run in runs)
     numbers = " against ".join(f"#{run.number}" for run in runs)
     if before == after:
         return f"{after}, {numbers}" if after else numbers
@@ -187,8 +187,8 @@ def against(runs: Sequence[Run]) -> str:
 
 def measures_of(run: Run, live: RunLive) -> list[dict[str, Any]]:
     """Return the headline in words: pass rate, score, latency and cost, each with its n of N."""
-    known, usage = live.costs.purses, live.usage
-    purses = (
+    known, usage = live.costs.costs, live.usage
+    costs = (
         f"Run {money(known.run.usd)} + evaluation {money(known.evaluation.usd)}",
         *(["Some answers have no known price"] if known.is_partial else []),
     )
@@ -222,14 +222,14 @@ def measures_of(run: Run, live: RunLive) -> list[dict[str, Any]]:
         {
             "name": "Total cost",
             "value": f"{'≥ ' if known.is_partial and total is not None else ''}{money(total)}",
-            "notes": [*purses, *([f"{execution_money(each)} an execution"] if each else [])],
+            "notes": [*costs, *([f"{execution_money(each)} an execution"] if each else [])],
         },
     ]
 
 
 def figures_of(run: Run, live: RunLive) -> dict[str, Any]:
     """Return the same figures exactly; rates and scores are 0 to 1, costs US dollars spelt out."""
-    known = live.costs.purses
+    known = live.costs.costs
     return {
         "run": run.number,
         "repetitions": run.repetitions,
@@ -267,7 +267,7 @@ WORST_FIRST = ("error", "fail", "borderline", "pass")
 
 
 def with_texts(
-    rows: Sequence[dict[str, Any]], runs: Sequence[Run], depth: Depth, allowance: Allowance
+    rows: Sequence[dict[str, Any]], runs: Sequence[Run], depth: DetailLevel, allowance: Allowance
 ) -> None:
     """Add to the rows of cases, by their keys, what was asked, expected and answered in each run.
 
@@ -302,7 +302,7 @@ def _answers(
     run: Run,
     rows: Iterable[dict[str, Any]],
     results: Mapping[str, Result],
-    depth: Depth,
+    depth: DetailLevel,
     allowance: Allowance,
 ) -> None:
     ids = [one.pk for one in results.values()]
@@ -328,12 +328,12 @@ def _answers(
         )
 
 
-def _outputs(ids: Sequence[int], depth: Depth) -> Mapping[int, Mapping[str, Any]]:
+def _outputs(ids: Sequence[int], depth: DetailLevel) -> Mapping[int, Mapping[str, Any]]:
     """Return the beginnings of the outputs: five million characters stay where they are."""
     columns = ["result_id", "start", "size", "outcomes"]
-    columns += ["trace"] if depth.reaches(Depth.TRACES) else []
+    columns += ["trace"] if depth.reaches(DetailLevel.TRACES) else []
     rows = ResultOutput.objects.filter(result_id__in=ids).annotate(
-        start=Substr("text", 1, LONGEST_TEXT), size=Length("text")
+        start=Substr("text", 1, MAX_TEXT_LENGTH), size=Length("text")
     )
     return {row["result_id"]: row for row in rows.values(*columns)}
 

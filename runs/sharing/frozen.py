@@ -35,8 +35,8 @@ from runs.results.result_tree import TreeNode
 from runs.results.run_figures import RunGate
 from runs.results.run_page import RunLive, run_live
 from runs.sharing.documents import (
-    MOST_CASES,
-    MOST_WITH_TEXTS,
+    MAX_CASES,
+    MAX_WITH_TEXTS,
     STATES,
     counts_of,
     figures_of,
@@ -55,7 +55,7 @@ from runs.sharing.documents import (
     tolerance_rows,
     with_texts,
 )
-from runs.sharing.whitelist import Allowance, Depth
+from runs.sharing.whitelist import Allowance, DetailLevel
 from runs.summary.figures import CaseSummary
 
 
@@ -133,17 +133,17 @@ def shared_comparison(
     found: Compared,
     query: ComparisonQuery,
     *,
-    depth: Depth,
+    depth: DetailLevel,
     now: datetime,
 ) -> dict[str, Any]:
     """Return the document; what may leave of it at a depth, `let_through` says."""
     page = comparison_page(found, query)
     tolerances = found.tolerances
     before, after = found.baseline.run, found.candidate.run
-    rows = islice(changes(found, query), MOST_CASES)
+    rows = islice(changes(found, query), MAX_CASES)
     cases = [case_of(number, row, after.scale) for number, row in enumerate(rows, 1)]
-    has_texts = depth.reaches(Depth.OUTPUTS)
-    texts = cases[: MOST_WITH_TEXTS if has_texts else 0]
+    has_texts = depth.reaches(DetailLevel.OUTPUTS)
+    texts = cases[: MAX_WITH_TEXTS if has_texts else 0]
     with_texts(texts, (before, after), depth, Allowance())
     limits = (
         tolerances.max_pass_rate_drop,
@@ -257,7 +257,7 @@ def _measure(one: Measure) -> dict[str, Any]:
 WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
 
 
-def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
+def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> dict[str, Any]:
     """Return the document; what may leave of it at a depth, `let_through` says."""
     live = run_live(run, now=now)
     summed = sorted(case_summaries(run), key=_badness)
@@ -267,9 +267,9 @@ def shared_run(run: Run, *, depth: Depth, now: datetime) -> dict[str, Any]:
             **_case(number, one, titles.get(one.case, ""), run.scale),
             "people": people.get(one.case, ""),
         }
-        for number, one in enumerate(summed[:MOST_CASES], 1)
+        for number, one in enumerate(summed[:MAX_CASES], 1)
     ]
-    texts = cases[: MOST_WITH_TEXTS if depth.reaches(Depth.OUTPUTS) else 0]
+    texts = cases[: MAX_WITH_TEXTS if depth.reaches(DetailLevel.OUTPUTS) else 0]
     with_texts(texts, (run,), depth, Allowance())
     gates = (live.metrics, live.cases)
     return {
@@ -368,7 +368,7 @@ TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
 
 
 def shared_result(
-    run: Run, key: str, repetition: int, *, depth: Depth, now: datetime
+    run: Run, key: str, repetition: int, *, depth: DetailLevel, now: datetime
 ) -> dict[str, Any]:
     """Return the document; what may leave of it at a depth, `let_through` says.
 
@@ -443,7 +443,7 @@ def _result_facts(page: ResultPage) -> list[str]:
 
 
 def _measures(page: ResultPage) -> list[dict[str, Any]]:
-    result, spent = page.result, page.purses
+    result, spent = page.result, page.costs
     outcome_count = len(page.outcomes)
     tokens = [
         f"{thousands(count)} tokens {word}"

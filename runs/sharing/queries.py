@@ -13,7 +13,7 @@ from django.urls import reverse
 from runs.models.sharing import ShareLink
 from runs.sharing.scan import Scan, scan, texts_of
 from runs.sharing.services import live_digest, seen_digest
-from runs.sharing.whitelist import SHAPES, Depth, filled_out
+from runs.sharing.whitelist import SHAPES, DetailLevel, filled_out
 
 TEMPLATES = {
     "comparison": "shares/_shared_comparison.html",
@@ -21,10 +21,10 @@ TEMPLATES = {
     "result": "shares/_shared_result.html",
 }
 LEFT_OUT = {
-    Depth.FIGURES: "Inputs, outputs and the names of cases and suites are left out.",
-    Depth.CASE_NAMES: "Inputs and outputs are left out.",
-    Depth.OUTPUTS: "Traces are left out.",
-    Depth.TRACES: "",
+    DetailLevel.FIGURES: "Inputs, outputs and the names of cases and suites are left out.",
+    DetailLevel.CASE_NAMES: "Inputs and outputs are left out.",
+    DetailLevel.OUTPUTS: "Traces are left out.",
+    DetailLevel.TRACES: "",
 }
 
 
@@ -52,7 +52,7 @@ class SharedPage:
     @property
     def left_out(self) -> str:
         """Say what the depth keeps back."""
-        return LEFT_OUT[Depth(self.document["depth"])]
+        return LEFT_OUT[DetailLevel(self.document["depth"])]
 
     @property
     def has_reasons(self) -> bool:
@@ -112,7 +112,7 @@ def share_preview(
 
 
 PAGE_SIZE = 50
-LONGEST_NUMBER = 18
+MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def share_list(
 ) -> ShareListPage:
     """Return 50 links from an address's `after` on; one query, and no document is read."""
     rows = links.select_related("created_by").defer("frozen").order_by("-pk")
-    if after.isdecimal() and len(after) < LONGEST_NUMBER:
+    if after.isdecimal() and len(after) < MAX_NUMBER_LENGTH:
         rows = rows.filter(pk__lt=int(after))
     found = list(rows[: PAGE_SIZE + 1])
     shown = found[:PAGE_SIZE]

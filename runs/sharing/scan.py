@@ -58,9 +58,9 @@ def _called(row: Any) -> str:
     return str(key or "")
 
 
-MOST_FOUND = 50
+MAX_FOUND = 50
 # A text that is full of keys is told of well enough by its first.
-MOST_IN_TEXT = 100
+MAX_IN_TEXT = 100
 KEY, EMAIL = "key-like string", "e-mail address"
 # Beginnings that issuers give their keys, so that they are found when they leak.
 PREFIXED = re.compile(
@@ -89,7 +89,7 @@ MAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])"
 )
 # Bits a character: English words joined by dashes have fewer, random letters and digits more.
-RANDOM_BITS, RANDOM_HEX_BITS, FEWEST_DIGITS = 3.7, 3.0, 2
+RANDOM_BITS, RANDOM_HEX_BITS, MIN_DIGITS = 3.7, 3.0, 2
 SHOWN = 4
 
 
@@ -122,7 +122,7 @@ def scan(texts: Iterable[tuple[str, str]]) -> Scan:
     for place, text in texts:
         for one in sorted({*_keys(text, place), *_mails(text, place)}, key=_order):
             count += 1
-            if len(found) < MOST_FOUND:
+            if len(found) < MAX_FOUND:
                 found.append(one)
     return Scan(tuple(found), count)
 
@@ -150,7 +150,7 @@ def _keys(text: str, place: str) -> Iterator[Found]:
             if pattern is LONG and not _is_random(match.group()):
                 continue
             taken.append((start, end))
-            if len(taken) > MOST_IN_TEXT:
+            if len(taken) > MAX_IN_TEXT:
                 return
             yield Found(KEY, place, _masked(match.group(group)))
 
@@ -162,7 +162,7 @@ def _is_random(token: str) -> bool:
         return bits(token) >= RANDOM_HEX_BITS and any(one.isdigit() for one in token)
     digits = sum(one.isdigit() for one in token)
     is_mixed = any(one.isupper() for one in token) and any(one.islower() for one in token)
-    return is_mixed and digits >= FEWEST_DIGITS and bits(token) >= RANDOM_BITS
+    return is_mixed and digits >= MIN_DIGITS and bits(token) >= RANDOM_BITS
 
 
 def bits(token: str) -> float:

@@ -27,12 +27,12 @@ from runs.models.sharing import ShareLink
 from runs.results.run_list import run_word
 from runs.sharing.documents import against
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
-from runs.sharing.whitelist import SHAPES, Depth, digest_of, let_through
+from runs.sharing.whitelist import SHAPES, DetailLevel, digest_of, let_through
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
 VERDICTS = ("pass", "borderline", "fail")
-LONGEST_NUMBER = 6
+MAX_NUMBER_LENGTH = 6
 
 
 class NothingToShareError(DomainError):
@@ -92,7 +92,7 @@ class Subject:
         return "?" + urlencode(self.fields, safe=":")
 
 
-def document_of(subject: Subject, depth: Depth, *, now: datetime) -> Any:
+def document_of(subject: Subject, depth: DetailLevel, *, now: datetime) -> Any:
     """Return what a stranger sees of it at a depth, and nothing else."""
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
@@ -172,7 +172,7 @@ def subject_of(values: Mapping[str, str], tolerances_of: Any) -> Subject:
     if len(set(runs)) != len(runs):
         raise NothingToShareError("That is one run twice. Choose another to hold it against.")
     key, number = values.get("case", ""), values.get("repetition", "1")
-    repetition = int(number) if number.isdecimal() and len(number) < LONGEST_NUMBER else 0
+    repetition = int(number) if number.isdecimal() and len(number) < MAX_NUMBER_LENGTH else 0
     if kind == RESULT:
         _check_result(runs[0], key, repetition)
     return Subject(kind, runs, query, tolerances_of(runs[-1], query), key, repetition)

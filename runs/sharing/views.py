@@ -31,7 +31,7 @@ from runs.compare.choice import TolerancesForm
 from runs.compare.comparison import ComparisonQuery
 from runs.engine.plan import read_plan
 from runs.models.runs import Run
-from runs.models.sharing import ShareDepth, ShareLink
+from runs.models.sharing import ShareDetail, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share
 from runs.sharing.queries import SharePreview, share_list, share_preview, shared_page
 from runs.sharing.services import (
@@ -44,11 +44,11 @@ from runs.sharing.services import (
     sources_of,
     subject_of,
 )
-from runs.sharing.whitelist import Depth
+from runs.sharing.whitelist import DetailLevel
 
 ON_A_DAY, NEVER = "date", "never"
 DAYS = (("7", "in 7 days"), ("30", "in 30 days"), ("90", "in 90 days"), (ON_A_DAY, "on a date"))
-LONGEST_DAYS = 365
+MAX_DAYS = 365
 
 
 class ShareForm(forms.Form):
@@ -60,7 +60,7 @@ class ShareForm(forms.Form):
         help_text="Everybody with the link reads it, and chats show it in their preview.",
     )
     depth = forms.ChoiceField(
-        label="What a stranger sees", choices=ShareDepth.choices, widget=forms.RadioSelect
+        label="What a stranger sees", choices=ShareDetail.choices, widget=forms.RadioSelect
     )
     expiry = forms.ChoiceField()
     until = forms.DateField(
@@ -95,7 +95,7 @@ class ShareForm(forms.Form):
 
     def _end_of(self, day: date) -> datetime | None:
         today = timezone.localdate()
-        if not today <= day <= today + timedelta(days=LONGEST_DAYS):
+        if not today <= day <= today + timedelta(days=MAX_DAYS):
             self.add_error("until", "Choose a day from today to a year from now.")
             return None
         return timezone.make_aware(datetime.combine(day, time(23, 59, 59)))
@@ -186,12 +186,12 @@ def _asked(request: MemberRequest, sent: QueryDict) -> Asked:
     now = timezone.now()
     subject = subject_of({name: str(sent[name]) for name in sent}, _tolerances)
     filled = sent.copy()
-    for name, usual in (("title", subject.title), ("depth", Depth.FIGURES), ("expiry", "30")):
+    for name, usual in (("title", subject.title), ("depth", DetailLevel.FIGURES), ("expiry", "30")):
         if name not in filled:
             filled[name] = usual
     form = ShareForm(filled, may_never=request.user.has_perm(CHANGES_ALL))
     chosen = str(filled["depth"])
-    depth = Depth(chosen) if chosen in list(Depth) else Depth.FIGURES
+    depth = DetailLevel(chosen) if chosen in list(DetailLevel) else DetailLevel.FIGURES
     document = document_of(subject, depth, now=now)
     title = str(filled["title"]).strip() or subject.title
     until = form.cleaned_data.get("expires_at") if form.is_valid() else None

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Depth(StrEnum):
+class DetailLevel(StrEnum):
     """How much a stranger sees, from the least to the most."""
 
     FIGURES = "figures"
@@ -17,18 +17,18 @@ class Depth(StrEnum):
     OUTPUTS = "outputs"
     TRACES = "traces"
 
-    def reaches(self, other: Depth) -> bool:
+    def reaches(self, other: DetailLevel) -> bool:
         """Tell whether what leaves at another depth leaves at this one too."""
-        depths = list(Depth)
+        depths = list(DetailLevel)
         return depths.index(self) >= depths.index(other)
 
 
 # A single value by its least depth, a row of values of one shape, or values by their names.
-Shape = Depth | Sequence["Shape"] | Mapping[str, "Shape"]
+Shape = DetailLevel | Sequence["Shape"] | Mapping[str, "Shape"]
 ABSENT = object()
 
 
-def let_through(document: Mapping[str, Any], shape: Mapping[str, Shape], depth: Depth) -> Any:
+def let_through(document: Mapping[str, Any], shape: Mapping[str, Shape], depth: DetailLevel) -> Any:
     """Return of a document what its shape names, as deep as `depth`.
 
     What the shape does not name is left out, and so is a value that is not of the shape it is named
@@ -37,8 +37,8 @@ def let_through(document: Mapping[str, Any], shape: Mapping[str, Shape], depth: 
     return _mapping(document, shape, depth)
 
 
-def _value(value: Any, shape: Shape, depth: Depth) -> Any:
-    if isinstance(shape, Depth):
+def _value(value: Any, shape: Shape, depth: DetailLevel) -> Any:
+    if isinstance(shape, DetailLevel):
         is_plain = value is None or isinstance(value, str | int | float)
         return value if is_plain and depth.reaches(shape) else ABSENT
     if isinstance(shape, Mapping):
@@ -50,7 +50,9 @@ def _value(value: Any, shape: Shape, depth: Depth) -> Any:
     return kept or ABSENT
 
 
-def _mapping(value: Mapping[str, Any], shape: Mapping[str, Shape], depth: Depth) -> dict[str, Any]:
+def _mapping(
+    value: Mapping[str, Any], shape: Mapping[str, Shape], depth: DetailLevel
+) -> dict[str, Any]:
     found = {name: _value(value[name], shape[name], depth) for name in shape if name in value}
     return {name: one for name, one in found.items() if one is not ABSENT}
 
@@ -60,7 +62,7 @@ def filled_out(document: Any, shape: Shape) -> Any:
 
     So a page draws what was kept back, and what was frozen before a name was known, as absent.
     """
-    if isinstance(shape, Depth):
+    if isinstance(shape, DetailLevel):
         return "" if document is ABSENT else document
     if isinstance(shape, Mapping):
         known = {} if document is ABSENT else document
@@ -74,24 +76,24 @@ def digest_of(document: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-LONGEST_TEXT = 20_000
+MAX_TEXT_LENGTH = 20_000
 # Of what is said about an output: a finding, a justification, a reason.
-LONGEST_REMARK = 2_000
+MAX_REMARK_LENGTH = 2_000
 # Of all texts of one document together.
-MOST_CHARACTERS = 2_000_000
+MAX_CHARACTERS = 2_000_000
 
 
 class Allowance:
     """Characters that the texts of one document may take up, handed out one text after the other."""
 
-    def __init__(self, left: int = MOST_CHARACTERS) -> None:
+    def __init__(self, left: int = MAX_CHARACTERS) -> None:
         """Begin with so many characters."""
         self.left = left
 
     def brief(self, text: object) -> str:
         """Return a remark; of a long one the beginning, and how much of it that is."""
         whole = str(text or "")
-        shown = whole[: min(LONGEST_REMARK, self.left)]
+        shown = whole[: min(MAX_REMARK_LENGTH, self.left)]
         self.left -= len(shown)
         if len(shown) == len(whole):
             return shown
@@ -102,13 +104,13 @@ class Allowance:
 
         `size` is given where `text` is but the beginning already.
         """
-        shown = text[: min(LONGEST_TEXT, self.left)]
+        shown = text[: min(MAX_TEXT_LENGTH, self.left)]
         self.left -= len(shown)
         whole = len(text) if size is None else size
         return {"text": shown, "size": whole, "shown": len(shown), "is_cut": len(shown) < whole}
 
 
-FIGURES, NAMES, OUTPUTS, TRACES = Depth
+FIGURES, NAMES, OUTPUTS, TRACES = DetailLevel
 
 STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
 COUNTS: Shape = dict.fromkeys(STATES, FIGURES)
@@ -175,7 +177,7 @@ RUN_FIGURES: Shape = dict.fromkeys(
 )
 
 
-def _groups(named: Depth) -> Shape:
+def _groups(named: DetailLevel) -> Shape:
     """Return the shape of measured figures whose names leave at a depth."""
     row: Shape = {
         **dict.fromkeys(("means", "change", "tone", "said", "note"), FIGURES),

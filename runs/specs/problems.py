@@ -22,9 +22,9 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found}?" if found else ""
 
 
-MOST_SHOWN = 20
-LONGEST_MESSAGE = 1_500
-LONGEST_KEY = 300
+MAX_SHOWN = 20
+MAX_MESSAGE_LENGTH = 1_500
+MAX_KEY_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Leave out the middle of what is too long to read; the remedy stands at the end."""
-        for name, most in (("message", LONGEST_MESSAGE), ("key", LONGEST_KEY)):
+        for name, most in (("message", MAX_MESSAGE_LENGTH), ("key", MAX_KEY_LENGTH)):
             text = getattr(self, name)
             if len(text) > most:
                 short = f"{text[: most // 2]} … {text[-most // 2 :]}"
@@ -69,7 +69,7 @@ class UnreadableFileError(DomainError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         """Say the first problems; the rest are in `problems`."""
         self.problems = tuple(problems)
-        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
-        if len(self.problems) > MOST_SHOWN:
-            lines.append(f"and {len(self.problems) - MOST_SHOWN} more problems")
+        lines = [str(problem) for problem in self.problems[:MAX_SHOWN]]
+        if len(self.problems) > MAX_SHOWN:
+            lines.append(f"and {len(self.problems) - MAX_SHOWN} more problems")
         super().__init__("\n".join(lines))

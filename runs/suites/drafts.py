@@ -44,7 +44,7 @@ from runs.suites.versions import (
     write_down,
 )
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class InvalidDraftError(DomainError):
     def __init__(self, problems: tuple[DraftProblem, ...]) -> None:
         """Say every problem on a line of its own."""
         self.problems = problems
-        lines = [str(problem) for problem in problems[:MOST_SHOWN]]
-        more = len(problems) - MOST_SHOWN
+        lines = [str(problem) for problem in problems[:MAX_SHOWN]]
+        more = len(problems) - MAX_SHOWN
         super().__init__("\n".join([*lines, f"and {more} more"] if more > 0 else lines))
 
 
@@ -189,7 +189,7 @@ def _ids(content: Content) -> dict[str, str]:
 
 
 # How many versions may be saved while a page of the suite stays open, for what is entered there to be kept.
-MOST_VERSIONS_BACK = 20
+MAX_VERSIONS_BACK = 20
 CHANGED = (
     "Your draft was changed in another tab, or the suite was, since this page was opened. "
     "Nothing of this form was applied. Open the page again and make the change there."
@@ -218,7 +218,7 @@ def draft_for(suite: Suite, author: User, stamp: str) -> SuiteDraft:
     if not stamp or is_stored(found) or found.stamp == stamp:
         return found
     earlier = suite.versions.filter(number__lt=suite.version).order_by("-number")
-    for version in earlier.only("suite", "number", "content")[:MOST_VERSIONS_BACK]:
+    for version in earlier.only("suite", "number", "content")[:MAX_VERSIONS_BACK]:
         begun = SuiteDraft(
             suite=suite,
             author=author,

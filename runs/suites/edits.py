@@ -72,8 +72,8 @@ def origins(content: Content) -> dict[str, str | None]:
     return {path: node["origin"] for path, node in nodes_with_paths(content["evaluators"])}
 
 
-LONGEST_NAME = 100
-MOST_EVALUATORS = 500
+MAX_NAME_LENGTH = 100
+MAX_EVALUATORS = 500
 DEEPEST = 40
 # A NUL in JSON: an escape whose backslash is not itself escaped.
 NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -204,9 +204,9 @@ def _check_storable(content: Content) -> None:
 
 def _check_size(content: Content) -> None:
     found = [*nodes_with_paths(content["evaluators"])]
-    if len(found) > MOST_EVALUATORS:
+    if len(found) > MAX_EVALUATORS:
         raise ChangeRefusedError(
-            f"That makes {len(found)} evaluators, and {MOST_EVALUATORS} is the most of a suite. "
+            f"That makes {len(found)} evaluators, and {MAX_EVALUATORS} is the most of a suite. "
             "Remove some first."
         )
     for path, node in found:
@@ -223,9 +223,9 @@ def name_for(wanted: str, evaluator: str = "") -> str:
     owner = f"{evaluator}: " if evaluator else ""
     if not name:
         raise ChangeRefusedError(f"{owner}an evaluator needs a name.")
-    if len(name) > LONGEST_NAME:
+    if len(name) > MAX_NAME_LENGTH:
         raise ChangeRefusedError(
-            f"{owner}the name “{name[:20]}…” has {len(name)} characters, and {LONGEST_NAME} is the most."
+            f"{owner}the name “{name[:20]}…” has {len(name)} characters, and {MAX_NAME_LENGTH} is the most."
         )
     if "/" in name or name.startswith("@"):
         raise ChangeRefusedError(
@@ -243,7 +243,7 @@ def free_name(wanted: str, taken: set[str]) -> str:
     stem, _, number = wanted.rpartition("_")
     stem = stem if stem and number.isdecimal() else wanted
     for n in range(2, len(taken) + 3):
-        name = f"{stem[: LONGEST_NAME - len(str(n)) - 1]}_{n}"
+        name = f"{stem[: MAX_NAME_LENGTH - len(str(n)) - 1]}_{n}"
         if name not in taken:
             return name
     raise ChangeRefusedError(f"No name like “{wanted}” is free here.")  # pragma: no cover
@@ -259,11 +259,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-LONGEST_TITLE = 200
-LONGEST_DESCRIPTION = 20_000
-LONGEST_TAG = 60
-MOST_TAGS = 30
-MOST_PERCENT = 1_000_000
+MAX_TITLE_LENGTH = 200
+MAX_DESCRIPTION_LENGTH = 20_000
+MAX_TAG_LENGTH = 60
+MAX_TAGS = 30
+MAX_PERCENT = 1_000_000
 REVIEWERS = "review_reviewers"
 POLICY = tuple(column.name for column in fields(Policy))
 
@@ -282,10 +282,10 @@ class Describe:
             title = " ".join(self.title.split())
             if not title:
                 raise ChangeRefusedError("Title: a suite needs one.")
-            _check_length("Title", title, LONGEST_TITLE)
+            _check_length("Title", title, MAX_TITLE_LENGTH)
             editing.content["title"] = title
         if self.description is not None:
-            _check_length("Description", self.description, LONGEST_DESCRIPTION)
+            _check_length("Description", self.description, MAX_DESCRIPTION_LENGTH)
             editing.content["description"] = self.description.strip()
         if self.tags is not None:
             editing.content["tags"] = _tags(self.tags)
@@ -320,18 +320,18 @@ class SetPolicy:
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a number")
             elif name == REVIEWERS and not isinstance(value, int):
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a whole number")
-            elif name == "max_latency_increase_pct" and value > MOST_PERCENT:
-                raise ScoreOutOfRangeError(f"{name} {value:g} is above {MOST_PERCENT:g}")
+            elif name == "max_latency_increase_pct" and value > MAX_PERCENT:
+                raise ScoreOutOfRangeError(f"{name} {value:g} is above {MAX_PERCENT:g}")
         policy = {**editing.content["policy"], **self.fields}
         editing.content["policy"] = Policy.from_json(policy).as_json()
 
 
 def _tags(tags: Sequence[str]) -> list[str]:
     found = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
-    if len(found) > MOST_TAGS:
-        raise ChangeRefusedError(f"Tags: {len(found)} are given, and {MOST_TAGS} is the most.")
+    if len(found) > MAX_TAGS:
+        raise ChangeRefusedError(f"Tags: {len(found)} are given, and {MAX_TAGS} is the most.")
     for tag in found:
-        _check_length(f"Tag “{tag[:20]}”", tag, LONGEST_TAG)
+        _check_length(f"Tag “{tag[:20]}”", tag, MAX_TAG_LENGTH)
     return found
 
 

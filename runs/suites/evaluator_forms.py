@@ -50,7 +50,7 @@ from runs.suites.tree_forms import (
 ONE_MODEL, MODELS, AGENT = "model", "models", "agent"
 # Settings of every kind that may name files of the suite.
 OF_FILES = ("prompt", "criteria", "instructions", "command", "script")
-MOST_FILES = 20
+MAX_FILES = 20
 
 
 def offer_choices(form: forms.Form, suite: Suite) -> None:
@@ -68,7 +68,7 @@ def offer_choices(form: forms.Form, suite: Suite) -> None:
         _choose(form, AGENT, list(targets.values_list("name", flat=True)), empty="Choose one")
     named = [name for name in OF_FILES if name in fields]
     if named and (files := files_of(suite)):
-        shown = ", ".join(files[:MOST_FILES]) + (" and more" if len(files) > MOST_FILES else "")
+        shown = ", ".join(files[:MAX_FILES]) + (" and more" if len(files) > MAX_FILES else "")
         for name in named:
             _say(fields[name], f"Files of the suite: {shown}.")
 

@@ -21,7 +21,7 @@ from runs.suites.edits import nodes_with_paths
 from runs.suites.evaluator_forms import AddForm, EvaluatorForm
 from runs.suites.evaluator_pages import base_of, rules_offered, tree_editor
 from runs.suites.queries import draft_panel, suite_head, suite_rules
-from runs.suites.tree_forms import SAVE, Deed, EvaluatorTreeForm, read_deed
+from runs.suites.tree_forms import SAVE, EvaluatorTreeForm, TreeAction, read_action
 from runs.suites.views import saved
 
 STALE = 409
@@ -131,29 +131,29 @@ def _editor(request: MemberRequest, form: EvaluatorTreeForm, base: Any) -> HttpR
 def _done(request: MemberRequest, form: EvaluatorTreeForm) -> str:
     """Keep the form and do what its button asks for; return where to go on, "" when refused."""
     try:
-        deed = read_deed(request.POST.get("do", ""))
+        action = read_action(request.POST.get("do", ""))
     except DomainError as refusal:
         form.refusals.append(str(refusal))
         return ""
     before = form.draft.content
-    kept = form.keep(*deed.operations) if deed else form.keep()
+    kept = form.keep(*action.operations) if action else form.keep()
     if kept is None:
         return ""
-    if deed and deed.word == SAVE:
+    if action and action.word == SAVE:
         return saved(request, kept, kept.stamp)
-    if deed and deed.operation:
-        messages.info(request, deed.said(before, kept.content))
-    return _goal(form.draft.suite.slug, deed)
+    if action and action.operation:
+        messages.info(request, action.said(before, kept.content))
+    return _goal(form.draft.suite.slug, action)
 
 
-def _goal(slug: str, deed: Deed | None) -> str:
-    if deed and deed.word == "edit":
-        return reverse("runs:evaluator", args=[slug, deed.node])
-    if deed and deed.word == "try":
-        return reverse("runs:evaluator-try", args=[slug, deed.node])
-    if deed and deed.word == "add":
-        return f"{reverse('runs:evaluator-kinds', args=[slug])}?into={deed.node}"
-    return _at(slug, deed.node if deed and deed.word != "remove" else "")
+def _goal(slug: str, action: TreeAction | None) -> str:
+    if action and action.word == "edit":
+        return reverse("runs:evaluator", args=[slug, action.node])
+    if action and action.word == "try":
+        return reverse("runs:evaluator-try", args=[slug, action.node])
+    if action and action.word == "add":
+        return f"{reverse('runs:evaluator-kinds', args=[slug])}?into={action.node}"
+    return _at(slug, action.node if action and action.word != "remove" else "")
 
 
 def _at(slug: str, node: str) -> str:

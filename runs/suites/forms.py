@@ -13,15 +13,15 @@ from django.forms import BoundField
 from django.utils.text import slugify
 
 from evaluators.models import LanguageModel
-from evaluators.scoring.policy import MOST_REVIEWERS, REVIEW_RULES
+from evaluators.scoring.policy import MAX_REVIEWERS, REVIEW_RULES
 from evaluators.scoring.types import DomainError
 from runs.form_fields import as_share, percent_field, plain, shown_percent
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
 from runs.specs.profiles import all_profiles, profile_named
 from runs.suites.drafts import Conflict, change_draft, rebase_draft
 from runs.suites.edits import (
-    LONGEST_DESCRIPTION,
-    LONGEST_TITLE,
+    MAX_DESCRIPTION_LENGTH,
+    MAX_TITLE_LENGTH,
     Describe,
     SetJudge,
     SetPolicy,
@@ -83,7 +83,7 @@ class ReviewRulesForm(forms.Form):
     )
     review_reviewers = forms.IntegerField(
         min_value=1,
-        max_value=MOST_REVIEWERS,
+        max_value=MAX_REVIEWERS,
         label="Reviewers of each",
         help_text="When they differ, one more is asked; then the most frequent verdict counts, or "
         "the middle one",
@@ -167,7 +167,7 @@ class JudgeField(forms.ModelChoiceField[LanguageModel]):
 class NewSuiteForm(forms.Form):
     """A suite to begin with: what it is called and which system it starts from."""
 
-    title = forms.CharField(max_length=LONGEST_TITLE)
+    title = forms.CharField(max_length=MAX_TITLE_LENGTH)
     slug = forms.SlugField(
         max_length=80,
         required=False,
@@ -184,7 +184,7 @@ class NewSuiteForm(forms.Form):
     )
     judge = JudgeField()
     description = forms.CharField(
-        required=False, max_length=LONGEST_DESCRIPTION, widget=forms.Textarea(attrs={"rows": 3})
+        required=False, max_length=MAX_DESCRIPTION_LENGTH, widget=forms.Textarea(attrs={"rows": 3})
     )
     tags = TagsField()
 
@@ -221,9 +221,9 @@ class SuiteSettingsForm(ReviewRulesForm):
     """What is said of a suite, and those parts of its policy that stand by themselves, in a draft."""
 
     stamp = forms.CharField(widget=forms.HiddenInput)
-    title = forms.CharField(max_length=LONGEST_TITLE)
+    title = forms.CharField(max_length=MAX_TITLE_LENGTH)
     description = forms.CharField(
-        required=False, max_length=LONGEST_DESCRIPTION, widget=forms.Textarea(attrs={"rows": 3})
+        required=False, max_length=MAX_DESCRIPTION_LENGTH, widget=forms.Textarea(attrs={"rows": 3})
     )
     tags = TagsField()
     judge = JudgeField()

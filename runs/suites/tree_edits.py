@@ -274,13 +274,13 @@ def _movable(editing: Editing, node_id: str, done: str) -> Place:
     return place
 
 
-def _leave(place: Place, deed: str) -> None:
+def _leave(place: Place, action: str) -> None:
     """Take an evaluator out of the composite that holds it."""
     parent = place.parent
     assert parent is not None  # noqa: S101 - what is movable stands in something
     options = parent.node["config"].get("aggregator") or {}
     if len(place.siblings) == 1:
-        outer = "" if parent.parent is None else f", or {deed.lower()} {parent.name} itself"
+        outer = "" if parent.parent is None else f", or {action.lower()} {parent.name} itself"
         raise ChangeRefusedError(
             f"{place.name} is the only evaluator in {parent.name}, and a composite is never empty. "
             f"Put another one in first{outer}."
@@ -348,7 +348,7 @@ def _name_taken(name: str, parent: Place) -> ChangeRefusedError:
 
 
 # Weights count by their ratio; much larger ones could not be added up, nor read.
-LARGEST_WEIGHT = 1_000_000
+MAX_WEIGHT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,9 +386,9 @@ class SetWeight:
             raise ScoreOutOfRangeError(
                 f"{place.name}: the weight {self.weight!r} is not a number of 0 or more."
             )
-        if self.weight > LARGEST_WEIGHT:
+        if self.weight > MAX_WEIGHT:
             raise ScoreOutOfRangeError(
-                f"{place.name}: the weight {self.weight:g} is above {LARGEST_WEIGHT:g}, which is the most. "
+                f"{place.name}: the weight {self.weight:g} is above {MAX_WEIGHT:g}, which is the most. "
                 "Only its ratio to the other weights counts."
             )
         if place.parent is None:

@@ -15,7 +15,7 @@ from evaluators.scoring.types import DomainError
 from runs.models.suites import SuiteDraft
 from runs.suites.drafts import DraftChangedError, change_draft
 from runs.suites.edits import (
-    MOST_PERCENT,
+    MAX_PERCENT,
     ChangeRefusedError,
     Content,
     Operation,
@@ -25,7 +25,7 @@ from runs.suites.edits import (
     nodes_with_paths,
 )
 from runs.suites.tree_edits import (
-    LARGEST_WEIGHT,
+    MAX_WEIGHT,
     WAYS,
     Combine,
     Duplicate,
@@ -40,7 +40,7 @@ from runs.suites.tree_edits import (
 )
 from runs.suites.warnings import remarks
 
-LONGEST_NUMBER = 40
+MAX_NUMBER_LENGTH = 40
 PERCENT = 100
 BANDS_CROSSED = "Borderline begins above pass. Lower it."
 
@@ -73,10 +73,8 @@ def read_weight(text: str) -> float:
     number = _number(text)
     if number is None or number < 0:
         raise WrongNumberError("Write a number of 0 or more.")
-    if number > LARGEST_WEIGHT:
-        raise WrongNumberError(
-            f"Write at most {LARGEST_WEIGHT:,}; only the ratio of weights counts."
-        )
+    if number > MAX_WEIGHT:
+        raise WrongNumberError(f"Write at most {MAX_WEIGHT:,}; only the ratio of weights counts.")
     return float(number)
 
 
@@ -91,7 +89,7 @@ def read_percent(text: str, most: int) -> float:
 def _number(text: str) -> Decimal | None:
     """Return what a text says, None where that is no finite number."""
     try:
-        found = Decimal(text.strip()) if len(text) <= LONGEST_NUMBER else None
+        found = Decimal(text.strip()) if len(text) <= MAX_NUMBER_LENGTH else None
     except InvalidOperation:
         return None
     return found if found is not None and found.is_finite() else None
@@ -282,7 +280,7 @@ class Threshold:
     @property
     def largest(self) -> float:
         """Return the most its field takes; its slider ends at what is usual."""
-        return MOST_PERCENT if self.name == GROWTH else self.most
+        return MAX_PERCENT if self.name == GROWTH else self.most
 
 
 @dataclass(slots=True)
@@ -343,7 +341,7 @@ class PolicyFields:
 
     def _read(self, name: str, text: str) -> float:
         if name == GROWTH:
-            return read_percent(text, MOST_PERCENT)
+            return read_percent(text, MAX_PERCENT)
         return read_share(text, self._most(name))
 
 
@@ -354,7 +352,7 @@ NODE = re.compile(r"n\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class TreeAction:
     """One thing to do with an evaluator; `word` is edit, add or try where another page is meant, save for the whole draft."""
 
     node: str
@@ -387,27 +385,27 @@ class Deed:
         return f"{name} is {position} of {count} in {parent} now."
 
 
-def read_deed(text: str) -> Deed | None:
+def read_action(text: str) -> TreeAction | None:
     """Return what a button asks for, None without one; raises ChangeRefusedError for what is none."""
     node, _, rest = text.strip().partition(" ")
     word, *more = rest.split() or [""]
     if not text.strip():
         return None
     if node == SAVE:
-        return Deed("", SAVE)
+        return TreeAction("", SAVE)
     if word in GOING and NODE.fullmatch(node):
-        return Deed(node, word)
+        return TreeAction(node, word)
     if word in WAYS:
-        return Deed(node, word, Shift(node, word))
+        return TreeAction(node, word, Shift(node, word))
     if word in ("duplicate", "group", "remove"):
         made: dict[str, Operation] = {
             "duplicate": Duplicate(node),
             "group": Group(node),
             "remove": Remove(node),
         }
-        return Deed(node, word, made[word])
+        return TreeAction(node, word, made[word])
     if word == "move" and len(more) == len(("parent", "position")) and more[1].isdecimal():
-        return Deed(node, word, Move(node, more[0], int(more[1][:6])))
+        return TreeAction(node, word, Move(node, more[0], int(more[1][:6])))
     raise ChangeRefusedError("What that button asks for is not known here. Open the page again.")
 
 
@@ -470,7 +468,7 @@ class EvaluatorTreeForm:
             self._refuse(refusal, operations)
             return None
 
-    def keep(self, *deeds: Operation) -> SuiteDraft | None:
+    def keep(self, *actions: Operation) -> SuiteDraft | None:
         """Keep the form, and what is to be done besides, in the draft; None, with the reasons, when refused."""
         operations = self.operations()
         stamp = "" if self.data is None else self.data.get("stamp", "")
@@ -479,7 +477,7 @@ class EvaluatorTreeForm:
             self.is_stale = stamp != self.draft.stamp
             return None
         try:
-            return change_draft(self.draft, stamp, *operations, *deeds)
+            return change_draft(self.draft, stamp, *operations, *actions)
         except DraftChangedError:
             self.is_stale = True
         except DomainError as refusal:

@@ -83,7 +83,7 @@ def _cut(value: Any) -> Any:
     return f"{value[:LONGEST]} …" if isinstance(value, str) and len(value) > LONGEST else value
 
 
-LONGEST_NOTE = 300
+MAX_NOTE_LENGTH = 300
 # How long the edits of cases by one person gather in one version.
 GATHERS_FOR = timedelta(hours=1)
 
@@ -180,7 +180,7 @@ def next_version(
     return SuiteVersion.objects.create(
         suite=suite,
         number=suite.version,
-        note=said[:LONGEST_NOTE],
+        note=said[:MAX_NOTE_LENGTH],
         author=author,
         content_hash=content_hash(kept),
         content=kept,
@@ -258,7 +258,7 @@ def _counted(count: int) -> str:
 
 
 BATCH = 500
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 class CannotRestoreError(DomainError):
@@ -334,7 +334,7 @@ def _recorded(
     if gathers and takes_more_edits(current, author, now=timezone.now()):
         past = suite.versions.filter(number=current.number - 1).first()
         current.content, current.content_hash = kept, content_hash(kept)
-        current.note = (note or note_of(past.content if past else before, kept))[:LONGEST_NOTE]
+        current.note = (note or note_of(past.content if past else before, kept))[:MAX_NOTE_LENGTH]
         current.save(update_fields=["content", "content_hash", "note"])
         version = current
     else:
@@ -437,5 +437,5 @@ def _write_down(
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more

@@ -152,7 +152,7 @@ def _back(request: MemberRequest, slug: str, usual: str) -> str:
 
 
 PAIR = 2
-LONGEST_NUMBER = 9
+MAX_NUMBER_LENGTH = 9
 
 
 @may_view
@@ -198,7 +198,7 @@ def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
 def _number(request: HttpRequest, name: str) -> int | None:
     """Return a number of the address, None where there is none that could be one."""
     text = request.GET.get(name, "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_NUMBER_LENGTH
     return int(text) if is_number else None
 
 

@@ -17,7 +17,7 @@ from evaluators.kinds._prompts import path_of
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.scoring.types import Usage
 
-LONGEST_SHOWN = 120
+MAX_SHOWN_LENGTH = 120
 CALLS = "tool_calls"
 CALL_NAMES = ("tool", "name", "tool_name")
 CALL_INPUTS = ("input", "arguments", "args")
@@ -100,7 +100,7 @@ class _Turns:
 
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[:MAX_SHOWN_LENGTH]}…"
 
 
 def _list(value: Any) -> list[Any]:
@@ -155,10 +155,10 @@ def _blocks(content: list[Any]) -> Iterator[str]:
         yield text
 
 
-MOST_FILES = 500
-MOST_BYTES = 20_000_000
-LONGEST_PATH = 300
-MOST_LEFT_OUT = 20
+MAX_FILES = 500
+MAX_BYTES = 20_000_000
+MAX_PATH_LENGTH = 300
+MAX_LEFT_OUT = 20
 UNSTORABLE = re.compile("[\\x00-\\x1f\\x7f\ud800-\udfff\\\\]")
 Written = TypeVar("Written")
 FORMS = 'write a text, {"text": …}, {"base64": …} or {"path": …}'
@@ -187,8 +187,8 @@ def files_from_json(stored: Any, beside: Mapping[str, bytes] | None = None) -> d
 
 def clean_path(name: str) -> str:
     """Return the path of a file a target left; raises ValueError for one that leads elsewhere."""
-    if len(name) > LONGEST_PATH:
-        raise ValueError(f"files: {name[:60]!r}… is longer than {LONGEST_PATH} characters")
+    if len(name) > MAX_PATH_LENGTH:
+        raise ValueError(f"files: {name[:60]!r}… is longer than {MAX_PATH_LENGTH} characters")
     path = normpath(name) if name.strip() else ""
     if (
         UNSTORABLE.search(name)
@@ -219,12 +219,12 @@ def kept_files(
             left_out.append(f"A file was left out of the answer: {error}")
         else:
             found[path] = content
-            if len(found) > MOST_FILES:
+            if len(found) > MAX_FILES:
                 break
     check_files(found)
-    if len(left_out) > MOST_LEFT_OUT:
-        more = len(left_out) - MOST_LEFT_OUT
-        left_out[MOST_LEFT_OUT:] = [f"{more} more files were left out of the answer"]
+    if len(left_out) > MAX_LEFT_OUT:
+        more = len(left_out) - MAX_LEFT_OUT
+        left_out[MAX_LEFT_OUT:] = [f"{more} more files were left out of the answer"]
     return found, tuple(left_out)
 
 
@@ -243,11 +243,11 @@ def _check_folders(path: str, taken: Mapping[str, bytes]) -> None:
 
 def check_files(files: Mapping[str, bytes]) -> None:
     """Raise ValueError for too many files, too large ones, and a file where a folder stands."""
-    if len(files) > MOST_FILES:
-        raise ValueError(f"files: there are {len(files)}, and {MOST_FILES} is the most")
+    if len(files) > MAX_FILES:
+        raise ValueError(f"files: there are {len(files)}, and {MAX_FILES} is the most")
     size = sum(map(len, files.values()))
-    if size > MOST_BYTES:
-        most = f"{MOST_BYTES // 1_000_000} MB"
+    if size > MAX_BYTES:
+        most = f"{MAX_BYTES // 1_000_000} MB"
         raise ValueError(f"files: they hold {size / 1_000_000:.1f} MB, and {most} is the most")
     for path in files:
         _check_folders(path, files)
@@ -291,9 +291,9 @@ def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> by
 
 STEP_FIELDS = tuple(field.name for field in fields(Step))
 STEP_FIGURES = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
-LARGEST_COUNT = 2**31 - 1
+MAX_COUNT = 2**31 - 1
 # What a run can add up thousands of without leaving its column.
-LARGEST_USD = 100_000
+MAX_USD = 100_000
 
 
 def output_from_json(
@@ -359,11 +359,7 @@ def _count(holder: Mapping[str, Any], name: str) -> int | None:
     value = holder.get(name)
     if value is None:
         return None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not 0 <= value <= LARGEST_COUNT
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_COUNT:
         raise ValueError(f"{name} is {value!r}, not a number of 0 or more")
     return int(value)
 
@@ -375,8 +371,8 @@ def _money(value: Any) -> Decimal | None:
         usd = Decimal(str(value))
     except InvalidOperation as error:
         raise ValueError(f"cost_usd is {value!r}, not an amount of dollars") from error
-    if not usd.is_finite() or not 0 <= usd <= LARGEST_USD:
-        raise ValueError(f"cost_usd is {value!r}, not an amount of 0 to {LARGEST_USD} dollars")
+    if not usd.is_finite() or not 0 <= usd <= MAX_USD:
+        raise ValueError(f"cost_usd is {value!r}, not an amount of 0 to {MAX_USD} dollars")
     return usd
 
 

@@ -18,8 +18,8 @@ from evaluators.kinds._base import CaseFacts, Message, Output, Step
 from evaluators.scoring.types import Usage
 from runs.target_kinds._base import AgentReading, AgentReply, TargetConfig
 from runs.target_kinds._outputs import (
-    LARGEST_COUNT,
-    LARGEST_USD,
+    MAX_COUNT,
+    MAX_USD,
     Conversation,
     arguments_of,
     kept_files,
@@ -32,7 +32,7 @@ STEP = re.compile(
     r"""|(?P<name>[^.\[\]]+)"""
 )
 INDEX = re.compile(r"-?\d{1,9}")
-LONGEST_NAMES = 120
+MAX_NAMES_LENGTH = 120
 
 PathPart = str | int
 
@@ -129,7 +129,7 @@ def describe(value: Any) -> str:
         return "null"
     if isinstance(value, dict):
         names = ", ".join(str(name) for name in value)
-        cut = f"{names[:LONGEST_NAMES]}…" if len(names) > LONGEST_NAMES else names
+        cut = f"{names[:MAX_NAMES_LENGTH]}…" if len(names) > MAX_NAMES_LENGTH else names
         return f"an object with {cut}" if names else "an empty object"
     if isinstance(value, list):
         return f"a list of {len(value)}" if value else "an empty list"
@@ -141,7 +141,7 @@ def describe(value: Any) -> str:
     return f"the text “{text[:60]}…”" if len(text) > 60 else f"the text “{text}”"
 
 
-MOST_STEPS = 5000
+MAX_STEPS = 5000
 NANO_USD = Decimal("0.000000001")
 NAME_KEYS = ("name", "tool", "tool_name", "toolName")
 INPUT_KEYS = ("input", "args", "arguments", "parameters")
@@ -182,8 +182,8 @@ def read_turns(value: Any) -> Conversation:
 def read_steps(value: Any) -> tuple[Step, ...]:
     """Return the steps the agent took: Evalsite's own form, or tool calls as model servers spell them."""
     steps = _list(value)
-    if len(steps) > MOST_STEPS:
-        raise UnreadableReplyError(f"there are {len(steps)} steps; {MOST_STEPS} are the most")
+    if len(steps) > MAX_STEPS:
+        raise UnreadableReplyError(f"there are {len(steps)} steps; {MAX_STEPS} are the most")
     return tuple(_step(number, step) for number, step in enumerate(_flat(steps)))
 
 
@@ -219,7 +219,7 @@ def _step(number: int, step: Any) -> Step:
 
 def _figure(value: Any) -> int | None:
     is_figure = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_figure and 0 <= value <= LARGEST_COUNT else None
+    return int(value) if is_figure and 0 <= value <= MAX_COUNT else None
 
 
 def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:
@@ -263,7 +263,7 @@ def _content(path: str, file: Any) -> bytes:
 def read_count(value: Any) -> int:
     """Return a number of tokens."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value <= LARGEST_COUNT:
+    if not is_number or not 0 <= value <= MAX_COUNT:
         raise UnreadableReplyError(f"there is {describe(value)}, not a number of 0 or more")
     return int(value)
 
@@ -274,8 +274,8 @@ def read_usd(value: Any) -> Decimal:
         usd = Decimal(str(value))
     except InvalidOperation:
         usd = Decimal(-1)
-    if isinstance(value, bool) or not usd.is_finite() or not 0 <= usd <= LARGEST_USD:
-        said = f"not an amount of 0 to {LARGEST_USD} dollars"
+    if isinstance(value, bool) or not usd.is_finite() or not 0 <= usd <= MAX_USD:
+        said = f"not an amount of 0 to {MAX_USD} dollars"
         raise UnreadableReplyError(f"there is {describe(value)}, {said}")
     return usd.quantize(NANO_USD)
 

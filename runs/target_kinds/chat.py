@@ -15,7 +15,7 @@ from evaluators.kinds._base import Message, Output, Step
 from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import ChatFailure, TargetConfig, TargetContext, target_kind
 
-LONGEST_TIMEOUT_S = 3600
+MAX_TIMEOUT_S = 3600
 OWN_PARAMETERS = ("model", "messages", "stream", "n", "response_format")
 
 
@@ -29,9 +29,9 @@ class Config(TargetConfig):
     timeout_s: int | None = Field(
         None,
         ge=1,
-        le=LONGEST_TIMEOUT_S,
+        le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
-        description=f"How long to wait for an answer, 1 to {LONGEST_TIMEOUT_S} seconds. "
+        description=f"How long to wait for an answer, 1 to {MAX_TIMEOUT_S} seconds. "
         "Empty: as the language model says.",
     )
 

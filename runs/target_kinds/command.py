@@ -133,7 +133,7 @@ def _turns(case: CaseFacts, text: str) -> tuple[Message, ...]:
     return (*case.input, Message("assistant", text))
 
 
-LONGEST_END = 1500
+MAX_END_LENGTH = 1500
 NO_PROGRAM = 127
 # What starts a program in its sandbox says this when there is none of that name.
 NOT_FOUND = re.compile(
@@ -170,8 +170,8 @@ def _failure(result: ScriptResult) -> TargetFailure | None:
 def _end(result: ScriptResult) -> str:
     """Return the end of what it said on standard error, where whatever went wrong mostly stands."""
     said = result.stderr.strip()
-    if len(said) > LONGEST_END:
-        said = f"…{said[-LONGEST_END:]}"
+    if len(said) > MAX_END_LENGTH:
+        said = f"…{said[-MAX_END_LENGTH:]}"
     return f": {said}" if said else ""
 
 
@@ -194,7 +194,7 @@ def _with_left(output: Output, left: Mapping[str, bytes]) -> Output:
 
 
 PROGRAM, LIMITS = "Program", "Limits and reply"
-LONGEST_TIMEOUT_S = 3600
+MAX_TIMEOUT_S = 3600
 # A line without any of these means the same to a shell and word by word.
 SHELL = re.compile(r"[^\w\s@%+=:,./-]|\n|^\s*\w+=")
 # Where the text of a program lies when it is the command itself.
@@ -238,9 +238,9 @@ class Config(TargetConfig):
     timeout_s: int = Field(
         60,
         ge=1,
-        le=LONGEST_TIMEOUT_S,
+        le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
-        description=f"For one case, 1 to {LONGEST_TIMEOUT_S}; never more than the site allows a program.",
+        description=f"For one case, 1 to {MAX_TIMEOUT_S}; never more than the site allows a program.",
         json_schema_extra={"section": LIMITS},
     )
     needs_network: bool = Field(

@@ -159,8 +159,8 @@ def _as_text(value: Any) -> str:
 VARIABLE_PREFIX = "EVALSITE_TARGET_SECRET_"
 VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-LONGEST_VALUE = 8000
-LEAST_SECRET = 6
+MAX_VALUE_LENGTH = 8000
+MIN_SECRET = 6
 # What the connection itself is made of: it is set by Evalsite.
 OWN = (
     *("host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"),
@@ -181,8 +181,8 @@ def header_problem(header: Header) -> str:
 
 def value_problem(name: str, value: str) -> str:
     """Return why a value cannot travel in a header, "" when it can."""
-    if len(value) > LONGEST_VALUE:
-        return f"the value of {name} is longer than {LONGEST_VALUE} characters"
+    if len(value) > MAX_VALUE_LENGTH:
+        return f"the value of {name} is longer than {MAX_VALUE_LENGTH} characters"
     if not (value.isascii() and value.isprintable()):
         return f"the value of {name} holds characters that no header has: visible ASCII only"
     for variable in variables_of(value):
@@ -210,7 +210,7 @@ def origin_of(url: Any) -> str:
     return f"{parts.scheme}://{parts.netloc}".lower()
 
 
-LONGEST_TIMEOUT_S = 3600
+MAX_TIMEOUT_S = 3600
 REQUEST, LIMITS = "Request", "Time and retries"
 
 
@@ -241,9 +241,9 @@ class Config(ReplyPaths):
     timeout_s: int = Field(
         120,
         ge=1,
-        le=LONGEST_TIMEOUT_S,
+        le=MAX_TIMEOUT_S,
         title="Time-out in seconds",
-        description=f"For one case, retries and waits between them included. 1 to {LONGEST_TIMEOUT_S}.",
+        description=f"For one case, retries and waits between them included. 1 to {MAX_TIMEOUT_S}.",
         json_schema_extra={"section": LIMITS},
     )
     tries: int = Field(

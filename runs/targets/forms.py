@@ -308,7 +308,7 @@ class TargetForm(forms.Form):
         return config.model_dump(mode="json", exclude_unset=True)
 
 
-LARGEST_UPLOAD = 200 * 1024 * 1024
+MAX_UPLOAD = 200 * 1024 * 1024
 
 
 class ChatTargetForm(TargetForm):
@@ -333,7 +333,7 @@ class RecordedTargetForm(TargetForm):
     def clean_file(self) -> bytes:
         """Return the content; refuse a file that is too large."""
         upload: UploadedFile[bytes] = self.cleaned_data["file"]
-        if (upload.size or 0) > LARGEST_UPLOAD:
+        if (upload.size or 0) > MAX_UPLOAD:
             raise forms.ValidationError(
                 "The file is larger than 200 MB. Split it over several targets."
             )

@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 from evaluators.catalog.kind_forms import LinesField, bounds_of, plain_type
 from runs.target_kinds._base import Header, TargetKind
-from runs.target_kinds.http import LEAST_SECRET, value_problem, variables_of
+from runs.target_kinds.http import MIN_SECRET, value_problem, variables_of
 
-MOST_ROWS = 20
+MAX_ROWS = 20
 OPEN_ROWS = 2
 SPARE_ROWS = 6
 
@@ -39,7 +39,7 @@ class HeaderRows(forms.Widget):
                 "value": data.get(f"{name}-{number}-value", "").strip(),
                 "secret": bool(data.get(f"{name}-{number}-secret")),
             }
-            for number in range(MOST_ROWS)
+            for number in range(MAX_ROWS)
             if f"{name}-{number}-name" in data
         ]
 
@@ -56,7 +56,7 @@ class HeaderRows(forms.Widget):
     ) -> Any:
         """Draw the rows there are, some empty ones, and more behind a fold."""
         rows = [self._shown(row) for row in value or () if row.get("name") or row.get("value")]
-        empty = min(OPEN_ROWS + SPARE_ROWS, MOST_ROWS - len(rows))
+        empty = min(OPEN_ROWS + SPARE_ROWS, MAX_ROWS - len(rows))
         numbered = [
             {**row, "number": number} for number, row in enumerate(rows + [self._shown({})] * empty)
         ]
@@ -98,8 +98,8 @@ def _row_problem(row: Mapping[str, Any]) -> str:
         return ""
     if variables_of(value):
         return f"{name} names a variable of the server; leave its tick for secret out."
-    if len(value) < LEAST_SECRET:
-        return f"The secret value of {name} has fewer than {LEAST_SECRET} characters."
+    if len(value) < MIN_SECRET:
+        return f"The secret value of {name} has fewer than {MIN_SECRET} characters."
     problem = value_problem(name, value)
     # Not the value itself: what is wrong with it is said without showing it.
     return f"{problem[:1].upper()}{problem[1:]}." if problem else ""

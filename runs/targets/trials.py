@@ -104,7 +104,7 @@ def case_of(suite: Suite, key: str) -> Case | None:
     return cases.filter(key=key).first() if key else cases.first()
 
 
-LONGEST_TEXT = 20_000
+MAX_TEXT_LENGTH = 20_000
 CASES = reverse_lazy("runs:target-try-cases")
 OFFER = {"hx-get": CASES, "hx-target": "#try-cases", "hx-swap": "innerHTML"}
 
@@ -136,7 +136,7 @@ class TrialForm(forms.Form):
     text = forms.CharField(
         required=False,
         label="Text of your own",
-        max_length=LONGEST_TEXT,
+        max_length=MAX_TEXT_LENGTH,
         help_text="Asked in place of a case.",
         widget=forms.Textarea(attrs={"rows": 3}),
     )
@@ -167,7 +167,7 @@ class TrialForm(forms.Form):
 # A living worker takes a try at once; the longest a try may take is five minutes.
 UNTAKEN = timedelta(seconds=10)
 GIVEN_UP = timedelta(minutes=6)
-MOST_OFFERED = 30
+MAX_OFFERED = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,4 +244,4 @@ def offered_cases(slug: str, words: str) -> list[tuple[str, str]]:
     cases = Case.objects.filter(suite__slug=slug, is_current=True)
     if words:
         cases = cases.filter(Q(key__icontains=words) | Q(title__icontains=words))
-    return list(cases.values_list("key", "title")[:MOST_OFFERED])
+    return list(cases.values_list("key", "title")[:MAX_OFFERED])

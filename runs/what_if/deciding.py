@@ -10,14 +10,14 @@ from typing import Any
 
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND, HYBRID_SCALE, JUDGE_OVERALL, Values, is_held
-from evaluators.scoring.compile import Frame
+from evaluators.scoring.compile import CompiledNode
 from evaluators.scoring.decision import FORCING_RULES
 from evaluators.scoring.explain import decided_by
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError, OutcomeResult, Score, Unscored, Verdict
-from evaluators.scoring.verdict import CaseGate, Ruling, case_gate
+from evaluators.scoring.verdict import CaseGate, VerdictResult, case_gate
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH
 from runs.what_if.changes import CaseTrees, LeafChange, Reach, RuleSet
 from runs.what_if.figures import Stale, StoredCase, StoredResult, StoredRun
@@ -63,7 +63,7 @@ class Decided:
 class _Leaf:
     """Where the score of a leaf is found."""
 
-    frame: Frame
+    frame: CompiledNode
     column: int
     rescored: Mapping[int, Rescored]
     overalls: Mapping[int, float]
@@ -78,10 +78,10 @@ class _Ruled:
     """
 
     values: Values
-    ruling: Ruling
+    ruling: VerdictResult
     gate: CaseGate
-    live: Sequence[Frame] = ()
-    needed: Sequence[Frame] = ()
+    live: Sequence[CompiledNode] = ()
+    needed: Sequence[CompiledNode] = ()
     waits_for_outcomes: bool = False
 
 
@@ -192,7 +192,7 @@ class Deciding:
             return bool(ruled.needed)
         return any(frame.strict for frame in ruled.needed)
 
-    def _judged(self, result_id: int, scores: list[float | None]) -> Frame | None:
+    def _judged(self, result_id: int, scores: list[float | None]) -> CompiledNode | None:
         """Return the leaf that counts by its judge's overall score, having put that in its place."""
         hybrid = next((one for one in self.leaves if one.frame.node.kind == HYBRID_KIND), None)
         leaf = hybrid or next(

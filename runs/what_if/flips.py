@@ -19,7 +19,7 @@ from runs.models.suites import Case
 from runs.what_if.figures import CaseFlip, WhatIf
 from runs.what_if.panel import state_shown
 
-SHOWN_BESIDE = 20
+SHOWN_ALONGSIDE = 20
 ON_A_PAGE = 100
 RANKS = {"pass": 3, "borderline": 2, "fail": 1, "error": 0}
 CONTRADICTED = "contradicted"

@@ -22,7 +22,7 @@ from runs.suites.differences import matched
 from runs.suites.edits import tree_of
 from runs.what_if.changes import RuleSet, origins_of
 from runs.what_if.figures import Side, WhatIf
-from runs.what_if.flips import SHOWN_BESIDE, FlipRow, by_harm, rows_of
+from runs.what_if.flips import SHOWN_ALONGSIDE, FlipRow, by_harm, rows_of
 from runs.what_if.panel import (
     Figure,
     GateChange,
@@ -113,7 +113,7 @@ def early_end(run: Run, side: Side) -> EarlyEnd | None:
     return EarlyEnd(title, f"{text}Its gates are not judged, whatever the rules say.")
 
 
-MOST_OFFERED = 20
+MAX_OFFERED = 20
 HEAVY = ("snapshot", "leaf_scores")
 
 
@@ -154,7 +154,7 @@ def edited_rules(
 def askable_runs(suite: Suite) -> list[Run]:
     """Return the suite's last runs that are over and have results, newest first; one query."""
     ended = suite.runs.exclude(status__in=ACTIVE_RUN_STATUSES).filter(done_count__gt=0)
-    return list(ended.defer(*HEAVY).order_by("-number")[:MOST_OFFERED])
+    return list(ended.defer(*HEAVY).order_by("-number")[:MAX_OFFERED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIf
         figures=figures_of(found, scale),
         gates=gates_of(found),
         histogram=score_histogram(found.histogram, scale),
-        flips=rows_of(by_harm(found.flips)[:SHOWN_BESIDE], run, reader),
+        flips=rows_of(by_harm(found.flips)[:SHOWN_ALONGSIDE], run, reader),
         unanswered=unanswered(found.stale),
         end=early_end(run, found.before),
         cases=cases_since(run),

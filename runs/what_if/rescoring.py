@@ -108,14 +108,14 @@ class Rescoring:
         kept = _unpaid(outcome_of(row, (results or None) if supplies else None))
         turns = change.node.negate != known[change.origin or ""].negate
         if not isinstance(kept, Score) or change.reach is not Reach.RESCORED:
-            return _turned(kept) if turns else kept
+            return _negated(kept) if turns else kept
         kind = self.question.asked.kinds[change.node.kind]
         made = rescored(change, kind, row.details)
         if isinstance(made, str):
             raise AssertionError(f"{change.path} was found to have its parts: {made}")
         warnings = tuple(dict.fromkeys((*kept.warnings, *made.warnings)))
         found = replace(made, outcomes=kept.outcomes, warnings=warnings)
-        return _turned(found) if change.node.negate else found
+        return _negated(found) if change.node.negate else found
 
     def _results(
         self,
@@ -155,7 +155,7 @@ def _unpaid(outcome: Outcome) -> Outcome:
     return outcome if isinstance(outcome, Skipped) else replace(outcome, usage=UNPAID)
 
 
-def _turned(outcome: Outcome) -> Outcome:
+def _negated(outcome: Outcome) -> Outcome:
     """Return the outcome of an evaluator whose negation changed: what held is a miss now, and the other way."""
     if not isinstance(outcome, Score):
         return outcome
@@ -163,8 +163,8 @@ def _turned(outcome: Outcome) -> Outcome:
     return replace(outcome, findings=findings)
 
 
-STRETCH = 200
-LONGEST_CELL = 300
+BATCH_SIZE = 200
+MAX_CELL_LENGTH = 300
 RESULT = "result_id"
 NOTHING_PAID = Decimal(0)
 CARRIED_OUT = (ResultStatus.SCORED, ResultStatus.ERROR)
@@ -195,8 +195,8 @@ def carry_out(run_id: int) -> bool:
         fail(run_id, str(error))
         return False
     rescoring = Rescoring(found)
-    for stretch in _left(run):
-        if not _write(run, rescoring, stretch):
+    for batch in _left(run):
+        if not _write(run, rescoring, batch):
             return False
     return _complete(run_id)
 
@@ -228,8 +228,8 @@ def _left(run: Run) -> Iterator[list[int]]:
         for pk, *place in rows.values_list("id", "case_id", "repetition")
         if tuple(place) not in made
     ]
-    for start in range(0, len(left), STRETCH):
-        yield left[start : start + STRETCH]
+    for start in range(0, len(left), BATCH_SIZE):
+        yield left[start : start + BATCH_SIZE]
 
 
 def _write(run: Run, rescoring: Rescoring, ids: Sequence[int]) -> bool:
@@ -310,7 +310,7 @@ def _decision_columns(anew: Anew) -> dict[str, Any]:
         "verdict": decision.verdict.value if decision.verdict else "",
         "score": decision.score if is_scored else None,
         "metrics_score": next(metrics, None) if is_scored else None,
-        "decided_by": decision.decided_by[:LONGEST_CELL] if is_scored else "",
+        "decided_by": decision.decided_by[:MAX_CELL_LENGTH] if is_scored else "",
         "is_forced": decision.is_forced,
         "error": "" if is_scored else reason,
         "error_stage": "" if is_scored else _stage(anew, reason),

@@ -28,7 +28,7 @@ from runs.what_if.rescoring import carry_out
 from runs.what_if.stored import Question, question
 
 AT_ONCE = 200
-MOST_NAMED = 5
+MAX_NAMED = 5
 ASKS_REMEMBERED = 100
 ACTION = "rescore"
 
@@ -74,8 +74,8 @@ def rescore_run(
     asked = question(run, rules, origins=origins)
     _check_scores(run, asked)
     if stale := asked.answer().stale:
-        names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MOST_NAMED])
-        more = f" and {len(stale) - MOST_NAMED} more" if len(stale) > MOST_NAMED else ""
+        names = "; ".join(f"{one.name}: {one.why}" for one in stale[:MAX_NAMED])
+        more = f" and {len(stale) - MAX_NAMED} more" if len(stale) > MAX_NAMED else ""
         raise NewCallsNeededError(
             f"The scores of run {run} do not tell what these rules would come to. {names}{more}. "
             "Start a new run instead.",

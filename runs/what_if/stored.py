@@ -26,11 +26,11 @@ from runs.what_if.figures import StoredCase, StoredResult, StoredRun, WhatIf
 
 CHUNK = 2000
 PARTS_CHUNK = 200
-MOST_MARKS = 200
-LONGEST_CELL = 300
-MOST_KEPT = 4
+MAX_MARKS = 200
+MAX_CELL_LENGTH = 300
+MAX_KEPT = 4
 # Packed scores of some 40,000 results of ten leaves; larger ones are decoded each time.
-LONGEST_KEPT = 2_000_000
+MAX_KEPT_LENGTH = 2_000_000
 RESULT_COLUMNS = (
     *("id", "case_id", "repetition", "status", "verdict", "score", "is_forced"),
     *("reviewed_verdict", "outcome_marks", "decided_by", "said"),
@@ -47,7 +47,7 @@ class RunNotEndedError(DomainError):
 class _Kept:
     """What was decoded of the runs asked about last, as moving one slider asks many times."""
 
-    most: int = MOST_KEPT
+    most: int = MAX_KEPT
     found: OrderedDict[str, Any] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
@@ -120,7 +120,7 @@ def _leaf_scores(run: Run) -> tuple[LeafScores, str]:
     if packed is None:
         packed = pack_leaf_scores(run.pk)
     version = hashlib.sha256(packed).hexdigest()
-    if len(packed) > LONGEST_KEPT:
+    if len(packed) > MAX_KEPT_LENGTH:
         return _decoded(run, bytes(packed)), version
     return DECODED.get(version, lambda: _decoded(run, bytes(packed))), version
 
@@ -134,12 +134,12 @@ def _decoded(run: Run, packed: bytes) -> LeafScores:
 
 def _results(run: Run) -> list[StoredResult]:
     rows = (
-        run.results.annotate(said=Substr("error", 1, LONGEST_CELL))
+        run.results.annotate(said=Substr("error", 1, MAX_CELL_LENGTH))
         .order_by("position", "repetition", "id")
         .values_list(*RESULT_COLUMNS)
     )
     results = [StoredResult._make(row) for row in rows.iterator(chunk_size=CHUNK)]
-    cut = [one.id for one in results if len(one.marks) >= MOST_MARKS]
+    cut = [one.id for one in results if len(one.marks) >= MAX_MARKS]
     if not cut:
         return results
     outputs = ResultOutput.objects.filter(pk__in=cut).values_list("pk", "outcomes")

@@ -19,7 +19,7 @@ from runs.workers.queries import Readings, RunLink, without_passwords
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 # Where more were made, the window is shorter: a busy hour holds more rows than a poll may count.
-MOST_COUNTED = 5_000
+MAX_COUNTED = 5_000
 LABELS = {str(value): str(label) for value, label in CallStatus.choices}
 
 
@@ -64,7 +64,7 @@ def calls_of_last_hour(*, now: datetime) -> Window:
 
 def _start(hour_ago: datetime) -> datetime:
     times = ModelCall.objects.filter(created_at__gte=hour_ago).order_by("-created_at")
-    earlier = times.values_list("created_at", flat=True)[MOST_COUNTED : MOST_COUNTED + 1]
+    earlier = times.values_list("created_at", flat=True)[MAX_COUNTED : MAX_COUNTED + 1]
     return next(iter(earlier), hour_ago)
 
 
@@ -183,7 +183,9 @@ def models_of(readings: Readings) -> Models:
 
 
 def _holders(readings: Readings) -> Mapping[int, Sequence[SlotHolder]]:
-    links = {hand.token: readings.links[hand.run_id] for hand in readings.hands}
+    links = {
+        run_worker.token: readings.links[run_worker.run_id] for run_worker in readings.run_workers
+    }
     found: defaultdict[int, list[SlotHolder]] = defaultdict(list)
     leases = SlotLease.objects.filter(expires_at__gte=readings.now)
     for lease in leases.order_by("-slots", "holder"):

@@ -12,19 +12,19 @@ from django.conf import settings
 
 from evaluators.templatetags.figures import counted, rough
 from runs.models.clock import LEASE, database_now
-from runs.models.runs import Hand, Run, RunOwner
+from runs.models.runs import Run, RunOwner, RunWorker
 from runs.queue import BrokerState, ask_broker
 from runs.workers.models import ModelLine, Models, SlotHolder, models_of
 from runs.workers.queries import (
-    Crew,
     Held,
     Readings,
+    RecentError,
     RunLink,
-    Trouble,
-    crews_of,
+    WorkerLine,
     read,
-    troubles_of,
+    recent_errors_of,
     versions_of,
+    worker_lines,
 )
 
 Key = TypeVar("Key")
@@ -51,7 +51,7 @@ class QueuedRun:
     gone_left_ms: float
     done: int
     executions: int
-    hands: int
+    run_workers: int
     useful: int
     why: str
     is_stuck: bool
@@ -65,25 +65,35 @@ class _Floor:
     workers: int
     has_free: bool
     has_broker: bool
-    hands: Mapping[int, Sequence[Hand]]
+    run_workers: Mapping[int, Sequence[RunWorker]]
     held: Mapping[int, Sequence[Held]]
     slots: Mapping[str, Sequence[tuple[ModelLine, SlotHolder]]]
 
 
 def queue_of(
-    readings: Readings, crews: Sequence[Crew], models: Sequence[ModelLine], *, has_broker: bool
+    readings: Readings,
+    worker_lines: Sequence[WorkerLine],
+    models: Sequence[ModelLine],
+    *,
+    has_broker: bool,
 ) -> tuple[QueuedRun, ...]:
     """Return the active runs, the one that was queued first first."""
-    alive = [crew for crew in crews if crew.is_worker and crew.is_alive]
+    alive = [
+        line_of_worker
+        for line_of_worker in worker_lines
+        if line_of_worker.is_worker and line_of_worker.is_alive
+    ]
     threads = int(settings.CELERY_WORKER_CONCURRENCY)
-    has_free = any(len(crew.hands) < threads for crew in alive)
+    has_free = any(len(line_of_worker.run_workers) < threads for line_of_worker in alive)
     slots = [(one.token, (line, one)) for line in models for one in line.holders]
     floor = _Floor(
         readings,
         len(alive),
         has_free,
         has_broker,
-        hands=_grouped((hand.run_id, hand) for hand in readings.hands),
+        run_workers=_grouped(
+            (run_worker.run_id, run_worker) for run_worker in readings.run_workers
+        ),
         held=_grouped((held.run_id, held) for held in readings.held),
         slots=_grouped(slots),
     )
@@ -98,9 +108,11 @@ def _grouped(pairs: Iterable[tuple[Key, Value]]) -> Mapping[Key, Sequence[Value]
 
 
 def _queued(run: Run, floor: _Floor) -> QueuedRun:
-    hands = floor.hands.get(run.pk, ())
-    alive = [hand for hand in hands if floor.readings.is_alive(hand.heartbeat_at)]
-    tokens = {hand.token for hand in hands}
+    run_workers = floor.run_workers.get(run.pk, ())
+    alive = [
+        run_worker for run_worker in run_workers if floor.readings.is_alive(run_worker.heartbeat_at)
+    ]
+    tokens = {run_worker.token for run_worker in run_workers}
     leases = floor.held.get(run.pk, ())
     gone = [lease for lease in leases if lease.token not in tokens]
     held = sum(lease.count for lease in leases)
@@ -120,7 +132,7 @@ def _queued(run: Run, floor: _Floor) -> QueuedRun:
         gone_left_ms=max((floor.readings.until_ms(lease.until) for lease in gone), default=0.0),
         done=run.done_count,
         executions=run.execution_count,
-        hands=len(alive),
+        run_workers=len(alive),
         useful=1 if is_own else _useful(run, left, floor),
         why=why,
         is_stuck=is_stuck,
@@ -141,17 +153,17 @@ def _own(run: Run, floor: _Floor) -> tuple[str, bool]:
     return f"its command line is silent for {silence}; after {ends} the run is cancelled", True
 
 
-def _why(run: Run, hands: Sequence[Hand], left: int, floor: _Floor) -> tuple[str, bool]:
+def _why(run: Run, run_workers: Sequence[RunWorker], left: int, floor: _Floor) -> tuple[str, bool]:
     """Say what holds a run of the workers up, and whether nothing moves meanwhile."""
     if not floor.workers:
         return "waits for a worker", True
     if not left:
         return "is being finished", False
-    if not hands:
+    if not run_workers:
         return _untaken(floor)
-    if slow := _slowed(hands, floor):
+    if slow := _slowed(run_workers, floor):
         return slow, False
-    missing = _useful(run, left, floor) - len(hands)
+    missing = _useful(run, left, floor) - len(run_workers)
     if missing > 0:
         return f"could use {counted(missing, 'more worker,more workers')}", False
     return "", False
@@ -165,9 +177,9 @@ def _untaken(floor: _Floor) -> tuple[str, bool]:
     return "no worker is at it yet; one takes it on within seconds", False
 
 
-def _slowed(hands: Sequence[Hand], floor: _Floor) -> str:
+def _slowed(run_workers: Sequence[RunWorker], floor: _Floor) -> str:
     """Name the model that these hands wait for, with what it gives them."""
-    own = [pair for hand in hands for pair in floor.slots.get(hand.token, ())]
+    own = [pair for run_worker in run_workers for pair in floor.slots.get(run_worker.token, ())]
     for model, holder in own:
         if model.paused_ms is not None:
             return f"{model.name} is paused for {rough(model.paused_ms)}"
@@ -189,7 +201,7 @@ class Totals:
     silent: int
     at_work: int
     is_embedded: bool
-    hands: int
+    run_workers: int
     runs_at_work: int
     under_way: int
     held: int
@@ -199,21 +211,30 @@ class Totals:
     oldest: datetime | None
 
 
-def totals_of(crews: Sequence[Crew], queue: Sequence[QueuedRun]) -> Totals:
+def totals_of(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> Totals:
     """Return the sums."""
-    workers = [crew for crew in crews if crew.is_worker]
-    alive = [crew for crew in workers if crew.is_alive]
-    hands = [hand for crew in crews for hand in crew.hands if hand.is_alive]
-    leases = [hand.lease_left_ms for hand in hands if hand.lease_left_ms is not None]
+    workers = [line_of_worker for line_of_worker in worker_lines if line_of_worker.is_worker]
+    alive = [line_of_worker for line_of_worker in workers if line_of_worker.is_alive]
+    run_workers = [
+        run_worker
+        for line_of_worker in worker_lines
+        for run_worker in line_of_worker.run_workers
+        if run_worker.is_alive
+    ]
+    leases = [
+        run_worker.lease_left_ms
+        for run_worker in run_workers
+        if run_worker.lease_left_ms is not None
+    ]
     waiting = [run for run in queue if run.waiting]
     return Totals(
         alive=len(alive),
         silent=len(workers) - len(alive),
-        at_work=sum(bool(crew.hands) for crew in alive),
-        is_embedded=any(crew.kind == "embedded" for crew in alive),
-        hands=len(hands),
-        runs_at_work=sum(bool(run.hands) for run in queue),
-        under_way=sum(hand.under_way or 0 for hand in hands),
+        at_work=sum(bool(line_of_worker.run_workers) for line_of_worker in alive),
+        is_embedded=any(line_of_worker.kind == "embedded" for line_of_worker in alive),
+        run_workers=len(run_workers),
+        runs_at_work=sum(bool(run.run_workers) for run in queue),
+        under_way=sum(run_worker.under_way or 0 for run_worker in run_workers),
         held=sum(run.held for run in queue),
         lease_left_ms=min(leases, default=None),
         waiting=sum(run.waiting for run in waiting),
@@ -244,22 +265,28 @@ class State:
     notices: tuple[Notice, ...]
 
 
-def state_of(crews: Sequence[Crew], queue: Sequence[QueuedRun], broker: BrokerState) -> State:
+def state_of(
+    worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun], broker: BrokerState
+) -> State:
     """Return the state; a worker that is missing comes before a broker that is away."""
-    alive = [crew for crew in crews if crew.is_worker and crew.is_alive]
-    notices = [] if alive else [_no_worker(crews, queue)]
+    alive = [
+        line_of_worker
+        for line_of_worker in worker_lines
+        if line_of_worker.is_worker and line_of_worker.is_alive
+    ]
+    notices = [] if alive else [_no_worker(worker_lines, queue)]
     if not broker.answers:
         notices.append(_no_broker(has_workers=bool(alive)))
-    if len(versions := versions_of(crews)) > 1:
+    if len(versions := versions_of(worker_lines)) > 1:
         notices.append(_versions(versions))
     return State(_sentence(alive, queue) if alive else "", tuple(notices))
 
 
-def _sentence(alive: Sequence[Crew], queue: Sequence[QueuedRun]) -> str:
-    at_work = sum(bool(crew.hands) for crew in alive)
-    taken = [run for run in queue if run.hands and not run.is_own]
+def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
+    at_work = sum(bool(line_of_worker.run_workers) for line_of_worker in alive)
+    taken = [run for run in queue if run.run_workers and not run.is_own]
     own = [run for run in queue if run.is_own]
-    left = [run for run in queue if not run.hands and not run.is_own]
+    left = [run for run in queue if not run.run_workers and not run.is_own]
     waiting = sum(run.waiting for run in queue)
     if not queue:
         return f"{_are(alive)} ready; nothing waits."
@@ -276,10 +303,10 @@ def _sentence(alive: Sequence[Crew], queue: Sequence[QueuedRun]) -> str:
     return f"{doing}; {waits if waiting else 'nothing else waits'}."
 
 
-def _no_worker(crews: Sequence[Crew], queue: Sequence[QueuedRun]) -> Notice:
+def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> Notice:
     left = [run for run in queue if not run.is_own]
     results = sum(run.waiting + run.held for run in left)
-    silent = [crew for crew in crews if crew.is_worker]
+    silent = [line_of_worker for line_of_worker in worker_lines if line_of_worker.is_worker]
     if left:
         verb = _verb(len(left), "stands", "stand")
         waits = f"{counted(len(left), 'run')} with {counted(results, 'open result')} {verb} still until one starts."
@@ -309,8 +336,8 @@ def _versions(versions: Mapping[str, int]) -> Notice:
     return Notice("warn", "The workers run different versions.", text)
 
 
-def _are(crews: Sequence[Crew]) -> str:
-    return f"{counted(len(crews), 'worker')} {_verb(len(crews), 'is', 'are')}"
+def _are(worker_lines: Sequence[WorkerLine]) -> str:
+    return f"{counted(len(worker_lines), 'worker')} {_verb(len(worker_lines), 'is', 'are')}"
 
 
 def _of(some: int, total: int, noun: str) -> str:
@@ -322,7 +349,7 @@ def _verb(count: int, one: str, many: str) -> str:
 
 
 # A poll draws no more rows than these, however large the site is.
-MOST_CREWS, MOST_RUNS, MOST_MODELS = 25, 25, 25
+MAX_WORKERS_SHOWN, MAX_RUNS, MAX_MODELS = 25, 25, 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,33 +359,33 @@ class WorkersPage:
     state: State
     totals: Totals
     broker: BrokerState
-    crews: tuple[Crew, ...]
-    crews_left: int
+    worker_lines: tuple[WorkerLine, ...]
+    workers_left: int
     queue: tuple[QueuedRun, ...]
     runs_left: int
     models: Models
     lines: tuple[ModelLine, ...]
     lines_left: int
-    troubles: tuple[Trouble, ...]
+    recent_errors: tuple[RecentError, ...]
 
 
 def workers_page() -> WorkersPage:
     """Return the page in a fixed number of queries and one question to the broker."""
     readings = read(database_now())
-    crews = crews_of(readings)
+    workers = worker_lines(readings)
     models = models_of(readings)
     broker = ask_broker()
-    queue = queue_of(readings, crews, models.lines, has_broker=broker.answers)
+    queue = queue_of(readings, workers, models.lines, has_broker=broker.answers)
     return WorkersPage(
-        state=state_of(crews, queue, broker),
-        totals=totals_of(crews, queue),
+        state=state_of(workers, queue, broker),
+        totals=totals_of(workers, queue),
         broker=broker,
-        crews=crews[:MOST_CREWS],
-        crews_left=max(0, len(crews) - MOST_CREWS),
-        queue=queue[:MOST_RUNS],
-        runs_left=max(0, len(queue) - MOST_RUNS),
+        worker_lines=workers[:MAX_WORKERS_SHOWN],
+        workers_left=max(0, len(workers) - MAX_WORKERS_SHOWN),
+        queue=queue[:MAX_RUNS],
+        runs_left=max(0, len(queue) - MAX_RUNS),
         models=models,
-        lines=models.lines[:MOST_MODELS],
-        lines_left=max(0, len(models.lines) - MOST_MODELS),
-        troubles=troubles_of(crews, now=readings.now),
+        lines=models.lines[:MAX_MODELS],
+        lines_left=max(0, len(models.lines) - MAX_MODELS),
+        recent_errors=recent_errors_of(workers, now=readings.now),
     )

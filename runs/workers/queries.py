@@ -19,11 +19,11 @@ from runs.models.clock import LEASE
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
-    Hand,
     Run,
     RunEvent,
     RunOwner,
     RunStatus,
+    RunWorker,
     WorkerProcess,
 )
 
@@ -31,7 +31,7 @@ RUN_COLUMNS = (
     *("number", "status", "owner", "heartbeat_at", "created_at", "target_name"),
     *("execution_count", "done_count", "concurrency", "suite__slug", "suite__title"),
 )
-HAND_COLUMNS = (
+RUN_WORKER_COLUMNS = (
     *("token", "worker", "started_at", "heartbeat_at", "in_flight"),
     *("run__number", "run__owner", "run__suite__slug", "run__suite__title"),
 )
@@ -67,7 +67,7 @@ class Readings:
 
     now: datetime
     workers: tuple[WorkerProcess, ...]
-    hands: tuple[Hand, ...]
+    run_workers: tuple[RunWorker, ...]
     held: tuple[Held, ...]
     waiting: Mapping[int, int]
     runs: tuple[Run, ...]
@@ -88,12 +88,12 @@ class Readings:
 
 def read(now: datetime) -> Readings:
     """Return the readings in five queries, however many rows there are."""
-    hands, runs = _hands(), _runs()
-    named = {run.pk: run for run in (*runs, *(hand.run for hand in hands))}
+    run_workers, runs = _run_workers(), _runs()
+    named = {run.pk: run for run in (*runs, *(run_worker.run for run_worker in run_workers))}
     return Readings(
         now=now,
         workers=tuple(WorkerProcess.objects.order_by("host", "pid", "id")),
-        hands=tuple(hands),
+        run_workers=tuple(run_workers),
         held=tuple(_held()),
         waiting=_waiting(run.pk for run in runs),
         runs=tuple(runs),
@@ -112,9 +112,9 @@ def without_passwords(text: str) -> str:
     return LOGIN_IN_ADDRESS.sub("…@", text)
 
 
-def _hands() -> list[Hand]:
-    hands = Hand.objects.select_related("run__suite").only(*HAND_COLUMNS)
-    return list(hands.order_by("run_id", "started_at", "id"))
+def _run_workers() -> list[RunWorker]:
+    run_workers = RunWorker.objects.select_related("run__suite").only(*RUN_WORKER_COLUMNS)
+    return list(run_workers.order_by("run_id", "started_at", "id"))
 
 
 def _held() -> list[Held]:
@@ -139,11 +139,11 @@ def _runs() -> list[Run]:
     return list(light.order_by("queued_at", "pk"))
 
 
-CrewKind = Literal["process", "embedded", "command_line", "unlisted"]
+WorkerKind = Literal["process", "embedded", "command_line", "unlisted"]
 
 
 @dataclass(frozen=True, slots=True)
-class HandRow:
+class RunWorkerRow:
     """One pair of hands; `under_way` is None until they first told."""
 
     run: RunLink
@@ -156,7 +156,7 @@ class HandRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class WorkerLine:
     """One process and its hands.
 
     `kind` is process or embedded for a worker, command_line for a run's own process, unlisted for
@@ -165,7 +165,7 @@ class Crew:
 
     host: str
     pid: str
-    kind: CrewKind
+    kind: WorkerKind
     is_alive: bool
     since: datetime | None
     silent_ms: float | None
@@ -173,7 +173,7 @@ class Crew:
     sandbox: str
     last_error: str
     last_error_at: datetime | None
-    hands: tuple[HandRow, ...]
+    run_workers: tuple[RunWorkerRow, ...]
 
     @property
     def is_worker(self) -> bool:
@@ -183,51 +183,58 @@ class Crew:
     @property
     def under_way(self) -> int:
         """Return how many executions it carries out."""
-        return sum(hand.under_way or 0 for hand in self.hands)
+        return sum(run_worker.under_way or 0 for run_worker in self.run_workers)
 
     @property
     def held(self) -> int:
         """Return how many results it holds."""
-        return sum(hand.held for hand in self.hands)
+        return sum(run_worker.held for run_worker in self.run_workers)
 
 
-def crews_of(readings: Readings) -> tuple[Crew, ...]:
+def worker_lines(readings: Readings) -> tuple[WorkerLine, ...]:
     """Return those that need a look first: silent ones, then those at work, then the idle."""
-    by_worker: defaultdict[str, list[HandRow]] = defaultdict(list)
+    by_worker: defaultdict[str, list[RunWorkerRow]] = defaultdict(list)
     owners: dict[str, str] = {}
     held = {one.token: one for one in readings.held}
-    for hand in readings.hands:
-        by_worker[hand.worker].append(_row(hand, held.get(hand.token), readings))
-        owners[hand.worker] = hand.run.owner
-    crews = [_worker(one, by_worker.pop(one.name, ()), readings) for one in readings.workers]
-    crews += [_other(name, hands, owners) for name, hands in by_worker.items()]
-    return tuple(sorted(crews, key=lambda crew: (crew.is_alive, not crew.hands)))
+    for run_worker in readings.run_workers:
+        by_worker[run_worker.worker].append(_row(run_worker, held.get(run_worker.token), readings))
+        owners[run_worker.worker] = run_worker.run.owner
+    worker_lines = [_worker(one, by_worker.pop(one.name, ()), readings) for one in readings.workers]
+    worker_lines += [_other(name, run_workers, owners) for name, run_workers in by_worker.items()]
+    return tuple(
+        sorted(
+            worker_lines,
+            key=lambda line_of_worker: (line_of_worker.is_alive, not line_of_worker.run_workers),
+        )
+    )
 
 
-def versions_of(crews: Iterable[Crew]) -> Mapping[str, int]:
+def versions_of(worker_lines: Iterable[WorkerLine]) -> Mapping[str, int]:
     """Count the live workers of each version, the most frequent first."""
     counts: defaultdict[str, int] = defaultdict(int)
-    for crew in crews:
-        if crew.is_worker and crew.is_alive:
-            counts[crew.version] += 1
+    for line_of_worker in worker_lines:
+        if line_of_worker.is_worker and line_of_worker.is_alive:
+            counts[line_of_worker.version] += 1
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _row(hand: Hand, held: Held | None, readings: Readings) -> HandRow:
-    has_told = hand.heartbeat_at > hand.started_at
-    return HandRow(
-        run=readings.links[hand.run_id],
-        since=hand.started_at,
-        silent_ms=readings.since_ms(hand.heartbeat_at),
-        is_alive=readings.is_alive(hand.heartbeat_at),
-        under_way=hand.in_flight if has_told else None,
+def _row(run_worker: RunWorker, held: Held | None, readings: Readings) -> RunWorkerRow:
+    has_told = run_worker.heartbeat_at > run_worker.started_at
+    return RunWorkerRow(
+        run=readings.links[run_worker.run_id],
+        since=run_worker.started_at,
+        silent_ms=readings.since_ms(run_worker.heartbeat_at),
+        is_alive=readings.is_alive(run_worker.heartbeat_at),
+        under_way=run_worker.in_flight if has_told else None,
         held=held.count if held else 0,
         lease_left_ms=readings.until_ms(held.until) if held else None,
     )
 
 
-def _worker(process: WorkerProcess, hands: Iterable[HandRow], readings: Readings) -> Crew:
-    return Crew(
+def _worker(
+    process: WorkerProcess, run_workers: Iterable[RunWorkerRow], readings: Readings
+) -> WorkerLine:
+    return WorkerLine(
         host=process.host,
         pid=str(process.pid),
         kind="embedded" if _is_here(process) else "process",
@@ -238,7 +245,7 @@ def _worker(process: WorkerProcess, hands: Iterable[HandRow], readings: Readings
         sandbox=process.sandbox,
         last_error=without_passwords(process.last_error),
         last_error_at=process.last_error_at,
-        hands=tuple(hands),
+        run_workers=tuple(run_workers),
     )
 
 
@@ -247,11 +254,11 @@ def _is_here(process: WorkerProcess) -> bool:
     return bool(settings.IS_EMBEDDED) and process.pid == os.getpid()
 
 
-def _other(name: str, hands: Iterable[HandRow], owners: Mapping[str, str]) -> Crew:
+def _other(name: str, run_workers: Iterable[RunWorkerRow], owners: Mapping[str, str]) -> WorkerLine:
     host, _, pid, _ = name.rsplit("/", 3) if name.count("/") > 2 else (name, "", "", "")
-    rows = tuple(hands)
+    rows = tuple(run_workers)
     is_own = owners[name] == RunOwner.COMMAND_LINE
-    return Crew(
+    return WorkerLine(
         host=host,
         pid=pid,
         kind="command_line" if is_own else "unlisted",
@@ -262,18 +269,18 @@ def _other(name: str, hands: Iterable[HandRow], owners: Mapping[str, str]) -> Cr
         sandbox="",
         last_error="",
         last_error_at=None,
-        hands=rows,
+        run_workers=rows,
     )
 
 
 RECENT = timedelta(days=1)
-MOST_TROUBLES = 8
-LOST_HANDS = ("worker_lost", "hands_crashed")
+MAX_RECENT_ERRORS = 8
+LOST_WORKERS = ("worker_lost", "hands_crashed")
 LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class RecentError:
     """One thing that went wrong; `where` is the worker, or "" when it is about a run."""
 
     at: datetime
@@ -282,37 +289,45 @@ class Trouble:
     where: str = ""
 
 
-def troubles_of(crews: Iterable[Crew], *, now: datetime) -> tuple[Trouble, ...]:
+def recent_errors_of(
+    worker_lines: Iterable[WorkerLine], *, now: datetime
+) -> tuple[RecentError, ...]:
     """Return the newest troubles of the last day, in two queries."""
-    found = [*_of_workers(crews, now), *_of_hands(now), *_of_runs(now)]
-    return tuple(sorted(found, key=lambda one: one.at, reverse=True)[:MOST_TROUBLES])
+    found = [*_of_workers(worker_lines, now), *_of_run_workers(now), *_of_runs(now)]
+    return tuple(sorted(found, key=lambda one: one.at, reverse=True)[:MAX_RECENT_ERRORS])
 
 
-def _of_workers(crews: Iterable[Crew], now: datetime) -> list[Trouble]:
+def _of_workers(worker_lines: Iterable[WorkerLine], now: datetime) -> list[RecentError]:
     return [
-        Trouble(crew.last_error_at, _cut(crew.last_error), where=f"{crew.host} {crew.pid}")
-        for crew in crews
-        if crew.last_error and crew.last_error_at and crew.last_error_at >= now - RECENT
+        RecentError(
+            line_of_worker.last_error_at,
+            _cut(line_of_worker.last_error),
+            where=f"{line_of_worker.host} {line_of_worker.pid}",
+        )
+        for line_of_worker in worker_lines
+        if line_of_worker.last_error
+        and line_of_worker.last_error_at
+        and line_of_worker.last_error_at >= now - RECENT
     ]
 
 
-def _of_hands(now: datetime) -> list[Trouble]:
-    events = RunEvent.objects.filter(kind__in=LOST_HANDS, at__gte=now - RECENT)
+def _of_run_workers(now: datetime) -> list[RecentError]:
+    events = RunEvent.objects.filter(kind__in=LOST_WORKERS, at__gte=now - RECENT)
     columns = ("at", "text", "run__number", "run__suite__slug", "run__suite__title")
     newest = events.select_related("run__suite").only(*columns).order_by("-id")
     return [
-        Trouble(event.at, _cut(event.text), run=link_to(event.run))
-        for event in newest[:MOST_TROUBLES]
+        RecentError(event.at, _cut(event.text), run=link_to(event.run))
+        for event in newest[:MAX_RECENT_ERRORS]
     ]
 
 
-def _of_runs(now: datetime) -> list[Trouble]:
+def _of_runs(now: datetime) -> list[RecentError]:
     failed = Run.objects.filter(status=RunStatus.FAILED, finished_at__gte=now - RECENT)
     columns = ("finished_at", "status_reason", "number", "suite__slug", "suite__title")
     newest = failed.select_related("suite").only(*columns).order_by("-finished_at")
     return [
-        Trouble(run.finished_at, _cut(f"The run failed. {run.status_reason}"), run=link_to(run))
-        for run in newest[:MOST_TROUBLES]
+        RecentError(run.finished_at, _cut(f"The run failed. {run.status_reason}"), run=link_to(run))
+        for run in newest[:MAX_RECENT_ERRORS]
         if run.finished_at
     ]
 

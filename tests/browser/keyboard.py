@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-MOST_STOPS = 150
+MAX_STOPS = 150
 # Where the focus is, and whether somebody sees it: on the page, in view, drawn around it or what holds it,
 # and not all of it under something that sticks (WCAG 2.4.11).
 STOP = """() => {
@@ -24,13 +24,13 @@ STOP = """() => {
 def tab_to(page: Page, place: Locator, *, back: bool = False) -> None:
     """Press Tab until the place has the focus; fail where it is lost, out of view or not drawn."""
     expect(place).to_be_visible()
-    for _ in range(MOST_STOPS):
+    for _ in range(MAX_STOPS):
         page.keyboard.press("Shift+Tab" if back else "Tab")
         *seen, what = page.evaluate(STOP)
         assert seen == [True, True, True, True], what
         if place.evaluate("e => e === document.activeElement"):
             return
-    raise AssertionError(f"{place} was not reached in {MOST_STOPS} stops")
+    raise AssertionError(f"{place} was not reached in {MAX_STOPS} stops")
 
 
 def press(page: Page, place: Locator, key: str = "Enter", *, back: bool = False) -> None:

@@ -17,7 +17,7 @@ from tests.factories import make_case, make_result, make_run, make_score, make_s
 LogIn = Callable[[str], User]
 CASES = 12
 BROKEN = "C-007"
-MOST_STOPS = 80
+MAX_STOPS = 80
 
 
 @pytest.fixture
@@ -123,8 +123,8 @@ def test_a_search_narrows_the_cases_as_it_is_typed_and_a_phone_shows_all_of_it(
 def press(page: Page, place: Locator) -> None:
     """Tab to a place and press Enter on it."""
     expect(place).to_be_visible()
-    for _ in range(MOST_STOPS):
+    for _ in range(MAX_STOPS):
         page.keyboard.press("Tab")
         if place.evaluate("e => e === document.activeElement"):
             return page.keyboard.press("Enter")
-    raise AssertionError(f"{place} was not reached in {MOST_STOPS} stops")
+    raise AssertionError(f"{place} was not reached in {MAX_STOPS} stops")

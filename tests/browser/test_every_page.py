@@ -21,7 +21,7 @@ from runs.models.sharing import ShareLink
 from runs.models.suites import Suite
 from runs.reviews.services import Decided, decide
 from runs.sharing.services import document_of, hash_of, sources_of, subject_of
-from runs.sharing.whitelist import Depth
+from runs.sharing.whitelist import DetailLevel
 from runs.suites.versions import record_version
 from tests.factories import (
     STARTED,
@@ -208,7 +208,7 @@ def share(kind: str, fields: dict[str, str]) -> None:
         title=subject.title,
         depth="traces",
         sources=sources_of(subject),
-        frozen=document_of(subject, Depth.TRACES, now=STARTED),
+        frozen=document_of(subject, DetailLevel.TRACES, now=STARTED),
     )
 
 

@@ -9,12 +9,12 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
+from tests.runs.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 
 from evaluators.sandbox.probe import sandbox_offered
 from runs.models.runs import WorkerProcess
 from tests.browser.conftest import Console
 from tests.factories import make_model
-from tests.runs.crews import ago, ahead, make_hand, make_open_run, make_worker
 from tests.services.site import Site
 
 LogIn = Callable[[str], User]
@@ -27,11 +27,13 @@ def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
     page.get_by_role("navigation", name="Site").get_by_role("link", name="Workers").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
     expect(page.locator("#workers-live")).to_contain_text("1 worker is ready; nothing waits.")
-    crews = page.get_by_role("table", name="Worker processes, each followed by its pairs of hands")
-    expect(crews).to_contain_text("inside the web process")
-    expect(crews).to_contain_text(sandbox_offered().in_words)
+    worker_lines = page.get_by_role(
+        "table", name="Worker processes, each followed by its pairs of hands"
+    )
+    expect(worker_lines).to_contain_text("inside the web process")
+    expect(worker_lines).to_contain_text(sandbox_offered().in_words)
     [worker] = site.web_workers()
-    expect(crews).to_contain_text(str(worker))
+    expect(worker_lines).to_contain_text(str(worker))
 
 
 @pytest.mark.django_db(transaction=True)

@@ -70,7 +70,7 @@ def form(role: str, place: Mapping[str, Any] | None = None) -> Page:
     return Page(role, post=REFUSED, place=place or {})
 
 
-def deed(role: str, place: Mapping[str, Any]) -> Page:
+def action(role: str, place: Mapping[str, Any]) -> Page:
     return Page(role, get=NOT_ALLOWED, post=MOVED, place=place)
 
 
@@ -83,7 +83,7 @@ PAGES: Mapping[str, Page] = {
     "access:login": Page(ANYBODY, post=REFUSED, known=MOVED),
     "access:login-once": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
     "access:password-set": Page(ANYBODY, get=GONE, post=GONE, place=LINK),
-    "access:logout": deed(LOGGED_IN, {}),
+    "access:logout": action(LOGGED_IN, {}),
     "access:account": Page(LOGGED_IN),
     "access:password": form(LOGGED_IN),
     "access:tokens": form(LOGGED_IN),
@@ -92,9 +92,9 @@ PAGES: Mapping[str, Page] = {
     "access:members": Page("admin"),
     "access:member-add": form("admin"),
     "access:member": form("admin", {"pk": 0}),
-    "access:member-status": deed("admin", {"pk": 0}),
-    "access:member-link": deed("admin", {"pk": 0}),
-    "access:member-scripts": deed("admin", {"pk": 0}),
+    "access:member-status": action("admin", {"pk": 0}),
+    "access:member-link": action("admin", {"pk": 0}),
+    "access:member-scripts": action("admin", {"pk": 0}),
     "evaluators:gallery": Page(LOGGED_IN),
     "evaluators:kind": form(LOGGED_IN, {"name": "expected_output"}),
     "evaluators:language-models": Page("viewer"),
@@ -102,8 +102,8 @@ PAGES: Mapping[str, Page] = {
     "evaluators:language-model-test": Page("viewer", place=MODEL),
     "evaluators:language-model-new": form("admin"),
     "evaluators:language-model-edit": form("admin", MODEL),
-    "evaluators:language-model-delete": deed("admin", MODEL),
-    "evaluators:language-model-test-start": deed("admin", MODEL),
+    "evaluators:language-model-delete": action("admin", MODEL),
+    "evaluators:language-model-test-start": action("admin", MODEL),
     "home": Page("viewer"),
     "runs:today": Page("viewer"),
     "runs:suite-rows": Page("viewer"),
@@ -111,16 +111,16 @@ PAGES: Mapping[str, Page] = {
     "runs:suite-cases": Page("viewer", place=SUITE),
     "runs:case-rows": Page("viewer", place=SUITE),
     "runs:case": Page("viewer", place=SUITE | {"key": "C-1"}),
-    "runs:case-bulk": deed("editor", SUITE),
-    "runs:case-export": deed("viewer", SUITE),
+    "runs:case-bulk": action("editor", SUITE),
+    "runs:case-export": action("viewer", SUITE),
     "runs:case-new": form("editor", SUITE),
     "runs:case-edit": form("editor", CASE),
     "runs:case-delete": Page("editor", post=MOVED, place=CASE),
-    "runs:case-restore": deed("editor", CASE),
-    "runs:result-case": deed("editor", RESULT),
-    "runs:result-expected": deed("editor", RESULT),
+    "runs:case-restore": action("editor", CASE),
+    "runs:result-case": action("editor", RESULT),
+    "runs:result-expected": action("editor", RESULT),
     "runs:suite-agreement": Page("viewer", place=SUITE),
-    "runs:agreement-bands": deed("editor", SUITE),
+    "runs:agreement-bands": action("editor", SUITE),
     "runs:suite-charts": Page("viewer", place=SUITE),
     "runs:chart-panels": Page("viewer", place=SUITE),
     "runs:score-cost-file": Page("viewer", place=SUITE),
@@ -133,13 +133,13 @@ PAGES: Mapping[str, Page] = {
     "runs:case-table-store": Page("editor", get=404, post=404, place={"pk": 0}),
     "runs:case-table-rejected": Page("editor", get=404, place={"pk": 0}),
     "runs:suite-settings": form("editor", SUITE),
-    "runs:suite-archive": deed("editor", SUITE),
-    "runs:suite-delete": deed("editor", SUITE),
+    "runs:suite-archive": action("editor", SUITE),
+    "runs:suite-delete": action("editor", SUITE),
     "runs:evaluator-try": form("editor", SUITE | {"node": "n1"}),
     # Tries are of drafts, which nobody else sees.
     "runs:evaluator-trial": Page("editor", get=404, place=SUITE | {"node": "n1", "pk": 1}),
-    "runs:draft-save": deed("editor", SUITE),
-    "runs:draft-discard": deed("editor", SUITE),
+    "runs:draft-save": action("editor", SUITE),
+    "runs:draft-discard": action("editor", SUITE),
     "runs:suite-evaluators": Page("viewer", place=SUITE),
     "runs:evaluators-keep": Page("editor", get=MOVED, post=CONFLICT, place=SUITE),
     "runs:what-if": Page("editor", post=CONFLICT, place=SUITE),
@@ -181,11 +181,11 @@ PAGES: Mapping[str, Page] = {
     "runs:run-results-file": Page("viewer", place=RUN),
     "runs:run-results-table": Page("viewer", place=RUN),
     "runs:run-summary-file": Page("viewer", place=RUN),
-    "runs:run-baseline": deed("editor", RUN),
-    "runs:run-stop": deed("editor", RUN),
-    "runs:run-resume": deed("editor", RUN),
+    "runs:run-baseline": action("editor", RUN),
+    "runs:run-stop": action("editor", RUN),
+    "runs:run-resume": action("editor", RUN),
     "runs:run-retry": form("editor", RUN),
-    "runs:run-chosen": deed("editor", RUN),
+    "runs:run-chosen": action("editor", RUN),
     "runs:run-retry-ask": Page("editor", get=NOT_ALLOWED, post=REFUSED, place=RUN),
     "runs:result": Page("viewer", place=RESULT),
     "runs:result-calls": Page("viewer", place=RESULT),
@@ -200,8 +200,8 @@ PAGES: Mapping[str, Page] = {
     "runs:campaign-live": Page("viewer", get=STOP_POLLING, place={"pk": 0}),
     "runs:campaign-chart": Page("viewer", place={"pk": 0}),
     "runs:campaign-cases": Page("viewer", place={"pk": 0}),
-    "runs:campaign-stop": deed("editor", {"pk": 0}),
-    "runs:campaign-name": deed("editor", {"pk": 0}),
+    "runs:campaign-stop": action("editor", {"pk": 0}),
+    "runs:campaign-name": action("editor", {"pk": 0}),
     "runs:campaign-file": Page("viewer", place={"pk": 0}),
     "runs:campaign-json": Page("viewer", place={"pk": 0}),
     "runs:campaign-cost-file": Page("viewer", place={"pk": 0}),
@@ -227,15 +227,15 @@ PAGES: Mapping[str, Page] = {
     "runs:shared": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:shared-file": Page(ANYBODY, get=404, place={"token": "c0-ffee"}),
     "runs:review": Page("viewer"),
-    "runs:review-undo": deed("reviewer", {}),
-    "runs:review-assign": deed("reviewer", {}),
-    "runs:review-judge": deed("reviewer", {}),
+    "runs:review-undo": action("reviewer", {}),
+    "runs:review-assign": action("reviewer", {}),
+    "runs:review-judge": action("reviewer", {}),
     "runs:review-item": Page("viewer", place={"pk": 0}),
     "runs:review-decide": Page("reviewer", get=NOT_ALLOWED, post=REFUSED, place={"pk": 0}),
-    "runs:review-skip": deed("reviewer", {"pk": 0}),
-    "runs:review-release": deed("reviewer", {"pk": 0}),
+    "runs:review-skip": action("reviewer", {"pk": 0}),
+    "runs:review-release": action("reviewer", {"pk": 0}),
     "runs:review-hold": Page("reviewer", get=NOT_ALLOWED, post=PAGE, place={"pk": 0}),
-    "runs:result-review": deed("reviewer", RESULT),
+    "runs:result-review": action("reviewer", RESULT),
     "runs:pinned": Page("viewer"),
     "runs:api": read(),
     "runs:api-schema": read(),
@@ -331,7 +331,7 @@ def fill() -> Mapping[str, Any]:
     named = {"runs:result-call": call.pk, "runs:target-trial": trial.pk}
     item = ask_for_review(result, by=None)
     named |= {name: item.pk for name in PAGES if name.startswith("runs:review-")}
-    named |= {f"runs:target{deed}": target.pk for deed in ("", "-edit", "-try", "-edit-try")}
+    named |= {f"runs:target{action}": target.pk for action in ("", "-edit", "-try", "-edit-try")}
     named |= {name: uuid4() for name in PAGES if name.startswith("runs:case-table")}
     named |= {"runs:review-upload": uuid4()}
     named |= {name: result.pk for name in PAGES if name.startswith("runs:api-result")}
@@ -339,8 +339,8 @@ def fill() -> Mapping[str, Any]:
         name for name in PAGES if name.startswith(("runs:campaign", "runs:api-campaign"))
     ]
     named |= dict.fromkeys(of_campaign, campaign.pk)
-    deeds = ("status", "link", "scripts")
-    members = ("access:member", *(f"access:member-{deed}" for deed in deeds))
+    actions = ("status", "link", "scripts")
+    members = ("access:member", *(f"access:member-{action}" for action in actions))
     return named | dict.fromkeys(members, member.pk)
 
 

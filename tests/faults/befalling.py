@@ -20,13 +20,13 @@ Fault = Callable[[Installation, random.Random], None]
 
 TASK = {"name": "runs.work_on_run", "kwargs": {"run_id": 1}}
 DELIVERIES = 40
-NOTICED_AWAY = re.compile("The database is away|A sweep failed")
+NOTICED_AWAY = re.compile("The database is away|The reaper failed")
 # What a late reply costs is added to its result; how that came out is settled.
 OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) ORDER BY id)"
 ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"
-HAS_HANDS = "SELECT count(*) > 0 OR ({over}) FROM runs_hand WHERE worker LIKE '%/{pid}/%'"
+HAS_HANDS = "SELECT count(*) > 0 OR ({over}) FROM runs_runworker WHERE worker LIKE '%/{pid}/%'"
 HELD = (
-    "SELECT result.id, position FROM runs_result result JOIN runs_hand hand ON token = lease_token"
+    "SELECT result.id, position FROM runs_result result JOIN runs_runworker hand ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
 )
 
@@ -64,7 +64,7 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     before = len(site.models.requests)
     victim.wake()
     site.wait_for_the_end()
-    site.wait_for("SELECT count(*) = 0 FROM runs_hand")
+    site.wait_for("SELECT count(*) = 0 FROM runs_runworker")
     assert site.database.rows(_scored(ids, OUTCOME)) == as_others_left_it
     numbers = {number for _, number in lost}
     again = [one for one in site.models.requests[before:] if number_of(one) in numbers]

@@ -13,8 +13,8 @@ from tests.services.processes import wait_until
 
 RIGHT = sum(map(is_right, range(CASES)))
 # What one killed process may cost: the calls it had in flight, and the replies not yet written down.
-MOST_REPEATED = AT_ONCE + BATCH
-PURSES = {"target": (AGENT, "run_cost_usd"), "evaluation": (JUDGE, "evaluation_cost_usd")}
+MAX_REPEATED = AT_ONCE + BATCH
+COSTS = {"target": (AGENT, "run_cost_usd"), "evaluation": (JUDGE, "evaluation_cost_usd")}
 
 
 def assert_all_right(site: Installation) -> None:
@@ -75,7 +75,7 @@ def assert_nothing_is_held(site: Installation) -> None:
     """Assert that nobody holds results, and that hands and slots are given back or forgotten soon."""
     leased = "SELECT count(*) FROM runs_result WHERE lease_token <> '' OR lease_until IS NOT NULL"
     assert site.database.value(leased) == 0
-    site.wait_for("SELECT count(*) = 0 FROM runs_hand")
+    site.wait_for("SELECT count(*) = 0 FROM runs_runworker")
     site.wait_for("SELECT count(*) = 0 FROM evaluators_slotlease")
 
 
@@ -84,16 +84,16 @@ def assert_purses_agree(site: Installation) -> None:
 
     They need not in the moment a run ends: late replies are booked when they come.
     """
-    for purpose in PURSES:
+    for purpose in COSTS:
         wait_until(
-            lambda purpose=purpose: len(set(purse(site, purpose))) == 1,
-            what=lambda purpose=purpose: f"{purpose} purses agree: {purse(site, purpose)}",
+            lambda purpose=purpose: len(set(cost(site, purpose))) == 1,
+            what=lambda purpose=purpose: f"{purpose} purses agree: {cost(site, purpose)}",
         )
 
 
-def purse(site: Installation, purpose: str) -> tuple[Decimal | None, ...]:
+def cost(site: Installation, purpose: str) -> tuple[Decimal | None, ...]:
     """Return what ledger, results, run and summary say was paid from a purse."""
-    _, column = PURSES[purpose]
+    _, column = COSTS[purpose]
     summary = site.database.value("SELECT CAST(summary AS text) FROM runs_run")
     return (
         ledger_usd(site, purpose),
@@ -108,13 +108,13 @@ def assert_paid_is_written(site: Installation) -> None:
 
     Hands that were robbed live on and write down what they paid.
     """
-    most_lost = site.killed * MOST_REPEATED
+    most_lost = site.killed * MAX_REPEATED
     wait_until(
         lambda: 0 <= lost_calls(site) <= most_lost,
         what=lambda: f"at most {most_lost} answers lost: {lost_calls(site)} are not in the ledger",
     )
     is_lost = lost_calls(site) > 0
-    for purpose in PURSES:
+    for purpose in COSTS:
         spent, written = spent_usd(site, purpose), ledger_usd(site, purpose)
         assert 0 < written <= spent, (purpose, written, spent)
         assert is_lost or written == spent, (purpose, written, spent)
@@ -128,7 +128,7 @@ def assert_paid_once(site: Installation) -> None:
 
 def most_repeated(site: Installation) -> int:
     """Return how many calls may have been made again after what befell the run."""
-    return (site.killed + site.robbed) * MOST_REPEATED
+    return (site.killed + site.robbed) * MAX_REPEATED
 
 
 def ledger_usd(site: Installation, purpose: str) -> Decimal:
@@ -138,7 +138,7 @@ def ledger_usd(site: Installation, purpose: str) -> Decimal:
 
 def spent_usd(site: Installation, purpose: str) -> Decimal:
     """Return what the models charge to a purse."""
-    model_id, _ = PURSES[purpose]
+    model_id, _ = COSTS[purpose]
     return charge(site.models.answered, model_id)
 
 

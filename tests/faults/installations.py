@@ -64,7 +64,7 @@ class Installation:
         """Start workers, and let the models answer once each has its hands in the run."""
         off = clocks_off_by_s or [0] * number
         workers = [self.site.begin_worker(clock_off_by_s=seconds) for seconds in off]
-        self.wait_for(f"SELECT count(DISTINCT worker) = {len(workers)} FROM runs_hand")
+        self.wait_for(f"SELECT count(DISTINCT worker) = {len(workers)} FROM runs_runworker")
         self.models.release()
         return workers
 

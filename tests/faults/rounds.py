@@ -65,8 +65,8 @@ def befall(site: Installation, names: list[str], chance: random.Random, *, is_si
 def figures(site: Installation) -> list[str]:
     """Return what a run cost and what that might have been."""
     counts = (books.lost_calls(site), books.repeated_calls(site), books.most_repeated(site))
-    ledger = sum(books.ledger_usd(site, purpose) for purpose in books.PURSES)
-    spent = sum(books.spent_usd(site, purpose) for purpose in books.PURSES)
+    ledger = sum(books.ledger_usd(site, purpose) for purpose in books.COSTS)
+    spent = sum(books.spent_usd(site, purpose) for purpose in books.COSTS)
     return [str(count) for count in (site.killed, site.robbed, *counts)] + [
         f"${usd:.7f}" for usd in (ledger, spent)
     ]

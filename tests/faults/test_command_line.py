@@ -19,7 +19,7 @@ def command_line(cluster: Installation) -> Process:
         cluster.site.begin_worker()
     command = cluster.site.begin_command("evaluate", SUITE, "--target", AGENT)
     cluster.wait_for("SELECT count(*) = 2 FROM runs_workerprocess")
-    cluster.wait_for("SELECT count(*) = 1 FROM runs_hand")
+    cluster.wait_for("SELECT count(*) = 1 FROM runs_runworker")
     cluster.models.release()
     return command
 
@@ -28,8 +28,8 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
     cluster: Installation, command_line: Process, chance: random.Random
 ):
     pick_a_moment(cluster, chance)
-    hands = cluster.database.rows("SELECT worker FROM runs_hand")
-    assert [name.split("/")[-2] for [name] in hands] == [str(command_line.pid)]
+    run_workers = cluster.database.rows("SELECT worker FROM runs_runworker")
+    assert [name.split("/")[-2] for [name] in run_workers] == [str(command_line.pid)]
     cluster.kill_hands(command_line)
     cluster.wait_for_the_end()
 

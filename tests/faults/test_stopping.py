@@ -27,7 +27,7 @@ def test_a_run_stopped_in_the_browser_books_what_is_paid_and_goes_on_without_pay
     assert scored
     assert cancelled
     assert len(scored) + len(cancelled) == CASES
-    cluster.wait_for("SELECT count(*) = 0 FROM runs_hand")
+    cluster.wait_for("SELECT count(*) = 0 FROM runs_runworker")
     assert sorted(cluster.database.rows(RESULTS.format("scored"))) == scored
     assert sorted(cluster.database.rows(RESULTS.format("cancelled"))) == cancelled
     assert_purses_agree(cluster)

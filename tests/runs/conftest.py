@@ -20,7 +20,7 @@ StartRun = Callable[..., Run]
 
 @pytest.fixture(autouse=True)
 def long_running_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the database been there for long: sweeps trust no silence shortly after its start."""
+    """Have the database been there for long: reaps trust no silence shortly after its start."""
     long_ago = datetime.min.replace(tzinfo=UTC)
     monkeypatch.setattr(reaper, "database_answers_since", lambda: long_ago)
 

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from runs.models.results import Result
-from runs.models.runs import Hand, Run, WorkerProcess
+from runs.models.runs import Run, RunWorker, WorkerProcess
 from tests.factories import make_case, make_run, make_suite
 
 
@@ -50,12 +50,12 @@ def make_open_run(*, cases: int = 0, title: str = "Customer support", **columns:
 
 def make_hand(
     *, run: Run, worker: WorkerProcess | str, token: str, holds: int = 0, **columns: Any
-) -> Hand:
+) -> RunWorker:
     """Make a pair of hands at a run that holds so many of its waiting results for 20 s more."""
     name = worker if isinstance(worker, str) else worker.name
     defaults = {"started_at": ago(300), "heartbeat_at": ago(1), "in_flight": holds}
     hold(run.results.filter(status="pending")[:holds], token=token)
-    return Hand.objects.create(run=run, worker=name, token=token, **defaults | columns)
+    return RunWorker.objects.create(run=run, worker=name, token=token, **defaults | columns)
 
 
 def hold(results: Sequence[Result], *, token: str, seconds: float = 20) -> None:

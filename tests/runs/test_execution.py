@@ -16,7 +16,7 @@ from evaluators.scoring.types import Score as ScoreValue
 from runs.engine.ports import ExecutionOutcome
 from runs.execution.claims import begin_run, claim_results
 from runs.execution.loading import load_work
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.execution.result_writer import Ended, broken_target, write_down
 from runs.execution.run_worker import Place, _work, work_on_run
 from runs.models.results import EvaluatorScore, ModelCall, Result, ResultOutput
@@ -185,8 +185,8 @@ def test_hands_share_a_run_and_every_result_is_carried_out_once(start_recorded):
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(3) as hands:
-        list(hands.map(work, range(3)))
+    with ThreadPoolExecutor(3) as run_workers:
+        list(run_workers.map(work, range(3)))
 
     assert after(run, *COUNTS) == ("completed", 120, 120, 0, 0)
     assert ResultOutput.objects.count() == 120
@@ -204,8 +204,8 @@ def test_a_task_delivered_twice_changes_nothing(start_recorded):
 
 def costs(run):
     calls = ModelCall.objects.filter(run=run).aggregate(usd=Sum("cost_usd"))["usd"]
-    purses = run.results.aggregate(run=Sum("run_cost_usd"), judge=Sum("evaluation_cost_usd"))
-    return calls, purses["run"], purses["judge"]
+    costs = run.results.aggregate(run=Sum("run_cost_usd"), judge=Sum("evaluation_cost_usd"))
+    return calls, costs["run"], costs["judge"]
 
 
 def test_both_purses_are_exact_to_the_ledger(start_chat, model_server):
@@ -314,7 +314,7 @@ def test_a_lost_attempts_replies_are_not_paid_again(start_chat, model_server):
         lease_token="dead",
         lease_until=timezone.now() - timedelta(seconds=1),
     )
-    assert sweep(now=timezone.now() + timedelta(minutes=1)) == [run.pk]
+    assert reap(now=timezone.now() + timedelta(minutes=1)) == [run.pk]
     work_on_run(run.pk)
 
     assert after(run, *COUNTS) == ("completed", 4, 4, 0, 0)

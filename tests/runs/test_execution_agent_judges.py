@@ -16,7 +16,7 @@ from django.urls import reverse
 from evaluators.model_calls.models import encrypt
 from runs.cli import watching
 from runs.execution import run_worker
-from runs.execution.run_worker import Desks, work_on_run
+from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.results import ModelCall, Result
@@ -61,9 +61,9 @@ print(json.dumps({"output": json.dumps({"reasoning": f"Asked as {case['id']}.", 
 
 
 @pytest.fixture(autouse=True)
-def _hands(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def _run_workers(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
-    monkeypatch.setattr(run_worker, "_desks", Desks())
+    monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
     settings.SCRIPTS = True
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from evaluators.model_calls.models import encrypt
 from evaluators.scoring.types import DomainError
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
 from runs.models.results import Artifact, ModelCall, Result
 from runs.models.runs import Run, RunStatus
@@ -222,7 +222,7 @@ def test_a_reply_in_the_ledger_is_not_asked_for_again_after_a_lost_lease(
     Run.objects.filter(pk=run.pk).update(
         status="running", done_count=0, pass_count=0, fail_count=0, finished_at=None
     )
-    sweep(now=timezone.now())
+    reap(now=timezone.now())
     work_on_run(run.pk)
     assert counts(run)[:2] == ("completed", 2)
     assert len(agent_server.asked) == 2

@@ -15,7 +15,7 @@ import pytest
 from evaluators.kinds._base import Output
 from evaluators.model_calls.calls import Ledger
 from runs.engine.ports import Cause, TargetFailure
-from runs.execution.agents import LARGEST_REPLY
+from runs.execution.agents import MAX_REPLY
 from tests.agent_server import (
     AgentServer,
     Behaviour,
@@ -113,7 +113,7 @@ MISHAPS = (
         "astray",
     ),
 )
-BOMB = gzip.compress(b"0" * (LARGEST_REPLY * 8))
+BOMB = gzip.compress(b"0" * (MAX_REPLY * 8))
 DEEP = b'{"output": ' + b"[" * 100_000
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from runs.execution import run_worker
-from runs.execution.run_worker import Courtesy, give_way_to, work_on_run
+from runs.execution.run_worker import RequestPriority, work_on_run, yield_while
 from runs.models.runs import RunStatus
 from tests.runs.conftest import StartRun
 
@@ -17,9 +17,9 @@ from tests.runs.conftest import StartRun
 def waiting() -> Iterator[list[str]]:
     """Give the list of those who wait."""
     who: list[str] = []
-    give_way_to(lambda: bool(who))
+    yield_while(lambda: bool(who))
     yield who
-    give_way_to(run_worker._nobody)
+    yield_while(run_worker._nobody)
 
 
 def most_beside_each_other(executions: int) -> tuple[int, int]:
@@ -34,10 +34,10 @@ def most_beside_each_other(executions: int) -> tuple[int, int]:
         inside.pop()
 
     async def begin() -> None:
-        polite = Courtesy(sleep)
+        polite = RequestPriority(sleep)
         async with asyncio.TaskGroup() as group:
             for _ in range(executions):
-                group.create_task(polite.give_way())
+                group.create_task(polite.yield_to_requests())
 
     asyncio.run(begin())
     return len(counts), max(counts, default=0)

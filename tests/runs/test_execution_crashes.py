@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from runs.execution import database, finishing, run_worker
-from runs.execution.reaper import show_worker, sweep
+from runs.execution.reaper import reap, register_worker
 from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now
 from runs.models.runs import Run, WorkerProcess
@@ -24,7 +24,7 @@ def broken(*args, **kwargs):
 
 def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_recorded, monkeypatch):
     run = start_recorded("a refund")
-    show_worker(now=database_now(), version="1")
+    register_worker(now=database_now(), version="1")
 
     monkeypatch.setattr("runs.execution.run_worker.claim_jobs", broken)
     for expected in ("running", "running", "failed"):
@@ -52,7 +52,7 @@ def test_a_run_that_breaks_while_it_is_read_is_failed_by_it(start_recorded, monk
 
 
 def test_a_run_that_cannot_be_set_right_keeps_no_other_from_it(start_recorded, monkeypatch):
-    show_worker(now=database_now(), version="1")
+    register_worker(now=database_now(), version="1")
     first, second = start_recorded("a refund"), start_recorded("a refund")
     Run.objects.update(status="running")
     for run in (first, second):
@@ -63,7 +63,7 @@ def test_a_run_that_cannot_be_set_right_keeps_no_other_from_it(start_recorded, m
         return broken() if run.pk == first.pk else usual(run, *facts)
 
     monkeypatch.setattr(finishing, "_figures", figures)
-    sweep(now=database_now())
+    reap(now=database_now())
 
     assert (counts(first)[0], counts(second)[0]) == ("running", "completed")
     assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
@@ -76,4 +76,4 @@ def test_a_sweep_ends_where_the_database_is_away(start_recorded, monkeypatch):
     away = Failing(OperationalError("away"))
     monkeypatch.setattr(finishing, "_figures", lambda *facts: away())
     with pytest.raises(OperationalError):
-        sweep(now=database_now() + timedelta(seconds=1))
+        reap(now=database_now() + timedelta(seconds=1))

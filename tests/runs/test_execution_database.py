@@ -132,14 +132,14 @@ def test_an_error_that_will_not_pass_is_raised_at_once():
 def test_a_session_that_stands_still_with_what_it_wrote_is_ended_and_no_other(monkeypatch):
     monkeypatch.setattr(reaper, "LEASE", timedelta())
     if connection.vendor != "postgresql":
-        assert reaper.end_sessions_at_a_standstill() == 0
+        assert reaper.end_idle_transactions() == 0
         return
     url = psycopg.conninfo.make_conninfo(**psycopg_params())
     with psycopg.connect(url) as frozen, psycopg.connect(url) as reading:
         frozen.execute("CREATE TEMPORARY TABLE written AS SELECT 1")
         reading.execute("SELECT 1")
 
-        assert reaper.end_sessions_at_a_standstill() == 1
+        assert reaper.end_idle_transactions() == 1
         with pytest.raises(psycopg.OperationalError):
             frozen.execute("SELECT 1")
         assert reading.execute("SELECT 2").fetchone() == (2,)

@@ -8,14 +8,14 @@ from decimal import Decimal
 import pytest
 
 from runs.execution.claims import claim_results
-from runs.execution.reaper import show_worker, sweep
+from runs.execution.reaper import reap, register_worker
 from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run
 from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.model_server import good
-from tests.runs.working import counts, late, ledger, purses, work_in_thread
+from tests.runs.working import costs, counts, late, ledger, work_in_thread
 from tests.services.processes import wait_until
 
 MINUTE = timedelta(minutes=1)
@@ -40,7 +40,7 @@ def test_a_reply_that_comes_after_a_stop_is_booked_and_changes_nothing_else(
     answered = len(model_server.chats)
     assert answered >= 3
     assert ModelCall.objects.filter(run=run, status="ok").count() == answered
-    assert purses(run) == ledger(run) == answered * Decimal("0.2")
+    assert costs(run) == ledger(run) == answered * Decimal("0.2")
     after = Result.objects.filter(run=run).values_list("id", "status", "verdict", "score")
     assert list(after) == before
 
@@ -52,9 +52,9 @@ def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat
     model_server.wait_for_chats(1)
     stop_run(run, stopped_by=None)
     resume_run(run, resumed_by=None)
-    show_worker(now=database_now(), version="1")
+    register_worker(now=database_now(), version="1")
     # The old hands have seen that the run is on without them, and make room for others.
-    wait_until(lambda: sweep(now=database_now()) == [run.pk])
+    wait_until(lambda: reap(now=database_now()) == [run.pk])
     work_on_run(run.pk)
 
     assert counts(run) == ("completed", 4, 4, 0)
@@ -62,7 +62,7 @@ def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat
     model_server.release()
     first.join(30)
     assert counts(run) == ("completed", 4, 4, 0)
-    assert purses(run) == ledger(run) == 9 * Decimal("0.2")
+    assert costs(run) == ledger(run) == 9 * Decimal("0.2")
 
 
 def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start_recorded):
@@ -74,7 +74,7 @@ def test_a_retry_in_a_stopped_run_that_loses_its_workers_ends_all_the_same(start
     retry_results(Run.objects.get(), asked_by=None, which="errored")
     for number in range(3):
         claim_results(run.pk, token=f"lost-{number}", most=9, now=database_now())
-        sweep(now=database_now() + 2 * MINUTE)
-    sweep(now=database_now() + 2 * MINUTE)
+        reap(now=database_now() + 2 * MINUTE)
+    reap(now=database_now() + 2 * MINUTE)
 
     assert counts(run)[0] not in ("queued", "running")

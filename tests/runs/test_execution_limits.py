@@ -24,7 +24,7 @@ from runs.execution import rate_limits
 from runs.execution.database import DatabaseThread
 from runs.execution.run_worker import Place, _work
 from runs.models.results import ModelCall
-from runs.models.runs import Hand
+from runs.models.runs import RunWorker
 from runs.running.services import start_run
 from tests.factories import make_case, make_model, make_run, make_suite, make_target
 from tests.model_server import good, hang, rate_limited
@@ -58,7 +58,7 @@ class Worker:
     def __post_init__(self) -> None:
         now = self.clock.database_now()
         facts = {"worker": self.name, "started_at": now, "heartbeat_at": now}
-        Hand.objects.create(run=self.run, token=self.name, **facts)
+        RunWorker.objects.create(run=self.run, token=self.name, **facts)
 
     async def call(self, count: int, *, most: int = 50, is_killed: bool = False) -> list[ChatReply]:
         """Make so many calls, so many at once, and return their answers; a killed worker leaves all as it is."""
@@ -252,8 +252,8 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(2) as hands:
-        list(hands.map(work, range(2)))
+    with ThreadPoolExecutor(2) as run_workers:
+        list(run_workers.map(work, range(2)))
 
     run.refresh_from_db()
     assert (run.status, run.pass_count, run.error_count) == ("completed", 40, 0)

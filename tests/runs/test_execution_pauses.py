@@ -9,21 +9,21 @@ from decimal import Decimal
 import pytest
 from django.db import DatabaseError, OperationalError
 
-from evalsite.heartbeat import Pulse, sweep_and_queue
+from evalsite.heartbeat import Heartbeat, reap_and_queue
 from evaluators.models import SlotLease
 from runs.execution import claims, reaper, result_writer, run_worker
-from runs.execution.claims import begin_run, claim_jobs, claim_results, show_hand
+from runs.execution.claims import begin_run, claim_jobs, claim_results, register_run_worker
 from runs.execution.finishing import finish_run
 from runs.execution.loading import load_work
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now
 from runs.models.results import ModelCall, Result
-from runs.models.runs import Hand, Run
+from runs.models.runs import Run, RunWorker
 from tests.factories import make_model
 from tests.model_server import good
 from tests.runs.doubles import Failing
-from tests.runs.working import counts, late, ledger, purses, work_in_thread
+from tests.runs.working import costs, counts, late, ledger, work_in_thread
 from tests.services.processes import dead_process_name, wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -68,7 +68,7 @@ def test_no_call_is_made_while_nothing_can_be_written_and_nothing_is_paid_twice(
     assert counts(run) == ("completed", 40, 40, 0)
     assert len(model_server.chats) == 80
     assert ModelCall.objects.filter(run=run).count() == 80
-    assert purses(run) == ledger(run)
+    assert costs(run) == ledger(run)
 
 
 def test_hands_that_stood_still_make_no_call_for_what_others_took_over(
@@ -91,7 +91,7 @@ def test_hands_that_stood_still_make_no_call_for_what_others_took_over(
     assert counts(run) == ("running", 0, 0, 0)
     assert set(run.results.values_list("lease_token", flat=True)) == {"others"}
     assert ModelCall.objects.filter(run=run, status="ok").count() == 2
-    assert purses(run) == ledger(run) > 0
+    assert costs(run) == ledger(run) > 0
 
 
 def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
@@ -114,7 +114,7 @@ def test_a_result_that_cannot_be_stored_is_an_error_and_the_others_are_kept(
     assert (result.status, result.error_stage, result.score) == ("error", "recording", None)
     assert result.error == "Could not be stored: ValueError: a lone surrogate \ufffd"
     assert len(model_server.chats) == 6
-    assert purses(run) == ledger(run) == Decimal("1.2")
+    assert costs(run) == ledger(run) == Decimal("1.2")
 
 
 def test_what_a_claim_took_before_its_answer_was_lost_is_given_back(start_recorded):
@@ -142,25 +142,25 @@ def test_only_the_owner_claims(start_recorded):
 
 def test_hands_taken_for_dead_show_themselves_again(start_recorded):
     run = start_recorded("a refund")
-    show_hand(run.pk, "mine", under_way=3, now=database_now())
-    Hand.objects.all().delete()
-    show_hand(run.pk, "mine", under_way=2, now=database_now())
-    assert Hand.objects.get().in_flight == 2
+    register_run_worker(run.pk, "mine", under_way=3, now=database_now())
+    RunWorker.objects.all().delete()
+    register_run_worker(run.pk, "mine", under_way=2, now=database_now())
+    assert RunWorker.objects.get().in_flight == 2
 
 
 def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monkeypatch):
     swept = []
     monkeypatch.setattr("evalsite.heartbeat.sweep_and_queue", lambda: swept.append(1))
-    pulse = Pulse()
-    pulse.beat()
+    heartbeat = Heartbeat()
+    heartbeat.beat()
     assert len(swept) == 1
 
     with monkeypatch.context() as away:
         away.setattr("evalsite.heartbeat.show_worker", Failing(*[OperationalError("away")] * 2))
-        pulse.beat()
-    pulse.beat()
+        heartbeat.beat()
+    heartbeat.beat()
     assert len(swept) == 1
-    pulse.beat()
+    heartbeat.beat()
     assert len(swept) == 2
 
 
@@ -170,7 +170,7 @@ def test_what_a_sweep_queues_does_not_pile_up_while_everybody_is_busy(start_reco
     monkeypatch.setattr(
         "evalsite.heartbeat.queue", lambda *args, **facts: sent.append((args, facts))
     )
-    sweep_and_queue()
+    reap_and_queue()
     assert sent == [(("runs.work_on_run", run.pk), {"expires_s": 60.0})]
 
 
@@ -180,7 +180,7 @@ def test_slots_of_the_dead_are_cleared_away():
         SlotLease.objects.create(
             model=make_model(slug=holder), holder=holder, slots=2, expires_at=expires_at
         )
-    sweep(now=now)
+    reap(now=now)
     assert [lease.holder for lease in SlotLease.objects.all()] == ["alive"]
 
 
@@ -191,19 +191,19 @@ def test_silence_is_no_sign_of_death_shortly_after_the_database_was_away(
     Run.objects.update(status="running")
     now = database_now()
     claim_results(run.pk, token="alive", most=1, now=now)
-    show_hand(run.pk, "alive", under_way=1, now=now)
+    register_run_worker(run.pk, "alive", under_way=1, now=now)
     claim_results(run.pk, token="dead", most=1, now=now)
-    Hand.objects.create(
+    RunWorker.objects.create(
         run=run, token="dead", worker=dead_process_name(), started_at=now, heartbeat_at=now
     )
 
     with monkeypatch.context() as restarted:
         since = now + MINUTE - timedelta(seconds=1)
         restarted.setattr(reaper, "database_answers_since", lambda: since)
-        sweep(now=now + MINUTE)
+        reap(now=now + MINUTE)
     assert list(run.results.values_list("status", flat=True)) == ["running", "pending"]
 
-    sweep(now=now + 2 * MINUTE)
+    reap(now=now + 2 * MINUTE)
     assert list(run.results.values_list("status", flat=True)) == ["pending", "pending"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from runs.execution.run_worker import MOST_TIMES, settle
+from runs.execution.run_worker import MAX_TIMES, settle
 
 
 class Knot:
@@ -25,7 +25,7 @@ def test_what_is_loaded_is_spared_and_garbage_of_later_is_not() -> None:
 
 
 def test_only_the_first_few_times_count() -> None:
-    for _ in range(MOST_TIMES):
+    for _ in range(MAX_TIMES):
         settle()
     spared = gc.get_freeze_count()
 

@@ -12,8 +12,8 @@ from evaluators.models import LanguageModel, SlotLease, StartGrant
 from evaluators.sandbox.processes import process_name
 from runs.execution import rate_limits
 from runs.execution.rate_limits import agree, grant_starts, leave, tell_wait
-from runs.execution.reaper import sweep
-from runs.models.runs import Hand, RunEvent
+from runs.execution.reaper import reap
+from runs.models.runs import RunEvent, RunWorker
 from tests.factories import make_model, make_run
 
 pytestmark = pytest.mark.django_db
@@ -30,9 +30,9 @@ def tell(model, run, holder, **news) -> Standing:
     return agree(model.pk, run.pk, holder, replace(CALM, **news))
 
 
-def show_hand(run, token, worker="w"):
+def register_run_worker(run, token, worker="w"):
     now = timezone.now()
-    Hand.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
+    RunWorker.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
 
 
 def events(run):
@@ -100,11 +100,11 @@ def test_slots_of_the_dead_expire_and_those_given_back_are_free():
 
 def test_slots_of_a_process_that_is_surely_dead_are_free_with_the_next_sweep():
     model, run = make_model(concurrency=4), make_run(status="running")
-    show_hand(run, "dead", worker=f"{process_name()}0")
-    show_hand(run, "alive", worker=process_name())
+    register_run_worker(run, "dead", worker=f"{process_name()}0")
+    register_run_worker(run, "alive", worker=process_name())
     lease(model, "dead", 3)
     lease(model, "alive", 1)
-    sweep(now=timezone.now())
+    reap(now=timezone.now())
 
     assert list(SlotLease.objects.values_list("holder", flat=True)) == ["alive"]
 
@@ -117,7 +117,7 @@ def test_a_model_that_is_gone_has_no_slots_to_agree_on():
 def test_two_workers_refused_together_lower_the_limit_once_and_both_know_it():
     run, model = make_run(), make_model(name="Big model", concurrency=8)
     for holder in ("a", "b"):
-        show_hand(run, holder)
+        register_run_worker(run, holder)
         tell(model, run, holder)
 
     first = tell(model, run, "a", is_refused=True, pause_s=2.0, in_flight=4)
@@ -159,7 +159,7 @@ def test_nobody_raises_what_another_has_lowered_without_having_earned_it():
 
 def test_a_limit_that_falls_and_rises_again_and_again_is_told_in_two_events():
     run, model = make_run(), make_model(name="Big model", concurrency=8)
-    show_hand(run, "a")
+    register_run_worker(run, "a")
     cuts = 0
     for _ in range(20):
         cuts = tell(model, run, "a", is_refused=True, limit=8, cuts=cuts).cuts
@@ -194,7 +194,7 @@ def test_every_run_whose_calls_are_affected_tells_of_it_once():
     model = make_model(name="Big model", concurrency=8)
     met, shares, later, other = (make_run() for _ in range(4))
     for run, holder in ((met, "a"), (shares, "b"), (shares, "b2"), (other, "d")):
-        show_hand(run, holder)
+        register_run_worker(run, holder)
     for run, holder in ((met, "a"), (shares, "b"), (shares, "b2")):
         tell(model, run, holder)
     tell(make_model(), other, "d")

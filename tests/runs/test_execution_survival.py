@@ -7,10 +7,10 @@ from django.utils import timezone
 
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import claim_results
-from runs.execution.reaper import hide_worker, show_worker, sweep
+from runs.execution.reaper import reap, register_worker, unregister_worker
 from runs.execution.run_worker import work_on_run
 from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
-from runs.models.runs import Hand, Run, WorkerProcess
+from runs.models.runs import Run, RunWorker, WorkerProcess
 from runs.running.retrying import resume_run, retry_results, stop_run
 from tests.model_server import good, hang
 from tests.runs.working import counts, work_in_thread
@@ -28,7 +28,7 @@ def statuses(run):
 def lose(run, *, token, worker="elsewhere/x/1/1"):
     """Claim one result for a worker that then dies."""
     now = timezone.now()
-    Hand.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
+    RunWorker.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
     claim_results(run.pk, token=token, most=1, now=now)
 
 
@@ -37,13 +37,13 @@ def test_an_expired_lease_is_returned_and_the_attempt_kept(start_recorded):
     Run.objects.update(status="running")
     lose(run, token="lost")
 
-    assert sweep(now=timezone.now()) == []
+    assert reap(now=timezone.now()) == []
     assert statuses(run) == ["running", "pending"]
-    assert sweep(now=timezone.now() + LATER) == [run.pk]
+    assert reap(now=timezone.now() + LATER) == [run.pk]
     assert statuses(run) == ["pending", "pending"]
     attempt = Attempt.objects.get()
     assert (attempt.attempt, attempt.reason) == (1, "worker lost")
-    assert not Hand.objects.exists()
+    assert not RunWorker.objects.exists()
     assert run.events.get().text == "A worker was lost with 1 result in hand"
 
     work_on_run(run.pk)
@@ -55,7 +55,7 @@ def test_a_result_that_lost_three_workers_is_an_error_and_the_run_ends(start_rec
     Run.objects.update(status="running")
     for number in range(3):
         lose(run, token=f"lost-{number}")
-        sweep(now=timezone.now() + LATER)
+        reap(now=timezone.now() + LATER)
 
     assert counts(run) == ("completed", 1, 0, 1)
     result = run.results.get()
@@ -69,7 +69,7 @@ def test_what_a_dead_process_of_this_machine_held_is_free_at_once(start_recorded
     Run.objects.update(status="running")
     lose(run, token="lost", worker=dead_process_name())
 
-    assert sweep(now=timezone.now()) == [run.pk]
+    assert reap(now=timezone.now()) == [run.pk]
     assert statuses(run) == ["pending"]
 
 
@@ -84,7 +84,7 @@ def test_a_run_whose_last_recorder_died_before_finishing_it_is_finished(start_re
     work_on_run(run.pk)
     Run.objects.update(status="running", summary=None, finished_at=None)
 
-    sweep(now=timezone.now())
+    reap(now=timezone.now())
 
     assert counts(run) == ("completed", 1, 1, 0)
     assert run.summary["cases_pass_rate_pct"] == 100
@@ -95,7 +95,7 @@ def test_an_abandoned_command_line_run_is_stopped_and_can_be_resumed(start_recor
     Run.objects.update(
         status="running", owner="command_line", heartbeat_at=timezone.now() - 2 * LATER
     )
-    sweep(now=timezone.now())
+    reap(now=timezone.now())
 
     assert counts(run)[0] == "stopped"
     assert statuses(run) == ["cancelled"]
@@ -107,16 +107,16 @@ def test_sweeping_again_changes_nothing(start_recorded):
     work_on_run(run.pk)
     before = Run.objects.values().get()
     for _ in range(3):
-        assert sweep(now=timezone.now() + LATER) == []
+        assert reap(now=timezone.now() + LATER) == []
 
     assert Run.objects.values().get() == before
 
 
 def test_a_worker_shows_itself_and_takes_itself_off_the_list():
-    show_worker(now=timezone.now(), version="1")
-    show_worker(now=timezone.now(), version="1")
+    register_worker(now=timezone.now(), version="1")
+    register_worker(now=timezone.now(), version="1")
     assert WorkerProcess.objects.get().name == process_name()
-    hide_worker()
+    unregister_worker()
     assert not WorkerProcess.objects.exists()
 
 

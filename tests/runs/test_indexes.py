@@ -11,10 +11,10 @@ import pytest
 from django.db import connection
 from django.db.models import Model
 
-from runs.costs import with_purses
+from runs.costs import with_costs
 from runs.execution.claims import claim_results
 from runs.execution.loading import earlier_calls
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.models.bulk import insert_rows
 from runs.models.clock import database_now
 from runs.models.runs import Run
@@ -87,7 +87,7 @@ def claim(run: Run) -> None:
 
 
 def sweep_later(run: Run) -> None:
-    sweep(now=database_now() + timedelta(seconds=1))
+    reap(now=database_now() + timedelta(seconds=1))
 
 
 def recall(run: Run) -> None:
@@ -96,7 +96,7 @@ def recall(run: Run) -> None:
 
 
 def list_runs(run: Run) -> None:
-    assert list(with_purses(Run.objects.all()))
+    assert list(with_costs(Run.objects.all()))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from evaluators.scoring.policy import Policy
 from runs.case_groups import ResultsQuery
-from runs.costs import purses
+from runs.costs import run_costs
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.suites import Case
@@ -18,7 +18,7 @@ from runs.results.run_figures import cases_gate, metrics_gate
 from runs.results.run_list import listed, run_row
 from runs.results.run_page import run_head, run_live
 from runs.running.warnings import model_family
-from runs.texts import LONGEST_SHOWN, conversation, text_diff
+from runs.texts import MAX_SHOWN_LENGTH, conversation, text_diff
 from tests.factories import STARTED, make_call, make_result, make_run, make_suite
 
 ASKED = [{"role": "user", "content": "Hi"}]
@@ -173,9 +173,9 @@ def test_a_turn_that_names_files_is_shown_once_too() -> None:
 
 
 def test_what_is_cut_from_a_conversation_is_counted() -> None:
-    turns = conversation(Case(input=ASKED), ResultOutput(text="x" * (LONGEST_SHOWN + 7)))
+    turns = conversation(Case(input=ASKED), ResultOutput(text="x" * (MAX_SHOWN_LENGTH + 7)))
     assert turns.cut_characters == 7
-    assert len(turns.messages[-1]["content"]) == LONGEST_SHOWN
+    assert len(turns.messages[-1]["content"]) == MAX_SHOWN_LENGTH
 
 
 @pytest.mark.django_db
@@ -239,7 +239,7 @@ def test_a_purse_without_a_price_is_unknown_and_never_empty(
     if judged:
         make_call(result=result, cost_usd=result.evaluation_cost_usd)
     run.refresh_from_db()
-    found = purses(run)
+    found = run_costs(run)
     assert (found.run.usd, found.evaluation.usd, found.total_usd) == expected
     row = run_row(listed(Run.objects.filter(pk=run.pk)).get())
     assert (row.costs.run.usd, row.costs.evaluation.usd) == expected[:2]
@@ -252,7 +252,7 @@ def test_a_run_whose_target_gave_nothing_has_cost_nothing() -> None:
     columns = {"error_stage": "target", "run_cost_usd": None, "evaluation_cost_usd": None}
     make_result(run=run, case=run.suite.cases.get(), status="error", **columns)
     run.refresh_from_db()
-    assert purses(run).total_usd == 0
+    assert run_costs(run).total_usd == 0
 
 
 @pytest.mark.django_db

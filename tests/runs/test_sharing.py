@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.sharing.scan import texts_of
-from runs.sharing.whitelist import SHAPES, Allowance, Depth, Shape, digest_of, let_through
+from runs.sharing.whitelist import SHAPES, Allowance, DetailLevel, Shape, digest_of, let_through
 
-DEPTHS = list(Depth)
+DEPTHS = list(DetailLevel)
 
 
 def filled(shape: Shape, place: str = "") -> Any:
     """Return a value of a shape, in which each text names the depth it may leave at."""
-    if isinstance(shape, Depth):
+    if isinstance(shape, DetailLevel):
         return f"<{shape.value}> {place}"
     if isinstance(shape, Mapping):
         return {name: filled(one, f"{place}/{name}") for name, one in shape.items()}
@@ -33,21 +33,21 @@ def strangers(value: Any) -> Any:
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_a_depth_lets_through_all_that_is_named_for_it_and_nothing_deeper(
-    kind: str, depth: Depth
+    kind: str, depth: DetailLevel
 ) -> None:
     whole = filled(SHAPES[kind])
     texts = [text for _, text in texts_of(let_through(whole, SHAPES[kind], depth))]
     told = {text.split(">")[0].strip("<") for text in texts}
     assert told == {one.value for one in DEPTHS if depth.reaches(one)}
     wanted = [text for _, text in texts_of(whole)]
-    assert texts == [one for one in wanted if depth.reaches(Depth(one.split(">")[0][1:]))]
+    assert texts == [one for one in wanted if depth.reaches(DetailLevel(one.split(">")[0][1:]))]
 
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_what_is_new_in_a_document_is_not_shared_until_it_is_named(kind: str) -> None:
-    let = let_through(strangers(filled(SHAPES[kind])), SHAPES[kind], Depth.TRACES)
+    let = let_through(strangers(filled(SHAPES[kind])), SHAPES[kind], DetailLevel.TRACES)
     assert "LEAK" not in repr(let)
-    assert let == let_through(filled(SHAPES[kind]), SHAPES[kind], Depth.TRACES)
+    assert let == let_through(filled(SHAPES[kind]), SHAPES[kind], DetailLevel.TRACES)
 
 
 JSON = st.recursive(
@@ -71,10 +71,10 @@ SHAPED = st.recursive(
     depth=st.sampled_from(DEPTHS),
 )
 def test_every_value_that_leaves_stands_where_a_value_is_named(
-    document: dict[str, Any], shape: dict[str, Shape], depth: Depth
+    document: dict[str, Any], shape: dict[str, Shape], depth: DetailLevel
 ) -> None:
     def check(value: Any, shape: Shape) -> None:
-        if isinstance(shape, Depth):
+        if isinstance(shape, DetailLevel):
             assert depth.reaches(shape)
             assert not isinstance(value, list | dict)
         elif isinstance(shape, Mapping):
@@ -91,13 +91,16 @@ def test_every_value_that_leaves_stands_where_a_value_is_named(
 
 @pytest.mark.parametrize("value", [{"secret": 1}, ["secret"], b"secret", object()])
 def test_where_a_text_is_named_nothing_else_is_let_through(value: object) -> None:
-    assert let_through({"title": value}, {"title": Depth.FIGURES}, Depth.TRACES) == {}
+    assert let_through({"title": value}, {"title": DetailLevel.FIGURES}, DetailLevel.TRACES) == {}
 
 
 def test_how_much_is_kept_back_is_not_told_either() -> None:
-    shape: Mapping[str, Shape] = {"cases": [{"key": Depth.CASE_NAMES}], "note": Depth.FIGURES}
+    shape: Mapping[str, Shape] = {
+        "cases": [{"key": DetailLevel.CASE_NAMES}],
+        "note": DetailLevel.FIGURES,
+    }
     document = {"cases": [{"key": "C-1"}, {"key": "C-2"}], "note": "two"}
-    assert let_through(document, shape, Depth.FIGURES) == {"note": "two"}
+    assert let_through(document, shape, DetailLevel.FIGURES) == {"note": "two"}
 
 
 def test_a_long_text_is_cut_and_says_how_much_of_it_there_is() -> None:

@@ -15,7 +15,7 @@ from evaluators.scoring.types import Verdict
 from runs.summary.cases import means_of, summarise_case
 from runs.summary.figures import Execution, Summary, shares
 from runs.summary.metrics import MetricMean, means_by_key, metric_means
-from runs.summary.run import Progress, cases_outlook, metrics_outlook, summarise
+from runs.summary.run import Progress, cases_forecast, metrics_forecast, summarise
 
 POLICY = Policy()
 OUTCOMES = Policy(case_gate="expected_outcomes")
@@ -322,51 +322,51 @@ def progress(**changes: Any) -> Progress:
 
 class TestMetricsOutlook:
     def test_on_course_says_what_the_rest_must_average(self) -> None:
-        found = metrics_outlook(progress(), POLICY)
+        found = metrics_forecast(progress(), POLICY)
         assert (found.state, found.remaining) == ("on_course", 114)
         assert found.needed == pytest.approx((0.8 * 360 - 204.67) / 114)
         assert found.text == "The remaining 38 cases must average 73.1%"
 
     def test_what_the_rest_must_average_is_rounded_up(self) -> None:
-        found = metrics_outlook(
+        found = metrics_forecast(
             progress(total=2, ended=1, score_sum=0.899999999, score_count=1, repetitions=1), POLICY
         )
         assert found.text == "The remaining case must average 70.1%"
 
     def test_at_risk_below_the_threshold(self) -> None:
-        found = metrics_outlook(progress(score_sum=190.0), POLICY)
+        found = metrics_forecast(progress(score_sum=190.0), POLICY)
         assert (found.state, found.so_far) == ("at_risk", pytest.approx(190 / 246))
 
     def test_out_of_reach_when_full_marks_are_too_few(self) -> None:
-        found = metrics_outlook(progress(score_sum=150.0), POLICY)
+        found = metrics_forecast(progress(score_sum=150.0), POLICY)
         assert found.state == "out_of_reach"
         assert found.text.startswith(
             "Out of reach: the remaining 38 cases would have to average 121"
         )
 
     def test_nothing_more_is_needed(self) -> None:
-        found = metrics_outlook(progress(total=247, score_sum=240.0, repetitions=1), POLICY)
+        found = metrics_forecast(progress(total=247, score_sum=240.0, repetitions=1), POLICY)
         assert (found.state, found.needed) == ("on_course", 0.0)
         assert found.text == "Passed whatever the remaining case scores"
 
     def test_parts_of_cases_are_counted_in_executions(self) -> None:
-        assert metrics_outlook(progress(ended=247), POLICY).text.startswith(
+        assert metrics_forecast(progress(ended=247), POLICY).text.startswith(
             "The remaining 113 executions"
         )
-        one = metrics_outlook(progress(ended=359, score_count=359, score_sum=290.0), POLICY)
+        one = metrics_forecast(progress(ended=359, score_count=359, score_sum=290.0), POLICY)
         assert one.text.startswith(
             ("The remaining execution", "Passed whatever the remaining execution")
         )
 
     def test_before_anything_has_ended_everything_is_possible(self) -> None:
-        found = metrics_outlook(progress(ended=0, passed=0, score_sum=0.0, score_count=0), POLICY)
+        found = metrics_forecast(progress(ended=0, passed=0, score_sum=0.0, score_count=0), POLICY)
         assert (found.state, found.so_far, found.needed) == ("on_course", None, 0.8)
 
     @pytest.mark.parametrize(
         ("score_sum", "state"), [(288.0, "on_course"), (287.0, "out_of_reach")]
     )
     def test_at_the_end_it_is_settled(self, score_sum: float, state: str) -> None:
-        found = metrics_outlook(progress(ended=360, score_count=360, score_sum=score_sum), POLICY)
+        found = metrics_forecast(progress(ended=360, score_count=360, score_sum=score_sum), POLICY)
         assert (found.state, found.needed, found.text) == (state, None, "Every execution has ended")
 
 
@@ -374,24 +374,24 @@ class TestCasesOutlook:
     policy = Policy(cases_pass_threshold=0.85)
 
     def test_at_risk_says_how_many_of_the_last_must_pass(self) -> None:
-        found = cases_outlook(progress(), self.policy)
+        found = cases_forecast(progress(), self.policy)
         assert (found.state, found.needed, found.remaining) == ("at_risk", 106, 114)
         assert found.text == "106 of the last 114 must pass"
 
     def test_on_course_at_the_threshold(self) -> None:
-        assert cases_outlook(progress(passed=230), self.policy).state == "on_course"
+        assert cases_forecast(progress(passed=230), self.policy).state == "on_course"
 
     def test_out_of_reach(self) -> None:
-        found = cases_outlook(progress(passed=190), self.policy)
+        found = cases_forecast(progress(passed=190), self.policy)
         assert (found.state, found.text) == (
             "out_of_reach",
             "Out of reach: 116 more must pass, 114 are left",
         )
-        last = cases_outlook(progress(ended=359, passed=300), self.policy)
+        last = cases_forecast(progress(ended=359, passed=300), self.policy)
         assert last.text == "Out of reach: 6 more must pass, 1 is left"
 
     def test_enough_have_passed(self) -> None:
-        found = cases_outlook(progress(passed=10), Policy(cases_pass_threshold=0.0))
+        found = cases_forecast(progress(passed=10), Policy(cases_pass_threshold=0.0))
         assert (found.state, found.needed, found.text) == (
             "on_course",
             0,
@@ -399,16 +399,16 @@ class TestCasesOutlook:
         )
 
     def test_thresholds_are_met_exactly(self) -> None:
-        found = cases_outlook(
+        found = cases_forecast(
             Progress(total=10, ended=5, passed=3, score_sum=0, score_count=0),
             Policy(cases_pass_threshold=0.7),
         )
         assert found.needed == 4
 
     def test_before_and_after(self) -> None:
-        before = cases_outlook(progress(ended=0, passed=0), self.policy)
+        before = cases_forecast(progress(ended=0, passed=0), self.policy)
         assert (before.state, before.so_far) == ("on_course", None)
-        after = cases_outlook(progress(ended=360, passed=306), self.policy)
+        after = cases_forecast(progress(ended=360, passed=306), self.policy)
         assert (after.state, after.needed) == ("on_course", None)
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from runs import tasks
-from runs.execution.claims import show_hand
-from runs.execution.reaper import show_worker
+from runs.execution.claims import register_run_worker
+from runs.execution.reaper import register_worker
 from runs.models.clock import database_now
 from runs.models.runs import Run, WorkerProcess
 
@@ -24,7 +24,7 @@ def passed_on(monkeypatch):
 
 def second_worker():
     now = database_now()
-    show_worker(now=now, version="1")
+    register_worker(now=now, version="1")
     WorkerProcess.objects.create(
         name="elsewhere/x/1/1", host="elsewhere", pid=1, started_at=now, heartbeat_at=now
     )
@@ -34,19 +34,19 @@ def test_hands_meant_for_another_process_are_passed_on(start_recorded, passed_on
     run = start_recorded("a refund")
     Run.objects.update(status="running")
     second_worker()
-    show_hand(run.pk, "mine", under_way=0, now=database_now())
+    register_run_worker(run.pk, "mine", under_way=0, now=database_now())
 
     tasks.work_on_run(run.pk)
     assert passed_on == [{"run_id": run.pk, "hops": 1}]
-    tasks.work_on_run(run.pk, hops=tasks.MOST_HOPS)
+    tasks.work_on_run(run.pk, hops=tasks.MAX_HOPS)
     assert len(passed_on) == 1
 
 
 def test_nobody_is_called_who_could_not_help(start_recorded, passed_on):
     run = start_recorded("a refund")
     Run.objects.update(status="running")
-    show_worker(now=database_now(), version="1")
-    show_hand(run.pk, "mine", under_way=0, now=database_now())
+    register_worker(now=database_now(), version="1")
+    register_run_worker(run.pk, "mine", under_way=0, now=database_now())
 
     tasks.work_on_run(run.pk)
     assert passed_on == []

@@ -153,8 +153,8 @@ def test_required_and_negation_need_no_new_calls():
     required = root(leaf("facts", 3), leaf("tone", required_below=0.5))
     found = ask(stored, rules(QUALITY), rules(required))
     assert found.flips[0].after.decided_by == "required: tone 0.40 < 0.50"
-    turned = root(leaf("facts", 3), leaf("tone", negate=True))
-    assert ask(stored, rules(QUALITY), rules(turned)).after.mean_score == pytest.approx(
+    negated = root(leaf("facts", 3), leaf("tone", negate=True))
+    assert ask(stored, rules(QUALITY), rules(negated)).after.mean_score == pytest.approx(
         (0.95 * 3 + 0.6) / 4
     )
 

@@ -88,7 +88,7 @@ def test_what_is_kept_of_one_run_serves_no_other():
     one, other = finished_run(), finished_run(("We cannot help",))
     assert what_if_of(one, rules_of(one)).before.executions == 5
     assert what_if_of(other, rules_of(other)).before.executions == 1
-    assert len(stored.DECODED.found) <= stored.MOST_KEPT
+    assert len(stored.DECODED.found) <= stored.MAX_KEPT
 
 
 def test_cases_follow_their_own_evaluators():

@@ -17,7 +17,7 @@ def counts(run):
     return (run.status, run.done_count, run.pass_count, run.error_count)
 
 
-def purses(run):
+def costs(run):
     run.refresh_from_db()
     return run.run_cost_usd + run.evaluation_cost_usd
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 # More than a young log needs, and less than any database.
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def full_disk(pid: int) -> Iterator[None]:
     It needs no disk of its own and no rights: the process meets errors where a write would not fit.
     """
     limits = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (MOST_BYTES, limits[1]))
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (MAX_BYTES, limits[1]))
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from evalsite.access.members import address_of, login_path, make_admin
 from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT
 
-LONGEST_NAME = 150
+MAX_NAME_LENGTH = 150
 EPILOG = """\
 The password is asked for at a terminal, read from the first line of a file with --password-file
 (- is standard input), or left out with --link. Safe to repeat: somebody who is there already
@@ -40,7 +40,7 @@ class Command(AnsweringCommand):
 
     help = "Make somebody admin of this site. A new name becomes a new member."
     epilog = EPILOG
-    deed = "That"
+    action = "That"
     begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -71,8 +71,8 @@ def _check_name(name: str) -> None:
         UnicodeUsernameValidator()(name)
     except ValidationError as error:
         raise _refusal(f"{name!r} cannot be a user name: {error.messages[0]}") from error
-    if len(name) > LONGEST_NAME:
-        raise _refusal(f"A user name has at most {LONGEST_NAME} characters.")
+    if len(name) > MAX_NAME_LENGTH:
+        raise _refusal(f"A user name has at most {MAX_NAME_LENGTH} characters.")
 
 
 def _password(name: str, file: str | None) -> str:

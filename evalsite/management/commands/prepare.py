@@ -33,7 +33,7 @@ class Command(AnsweringCommand):
 
     help = "Bring database and static files up to date before the site is served."
     epilog = EPILOG
-    deed = "The preparation"
+    action = "The preparation"
     requires_migrations_checks = False
 
     def handle(self, *args: Any, **options: Any) -> None:

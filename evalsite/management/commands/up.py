@@ -43,7 +43,7 @@ class Command(AnsweringCommand):
 
     help = "Prepare database and static files, then serve the site with a worker inside."
     epilog = EPILOG
-    deed = "The start"
+    action = "The start"
     requires_migrations_checks = False
 
     def add_arguments(self, parser: CommandParser) -> None:

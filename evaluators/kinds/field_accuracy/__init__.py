@@ -64,10 +64,10 @@ from evaluators.kinds.field_accuracy.fields import (
 from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
-MOST_FIELDS = 200
+MAX_FIELDS = 200
 # From this length on reading is left to a thread, so that nobody waits for it.
 LONG = 200_000
-LONGEST_PROBLEM = 300
+MAX_PROBLEM_LENGTH = 300
 
 
 class Config(KindConfig):
@@ -75,7 +75,7 @@ class Config(KindConfig):
 
     fields: tuple[FieldRule, ...] = Field(
         min_length=1,
-        max_length=MOST_FIELDS,
+        max_length=MAX_FIELDS,
         description="A list: each a path, or path with match, expected, tolerance, relative, "
         "formats, weight, required, min_score, optional.",
     )
@@ -180,7 +180,7 @@ async def _answer(text: str) -> tuple[Any, str]:
     try:
         return await _read(text), ""
     except ValueError as error:
-        return ABSENT, str(error)[:LONGEST_PROBLEM]
+        return ABSENT, str(error)[:MAX_PROBLEM_LENGTH]
 
 
 async def _read(text: str) -> Any:

@@ -26,7 +26,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds._text import compiled, found
 from evaluators.scoring.types import SCORE_DIGITS, Finding
 
-LONGEST_DATE = 64
+MAX_DATE_LENGTH = 64
 TOKENS = {
     **{"YYYY": "%Y", "YY": "%y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%m"},
     **{"DD": "%d", "D": "%d", "HH": "%H", "H": "%H", "hh": "%I", "h": "%I"},
@@ -47,7 +47,7 @@ def directives(pattern: str) -> str:
         read_back = datetime.strptime(SAMPLE.strftime(text), text)  # noqa: DTZ007 - as above
     except (ValueError, re.error):
         read_back = None
-    if len(pattern) > LONGEST_DATE or read_back is None or read_back.date() != SAMPLE.date():
+    if len(pattern) > MAX_DATE_LENGTH or read_back is None or read_back.date() != SAMPLE.date():
         raise ValueError(f"{pattern!r} is no format of a date such as YYYY-MM-DD or DD.MM.YYYY")
     return text
 
@@ -59,7 +59,7 @@ def day_of(text: str, formats: Sequence[str] = ()) -> date | None:
     day counts as it is written.
     """
     text = text.strip()
-    if len(text) > LONGEST_DATE:
+    if len(text) > MAX_DATE_LENGTH:
         return None
     if not formats and ISO.fullmatch(text):
         return _iso_day(text)
@@ -79,7 +79,7 @@ def _iso_day(text: str) -> date | None:
 
 
 Match = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
-LONGEST_NUMBER = 100
+MAX_NUMBER_LENGTH = 100
 # What makes two rules compare alike; the rest says what a comparison counts for.
 COUNTING = {"weight", "required", "min_score", "optional"}
 HOW = {
@@ -215,7 +215,7 @@ def _is_within(off: Decimal, limit: Decimal) -> bool:
 
 def _number(value: Any) -> Decimal | None:
     """Return a number, also one that is written as a text and nothing else."""
-    if not isinstance(value, str) or len(value) > LONGEST_NUMBER:
+    if not isinstance(value, str) or len(value) > MAX_NUMBER_LENGTH:
         return number_of(value)
     try:
         return number_of(Decimal(value.strip()))
@@ -269,7 +269,7 @@ def _field(given: Any) -> Any:
     return found
 
 
-MOST_VALUES = 1_000
+MAX_VALUES = 1_000
 ABSENT = object()
 COMPARED, MISSING, UNEXPECTED = "compared", "missing", "unexpected"
 
@@ -280,16 +280,16 @@ async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
     Raises UncomparableError for an expected value its rule cannot be held to, and SlowPatternError.
     """
     path = parsed_path(rule.path)
-    reached = {} if answer is ABSENT else values_at(answer, path, MOST_VALUES)
+    reached = {} if answer is ABSENT else values_at(answer, path, MAX_VALUES)
     found = _there(reached)
     if rule.expected is not None:
         wanted = dict.fromkeys(reached or (rule.path,), rule.expected)
     else:
-        wanted = {} if case is ABSENT else _there(values_at(case, path, MOST_VALUES))
+        wanted = {} if case is ABSENT else _there(values_at(case, path, MAX_VALUES))
         for value in wanted.values():
             check_expected(rule, value)
-    if len(wanted) > MOST_VALUES and rule.expected is None:
-        raise UncomparableError(f"{rule.path}: more than {MOST_VALUES} values are expected")
+    if len(wanted) > MAX_VALUES and rule.expected is None:
+        raise UncomparableError(f"{rule.path}: more than {MAX_VALUES} values are expected")
     facts: dict[str, Any] = {"comparison": rule.comparison, "matched": 0, "values": len(wanted)}
     if not wanted:
         return {**facts, "state": UNEXPECTED}
@@ -308,7 +308,7 @@ async def _differences(
 ) -> dict[str, Any]:
     """Return how many values agree, and the first that does not, else the first."""
     places = list(dict.fromkeys([*wanted, *found]))
-    if len(found) > MOST_VALUES:
+    if len(found) > MAX_VALUES:
         return {"values": len(places), **_pair(rule, places[0], found, wanted)}
     agreeing = {
         place

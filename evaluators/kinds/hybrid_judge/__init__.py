@@ -69,7 +69,7 @@ from evaluators.kinds._judging import (
 )
 from evaluators.kinds._prompts import fill, text_or_file
 from evaluators.kinds.hybrid_judge.checks import (
-    MOST_CHECKS,
+    MAX_CHECKS,
     CheckSetting,
     carried_out,
     read,
@@ -78,7 +78,7 @@ from evaluators.kinds.hybrid_judge.checks import (
     stored_checks,
 )
 from evaluators.kinds.hybrid_judge.opinions import (
-    MOST_DIMENSIONS,
+    MAX_DIMENSIONS,
     DimensionSetting,
     Expectation,
     default_dimensions,
@@ -160,7 +160,7 @@ class Config(KindConfig):
 
     checks: tuple[CheckSetting, ...] = Field(
         (),
-        max_length=MOST_CHECKS,
+        max_length=MAX_CHECKS,
         description="A list: each a type with what it needs, name, dimensions, negate.",
     )
     hard_expectations: tuple[str, ...] = Field(
@@ -172,7 +172,7 @@ class Config(KindConfig):
     dimensions: tuple[DimensionSetting, ...] = Field(
         default_dimensions(),
         min_length=1,
-        max_length=MOST_DIMENSIONS,
+        max_length=MAX_DIMENSIONS,
         description="The dimensions: keys, or key, policy, judge_weight, weight, description.",
         json_schema_extra={"widget": "table"},
     )

@@ -15,7 +15,7 @@ from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.hybrid_judge.opinions import default_dimensions, storable
 from evaluators.kinds.metrics_judge.metrics import key_of
 from evaluators.kinds.script.program import (
-    MOST_SECONDS,
+    MAX_SECONDS,
     Protocol,
     ScriptSettings,
     in_one_form,
@@ -25,7 +25,7 @@ from evaluators.kinds.script.running import judged_by_script
 from evaluators.scoring.hybrid import ERRORED, FAILED, PASSED, Check
 from evaluators.scoring.types import Finding, Outcome, Score
 
-MOST_CHECKS = 100
+MAX_CHECKS = 100
 SCRIPT = "script"
 CheckType = Literal[
     text_check.Operator,
@@ -84,7 +84,7 @@ class CheckSetting(BaseModel):
         default_factory=dict, description="Whatever the script wants to be told."
     )
     protocol: Protocol = Field("env", description="How the script is told of the output.")
-    timeout_s: float | None = Field(None, gt=0, le=MOST_SECONDS, description="Its time-out.")
+    timeout_s: float | None = Field(None, gt=0, le=MAX_SECONDS, description="Its time-out.")
 
     @model_validator(mode="before")
     @classmethod

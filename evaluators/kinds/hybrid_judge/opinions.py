@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, JudgeReply
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.kinds.metrics_judge.metrics import LONGEST_KEY, MOST_WEIGHT, key_of
+from evaluators.kinds.metrics_judge.metrics import MAX_KEY_LENGTH, MAX_WEIGHT, key_of
 from evaluators.kinds.outcomes import joined_outcomes, outcome_results
 from evaluators.scoring.hybrid import (
     DIMENSIONS,
@@ -24,7 +24,7 @@ from evaluators.scoring.hybrid import (
 )
 from evaluators.scoring.types import Finding
 
-MOST_DIMENSIONS = 30
+MAX_DIMENSIONS = 30
 MEANINGS = {
     "task": "What was asked for is done, and done right.",
     "process": "The steps and tool calls were the right ones, in a sensible order.",
@@ -40,7 +40,9 @@ class DimensionSetting(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    key: str = Field(min_length=1, max_length=LONGEST_KEY, description="Short name, unique here.")
+    key: str = Field(
+        min_length=1, max_length=MAX_KEY_LENGTH, description="Short name, unique here."
+    )
     policy: Literal["judge_only", "deterministic_only", "weighted"] = Field(
         "judge_only",
         description="Where its final score comes from: judge_only, deterministic_only, weighted.",
@@ -49,7 +51,7 @@ class DimensionSetting(BaseModel):
         0.5, ge=0, le=1, description="The judge's part of it when it is weighted, 0 to 1."
     )
     weight: float = Field(
-        1.0, ge=0, le=MOST_WEIGHT, description="Weight where the dimensions make the score."
+        1.0, ge=0, le=MAX_WEIGHT, description="Weight where the dimensions make the score."
     )
     description: str = Field("", max_length=2000, description="What the judge looks at.")
 
@@ -95,7 +97,7 @@ def dimensions_problem(dimensions: Sequence[DimensionSetting], *, are_weighed: b
 
 
 HARD, SOFT = "hard", "soft"
-MOST_FILES = 200
+MAX_FILES = 200
 NOTHING = "(none)"
 # NUL and halves of surrogate pairs: an agent can write them, no database keeps them.
 UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
@@ -131,9 +133,9 @@ def packet_of(
 ) -> tuple[tuple[str, str], ...]:
     """Return the evidence by label: what is quoted of task and answer, files, checks and expectations."""
     names = sorted(context.output.files)
-    files = "\n".join(names[:MOST_FILES])
-    if len(names) > MOST_FILES:
-        files += f"\n… and {len(names) - MOST_FILES} more"
+    files = "\n".join(names[:MAX_FILES])
+    if len(names) > MAX_FILES:
+        files += f"\n… and {len(names) - MAX_FILES} more"
     results = "\n".join(f"{n}. {_check(one)}" for n, one in enumerate(checks, 1))
     expected = "\n".join(f"{n}. {one.kind}: {one.text}" for n, one in enumerate(expectations, 1))
     parts = (
@@ -152,10 +154,10 @@ def storable(text: str) -> str:
 
 def _check(one: Mapping[str, Any]) -> str:
     tags = f" ({', '.join(one['dimensions'])})" if one["dimensions"] else ""
-    turned = "must not hold: " if one["negate"] else ""
+    negated = "must not hold: " if one["negate"] else ""
     word = "no result" if one["outcome"] == ERRORED else one["outcome"]
     evidence = f" [{one['evidence']}]" if one["evidence"] else ""
-    return f"{word}: {one['name']}{tags}: {turned}{one['said']}{evidence}"
+    return f"{word}: {one['name']}{tags}: {negated}{one['said']}{evidence}"
 
 
 def _spelt(given: Any) -> dict[str, Any]:

@@ -65,7 +65,7 @@ from evaluators.kinds._judging import (
 )
 from evaluators.kinds._prompts import fill, text_or_file
 from evaluators.kinds.metrics_judge.metrics import (
-    MOST_METRICS,
+    MAX_METRICS,
     MetricSetting,
     by_tier,
     default_metrics,
@@ -139,7 +139,7 @@ class Config(KindConfig):
     metrics: tuple[MetricSetting, ...] = Field(
         default_metrics(),
         min_length=1,
-        max_length=MOST_METRICS,
+        max_length=MAX_METRICS,
         description="The metrics: keys, or key, name, description, tier, weight, binary.",
         json_schema_extra={"widget": "table"},
     )

@@ -24,10 +24,10 @@ from evaluators.scoring.numbers import rounded
 from evaluators.scoring.samples import combine_samples
 from evaluators.scoring.types import Finding
 
-MOST_METRICS = 40
-LONGEST_KEY = 60
+MAX_METRICS = 40
+MAX_KEY_LENGTH = 60
 WEIGHT_OF_OWN = 0.1
-MOST_WEIGHT = 1_000_000
+MAX_WEIGHT = 1_000_000
 KEY_SPELLINGS = ("key", "metric", "id", "name")
 KNOWN = {metric.key: metric for metric in DEFAULT_METRICS}
 TASK_COMPLETION = Metric(
@@ -43,11 +43,11 @@ class MetricSetting(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     key: str = Field(
-        min_length=1, max_length=LONGEST_KEY, description="Short name, unique in the set."
+        min_length=1, max_length=MAX_KEY_LENGTH, description="Short name, unique in the set."
     )
     name: str = Field(max_length=100, description="How it is called on pages.")
     weight: float = Field(
-        ge=0, le=MOST_WEIGHT, description="Weight before all are made to sum to 1."
+        ge=0, le=MAX_WEIGHT, description="Weight before all are made to sum to 1."
     )
     tier: str = Field("", max_length=60, description="The group it is shown in.")
     binary: bool = Field(description="Passed or failed, 5 or 0, instead of 0 to 5.")
@@ -156,21 +156,21 @@ def _with_weights(metrics: Any, weights: Any) -> Any:
 
 
 HIT_FROM, MISS_TO = 4, 2
-MOST_SHAPES = 64
+MAX_SHAPES = 64
 JUSTIFICATIONS = "justifications"
 
 # Key of each metric, and whether it is passed or failed instead of scored.
 Shape = tuple[tuple[str, bool], ...]
 
 
-@lru_cache(maxsize=MOST_SHAPES)
+@lru_cache(maxsize=MAX_SHAPES)
 def schema_of(shape: Shape, *, has_outcomes: bool) -> Mapping[str, Any]:
     """Return the schema of a reply: every metric by its key, and the outcomes where there are some."""
     outcomes = {"outcomes": OUTCOMES_SCHEMA} if has_outcomes else {}
     return _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape), **outcomes})
 
 
-@lru_cache(maxsize=MOST_SHAPES)
+@lru_cache(maxsize=MAX_SHAPES)
 def least_schema_of(shape: Shape) -> Mapping[str, Any]:
     """Return the schema of a reply whose metrics are complete and which gives no outcomes at all."""
     nothing = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}

@@ -18,8 +18,8 @@ INTERPRETERS = {
 }
 # Beside the suite file these are suites and cases, which no script imports.
 SUITES = (".yaml", ".yml", ".jsonl")
-MOST_FILES = 500
-MOST_BYTES = 20 * 1024 * 1024
+MAX_FILES = 500
+MAX_BYTES = 20 * 1024 * 1024
 LEADS_UP = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+)\Z")
 WORDS = re.compile(r"[\w./-]+")
 
@@ -115,10 +115,10 @@ def _around(path: str, files: Mapping[str, bytes], of_suite: str) -> dict[str, b
     found: dict[str, bytes] = {}
     for name in sorted(names):
         found[name] = files[name]
-        if len(names) > MOST_FILES or sum(map(len, found.values())) > MOST_BYTES:
+        if len(names) > MAX_FILES or sum(map(len, found.values())) > MAX_BYTES:
             raise TooManyFilesError(
                 f"the folder of {path!r} holds more than a script can take along: {len(names)} files, of "
-                f"which it may have {MOST_FILES} with {MOST_BYTES // 1024**2} MB; put the script into a "
+                f"which it may have {MAX_FILES} with {MAX_BYTES // 1024**2} MB; put the script into a "
                 "folder of its own"
             )
     return found
@@ -129,7 +129,7 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in parts)
 
 
-MOST_SECONDS = 3600
+MAX_SECONDS = 3600
 SCRIPT_FILE = ".evalsite/script"
 OUTPUT_FILE = ".evalsite/output"
 # A text without any of these is one command, whose words stand for themselves.
@@ -193,7 +193,7 @@ class ScriptSettings(BaseModel):
         None,
         title="Time-out, seconds",
         gt=0,
-        le=MOST_SECONDS,
+        le=MAX_SECONDS,
         description="How long it may take. Empty: 60. The site's own limit is never exceeded.",
     )
     network: bool = Field(

@@ -127,7 +127,7 @@ def _entries(reply: Mapping[str, Any], name: str) -> Sequence[Any]:
 
 
 # The longest variable that a program can be started with, its name and the closing NUL included.
-LONGEST_VARIABLE = 128 * 1024
+MAX_VARIABLE_LENGTH = 128 * 1024
 
 
 def environment(context: Context) -> dict[str, str]:
@@ -260,7 +260,7 @@ def _status(outcome: Outcome | None) -> str:
 
 def _fitting(name: str, value: str) -> str:
     """Return a value that a variable can hold: without NUL, and cut between characters."""
-    room = LONGEST_VARIABLE - len(name) - 2
+    room = MAX_VARIABLE_LENGTH - len(name) - 2
     encoded = value.replace("\0", "").encode("utf-8", "replace")
     return encoded[:room].decode("utf-8", "ignore")
 
@@ -271,13 +271,13 @@ def _json(value: Any) -> str:
 
 STAGE = "script"
 USUAL_SECONDS = 60.0
-MOST_KEPT = 4_000
-MOST_REASON = 400
-MOST_TEXT = 10_000
+MAX_KEPT = 4_000
+MAX_REASON = 400
+MAX_TEXT = 10_000
 IN_SHARES = (
     "the score is below 1 of 100; a script that counts from 0 to 1 speaks the protocol stdin"
 )
-LONGEST_REPLY = 1_000_000
+MAX_REPLY_LENGTH = 1_000_000
 NO_SANDBOX = "scripts are switched off where this run is carried out, or no sandbox works there"
 # NUL and halves of surrogate pairs: a script can print them, no database keeps them.
 UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
@@ -320,7 +320,7 @@ def _read(result: ScriptResult, protocol: Protocol) -> Outcome:
             read_env_reply(result.stdout) if protocol == "env" else read_stdin_reply(result.stdout)
         )
     except ScriptReplyError as error:
-        reason = _storable(str(error), MOST_REASON) + _said(result.stderr)
+        reason = _storable(str(error), MAX_REASON) + _said(result.stderr)
         return Unscored(reason, stage=STAGE, details=details, usage=usage)
     return _storable_score(score, details, usage)
 
@@ -332,7 +332,7 @@ def _how_it_failed(result: ScriptResult) -> str:
     at = f" at {result.ended_by}" if result.ended_by else ""
     if result.exit_code or at:
         return f"the script ended with exit code {result.exit_code}{at}"
-    if len(result.stdout) > LONGEST_REPLY:
+    if len(result.stdout) > MAX_REPLY_LENGTH:
         return (
             f"the script printed {len(result.stdout):,} characters; a verdict has a million at most"
         )
@@ -341,7 +341,7 @@ def _how_it_failed(result: ScriptResult) -> str:
 
 def _said(stderr: str) -> str:
     """Return the end of stderr as the end of a sentence, "" when nothing was said."""
-    end = " ".join(_storable(stderr.strip()[-MOST_REASON:]).split())
+    end = " ".join(_storable(stderr.strip()[-MAX_REASON:]).split())
     return f"; stderr ends: {end}" if end else ""
 
 
@@ -351,9 +351,9 @@ def _kept(result: ScriptResult) -> Mapping[str, Any]:
         "ended_by": result.ended_by,
         "duration_ms": result.duration_ms,
         "sandbox": result.sandbox,
-        "stdout": _storable(result.stdout.strip()[-MOST_KEPT:]),
+        "stdout": _storable(result.stdout.strip()[-MAX_KEPT:]),
         "stdout_length": len(result.stdout.strip()),
-        "stderr": _storable(result.stderr.strip()[-MOST_KEPT:]),
+        "stderr": _storable(result.stderr.strip()[-MAX_KEPT:]),
         "stderr_length": len(result.stderr.strip()),
     }
 
@@ -374,6 +374,6 @@ def _storable_score(score: Score, details: Mapping[str, Any], usage: Usage) -> S
     )
 
 
-def _storable(text: str, most: int = MOST_TEXT) -> str:
+def _storable(text: str, most: int = MAX_TEXT) -> str:
     plain = UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"

@@ -158,8 +158,8 @@ def _with_arguments(value: Any) -> dict[str, Any]:
 _SPREAD = {"minimums": _used, "steps": _sequence, "args": _with_arguments}
 
 
-MOST_EXPECTED = 200
-LONGEST_ERROR = 200
+MAX_EXPECTED = 200
+MAX_ERROR_LENGTH = 200
 
 
 class Config(KindConfig):
@@ -168,7 +168,7 @@ class Config(KindConfig):
     mode: Mode = Field("any_order", description="How the calls are held to the expected ones.")
     expected: tuple[ExpectedCall, ...] = Field(
         (),
-        max_length=MOST_EXPECTED,
+        max_length=MAX_EXPECTED,
         description="A list: each the name of a tool, or tool with args, args_match, "
         "max_duration_ms.",
     )
@@ -290,6 +290,6 @@ def _call(step: Step, *, is_shown: bool) -> dict[str, Any]:
         "tool": step.name,
         "arguments": shown_value(step.input) if is_shown else None,
         "duration_ms": step.duration_ms,
-        "error": step.error[:LONGEST_ERROR] or None,
+        "error": step.error[:MAX_ERROR_LENGTH] or None,
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -49,7 +49,7 @@ class Command(AnsweringCommand):
 
     help = "Add a language model of an OpenAI-compatible server, or change one that is there."
     epilog = EPILOG
-    deed = "That"
+    action = "That"
     begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:

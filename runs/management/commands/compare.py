@@ -57,7 +57,7 @@ class Command(AnsweringCommand):
 Compare two runs: pass rate, mean score and latency within tolerances, and every shared case. Says
 by exit code whether the candidate is worse than the baseline."""
     epilog = EPILOG
-    deed = "The comparison"
+    action = "The comparison"
     # Whoever takes 2 for "cannot tell" shall not take a slip of the pen for it.
     misuse_code = COULD_NOT
 

@@ -162,7 +162,7 @@ class Command(AnsweringCommand):
 
     help = "Load the example suites, one for each profile, their targets and judges, and run them once."
     epilog = EPILOG
-    deed = "The demo"
+    action = "The demo"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the address of the scripted judge."""

@@ -39,7 +39,7 @@ from runs.cli.files import FileOptions
 from runs.cli.names import model_named, url_of
 from runs.cli.printing import Progress, summary_table, tell, worst_cases
 from runs.cli.watching import carry_out, stop_wanted
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.form_fields import MoneyField
 from runs.models.clock import database_now
 from runs.models.runs import Run
@@ -91,7 +91,7 @@ class Command(AnsweringCommand):
 Run a suite against a target, in this process, and say by exit code whether it passed. Works beside
 a running site and without one; the run is on the site's pages like any other."""
     epilog = EPILOG
-    deed = "The run"
+    action = "The run"
     begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -211,7 +211,7 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: Progress) ->
     judge = model_named(options["judge"]) if options["judge"] else None
     model = model_named(options["model"]) if options["model"] else None
     notes: list[str] = []
-    sweep(now=database_now())
+    reap(now=database_now())
     with transaction.atomic(), options_as_remedies():
         suite = suite_meant(
             options["suite"],

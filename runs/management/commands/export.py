@@ -51,7 +51,7 @@ class Command(AnsweringCommand):
 
     help = "Write a suite of this site to a file: its cases, evaluators, policy and the files it names."
     epilog = EPILOG
-    deed = "The export"
+    action = "The export"
 
     def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
         """Let --version mean the suite's, not Django's."""

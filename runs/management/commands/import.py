@@ -62,7 +62,7 @@ class Command(AnsweringCommand):
     help = """\
 Import suites from a folder, a zip, one file or several, and outputs that a target gave before."""
     epilog = EPILOG
-    deed = "The import"
+    action = "The import"
     begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:

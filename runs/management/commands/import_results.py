@@ -38,7 +38,7 @@ class Command(AnsweringCommand):
 
     help = "Import results in JSON Lines as finished runs of a suite."
     epilog = EPILOG
-    deed = "The import"
+    action = "The import"
     begins_site = True
 
     def add_arguments(self, parser: CommandParser) -> None:

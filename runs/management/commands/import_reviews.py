@@ -39,7 +39,7 @@ class Command(AnsweringCommand):
 
     help = "Import people's reviews in JSON Lines or CSV."
     epilog = EPILOG
-    deed = "The import"
+    action = "The import"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Take the file, and what becomes of rows that are no review."""

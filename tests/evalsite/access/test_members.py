@@ -16,7 +16,7 @@ from tests.members import PASSWORD, make_client, make_member
 ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/"]
 ADMIN_POSTS = [
     "/members/add/",
-    *(f"/members/{{pk}}/{deed}" for deed in ("", "status/", "link/", "scripts/")),
+    *(f"/members/{{pk}}/{action}" for action in ("", "status/", "link/", "scripts/")),
 ]
 
 
@@ -201,8 +201,8 @@ def test_a_single_member_may_be_allowed_to_run_scripts(admin_client: Client, adm
     answer = admin_client.post(f"{page}scripts/", {}, follow=True)
     assert "editor may not run scripts." in answer.text
     assert not User.objects.get(pk=member.pk).has_perm("runs.run_scripts")
-    deeds = AuditEntry.objects.filter(object_id=str(member.pk)).order_by("id")
-    assert [(entry.action, entry.actor) for entry in deeds] == [
+    actions = AuditEntry.objects.filter(object_id=str(member.pk)).order_by("id")
+    assert [(entry.action, entry.actor) for entry in actions] == [
         ("member.scripts_allowed", admin),
         ("member.scripts_forbidden", admin),
     ]

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evaluators.model_calls.redaction import blotted, blotted_bytes, blotted_json
+from evaluators.model_calls.redaction import redact, redact_bytes, redact_json
 
 VISIBLE = [chr(number) for number in range(32, 127)]
 SECRETS = st.text(VISIBLE, min_size=10, max_size=40).map(str.strip).filter(lambda s: len(s) > 9)
@@ -56,14 +56,14 @@ def test_a_secret_is_found_in_every_spelling(secret: str) -> None:
     for spelling, spell in SPELLINGS.items():
         spelled = spell(secret)
 
-        found = blotted(f"before, {spelled}, after", (secret,), "[secret]")
+        found = redact(f"before, {spelled}, after", (secret,), "[secret]")
 
         assert "[secret]" in found, spelling
         assert spelled not in found, spelling
         assert secret not in found, spelling
         assert found.startswith("before, "), spelling
         assert found.endswith(", after"), spelling
-        hidden = blotted_bytes(f"x{spelled}".encode(), (secret,), "[secret]")
+        hidden = redact_bytes(f"x{spelled}".encode(), (secret,), "[secret]")
         assert hidden != f"x{spelled}".encode(), spelling
 
 
@@ -75,7 +75,7 @@ def test_no_text_name_or_list_of_a_json_value_holds_one(secret: str, spelling: s
     spelled = SPELLINGS[spelling](secret)
     value = {"a": [{spelled: 1, "b": f"x {spelled}"}], "c": json.dumps({"d": spelled}), "e": 2.5}
 
-    found = blotted_json(value, (secret,), "[secret]")
+    found = redact_json(value, (secret,), "[secret]")
 
     assert "[secret]" in found["a"][0]
     assert "[secret]" in found["a"][0]["b"]
@@ -87,7 +87,7 @@ def test_no_text_name_or_list_of_a_json_value_holds_one(secret: str, spelling: s
 def test_a_file_in_base64_stays_one() -> None:
     value = {"file": packed("# Key\nuser:p+q/r=s-tuv\n"), "number": 1234567890}
 
-    found = blotted_json(value, ("p+q/r=s-tuv", "1234567890"), "[secret]")
+    found = redact_json(value, ("p+q/r=s-tuv", "1234567890"), "[secret]")
 
     assert base64.b64decode(found["file"]) == b"# Key\nuser:[secret]\n"
     assert found["number"] == "[secret]"
@@ -95,8 +95,8 @@ def test_a_file_in_base64_stays_one() -> None:
 
 @given(st.recursive(st.text() | st.integers() | st.none(), st.lists))
 def test_what_holds_no_secret_stays_as_it_is(value: object) -> None:
-    assert blotted_json(value, ("p+q/r=s-tuv",), "[secret]") == value
+    assert redact_json(value, ("p+q/r=s-tuv",), "[secret]") == value
 
 
 def test_without_secrets_there_is_nothing_to_find() -> None:
-    assert blotted("p+q", ("",), "[secret]") == "p+q"
+    assert redact("p+q", ("",), "[secret]") == "p+q"

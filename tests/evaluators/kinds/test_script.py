@@ -11,7 +11,7 @@ from evaluators.kinds import kind_for_spelling, read_config
 from evaluators.kinds._base import Message, ScriptCall, ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.script.program import TooManyFilesError, named_settings, placed
-from evaluators.kinds.script.running import LONGEST_VARIABLE
+from evaluators.kinds.script.running import MAX_VARIABLE_LENGTH
 from evaluators.scoring.types import Score, Unscored
 from tests.evaluators.kinds.doubles import ListedSandbox, context_of, outcome_of, score_of
 from tests.evaluators.scoring.test_vectors import VECTORS
@@ -159,7 +159,7 @@ def test_the_answer_is_cut_in_its_variable_and_whole_in_its_file() -> None:
     call = call_of(COMMAND, text)
 
     value = call.environment["EVAL_OUTPUT"]
-    assert len(f"EVAL_OUTPUT={value}".encode()) + 1 <= LONGEST_VARIABLE
+    assert len(f"EVAL_OUTPUT={value}".encode()) + 1 <= MAX_VARIABLE_LENGTH
     assert set(value) == {"é"}
     assert call.files[".evalsite/output"].decode() == text
 

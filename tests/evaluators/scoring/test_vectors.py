@@ -361,8 +361,8 @@ def aggregate_repetitions(values: Values) -> Values:
 
 
 def usage_summary(values: Values) -> Values:
-    purses = [Decimal(str(values[name])) for name in ("run_cost_usd", "evaluation_cost_usd")]
-    return {"total_cost_usd": total_of(purses)}
+    costs = [Decimal(str(values[name])) for name in ("run_cost_usd", "evaluation_cost_usd")]
+    return {"total_cost_usd": total_of(costs)}
 
 
 OPERATIONS: Mapping[str, Callable[[Values], Values]] = {

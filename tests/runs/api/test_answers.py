@@ -117,7 +117,7 @@ def test_results_have_the_figures_of_the_file_of_results(viewer_client: Client) 
     assert [child["name"] for child in one["tree"]["children"]] == ["tone", "refund"]
     assert one["tree"]["children"][0]["said"]["findings"][0]["evidence"] == "Ingrid"
     assert one["outcomes"][0]["passed"] is False
-    assert one["purses"]["evaluation"]["calls"] == 1
+    assert one["costs"]["evaluation"]["calls"] == 1
 
 
 def test_an_error_has_no_score(viewer_client: Client) -> None:

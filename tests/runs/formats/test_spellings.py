@@ -8,7 +8,7 @@ import pytest
 
 from evaluators.scoring.tree import Node, walk
 from runs.formats import suite_files
-from runs.formats.reading import MOST_PROBLEMS
+from runs.formats.reading import MAX_PROBLEMS
 from runs.specs.content import CaseContent, SuiteContent
 from runs.specs.problems import UnreadableFileError
 
@@ -381,12 +381,12 @@ def test_an_aggregator_in_each_of_its_spellings(written: str, aggregator: Any) -
 
 
 def test_reading_ends_when_there_is_plenty_to_mend() -> None:
-    cases = "".join(f"  - {{id: C{n}}}\n" for n in range(MOST_PROBLEMS * 2))
+    cases = "".join(f"  - {{id: C{n}}}\n" for n in range(MAX_PROBLEMS * 2))
 
     with pytest.raises(UnreadableFileError) as refused:
         suite_files.read_suite(f"{HEAD}tests:\n{cases}".encode())
 
-    assert len(refused.value.problems) == MOST_PROBLEMS
+    assert len(refused.value.problems) == MAX_PROBLEMS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
-from runs.costs import listed_purses, purses, result_purses, with_purses
+from runs.costs import listed_costs, result_costs, run_costs, with_costs
 from runs.execution.finishing import summarise_ended
 from runs.execution.run_worker import work_on_run
 from runs.files.importing_results import NotOfThisSuiteError, store_results
@@ -270,15 +270,15 @@ def test_the_pages_of_an_imported_run_open(viewer_client: Client):
 def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client: Client):
     [silent] = brought_in(GOOD).runs
     [told] = brought_in({**GOOD, "evaluation_cost_usd": 0.25}, {**GOOD, "eval_id": "C-1"}).runs
-    both = purses(silent).evaluation, purses(told).evaluation
+    both = run_costs(silent).evaluation, run_costs(told).evaluation
     assert [(one.usd, one.priced, one.answers) for one in both] == [
         (None, 0, 1),
         (Decimal("0.25"), 1, 2),
     ]
-    listed = {run.pk: listed_purses(run).evaluation.usd for run in with_purses(Run.objects.all())}
+    listed = {run.pk: listed_costs(run).evaluation.usd for run in with_costs(Run.objects.all())}
     assert listed == {silent.pk: None, told.pk: Decimal("0.25")}
     result = silent.results.get()
-    assert result_purses(silent, result).evaluation.usd is None
+    assert result_costs(silent, result).evaluation.usd is None
     assert viewer_client.get(reverse("runs:run-list")).status_code == 200
 
 

@@ -8,14 +8,14 @@ from django.test import Client
 
 from runs.cli import watching
 from runs.execution import run_worker
-from runs.execution.run_worker import Desks
+from runs.execution.run_worker import ActiveRuns
 from tests.runs.management.worked import Walk
 
 
 @pytest.fixture(autouse=True)
 def a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a command end as if its process did: one that has let go takes on no run after that."""
-    monkeypatch.setattr(run_worker, "_desks", Desks())
+    monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
 
 
 @pytest.fixture

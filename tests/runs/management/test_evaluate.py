@@ -44,7 +44,7 @@ def test_a_run_is_carried_out_here_and_passes(capsys, tmp_path):
     assert (run.status, run.done_count, run.pass_count) == ("completed", 2, 2)
     assert (run.owner, run.owner_id) == ("command_line", process_name()[-64:])
     assert run.heartbeat_at is not None
-    assert not run.hands.exists()
+    assert not run.run_workers.exists()
     said = capsys.readouterr()
     assert "Suite refunds #1 against agent 1.5: http://127.0.0.1:8000/suites/refunds/runs/1/" in (
         said.err
@@ -208,9 +208,9 @@ def test_hands_that_break_off_begin_again(monkeypatch):
 
 def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypatch):
     recorded("a refund")
-    usual, breaks = watching.sweep, [OperationalError("stale")]
+    usual, breaks = watching.reap, [OperationalError("stale")]
 
-    def sweep(*, now):
+    def reap(*, now):
         if breaks:
             raise breaks.pop()
         return usual(now=now)
@@ -221,7 +221,7 @@ def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypat
     def work(run_id, *, owner_id):
         return None if idle and idle.pop() else worked(run_id, owner_id=owner_id)
 
-    monkeypatch.setattr(watching, "sweep", sweep)
+    monkeypatch.setattr(watching, "reap", reap)
     monkeypatch.setattr(watching, "work_on_run", work)
     assert evaluate("refunds", "--target", "agent 1.5") == 0
     assert not breaks
@@ -233,10 +233,10 @@ def test_hands_that_were_told_to_let_go_of_one_run_take_on_the_next():
         start_run(suite=suite, target=target, started_by=None, owner_id=process_name())
         for _ in range(2)
     )
-    with watching.OwnHands(first) as hands:
-        hands.release()
-    with watching.OwnHands(second) as hands:
-        assert hands.wait(60)
+    with watching.LocalWorker(first) as run_workers:
+        run_workers.release()
+    with watching.LocalWorker(second) as run_workers:
+        assert run_workers.wait(60)
     second.refresh_from_db()
     assert (second.status, second.done_count) == ("completed", 1)
 

@@ -108,7 +108,7 @@ def test_what_waits_for_its_turn_is_in_hand_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path)
-    monkeypatch.setattr(watching, "BEAT_EVERY_S", 0.01)
+    monkeypatch.setattr(watching, "HEARTBEAT_EVERY_S", 0.01)
     runs = start_campaign(
         suite=Suite.objects.get(),
         targets=list(Target.objects.order_by("name")),
@@ -119,9 +119,9 @@ def test_what_waits_for_its_turn_is_in_hand_too(
     monkeypatch.setattr(watching, "work_on_run", lambda run, owner_id: time_for_a_beat.wait(10))
     time_for_a_beat = threading.Event()
     began = Run.objects.get(number=2).heartbeat_at
-    with watching.OwnHands(runs[0], waiting=[runs[1].pk]) as hands:
+    with watching.LocalWorker(runs[0], waiting=[runs[1].pk]) as run_workers:
         while Run.objects.get(number=2).heartbeat_at == began:
-            assert not hands.wait(0.01)
+            assert not run_workers.wait(0.01)
         Run.objects.update(status="stopped")
         time_for_a_beat.set()
 

@@ -84,9 +84,9 @@ def assert_stopped(database: Database, reason: str) -> None:
     done = database.value("SELECT done_count FROM runs_run")
     assert counts == {"scored": done, "cancelled": CASES - done}
     assert 5 <= done < CASES
-    assert database.value("SELECT count(*) FROM runs_hand") == 0
-    purses = database.money("SELECT run_cost_usd + evaluation_cost_usd FROM runs_run")
-    assert purses == database.money("SELECT cost_usd FROM runs_modelcall") > 0
+    assert database.value("SELECT count(*) FROM runs_runworker") == 0
+    costs = database.money("SELECT run_cost_usd + evaluation_cost_usd FROM runs_run")
+    assert costs == database.money("SELECT cost_usd FROM runs_modelcall") > 0
     assert database.says("SELECT summary IS NOT NULL FROM runs_run")
 
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from runs.cli.printing import Progress
-from runs.cli.watching import AWAY, AWAY_WHILE_STOPPING, OwnHands, Watch
+from runs.cli.watching import AWAY, AWAY_WHILE_STOPPING, LocalWorker, Watch
 from runs.models.runs import Run
 from tests.factories import make_run
 
@@ -35,11 +35,11 @@ class Watching:
     def __init__(self) -> None:
         own = {"owner": "command_line", "owner_id": "here"}
         self.run = make_run(status="running", execution_count=4, **own)
-        self.hands = FakeHands(self.run)
+        self.run_workers = FakeHands(self.run)
         self.stream = io.StringIO()
         # They end when told, as own hands do, and carry nothing out.
-        hands = cast("OwnHands", self.hands)
-        self.watch = Watch(self.run, hands, Progress(self.stream, clock=lambda: 0.0))
+        run_workers = cast("LocalWorker", self.run_workers)
+        self.watch = Watch(self.run, run_workers, Progress(self.stream, clock=lambda: 0.0))
 
     @property
     def said(self) -> list[str]:
@@ -63,10 +63,10 @@ def test_a_database_that_is_away_is_said_once_and_waited_for(watching: Watching)
         watching.watch.look(stop_wanted=True)
         watching.watch.look(stop_wanted=True)
     assert watching.said == [AWAY, AWAY_WHILE_STOPPING]
-    assert watching.hands.releases == 0
+    assert watching.run_workers.releases == 0
 
     watching.watch.look(stop_wanted=True)
-    assert watching.hands.releases == 1
+    assert watching.run_workers.releases == 1
     assert Run.objects.get().status == "stopped"
     assert watching.said[2:] == ["Stopping: calls that are paid for have a few seconds to answer."]
 
@@ -76,4 +76,4 @@ def test_a_run_that_was_resumed_elsewhere_is_let_go(watching: Watching) -> None:
     watching.watch.look(stop_wanted=False)
     watching.watch.look(stop_wanted=False)
     assert watching.said == ["The workers go on with this run."]
-    assert watching.hands.releases == 1
+    assert watching.run_workers.releases == 1

@@ -86,13 +86,13 @@ def test_a_negated_evaluator_counts_as_its_parent_counted_it() -> None:
     """SCORING: what a judge said is stored as it was said, what arithmetic came to as it came to."""
     ann = make_user(role="reviewer")
     by_judge = {"type": "llm_judge", "prompt": "Is it rude?"}
-    turned = [
+    negated = [
         {**CHECK, "name": "no_slang", "negate": True},
         {**tree(CHECK), "name": "risky", "negate": True},
         {**tree(CHECK, aggregator=by_judge), "name": "rude", "negate": True},
     ]
     run = queued_run(["borderline"])
-    Run.objects.update(snapshot=run.snapshot | {"evaluators": tree(*turned)})
+    Run.objects.update(snapshot=run.snapshot | {"evaluators": tree(*negated)})
     item = item_of(run)
     for path in ("no_slang", "risky", "rude"):
         make_score(result=item.result, path=path, score=0.9)

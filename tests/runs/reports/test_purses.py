@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.templatetags.figures import execution_money, money
-from runs.costs import purses, result_purses
+from runs.costs import result_costs, run_costs
 from runs.execution.run_worker import work_on_run
 from runs.home.queries import today
 from runs.models.results import ModelCall, Result
@@ -86,7 +86,7 @@ def test_every_page_says_what_the_ledger_sums_to(
     run = Run.objects.get(pk=run.pk)
 
     spent = {purpose: ledger(run=run, purpose=purpose) for purpose in ("target", "evaluation")}
-    found = purses(run)
+    found = run_costs(run)
     assert (found.run.usd, found.evaluation.usd) == (spent["target"], spent["evaluation"])
     assert not found.is_partial
     row = run_row(listed(Run.objects.filter(pk=run.pk)).get())
@@ -96,7 +96,7 @@ def test_every_page_says_what_the_ledger_sums_to(
     assert (cells.run_usd, cells.evaluation_usd, cells.unpriced) == (*spent.values(), 0)
     assert money(sum(spent.values(), Decimal(0))) in run_page(viewer_client, run)
     for result in run.results.select_related("output"):
-        own = result_purses(run, result)
+        own = result_costs(run, result)
         assert own.run.usd == ledger(result=result, purpose="target")
         assert own.evaluation.usd == ledger(result=result, purpose="evaluation")
         attempts = result_attempts(result)
@@ -125,8 +125,8 @@ def test_calls_that_were_refused_leave_no_price_unknown(viewer_client: Client) -
     assert today([], now=timezone.localtime()).unpriced == 0
     first = run.results.select_related("output").first()
     assert first is not None
-    assert result_purses(run, first).total_usd == 0
-    assert not result_purses(run, first).is_partial
+    assert result_costs(run, first).total_usd == 0
+    assert not result_costs(run, first).is_partial
 
 
 @pytest.mark.django_db
@@ -151,7 +151,7 @@ def test_a_purse_of_which_a_part_has_prices_says_how_many(viewer_client: Client)
         book(result, "target", "0.5")
         book(result, "evaluation", "0.25" if number else None, output_tokens=120)
         book(result, "evaluation", None, status="rate_limited", http_status=429)
-    found = purses(Run.objects.get(pk=run.pk))
+    found = run_costs(Run.objects.get(pk=run.pk))
     assert (found.evaluation.usd, found.evaluation.priced, found.evaluation.answers) == (0.5, 2, 3)
     cell = run_page(viewer_client, run)
     assert "≥ $2.00" in cell
@@ -159,7 +159,7 @@ def test_a_purse_of_which_a_part_has_prices_says_how_many(viewer_client: Client)
     assert "Run:" not in cell
     first = run.results.select_related("output").first()
     assert first is not None
-    own = result_purses(run, first)
+    own = result_costs(run, first)
     assert (own.run.usd, own.evaluation.usd, own.evaluation.is_partial) == (0.5, None, True)
 
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_django.asserts import assertNumQueries
 
 from runs.charts.queries import ChartsPage, ChartsQuery, charts_page, cost_file, trend_file
-from runs.costs import counted_purses, purses, with_origins
+from runs.costs import costs_of_runs, run_costs, with_origins
 from runs.models.runs import Run
 from runs.summary.run import summarise
 from tests.factories import (
@@ -174,9 +174,9 @@ def test_many_purses_are_counted_as_one_is() -> None:
     make_call(result=asked, purpose="target", cost_usd=None)
     make_call(result=asked, purpose="evaluation")
     make_call(result=asked, purpose="evaluation", cost_usd=None)
-    found = counted_purses(list(with_origins(Run.objects.all())))
+    found = costs_of_runs(list(with_origins(Run.objects.all())))
     for run in runs:
-        one, many = purses(Run.objects.get(pk=run.pk)), found[run.pk]
+        one, many = run_costs(Run.objects.get(pk=run.pk)), found[run.pk]
         for ours, theirs in ((many.run, one.run), (many.evaluation, one.evaluation)):
             assert (ours.usd, ours.is_partial) == (theirs.usd, theirs.is_partial)
             if ours.is_partial:

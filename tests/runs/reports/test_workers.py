@@ -6,6 +6,7 @@ import socket
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from tests.runs.worker_lines import ago, ahead, hold, make_hand, make_open_run, make_worker
 
 from evaluators.models import SlotLease, StartGrant
 from runs.models.clock import LEASE
@@ -14,7 +15,6 @@ from runs.queue import BrokerState, ask_broker
 from runs.workers import models as workers_models
 from runs.workers.page import workers_page
 from tests.factories import make_call, make_model, make_result, make_run
-from tests.runs.crews import ago, ahead, hold, make_hand, make_open_run, make_worker
 from tests.services.processes import free_port
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +73,7 @@ class TestState:
         page = workers_page()
         assert page.state.sentence == "2 workers are ready; nothing waits."
         assert page.state.notices == ()
-        assert page.queue == page.troubles == ()
+        assert page.queue == page.recent_errors == ()
 
     def test_workers_at_work(self):
         first, second = make_worker(), make_worker(pid=2)
@@ -122,49 +122,67 @@ class TestCrews:
         worker = make_worker(last_error="OSError: no space", last_error_at=ago(60))
         run = make_open_run(cases=9)
         make_hand(run=run, worker=worker, token="a", holds=5, in_flight=3)
-        [crew] = workers_page().crews
-        assert (crew.host, crew.pid, crew.kind, crew.version) == (
-            *("eval-1", "4121", "process", "0.1.0"),
+        [line_of_worker] = workers_page().worker_lines
+        assert (
+            line_of_worker.host,
+            line_of_worker.pid,
+            line_of_worker.kind,
+            line_of_worker.version,
+        ) == (*("eval-1", "4121", "process", "0.1.0"),)
+        assert (line_of_worker.sandbox, line_of_worker.last_error) == (
+            "bubblewrap 0.11.0",
+            "OSError: no space",
         )
-        assert (crew.sandbox, crew.last_error) == ("bubblewrap 0.11.0", "OSError: no space")
-        [hand] = crew.hands
-        assert (hand.run.number, hand.under_way, hand.held) == (run.number, 3, 5)
-        assert 15_000 < hand.lease_left_ms <= 20_000
+        [run_worker] = line_of_worker.run_workers
+        assert (run_worker.run.number, run_worker.under_way, run_worker.held) == (run.number, 3, 5)
+        assert 15_000 < run_worker.lease_left_ms <= 20_000
         totals = workers_page().totals
-        assert (totals.under_way, totals.held, totals.hands) == (3, 5, 1)
+        assert (totals.under_way, totals.held, totals.run_workers) == (3, 5, 1)
 
     def test_hands_that_have_not_told_yet_are_starting(self):
         now = ago(1)
         run = make_open_run(cases=2)
         columns = {"started_at": now, "heartbeat_at": now, "in_flight": 0}
         make_hand(run=run, worker=make_worker(), token="a", holds=2, **columns)
-        [crew] = workers_page().crews
-        assert crew.hands[0].under_way is None
+        [line_of_worker] = workers_page().worker_lines
+        assert line_of_worker.run_workers[0].under_way is None
 
     def test_the_silent_come_first_then_those_at_work(self):
         make_worker(pid=1)
         busy = make_worker(pid=2)
         make_worker(pid=3, seen=SILENT)
         make_hand(run=make_open_run(cases=1), worker=busy, token="a", holds=1)
-        assert [crew.pid for crew in workers_page().crews] == ["3", "2", "1"]
+        assert [line_of_worker.pid for line_of_worker in workers_page().worker_lines] == [
+            "3",
+            "2",
+            "1",
+        ]
 
     def test_a_command_line_is_no_worker_but_shown(self):
         run = make_open_run(cases=2, owner="command_line", heartbeat_at=ago(1))
         make_hand(run=run, worker="a/host/x/77/1", token="a", holds=2)
         page = workers_page()
-        [crew] = page.crews
-        assert (crew.kind, crew.host, crew.pid) == ("command_line", "a/host", "77")
+        [line_of_worker] = page.worker_lines
+        assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
+            "command_line",
+            "a/host",
+            "77",
+        )
         assert page.totals.alive == 0
 
     def test_hands_of_a_worker_that_took_itself_off_the_list(self):
         make_hand(run=make_open_run(cases=1), worker="odd name", token="a", holds=1)
-        [crew] = workers_page().crews
-        assert (crew.kind, crew.host, crew.pid) == ("unlisted", "odd name", "")
+        [line_of_worker] = workers_page().worker_lines
+        assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
+            "unlisted",
+            "odd name",
+            "",
+        )
 
     def test_the_worker_inside_this_process_is_told_apart(self):
         make_worker(pid=os.getpid())
         page = workers_page()
-        assert page.crews[0].kind == "embedded"
+        assert page.worker_lines[0].kind == "embedded"
         assert page.totals.is_embedded
 
 
@@ -175,7 +193,7 @@ class TestQueue:
         make_hand(run=run, worker=workers[0], token="a", holds=5)
         row = the_run()
         assert (row.waiting, row.held, row.done, row.executions) == (15, 5, 0, 20)
-        assert (row.hands, row.useful) == (1, 3)
+        assert (row.run_workers, row.useful) == (1, 3)
         assert row.why == "could use 2 more workers"
         for worker, token in zip(workers[1:], "bc", strict=True):
             make_hand(run=run, worker=worker, token=token, holds=1)
@@ -254,17 +272,17 @@ class TestQueue:
 
 class TestModels:
     @pytest.fixture
-    def hand(self):
+    def run_worker(self):
         return make_hand(run=make_open_run(cases=8), worker=make_worker(), token="a", holds=8)
 
-    def test_a_model_that_gives_what_is_wanted(self, hand):
+    def test_a_model_that_gives_what_is_wanted(self, run_worker):
         lease(make_model(name="Juno 2", concurrency=8), "a", slots=8, wanted=8)
         line = the_model()
         assert (line.slots, line.limit, line.most, line.brakes) == (8, 8, 8, False)
-        assert line.holders[0].run.number == hand.run.number
+        assert line.holders[0].run.number == run_worker.run.number
         assert the_run().why == ""
 
-    def test_a_lowered_limit_brakes_and_says_why(self, hand):
+    def test_a_lowered_limit_brakes_and_says_why(self, run_worker):
         facts = {"limit_now": 2, "limit_reason": "429 from http://me:hush@judge/v1"}
         model = make_model(name="Juno 2", concurrency=8, limit_changed_at=ago(40), **facts)
         lease(model, "a", slots=2, wanted=8)
@@ -279,7 +297,7 @@ class TestModels:
         assert page.models.braking == ()
         assert page.models.idle == 1
 
-    def test_a_pause_says_how_long_it_lasts_and_ends(self, hand):
+    def test_a_pause_says_how_long_it_lasts_and_ends(self, run_worker):
         model = make_model(name="Juno 2", paused_until=ahead(12))
         lease(model, "a", slots=8, wanted=8)
         assert 9_000 < the_model().paused_ms <= 12_000
@@ -289,7 +307,7 @@ class TestModels:
         assert the_model().paused_ms is None
         assert the_run().why == ""
 
-    def test_calls_that_wait_for_the_minute(self, hand):
+    def test_calls_that_wait_for_the_minute(self, run_worker):
         model = make_model(name="Juno 2", requests_per_minute=60)
         lease(model, "a", slots=8, wanted=8, starts_wanted=3, starts_wanted_since=ago(5))
         StartGrant.objects.create(model=model, holder="a", granted_at=ago(30), calls=58)
@@ -298,7 +316,7 @@ class TestModels:
         assert (line.started, line.per_minute, line.brakes) == (58, 60, True)
         assert the_run().why == "Juno 2 takes 60 calls a minute"
 
-    def test_slots_of_hands_that_are_gone_end_with_their_lease(self, hand):
+    def test_slots_of_hands_that_are_gone_end_with_their_lease(self, run_worker):
         model = make_model()
         lease(model, "gone", slots=3, wanted=3)
         assert the_model().holders[0].run is None
@@ -322,7 +340,7 @@ class TestModels:
         assert page.models.window.in_words == "in the last hour"
 
     def test_after_very_many_calls_the_window_is_shorter_and_says_so(self, monkeypatch):
-        monkeypatch.setattr(workers_models, "MOST_COUNTED", 3)
+        monkeypatch.setattr(workers_models, "MAX_COUNTED", 3)
         result = make_result(run=make_run(), case=make_open_run(cases=1).suite.cases.get())
         model = make_model()
         for minutes in range(8):
@@ -343,7 +361,7 @@ class TestTroubles:
         RunEvent.objects.filter(pk=event.pk).update(at=ago(60))
         RunEvent.objects.create(run=run, kind="limit_lowered", text="Juno 2: at most 2 calls")
         failed = make_run(status="failed", status_reason="401.", finished_at=ago(90))
-        found = workers_page().troubles
+        found = workers_page().recent_errors
         assert [one.text for one in found] == [
             "OperationalError: redis://…@10.0.0.3:6379 is away",
             "A worker was lost with 5 results in hand",
@@ -358,11 +376,11 @@ class TestTroubles:
         old = 25 * 3600
         make_worker(last_error="old", last_error_at=ago(old))
         make_run(status="failed", finished_at=ago(old))
-        assert workers_page().troubles == ()
+        assert workers_page().recent_errors == ()
         run = make_open_run(cases=1)
         for number in range(20):
             RunEvent.objects.create(run=run, kind="hands_crashed", text=f"crash {number}")
-        found = workers_page().troubles
+        found = workers_page().recent_errors
         assert [one.text for one in found] == [f"crash {number}" for number in range(19, 11, -1)]
 
 
@@ -416,6 +434,6 @@ def test_a_large_site_takes_as_many_queries_as_a_small_one():
         lease(make_model(), f"{number % 50}-{number % 4}", slots=1, wanted=2)
     assert queries() == small
     page = workers_page()
-    assert page.totals.hands == 201
-    assert (len(page.crews), page.crews_left) == (25, 26)
+    assert page.totals.run_workers == 201
+    assert (len(page.worker_lines), page.workers_left) == (25, 26)
     assert (len(page.lines), page.lines_left) == (25, 75)

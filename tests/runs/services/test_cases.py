@@ -251,7 +251,7 @@ def test_a_long_case_is_stored_as_it_is(suite: Suite) -> None:
     assert case_content(suite.cases.get(key=long.key)) == long
 
 
-DEEDS: list[Callable[[Suite], object]] = [
+ACTIONS: list[Callable[[Suite], object]] = [
     lambda suite: add_case(suite, replace(SIZES, key="new"), by=None),
     lambda suite: change(suite, title="New"),
     lambda suite: put_cases(suite, [replace(SIZES, title="New")], by=None),
@@ -264,7 +264,7 @@ DEEDS: list[Callable[[Suite], object]] = [
 
 def test_an_archived_suite_keeps_its_cases(suite: Suite, ada: User) -> None:
     archive_suite(suite, by=ada)
-    for deed in DEEDS:
+    for action in ACTIONS:
         with pytest.raises(DomainError, match="is archived"):
-            deed(suite)
+            action(suite)
     assert current(suite) == [("returns", 1), ("sizes", 1)]

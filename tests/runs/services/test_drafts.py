@@ -118,9 +118,9 @@ class TestOneDraft:
         with pytest.raises(DraftChangedError, match="another tab"):
             save_draft(draft, f"{draft.pk}-0")
         save(draft)
-        for deed in (save_draft, change_draft, discard_draft):
+        for action in (save_draft, change_draft, discard_draft):
             with pytest.raises(DraftChangedError, match="saved or discarded"):
-                deed(draft, draft.stamp)
+                action(draft, draft.stamp)
         assert again(suite).version == 2
 
     def test_a_page_of_an_untouched_draft_becomes_one_of_the_version_it_was_opened_at(self) -> None:

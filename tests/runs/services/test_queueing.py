@@ -88,4 +88,4 @@ def test_a_broker_that_is_full_is_like_one_that_is_away(
             queue(WORK_ON_RUN, 1)
         finally:
             client.config_set("maxmemory", "0")
-    assert "waits for the next sweep" in caplog.text
+    assert "waits for the reaper" in caplog.text

@@ -28,21 +28,21 @@ StartRun = Callable[..., Run]
 CLEAR = ("under way already", "being tried again already", "is over already", "none is errored now")
 
 
-def at_once(*deeds: Callable[[], object]) -> list[object]:
+def at_once(*actions: Callable[[], object]) -> list[object]:
     """Do everything in threads that start together; what is refused in words is returned as words."""
-    start = threading.Barrier(len(deeds))
+    start = threading.Barrier(len(actions))
 
-    def do(deed: Callable[[], object]) -> object:
+    def do(action: Callable[[], object]) -> object:
         start.wait()
         try:
-            return deed()
+            return action()
         except DomainError as refusal:
             return str(refusal)
         finally:
             connection.close()
 
-    with ThreadPoolExecutor(len(deeds)) as threads:
-        return list(threads.map(do, deeds))
+    with ThreadPoolExecutor(len(actions)) as threads:
+        return list(threads.map(do, actions))
 
 
 def again(run: Run) -> Run:
@@ -165,12 +165,12 @@ def test_stopping_and_resuming_under_busy_hands_books_every_call_once(
 
     def stop_and_resume() -> None:
         for _ in range(3):
-            for deed in (
+            for action in (
                 lambda: stop_run(run, stopped_by=None),
                 lambda: resume_run(run, resumed_by=None),
             ):
                 try:
-                    deed()
+                    action()
                 except DomainError:
                     continue
 

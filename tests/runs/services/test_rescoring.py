@@ -13,7 +13,7 @@ from evaluators.scoring.tree import Node
 from runs.charts.queries import ChartsQuery, left_out
 from runs.execution import reaper
 from runs.execution.finishing import summarise_ended
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.models.clock import LEASE, database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.reviews import Review
@@ -186,9 +186,9 @@ def test_many_executions_are_left_to_a_worker_who_may_die(monkeypatch):
     monkeypatch.setattr(
         reaper, "queue", lambda task, run_id, **later: queued.append((task, run_id))
     )
-    sweep(now=database_now())
+    reap(now=database_now())
     assert len(queued) == 1
-    sweep(now=database_now() + 3 * LEASE)
+    reap(now=database_now() + 3 * LEASE)
     assert queued == [("runs.rescore_run", run.pk)] * 2
     carried_out(run.pk)
     run.refresh_from_db()

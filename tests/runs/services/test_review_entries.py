@@ -41,7 +41,7 @@ def reasons(run: Run) -> dict[str, str]:
 
 
 def ended(run: Run) -> Run:
-    """Give a run that ended without figures these, as the sweep does."""
+    """Give a run that ended without figures these, as the reaper does."""
     Run.objects.filter(pk=run.pk).update(summary=None, leaf_scores=None, status="completed")
     assert summarise_ended(run.pk)
     return run
@@ -68,8 +68,8 @@ def judged_run(**policy: Any) -> Run:  # noqa: PLR0915 - one result a rule
     wide = done("wide", "fail", 0.9, is_forced=True)
     make_score(result=wide, path="right", score=0.1)
     # Negated: what it lacks counts, 0.49 of 0.5.
-    turned = done("turned", "fail", 0.9, is_forced=True)
-    make_score(result=turned, path="mentions_refund", score=0.51)
+    negated = done("turned", "fail", 0.9, is_forced=True)
+    make_score(result=negated, path="mentions_refund", score=0.51)
     graded = done("graded", "fail", 0.9, is_forced=True)
     part = {"id": "c", "score": 0.6, "min_score": 0.7, "failed_required": True}
     met = {"id": "d", "score": 0.9, "min_score": 0.7, "failed_required": False}

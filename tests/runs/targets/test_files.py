@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runs.target_kinds._outputs import (
-    MOST_BYTES,
-    MOST_FILES,
+    MAX_BYTES,
+    MAX_FILES,
     check_files,
     files_from_json,
     output_from_json,
@@ -73,10 +73,10 @@ def test_two_dots_are_refused_as_a_part_of_a_path_alone(name):
 
 
 def test_too_many_files_and_too_large_ones_are_refused():
-    with pytest.raises(ValueError, match=f"there are {MOST_FILES + 1}, and {MOST_FILES} is the"):
-        check_files({f"{n}": b"" for n in range(MOST_FILES + 1)})
+    with pytest.raises(ValueError, match=f"there are {MAX_FILES + 1}, and {MAX_FILES} is the"):
+        check_files({f"{n}": b"" for n in range(MAX_FILES + 1)})
     with pytest.raises(ValueError, match=r"they hold 20\.0 MB, and 20 MB is the most"):
-        check_files({"a": b"x" * MOST_BYTES, "b": b"x"})
+        check_files({"a": b"x" * MAX_BYTES, "b": b"x"})
 
 
 def test_an_uploaded_line_names_no_file_of_a_suite():

@@ -198,7 +198,7 @@ def test_errors_stand_at_their_fields_and_what_was_entered_stays(
 
 def test_rows_are_added_moved_and_removed_without_a_script(editor: Client, suite: Suite) -> None:
     values = {"key": "x", "metadata": "a: [", "expected_outcomes": ["One", "Two", "Three"]}
-    for deed, expected in (
+    for action, expected in (
         ("expected_outcomes add", ["One", "Two", "Three", ""]),
         ("expected_outcomes up 2", ["One", "Three", "Two"]),
         ("expected_outcomes down 0", ["Two", "One", "Three"]),
@@ -207,10 +207,10 @@ def test_rows_are_added_moved_and_removed_without_a_script(editor: Client, suite
         ("expected_outcomes remove 99999999999", ["One", "Two", "Three"]),
         ("nonsense", ["One", "Two", "Three"]),
     ):
-        answer = editor.post(NEW, values | {"row": deed})
+        answer = editor.post(NEW, values | {"row": action})
         assert answer.status_code == 200
         form = answer.context["form"]
-        assert form["expected_outcomes"].value() == expected, deed
+        assert form["expected_outcomes"].value() == expected, action
         assert (form["key"].value(), form["metadata"].value()) == ("x", "a: [")
         assert not form.errors
     many = editor.post(
@@ -372,22 +372,22 @@ def test_an_answer_becomes_the_expected_output_in_one_press_and_the_press_is_und
 
 def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: Suite) -> None:
     ticked = {"case": ["C-0", "C-2", "nobody"]}
-    said = page_of(editor.post(BULK, ticked | {"deed": "tag", "tags": "new, x"}, follow=True))
+    said = page_of(editor.post(BULK, ticked | {"action": "tag", "tags": "new, x"}, follow=True))
     assert "2 cases of 2 tagged new, x." in said
     matching = {"everything": "1", "tag": "new", "q": ""}
-    said = page_of(editor.post(BULK, matching | {"deed": "untag", "tags": "x"}, follow=True))
+    said = page_of(editor.post(BULK, matching | {"action": "untag", "tags": "x"}, follow=True))
     assert "x taken from 2 cases of 2." in said
     assert current("C-2").tags == ["new"]
-    for wrong in ({"deed": "tag", "tags": ", "}, {"deed": "tag", "tags": "t" * 201}, {}):
+    for wrong in ({"action": "tag", "tags": ", "}, {"action": "tag", "tags": "t" * 201}, {}):
         assert "Write the tag" in page_of(editor.post(BULK, ticked | wrong, follow=True))
-    assert "No case is ticked" in page_of(editor.post(BULK, {"deed": "delete"}, follow=True))
-    asked = editor.post(BULK, matching | {"deed": "delete"})
+    assert "No case is ticked" in page_of(editor.post(BULK, {"action": "delete"}, follow=True))
+    asked = editor.post(BULK, matching | {"action": "delete"})
     assert "Delete 2 cases?" in page_of(asked)
     assert suite.cases.filter(is_current=True).count() == 4
     tag_cases(suite, ["C-1"], ["new"], by=None)
-    more = editor.post(BULK, matching | {"deed": "delete", "sure": "2"})
+    more = editor.post(BULK, matching | {"action": "delete", "sure": "2"})
     assert "Delete 3 cases?" in page_of(more), "another one matches by now"
-    editor.post(BULK, matching | {"deed": "delete", "sure": "3"})
+    editor.post(BULK, matching | {"action": "delete", "sure": "3"})
     assert [case.key for case in suite.cases.filter(is_current=True)] == ["returns"]
 
 
@@ -452,7 +452,7 @@ def test_viewers_and_archived_suites_have_no_controls(
     values = sent(form, key="x") | {"input-role": "user", "input-content": "a", "input-origin": ""}
     refused = editor.post(NEW, values)
     assert (refused.status_code, "is archived" in page_of(refused)) == (422, True)
-    ticked = {"case": "C-1", "deed": "tag", "tags": "x"}
+    ticked = {"case": "C-1", "action": "tag", "tags": "x"}
     assert "is archived" in page_of(editor.post(BULK, ticked, follow=True))
     assert "is archived" in page_of(
         editor.post("/suites/support/runs/1/returns/1/case/", follow=True)

@@ -18,7 +18,7 @@ from runs import tasks
 from runs.engine.plan import OUTCOMES_PATH
 from runs.evaluator_trials.services import TriedOutput, try_evaluator
 from runs.execution import run_worker
-from runs.execution.run_worker import Desks, work_on_run
+from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.models.runs import Run
 from runs.running.services import start_run
 from runs.suites.drafts import draft_of
@@ -118,7 +118,7 @@ def test_the_table_has_every_kind() -> None:
 def _as_in_a_worker(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Let programs run, and keep the marks around quoted texts the same: else they are random."""
     settings.SCRIPTS = True
-    monkeypatch.setattr(run_worker, "_desks", Desks())
+    monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
     monkeypatch.setattr("evaluators.model_calls.judge.secrets.token_hex", lambda size: "5eal" * 4)
     monkeypatch.setattr("runs.evaluator_trials.services.current_app.send_task", lambda *a, **k: 0)
 

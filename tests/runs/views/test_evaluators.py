@@ -239,7 +239,7 @@ def test_a_threshold_out_of_its_range_is_refused_at_its_field(
 
 
 @pytest.mark.parametrize(
-    ("deed", "order"),
+    ("action", "order"),
     [
         (
             "quality up",
@@ -269,9 +269,9 @@ def test_a_threshold_out_of_its_range_is_refused_at_its_field(
     ],
 )
 def test_a_button_of_a_row_changes_the_draft_and_keeps_what_was_entered(
-    client: Client, suite: Suite, ada: User, ids: dict[str, str], deed: str, order: str
+    client: Client, suite: Suite, ada: User, ids: dict[str, str], action: str, order: str
 ) -> None:
-    who, _, rest = deed.partition(" ")
+    who, _, rest = action.partition(" ")
     words = [ids[word[1:]] if word.startswith("@") else word for word in rest.split()]
     answer = keep(client, do=" ".join([ids[who], *words]), pass_threshold="0.9")
     assert answer.status_code == 302
@@ -281,7 +281,7 @@ def test_a_button_of_a_row_changes_the_draft_and_keeps_what_was_entered(
 
 
 @pytest.mark.parametrize(
-    "deed",
+    "action",
     [
         "safety up",
         "length down",
@@ -300,12 +300,12 @@ def test_a_button_of_a_row_changes_the_draft_and_keeps_what_was_entered(
     ],
 )
 def test_what_a_row_cannot_do_is_refused_and_the_tree_stays(
-    client: Client, ids: dict[str, str], deed: str
+    client: Client, ids: dict[str, str], action: str
 ) -> None:
-    who, _, rest = deed.partition(" ")
+    who, _, rest = action.partition(" ")
     words = [ids[word[1:]] if word.startswith("@") else word for word in rest.split()]
     answer = keep(client, do=" ".join([ids.get(who, who), *words]))
-    if "9999" in deed:
+    if "9999" in action:
         # A place past the end is the end.
         assert answer.status_code == 302
         return

@@ -380,10 +380,10 @@ def test_a_run_has_the_same_figures_on_page_api_files_and_share(
 
     took = {figures["mean_latency_ms"], *(one["means"]["latency_ms"] for one in read.summaries)}
     assert took == {fmean(read.timed)}
-    for purse in ("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"):
-        paid = sum(Decimal(row[purse]) for row in read.table)
-        assert {Decimal(read.api[purse]), Decimal(figures[purse])} == {paid}
-        assert read.document[purse] == float(paid)
+    for cost in ("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"):
+        paid = sum(Decimal(row[cost]) for row in read.table)
+        assert {Decimal(read.api[cost]), Decimal(figures[cost])} == {paid}
+        assert read.document[cost] == float(paid)
 
     hold_what_judges_measured(read)
     shown = shown_of_run(read)

@@ -28,7 +28,7 @@ from runs.results.files import result_lines
 from runs.results.run_list import listed
 from runs.reviews.services import Decided, decide, undo
 from runs.sharing.frozen import shared_run
-from runs.sharing.whitelist import Depth
+from runs.sharing.whitelist import DetailLevel
 from tests.factories import make_scored_run, make_user
 from tests.runs.queued import item_of, queued_run
 from tests.runs.views.shares.linked import share
@@ -126,7 +126,9 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
     junit = "".join(write_junit(junit_run(run, conclusion, url=""), result_lines(run)))
     listed_run = listed(Run.objects.filter(pk=run.pk)).get()
     return pages | {
-        "share": json.dumps(shared_run(run, depth=Depth.FIGURES, now=timezone.now())["gates"]),
+        "share": json.dumps(
+            shared_run(run, depth=DetailLevel.FIGURES, now=timezone.now())["gates"]
+        ),
         "command line": summary_table(run),
         "summary file": f"with {summary['summary']['reviews']} review",
         "JUnit": junit,

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models.runs import Hand, Run, RunEvent
+from runs.models.runs import Run, RunEvent, RunWorker
 from tests.factories import (
     make_model,
     make_run,
@@ -77,12 +77,12 @@ def test_a_stop_says_when_calls_may_still_be_booked_and_the_page_waits_for_them(
     editor_client: Client,
 ) -> None:
     run = make_scored_run(verdicts=["pass", "cancelled"], status="stopped")
-    hand = Hand.objects.create(
+    run_worker = RunWorker.objects.create(
         run=run, token="t", worker="w", started_at=timezone.now(), heartbeat_at=timezone.now()
     )
     assert "Calls that were under way are still being booked" in end_of(editor_client, run)
     assert editor_client.get(at(run, "run-live")).status_code == 200
-    hand.delete()
+    run_worker.delete()
     assert "still being booked" not in end_of(editor_client, run)
     assert editor_client.get(at(run, "run-live")).status_code == 286
 

@@ -275,8 +275,8 @@ def test_an_archived_suite_leaves_the_lists_and_comes_back(suite: Suite, client:
     assert "Start run" not in text_of(archived).partition("<main")[2].partition("</menu>")[0]
     client.post("/suites/support/archive/", {"restore": "1"})
     assert "Support" in text_of(client.get("/")).partition("<main")[2]
-    deeds = AuditEntry.objects.filter(action="change").values_list("after", flat=True)
-    assert list(deeds) == [{"archived": False}, {"archived": True}]
+    actions = AuditEntry.objects.filter(action="change").values_list("after", flat=True)
+    assert list(actions) == [{"archived": False}, {"archived": True}]
 
 
 def test_an_archived_suite_is_not_saved_nor_restored_and_keeps_drafts(

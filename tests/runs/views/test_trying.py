@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 
 from evaluators.model_calls.models import encrypt
 from runs import tasks
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.models.targets import Target
 from runs.models.trials import TargetTrial
 from runs.target_kinds import target_kinds
@@ -326,9 +326,9 @@ def test_tries_are_forgotten_after_a_day_with_the_secrets_typed_for_them(
     editor: User, agent_server: AgentServer
 ) -> None:
     trial = make_trial(target=agent(agent_server), asked_by=editor, encrypted_secrets={"x": "y"})
-    sweep(now=timezone.now() + timedelta(hours=23))
+    reap(now=timezone.now() + timedelta(hours=23))
     assert TargetTrial.objects.filter(pk=trial.pk).exists()
-    sweep(now=timezone.now() + timedelta(hours=25))
+    reap(now=timezone.now() + timedelta(hours=25))
     assert not TargetTrial.objects.exists()
 
 

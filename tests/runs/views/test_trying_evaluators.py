@@ -23,7 +23,7 @@ from evaluators.models import LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
 from runs.execution import evaluator_trials, rate_limits
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.models.results import ModelCall
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
@@ -337,7 +337,7 @@ def test_a_judge_that_hangs_ends_the_try_at_its_limit(
     model_server: ModelServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(evaluator_trials, "LONGEST_S", 0.3)
+    monkeypatch.setattr(evaluator_trials, "MAX_S", 0.3)
     model_server.behave(then=hang())
     suite_with(JUDGED, judge=judge)
     ask(editor_client)
@@ -449,10 +449,10 @@ def test_a_try_whose_worker_was_lost_is_told_and_can_be_made_again(
     second = EvaluatorTrial.objects.latest("pk")
     assert second.begin()
     assert not second.begin()
-    sweep(now=timezone.now() + timedelta(minutes=7))
+    reap(now=timezone.now() + timedelta(minutes=7))
     second.refresh_from_db()
     assert second.state == "lost"
-    sweep(now=timezone.now() + timedelta(hours=25))
+    reap(now=timezone.now() + timedelta(hours=25))
     assert not EvaluatorTrial.objects.exists()
 
 

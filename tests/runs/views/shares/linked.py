@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from runs.models.runs import Run
-from runs.sharing.whitelist import Depth
+from runs.sharing.whitelist import DetailLevel
 
 # A text of every kind, with the least depth at which a stranger may read it.
 MARKED = {
@@ -61,7 +61,7 @@ def text_of(response: Any) -> str:
 
 def marks_within(depth: str) -> tuple[set[str], set[str]]:
     """Return the texts that a depth lets through, and those it keeps back."""
-    depths = list(Depth)
-    reached = depths[: depths.index(Depth(depth)) + 1]
+    depths = list(DetailLevel)
+    reached = depths[: depths.index(DetailLevel(depth)) + 1]
     shown = {mark for one in reached for mark in MARKED[one.value]}
     return shown, {mark for marks in MARKED.values() for mark in marks} - shown | {*NEVER}

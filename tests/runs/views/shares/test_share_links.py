@@ -119,8 +119,8 @@ def test_an_admin_alone_makes_links_without_an_end_and_sees_everybodys(
     assert admin_client.post(revoke).status_code == 302
     assert client.get(path).status_code == 404
     assert "Revoked" in text_of(editor_client.get(address))
-    deeds = AuditEntry.objects.filter(object_type="share").order_by("pk")
-    assert [(one.action, one.actor_name, one.object_name) for one in deeds] == [
+    actions = AuditEntry.objects.filter(object_type="share").order_by("pk")
+    assert [(one.action, one.actor_name, one.object_name) for one in actions] == [
         ("share", "mia-mark", "Of the editor"),
         ("share", "admin", "Of the admin"),
         ("revoke", "admin", "Of the editor"),

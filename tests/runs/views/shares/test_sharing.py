@@ -20,8 +20,8 @@ from runs.compare.comparison import compared
 from runs.compare.documents import comparison_document
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
-from runs.models.sharing import ShareDepth, ShareLink
-from runs.sharing.whitelist import Depth
+from runs.models.sharing import ShareDetail, ShareLink
+from runs.sharing.whitelist import DetailLevel
 from tests.factories import make_case, make_result, make_run, make_score, make_suite, make_target
 from tests.runs.views.shares.linked import HOSTILE, marks_within, share, subject, text_of
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("kind", ["comparison", "run", "result"])
-@pytest.mark.parametrize("depth", list(ShareDepth.values))
+@pytest.mark.parametrize("depth", list(ShareDetail.values))
 def test_page_file_and_preview_hold_the_texts_of_their_depth_and_no_deeper_ones(
     editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str, depth: str
 ) -> None:
@@ -48,7 +48,7 @@ def test_page_file_and_preview_hold_the_texts_of_their_depth_and_no_deeper_ones(
         assert {mark for mark in hidden if mark in text} == set(), name
 
 
-@pytest.mark.parametrize("depth", list(ShareDepth.values))
+@pytest.mark.parametrize("depth", list(ShareDetail.values))
 def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_what_lacks(
     editor_client: Client, client: Client, runs: tuple[Run, Run], depth: str
 ) -> None:
@@ -84,7 +84,7 @@ def test_the_preview_says_word_for_word_what_the_page_does(
 
 
 def test_the_depths_of_links_are_those_of_documents() -> None:
-    assert ShareDepth.values == [depth.value for depth in Depth]
+    assert ShareDetail.values == [depth.value for depth in DetailLevel]
 
 
 def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digit(

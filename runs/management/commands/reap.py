@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runs.cli.answering import AnsweringCommand
-from runs.execution.reaper import sweep
+from runs.execution.reaper import reap
 from runs.models.clock import database_now
 from runs.queue import WORK_ON_RUN, queue
 
@@ -17,7 +17,7 @@ exit codes:
   3  the database could not be used
 
 example:
-  evalsite sweep
+  evalsite reap
 """
 
 
@@ -26,11 +26,11 @@ class Command(AnsweringCommand):
 
     help = "Free results that dead workers held, end runs that are over, queue work that waits."
     epilog = EPILOG
-    deed = "The sweep"
+    action = "The reaper"
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Sweep and queue."""
-        waiting = sweep(now=database_now())
+        waiting = reap(now=database_now())
         for run_id in waiting:
             queue(WORK_ON_RUN, run_id)
         self.stderr.write(f"{len(waiting)} runs wait for hands.")
