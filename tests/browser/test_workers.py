@@ -9,12 +9,12 @@ from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
-from tests.runs.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 
 from evaluators.sandbox.probe import sandbox_offered
 from runs.models.runs import WorkerProcess
 from tests.browser.conftest import Console
 from tests.factories import make_model
+from tests.runs.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 from tests.services.site import Site
 
 LogIn = Callable[[str], User]

@@ -6,7 +6,6 @@ import socket
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from tests.runs.worker_lines import ago, ahead, hold, make_hand, make_open_run, make_worker
 
 from evaluators.models import SlotLease, StartGrant
 from runs.models.clock import LEASE
@@ -15,6 +14,7 @@ from runs.queue import BrokerState, ask_broker
 from runs.workers import models as workers_models
 from runs.workers.page import workers_page
 from tests.factories import make_call, make_model, make_result, make_run
+from tests.runs.worker_lines import ago, ahead, hold, make_hand, make_open_run, make_worker
 from tests.services.processes import free_port
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,6 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
-from tests.runs.worker_lines import make_worker
 
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
@@ -24,6 +23,7 @@ from runs.running.services import start_run
 from runs.target_kinds import target_kinds
 from tests.factories import make_case, make_suite, make_target
 from tests.members import make_client, make_member
+from tests.runs.worker_lines import make_worker
 
 pytestmark = pytest.mark.django_db
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.test import Client
 from django.urls import reverse
 from pytest_django import DjangoAssertNumQueries, Settings
-from tests.runs.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 
 from runs.models.runs import RunEvent
 from tests.factories import make_model
+from tests.runs.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 from tests.services.processes import free_port
 
 PAGE = "/workers/"
