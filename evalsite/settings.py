@@ -75,7 +75,7 @@ INSTALLED_APPS = [
     "evalsite.access",
 ]
 MIDDLEWARE = [
-    "evalsite.middleware.for_strangers",
+    "evalsite.middleware.for_anonymous",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",

@@ -11,13 +11,18 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.flushing import flush_fast
-from tests.members import make_client, make_member
 from tests.services.postgresql import postgresql_server
 from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import redis_server
+from tests.support.flushing import flush_fast
+from tests.support.members import make_client, make_member
 
-pytest_plugins = ["tests.agent_server", "tests.lanes", "tests.model_server"]
+pytest_plugins = [
+    "tests.support.agent_server",
+    "tests.support.groups",
+    "tests.support.model_server",
+    "tests.support.runs",
+]
 
 FOR_TESTS = {
     "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],

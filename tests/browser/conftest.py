@@ -12,9 +12,9 @@ from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from pytest_django.live_server_helper import LiveServer
 
-from tests.members import make_member
 from tests.services.chromium import installed_chromium
 from tests.services.site import Site, running_site
+from tests.support.members import make_member
 
 TIMEOUT_MS = 15_000
 

@@ -11,7 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from evalsite.access.members import login_path
 from tests.browser.conftest import Console
-from tests.members import PASSWORD, make_member
+from tests.support.members import PASSWORD, make_member
 
 REFUSED = "the server responded with a status of"
 

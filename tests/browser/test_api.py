@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
-from tests.factories import make_scored_run, make_suite
+from tests.support.factories import make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.suites import Suite
-from tests.factories import make_campaign, make_suite
-from tests.runs.charted import make_charted_run
+from tests.support.charts import make_charted_run
+from tests.support.factories import make_campaign, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run, RunStatus
-from tests.factories import make_case, make_result, make_run, make_score, make_suite
+from tests.support.factories import make_case, make_result, make_run, make_score, make_suite
 
 LogIn = Callable[[str], User]
 CASES = 12

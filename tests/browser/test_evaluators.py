@@ -15,9 +15,9 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.suites import Suite, SuiteDraft
 from runs.tasks import try_evaluator
 from tests.browser.keyboard import enter, press, tab_to
-from tests.factories import make_case, make_model, make_result, make_run, make_suite
-from tests.runs.trees import CHECK, JUDGED, tree
-from tests.runs.views.test_evaluators import TREE
+from tests.suites.test_evaluator_pages import TREE
+from tests.support.factories import make_case, make_model, make_result, make_run, make_suite
+from tests.support.trees import CHECK, JUDGED, tree
 
 LogIn = Callable[[str], User]
 

@@ -23,7 +23,9 @@ from runs.reviews.services import Decided, decide
 from runs.sharing.services import document_of, hash_of, sources_of, subject_of
 from runs.sharing.whitelist import DetailLevel
 from runs.suites.versions import record_version
-from tests.factories import (
+from tests.formats.test_agentv_results import NESTED
+from tests.results.test_result_page import judged
+from tests.support.factories import (
     STARTED,
     make_call,
     make_case,
@@ -35,8 +37,6 @@ from tests.factories import (
     make_target,
     make_user,
 )
-from tests.runs.formats.test_agentv_results import NESTED
-from tests.runs.views.test_results import judged
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.browser.conftest import Console
-from tests.runs.formats.test_agentv_results import NESTED, camel
+from tests.formats.test_agentv_results import NESTED, camel
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

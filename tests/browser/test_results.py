@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from runs.models.results import Result
-from tests.factories import make_call, make_case, make_result, make_run, make_suite
-from tests.runs.views.test_results import ATTACK, at, judged
+from tests.results.test_result_page import ATTACK, at, judged
+from tests.support.factories import make_call, make_case, make_result, make_run, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

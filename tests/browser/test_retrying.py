@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.runs import Run, RunEvent
 from tests.browser.conftest import Console
 from tests.browser.keyboard import press
-from tests.factories import make_case, make_result, make_run, make_score, make_suite
+from tests.support.factories import make_case, make_result, make_run, make_score, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

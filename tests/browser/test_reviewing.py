@@ -15,9 +15,9 @@ from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from tests.browser.conftest import Console
 from tests.browser.test_every_page import EVERY_RULE, barriers
-from tests.factories import make_score
-from tests.members import make_client, make_member
-from tests.runs.queued import item_of, queued_run
+from tests.support.factories import make_score
+from tests.support.members import make_client, make_member
+from tests.support.queue import item_of, queued_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

@@ -14,7 +14,14 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models.runs import Run
 from tests.browser.conftest import Console
-from tests.factories import make_case, make_model, make_result, make_run, make_suite, make_target
+from tests.support.factories import (
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+    make_target,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

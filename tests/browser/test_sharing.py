@@ -14,7 +14,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from runs.models.sharing import ShareLink
 from tests.browser.conftest import Console
-from tests.factories import make_scored_run, make_suite
+from tests.support.factories import make_scored_run, make_suite
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from tests.browser.conftest import Console
-from tests.factories import make_case, make_scored_run, make_suite
+from tests.support.factories import make_case, make_scored_run, make_suite
 
 LogIn = Callable[[str], User]
 # Live parts ask every 5 seconds.

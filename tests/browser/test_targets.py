@@ -7,8 +7,8 @@ import re
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.agent_server import AgentServer, says
 from tests.services.site import Site
+from tests.support.agent_server import AgentServer, says
 
 ANSWER_MS = 20_000
 REPLY = {

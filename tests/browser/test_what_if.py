@@ -15,8 +15,14 @@ from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
 from tests.browser.conftest import Console
 from tests.browser.keyboard import enter, press, tab_to
-from tests.factories import make_score, make_scored_run, make_snapshot, make_suite, make_target
-from tests.runs.trees import LEAF, tree
+from tests.support.factories import (
+    make_score,
+    make_scored_run,
+    make_snapshot,
+    make_suite,
+    make_target,
+)
+from tests.support.trees import LEAF, tree
 
 LogIn = Callable[[str], User]
 ASKS = re.compile(r"/what-if/(\?|$)")

@@ -13,9 +13,9 @@ from pytest_django.live_server_helper import LiveServer
 from evaluators.sandbox.probe import sandbox_offered
 from runs.models.runs import WorkerProcess
 from tests.browser.conftest import Console
-from tests.factories import make_model
-from tests.runs.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 from tests.services.site import Site
+from tests.support.factories import make_model
+from tests.support.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
 
 LogIn = Callable[[str], User]
 POLL_MS = 12_000

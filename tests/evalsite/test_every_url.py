@@ -21,7 +21,7 @@ from pytest_django import DjangoDbBlocker
 from evalsite.access.roles import Role
 from runs.reviews.services import ask_for_review
 from tests.evalsite.test_security import all_patterns
-from tests.factories import (
+from tests.support.factories import (
     make_call,
     make_campaign,
     make_case,
@@ -32,7 +32,7 @@ from tests.factories import (
     make_target,
     make_trial,
 )
-from tests.members import make_client, make_member
+from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from django.urls import reverse
 
 from evalsite.health import outage_of
 from runs.models.targets import Target
-from tests.factories import make_model, make_run
-from tests.members import make_client, make_member
+from tests.support.factories import make_model, make_run
+from tests.support.members import make_client, make_member
 
 
 def wrapped(kind: type[DatabaseError | InterfaceError], cause: Exception) -> Exception:

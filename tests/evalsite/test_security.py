@@ -11,7 +11,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from pytest_django import Settings
 
 from evalsite.access.tokens import MayView
-from tests.members import PASSWORD
+from tests.support.members import PASSWORD
 
 pytestmark = pytest.mark.django_db
 

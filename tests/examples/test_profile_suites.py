@@ -23,7 +23,7 @@ from runs.management.commands.demo import EXAMPLES, SUITES
 from runs.models.runs import Run
 from runs.specs.profiles import all_profiles, profile_named
 from tests.examples.scripted_server import ScriptedServer
-from tests.factories import make_model
+from tests.support.factories import make_model
 
 PROFILES = {"travel-desk": "metrics", "harbour-office": "tasks", "repo-chores": "hybrid"}
 # What the file of the suite writes itself, as a share; the rest is the profile's.

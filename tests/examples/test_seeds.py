@@ -27,8 +27,8 @@ from runs.models.runs import Run
 from runs.results.files import result_lines
 from runs.specs.content import SuiteContent
 from tests.examples.reading import EXAMPLES
-from tests.factories import make_model, make_target
-from tests.model_server import ModelServer, Request, good
+from tests.support.factories import make_model, make_target
+from tests.support.model_server import ModelServer, Request, good
 
 SEEDS = EXAMPLES / "seeds"
 FOLDERS = sorted(path.name for path in SEEDS.iterdir() if path.is_dir())

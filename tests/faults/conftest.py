@@ -14,7 +14,7 @@ from tests.faults.installations import Installation, Workshop, workshop
 SEED = "FAULTS_SEED"
 
 # What these assert is told in full, as if it stood in the tests.
-pytest.register_assert_rewrite("tests.faults.befalling", "tests.faults.books")
+pytest.register_assert_rewrite("tests.faults.happenings", "tests.faults.ledger_checks")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,12 +10,12 @@ from itertools import count
 from pathlib import Path
 
 from tests.faults import suite
-from tests.model_server import ModelServer, serving
 from tests.services.database import SQLITE, Database
 from tests.services.postgresql import PostgreSQL, postgresql
 from tests.services.processes import Process, free_port, scratch_folder, wait_until
 from tests.services.redis import RedisServer, redis_process
 from tests.services.site import SQLITE_FILE, Site
+from tests.support.model_server import ModelServer, serving
 
 LEASE_S = 3
 ENV = {"EVALSITE_LEASE_S": str(LEASE_S), "EVALSITE_LOG_LEVEL": "INFO"}

@@ -6,8 +6,8 @@ import random
 import time
 from collections.abc import Iterator
 
-from tests.faults import books
-from tests.faults.befalling import ON_A_CLUSTER, ON_A_SINGLE_PROCESS, keep_two_workers
+from tests.faults import ledger_checks as books
+from tests.faults.happenings import ON_A_CLUSTER, ON_A_SINGLE_PROCESS, keep_two_workers
 from tests.faults.installations import Installation, Workshop, workshop
 
 COLUMNS = {

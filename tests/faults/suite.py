@@ -16,7 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.model_server import ModelServer, Request, completion, filled
+from tests.support.model_server import ModelServer, Request, completion, filled
 
 CASES = 300
 # Of each model, over all workers; a pair of hands keeps as many executions in flight.

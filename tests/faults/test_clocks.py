@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import random
 
-from tests.faults.befalling import freeze_a_worker, pick_a_moment
-from tests.faults.books import assert_all_right
+from tests.faults.happenings import freeze_a_worker, pick_a_moment
 from tests.faults.installations import Installation
+from tests.faults.ledger_checks import assert_all_right
 
 HOUR_S = 3600
 TIMES = (

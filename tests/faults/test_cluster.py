@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tests.faults.befalling import ON_A_CLUSTER, deliver
-from tests.faults.books import assert_all_right
+from tests.faults.happenings import ON_A_CLUSTER, deliver
 from tests.faults.installations import Installation
+from tests.faults.ledger_checks import assert_all_right
 from tests.services.processes import wait_until
 
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tests.faults.befalling import pick_a_moment
-from tests.faults.books import assert_all_right, assert_purses_agree
+from tests.faults.happenings import pick_a_moment
 from tests.faults.installations import Installation
+from tests.faults.ledger_checks import assert_all_right, assert_purses_agree
 from tests.faults.suite import AGENT, CASES, SUITE
 from tests.services.processes import Process
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import psycopg
 
-from tests.faults.books import assert_all_right
 from tests.faults.installations import Installation
+from tests.faults.ledger_checks import assert_all_right
 
 HOLDS_ROWS = (
     "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database()"

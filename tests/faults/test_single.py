@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from tests.faults.befalling import ON_A_SINGLE_PROCESS
-from tests.faults.books import assert_all_right
+from tests.faults.happenings import ON_A_SINGLE_PROCESS
 from tests.faults.installations import Installation
+from tests.faults.ledger_checks import assert_all_right
 
 
 @pytest.mark.parametrize("name", ON_A_SINGLE_PROCESS)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import random
 
-from tests.faults.befalling import pick_a_moment
-from tests.faults.books import assert_all_right, assert_paid_is_written, assert_purses_agree
+from tests.faults.happenings import pick_a_moment
 from tests.faults.installations import Installation
+from tests.faults.ledger_checks import assert_all_right, assert_paid_is_written, assert_purses_agree
 from tests.faults.suite import CASES, SUITE
 from tests.services.visitor import Visitor
 

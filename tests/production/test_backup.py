@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.model_server import ModelServer, good
 from tests.production.readme import readme_commands
 from tests.services.database import SQLITE, Database
 from tests.services.postgresql import installed_binaries, postgresql_server, wheel_binaries
 from tests.services.processes import scratch_folder, wait_until
 from tests.services.site import Site
+from tests.support.model_server import ModelServer, good
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]
 

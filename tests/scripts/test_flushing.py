@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.db import connection
 
-from tests.factories import make_call, make_case, make_result, make_run
-from tests.flushing import KEPT, empty_tables
-from tests.members import make_client, make_member
+from tests.support.factories import make_call, make_case, make_result, make_run
+from tests.support.flushing import KEPT, empty_tables
+from tests.support.members import make_client, make_member
 
 # What Django keeps of its own migrations.
 MIGRATED = "django_migrations"

@@ -165,8 +165,8 @@ def test_a_port_is_a_number(machine: Machine, port: str) -> None:
     [
         ("'pytest -q -m not'", "sqlite"),
         ("--database-only", "postgresql, postgresql-pages"),
-        ("--ignore=tests/runs/views", "postgresql"),
-        ("'-m not browser and not processes tests/runs/views'", "postgresql-pages"),
+        ("--ignore=tests/api", "postgresql"),
+        ("'-m not browser and not processes tests/api'", "postgresql-pages"),
         ("tests/browser", "browser"),
         ("'-m processes'", "processes"),
         ("pytest", "browser, postgresql, postgresql-pages, sqlite, processes"),

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.members import PASSWORD, make_client, make_member
+from tests.support.members import PASSWORD, make_client, make_member
 
 NEW = "a much better passphrase"
 

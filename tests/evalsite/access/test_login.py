@@ -5,7 +5,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.test import Client
 
-from tests.members import PASSWORD
+from tests.support.members import PASSWORD
 
 
 def test_name_and_password_lead_where_one_was_heading(client: Client, viewer: User) -> None:

@@ -11,7 +11,7 @@ from django.test import Client
 from evalsite.access.forms import MemberForm
 from evalsite.access.roles import Role, role_of
 from evaluators.models import AuditEntry
-from tests.members import PASSWORD, make_client, make_member
+from tests.support.members import PASSWORD, make_client, make_member
 
 ADMIN_PAGES = ["/members/", "/members/add/", "/members/{pk}/"]
 ADMIN_POSTS = [

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group, Permission, User
 
 from evalsite.access.roles import MEANINGS, Role, permissions_of, role_of
-from tests.members import make_member
+from tests.support.members import make_member
 
 pytestmark = pytest.mark.django_db
 

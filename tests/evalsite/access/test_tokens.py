@@ -13,7 +13,7 @@ from evalsite.access.roles import Role
 from evalsite.access.tokens import RoleTooHighError, grant_of, make_token, revoke_token, token_rows
 from evaluators.models import AuditEntry
 from runs.models.sharing import ApiToken
-from tests.members import make_client, make_member
+from tests.support.members import make_client, make_member
 
 NOW = datetime(2026, 5, 12, 9, 0, tzinfo=UTC)
 SENT = {"name": "nightly", "role": "viewer", "expires": "30"}

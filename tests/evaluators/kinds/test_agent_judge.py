@@ -22,7 +22,7 @@ from tests.evaluators.kinds.doubles import (
     score_of,
     unscored_of,
 )
-from tests.runs.doubles import composite, leaf
+from tests.support.run_doubles import composite, leaf
 
 GOOD = {
     "reasoning": "Says when.",

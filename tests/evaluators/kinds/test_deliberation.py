@@ -17,7 +17,7 @@ from evaluators.scoring.types import Score, Unscored, Usage
 from runs.engine.plan import judge_calls, judge_models
 from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
-from tests.runs.doubles import composite, leaf
+from tests.support.run_doubles import composite, leaf
 
 KIND = "deliberation"
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/scoring.json").read_text())["vectors"]

@@ -15,7 +15,7 @@ from evaluators.kinds._refusals import InvalidConfigError
 from runs.engine.plan import judge_calls, judge_models
 from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
-from tests.runs.doubles import composite, leaf
+from tests.support.run_doubles import composite, leaf
 
 
 def score(text: str, expected: str, **config: Any) -> Any:

@@ -18,7 +18,7 @@ from evaluators.model_calls.limit_policy import Retries
 from evaluators.model_calls.models import ModelSpec
 from evaluators.scoring.types import Outcome, Score, Unscored
 from tests.evaluators.kinds.doubles import case_of
-from tests.model_server import (
+from tests.support.model_server import (
     Behaviour,
     ModelServer,
     echo_injection,

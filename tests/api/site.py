@@ -1,0 +1,97 @@
+"""One small site with everything the API tells of, and answers held to the published schema."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+from django.http import HttpResponse
+from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
+from jsonschema import Draft202012Validator
+
+from runs.execution.finishing import summarise_ended
+from runs.models.results import Result
+from runs.models.runs import Run
+from tests.results.test_result_page import judged
+from tests.support.factories import (
+    make_call,
+    make_campaign,
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+    make_target,
+)
+
+OUTCOMES = [{"text": "Names the days", "passed": False, "justification": "It does not."}]
+
+
+def make_site() -> tuple[Run, Run, Result]:
+    """Make two runs of a suite in one campaign, a third of another suite, and one result in full."""
+    suite = make_suite(
+        slug="support", title="Support", judge=make_model(slug="juno"), tags=["live"]
+    )
+    make_suite(slug="empty")
+    campaign = make_campaign(suite=suite, name="May")
+    cases = [
+        make_case(
+            suite=suite, key=key, position=number, tags=tags, expected_outcomes=["Names the days"]
+        )
+        for number, (key, tags) in enumerate(
+            [("C/1", ["refunds"]), ("C-2", ["refunds", "über"]), ("C-3", [])], start=1
+        )
+    ]
+    before = make_run(
+        suite=suite, campaign=campaign, target=make_target(name="agent 1"), repetitions=2
+    )
+    whole = judged(suite=suite, case=cases[0], run=before, outcomes=OUTCOMES, outcome_marks="0")
+    make_call(result=whole)
+    make_result(run=before, case=cases[0], repetition=2, verdict="pass", score=0.91)
+    for case in cases[1:]:
+        make_result(
+            run=before, case=case, verdict="pass", score=1 / 3 + 0.6, output={"text": "Yes."}
+        )
+        make_result(run=before, case=case, repetition=2, verdict="fail", score=0.2)
+    after = make_run(suite=suite, campaign=campaign, target=make_target(name="agent 2"))
+    make_result(run=after, case=cases[0], verdict="borderline", score=0.7, latency_ms=9000)
+    make_result(run=after, case=cases[1], status="error", error="HTTP 502", error_stage="target")
+    for run in (before, after):
+        summarise_ended(run.pk)
+    make_run(suite=make_suite(slug="other"), status="running")
+    return before, after, whole
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """Return the schema with every object closed: a field that nobody described is an error."""
+    found = deepcopy(SchemaGenerator().get_schema(request=None, public=True))
+    for part in found["components"]["schemas"].values():
+        if part.get("type") == "object" and part.get("properties"):
+            part["additionalProperties"] = False
+    return found
+
+
+def assert_described(response: HttpResponse, path: str) -> Any:
+    """Hold an answer to what the schema says of that path and status, and return its content."""
+    answers = schema()["paths"][path]["get"]["responses"]
+    content = answers[str(response.status_code)]["content"]
+    kind = response["Content-Type"]
+    document = {**content[kind]["schema"], "components": schema()["components"]}
+    told = response.json()
+    errors = [
+        f"{error.json_path}: {error.message[-200:]}"
+        for found in Draft202012Validator(document).iter_errors(told)
+        for error in (found.context or [found])
+    ]
+    assert errors == [], errors
+    return told
+
+
+def get(client: Client, address: str, path: str = "") -> Any:
+    """Ask for an address and return what it answers; with `path` it is held to the schema."""
+    response = client.get(address)
+    assert response.status_code == 200, response.content
+    return assert_described(response, path) if path else response.json()

@@ -1,0 +1,300 @@
+"""Every answer of the API: as its schema says, and with the figures of the pages and files."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from runs.campaigns.board import CampaignQuery
+from runs.campaigns.documents import leaderboard_lines
+from runs.campaigns.page import CampaignPage
+from runs.compare.cases import Tolerances
+from runs.compare.comparison import compared
+from runs.compare.documents import comparison_document
+from runs.models.results import ResultOutput
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.results.documents import run_document
+from runs.results.files import result_lines
+from runs.results.run_list import RunsQuery, run_list
+from tests.api.site import get, make_site
+from tests.support.factories import make_case, make_result, make_run, make_suite
+
+pytestmark = pytest.mark.django_db
+COMPARE = "/api/runs/compare"
+
+
+def test_the_schema_is_complete_and_valid(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("spectacular", validate=True, fail_on_warn=True, format="openapi-json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["openapi"].startswith("3.1")
+    for path, calls in found["paths"].items():
+        assert set(calls) == {"get"}, path
+        for parameter in calls["get"].get("parameters", ()):
+            assert parameter["description"], path
+    for part in found["components"]["schemas"].values():
+        for name, field in part["properties"].items():
+            assert field.get("description") or "$ref" in field, (name, part)
+
+
+def test_every_answer_is_as_the_schema_says(viewer_client: Client) -> None:
+    before, after, result = make_site()
+    campaign = before.campaign_id
+    for address, path in {
+        "/api/": "/api/",
+        "/api/suites": "/api/suites",
+        "/api/suites/support": "/api/suites/{slug}",
+        "/api/suites/support/versions": "/api/suites/{slug}/versions",
+        "/api/suites/support/versions/1": "/api/suites/{slug}/versions/{number}",
+        "/api/suites/support/cases": "/api/suites/{slug}/cases",
+        "/api/suites/support/cases/C/1": "/api/suites/{slug}/cases/{key}",
+        "/api/suites/support/cases/C%2F1?revision=1": "/api/suites/{slug}/cases/{key}",
+        "/api/runs": "/api/runs",
+        f"/api/runs/{before.pk}": "/api/runs/{run}",
+        "/api/runs/support:2": "/api/runs/{run}",
+        "/api/runs/other:1": "/api/runs/{run}",
+        f"/api/runs/{before.pk}/results": "/api/runs/{run}/results",
+        f"/api/results/{result.pk}": "/api/results/{result}",
+        f"/api/results/{after.results.last().pk}": "/api/results/{result}",
+        f"/api/results/{result.pk}/output": "/api/results/{result}/output",
+        "/api/campaigns": "/api/campaigns",
+        f"/api/campaigns/{campaign}": "/api/campaigns/{campaign}",
+        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id=support:2": COMPARE,
+    }.items():
+        assert get(viewer_client, address, path), address
+
+
+def test_a_run_has_the_figures_of_its_page_and_file(viewer_client: Client) -> None:
+    before, _, _ = make_site()
+    told = get(viewer_client, "/api/runs/support:1")
+    listed = {row["name"]: row for row in get(viewer_client, "/api/runs")["results"]}
+    assert set(listed) == {"support:1", "support:2", "other:1"}
+    page = {row.word: row for row in run_list(RunsQuery()).rows}
+    for name, row in listed.items():
+        gates = (page[name].metrics, page[name].cases)
+        assert [gate["share"] for gate in row["gates"].values()] == [one.share for one in gates]
+        assert [gate["state"] for gate in row["gates"].values()] == [one.state for one in gates]
+        assert [gate["note"] for gate in row["gates"].values()] == [one.note for one in gates]
+        assert Decimal(row["total_cost_usd"]) == page[name].costs.total_usd
+    assert {name: told[name] for name in listed["support:1"]} == listed["support:1"]
+    before.refresh_from_db()
+    file = run_document(before, url="")
+    assert told["over_repetitions"] == file["over_repetitions"]
+    assert (
+        told["summary"]["weighted_metrics_score_pct"]
+        == (file["summary"]["weighted_metrics_score_pct"])
+    )
+    assert told["summary"]["interval"] == file["summary"]["interval"]
+    for name in ("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"):
+        assert isinstance(told[name], str)
+        assert float(told[name]) == file[name]
+    assert told["policy"]["metrics_pass_threshold"] == 80
+    assert told["policy"]["max_avg_score_drop"] == 5
+    assert told["policy"]["max_pass_rate_drop"] == 0
+
+
+def test_results_have_the_figures_of_the_file_of_results(viewer_client: Client) -> None:
+    before, _, whole = make_site()
+    told = get(viewer_client, f"/api/runs/{before.pk}/results")["results"]
+    lines = list(result_lines(before))
+    assert len(told) == len(lines) == 6
+    for row, line in zip(told, lines, strict=True):
+        assert (row["case"], row["repetition"]) == (line.eval_id, line.repetition)
+        assert (row["score"], row["verdict"]) == (line.score, line.verdict or None)
+        assert (row["latency_ms"], row["error"]) == (line.usage.latency_ms, line.error or None)
+        assert Decimal(row["run_cost_usd"]) == line.run_cost_usd
+    assert (told[0]["outcomes_met"], told[0]["outcomes_total"]) == (0, 1)
+    assert (told[1]["outcomes_met"], told[1]["outcomes_total"]) == (None, None)
+    one = get(viewer_client, f"/api/results/{whole.pk}")
+    assert {name: one[name] for name in told[0]} == told[0]
+    assert one["tree"]["score"] == one["score"]
+    assert [child["name"] for child in one["tree"]["children"]] == ["tone", "refund"]
+    assert one["tree"]["children"][0]["said"]["findings"][0]["evidence"] == "Ingrid"
+    assert one["outcomes"][0]["passed"] is False
+    assert one["costs"]["evaluation"]["calls"] == 1
+
+
+def test_an_error_has_no_score(viewer_client: Client) -> None:
+    make_site()
+    (row,) = get(viewer_client, "/api/runs/support:2/results?status=error")["results"]
+    assert (row["score"], row["verdict"], row["error"]) == (None, None, "HTTP 502")
+    run = get(viewer_client, "/api/runs/support:2")
+    assert (run["counts"]["error"], run["gates"]["cases"]["share"]) == (1, 0.0)
+
+
+def test_a_long_answer_is_cut_and_there_whole(viewer_client: Client) -> None:
+    _, _, whole = make_site()
+    ResultOutput.objects.filter(pk=whole.pk).update(text="é" * 20_001)
+    output = get(viewer_client, f"/api/results/{whole.pk}")["output"]
+    assert (len(output["text"]), output["characters"], output["is_cut"]) == (20_000, 20_001, True)
+    assert get(viewer_client, f"/api/results/{whole.pk}/output")["text"] == "é" * 20_001
+
+
+def compare(client: Client, **asked: Any) -> Any:
+    query = "&".join(f"{name}={value}" for name, value in asked.items())
+    return get(client, f"{COMPARE}?{query}", COMPARE)
+
+
+def test_a_comparison_is_that_of_the_page_and_echoes_its_units(viewer_client: Client) -> None:
+    before, after, _ = make_site()
+    asked = {"baseline_run_id": before.pk, "candidate_run_id": after.pk}
+    told = compare(viewer_client, **asked)
+    before, after = (Run.objects.get(pk=run.pk) for run in (before, after))
+    usual = comparison_document(compared(before, after, Tolerances()))
+    assert "gates" in told["verdict"]
+    assert told["candidate"]["gates"]["cases"]["state"] in ("passed", "failed")
+    assert {name: told[name] for name in usual} == json.loads(json.dumps(usual))
+    assert told["regression_detected"]
+    assert told["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
+    lenient = compare(
+        viewer_client,
+        **asked,
+        max_pass_rate_drop=0.9,
+        max_avg_score_drop=90,
+        max_latency_increase_pct=1000,
+    )
+    assert not lenient["regression_detected"]
+    assert [one["value"] for one in lenient["tolerances"].values()] == [0.9, 90.0, 1000.0]
+    limits = Tolerances(0.9, 0.9, 1000.0)
+    assert lenient["pass_rate_change"] == compared(before, after, limits).runs.pass_rate_change
+    shared = compare(viewer_client, **asked, cases="shared")
+    assert (shared["only_shared_cases"], len(shared["cases"])) == (True, 2)
+    assert len(told["cases"]) == 3
+
+
+def test_a_campaign_has_its_leaderboard(viewer_client: Client) -> None:
+    before, _, _ = make_site()
+    told = get(viewer_client, f"/api/campaigns/{before.campaign_id}")
+    lines = leaderboard_lines(CampaignPage(before.campaign, CampaignQuery()).rows)
+    assert [line["target"] for line in told["leaderboard"]] == [line["target"] for line in lines]
+    for row, line in zip(told["leaderboard"], lines, strict=True):
+        assert (row["pass_rate"], row["mean_score"]) == (line["pass_rate"], line["mean_score"])
+        assert Decimal(row["total_cost_usd"]) == line["total_cost_usd"]
+    (listed,) = get(viewer_client, "/api/campaigns?suite=support")["results"]
+    assert listed["name"] == "May"
+    # A list tells who leads; how sure that is, the campaign alone.
+    assert told["headline"].startswith(listed["headline"])
+    assert get(viewer_client, "/api/campaigns?suite=other")["results"] == []
+
+
+def test_an_older_revision_and_a_deleted_case_stay_readable(viewer_client: Client) -> None:
+    suite = make_suite(slug="support")
+    make_case(suite=suite, key="C-1", is_current=False, title="Before")
+    make_case(suite=suite, key="C-1", revision=2, title="Now")
+    make_case(suite=suite, key="gone", is_current=False)
+    at = "/api/suites/support/cases/C-1"
+    assert get(viewer_client, at)["title"] == "Now"
+    assert get(viewer_client, f"{at}?revision=1")["title"] == "Before"
+    assert get(viewer_client, "/api/suites/support/cases/gone")["is_current"] is False
+    keys = [row["key"] for row in get(viewer_client, "/api/suites/support/cases")["results"]]
+    assert keys == ["C-1"]
+
+
+NARROWED: tuple[tuple[str, str, list[Any]], ...] = (
+    ("/api/runs", "name", ["other:1", "support:2", "support:1"]),
+    ("/api/runs?suite=support", "name", ["support:2", "support:1"]),
+    ("/api/runs?status=active", "name", ["other:1"]),
+    ("/api/runs?status=completed&target=agent+1", "name", ["support:1"]),
+    ("/api/runs?since=2100-01-01T00:00:00Z", "name", []),
+    ("/api/runs?since=2000-01-01T00:00:00%2B02:00&suite=other", "name", ["other:1"]),
+    ("/api/runs?campaign=999", "name", []),
+    ("/api/suites", "slug", ["empty", "other", "support"]),
+    ("/api/suites?tag=live", "slug", ["support"]),
+    ("/api/suites?archived=true", "slug", []),
+    ("/api/suites/support/cases", "key", ["C/1", "C-2", "C-3"]),
+    ("/api/suites/support/cases?tag=refunds", "key", ["C/1", "C-2"]),
+    ("/api/suites/support/cases?tag=%C3%BCber", "key", ["C-2"]),
+    ("/api/suites/support/cases?q=c-", "key", ["C-2", "C-3"]),
+    ("/api/runs/support:1/results?verdict=fail", "case", ["C-2", "C-3"]),
+    ("/api/runs/support:1/results?tag=refunds&verdict=fail", "case", ["C-2"]),
+    ("/api/runs/support:1/results?case=C/1", "repetition", [1, 2]),
+    ("/api/runs/support:1/results?status=error", "case", []),
+    ("/api/suites/support/versions", "number", [1]),
+)
+
+
+def test_lists_can_be_narrowed(viewer_client: Client) -> None:
+    make_site()
+    for address, key, found in NARROWED:
+        assert [row[key] for row in get(viewer_client, address)["results"]] == found, address
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 7])
+def test_pages_lose_nothing_and_repeat_nothing_while_rows_are_added(
+    viewer_client: Client, limit: int
+) -> None:
+    suite = make_suite(slug="support")
+    # Positions repeat, as they may in runs that were imported.
+    cases = [make_case(suite=suite, key=f"C-{n}", position=n // 3) for n in range(6)]
+    run = make_run(suite=suite)
+    for case in cases:
+        for repetition in (1, 2):
+            make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
+    late = make_case(suite=suite, key="late", position=0)
+    wanted = list(run.results.order_by("position", "repetition", "pk").values_list("pk", flat=True))
+    address, found, pages = f"/api/runs/support:1/results?limit={limit}", [], 0
+    while address:
+        page = get(viewer_client, address, "/api/runs/{run}/results")
+        assert len(page["results"]) <= limit
+        found += [row["id"] for row in page["results"]]
+        address, pages = page["next"], pages + 1
+        if pages == 1:
+            make_result(run=run, case=late, verdict="pass", score=0.9)
+    assert [pk for pk in found if pk in wanted] == wanted
+    assert len(found) == len(set(found))
+
+
+def test_runs_page_to_the_end_too(viewer_client: Client) -> None:
+    suite = make_suite(slug="support")
+    for _ in range(5):
+        make_run(suite=suite)
+    address, found = "/api/runs?limit=2&suite=support", []
+    while address:
+        page = get(viewer_client, address)
+        found += [row["number"] for row in page["results"]]
+        address = page["next"]
+    assert found == [5, 4, 3, 2, 1]
+
+
+def test_the_queries_are_as_many_however_long_a_list_is(
+    viewer_client: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    before, after, whole = make_site()
+    for number in range(30):
+        suite = make_suite(slug=f"more-{number}")
+        suite.baseline_run = make_run(suite=suite)
+        suite.save()
+        case = make_case(suite=Suite.objects.get(slug="support"), key=f"more-{number}")
+        make_result(run=after, case=case, verdict="pass", score=0.9)
+    # Four of them find out who asks.
+    for address, most in {
+        "/api/suites": 5,
+        "/api/suites/support": 7,
+        "/api/suites/support/cases": 6,
+        "/api/runs": 5,
+        "/api/runs/support:2": 9,
+        "/api/runs/support:2/results": 6,
+        f"/api/results/{whole.pk}": 20,
+        "/api/campaigns": 6,
+        f"/api/campaigns/{before.campaign_id}": 8,
+        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}": 14,
+    }.items():
+        with django_assert_max_num_queries(most):
+            assert viewer_client.get(address).status_code == 200
+
+
+def test_a_run_of_another_version_is_refused_in_words(viewer_client: Client) -> None:
+    before, after, _ = make_site()
+    Run.objects.filter(pk=after.pk).update(snapshot={**after.snapshot, "version": 99})
+    response = viewer_client.get(
+        f"{COMPARE}?baseline_run_id={before.pk}&candidate_run_id={after.pk}"
+    )
+    assert response.status_code == 409
+    assert response.json()["detail"]
+    assert Case.objects.exists()

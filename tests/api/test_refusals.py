@@ -1,0 +1,229 @@
+"""Who the API answers, and how it refuses: always problem details."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import OperationalError
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import get_resolver
+
+from evalsite.access.roles import Role
+from evalsite.access.tokens import make_token, revoke_token
+from runs.models.sharing import ApiToken
+from tests.api.site import assert_described
+from tests.evalsite.test_security import all_patterns
+from tests.support.factories import make_campaign, make_case, make_result, make_run, make_suite
+from tests.support.members import make_client, make_member
+
+pytestmark = pytest.mark.django_db
+NOW = datetime.now(tz=UTC)
+PROBLEM = "application/problem+json"
+CALLS = (
+    *("/api/", "/api/schema", "/api/suites", "/api/suites/support", "/api/suites/support/versions"),
+    *("/api/suites/support/versions/1", "/api/suites/support/cases", "/api/runs"),
+    *("/api/suites/support/cases/C-1", "/api/runs/support:1", "/api/runs/support:1/results"),
+    *("/api/results/{result}", "/api/results/{result}/output", "/api/campaigns"),
+    *(
+        "/api/campaigns/{campaign}",
+        "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2",
+    ),
+)
+
+
+def calls() -> list[str]:
+    """Make what they ask for and give every call that is answered."""
+    suite = make_suite(slug="support")
+    campaign = make_campaign(suite=suite)
+    run, _ = make_run(suite=suite, campaign=campaign), make_run(suite=suite)
+    case = make_case(suite=suite, key="C-1")
+    result = make_result(run=run, case=case, verdict="pass", score=0.9, output={"text": "Hi."})
+    return [call.format(result=result.pk, campaign=campaign.pk) for call in CALLS]
+
+
+def token_of(owner: User, *, role: Role = Role.VIEWER, days: float | None = None) -> str:
+    expires_at = None if days is None else NOW + timedelta(days=days)
+    return make_token(owner=owner, name="t", role=role, expires_at=expires_at)[1]
+
+
+def ask(secret: str, address: str = "/api/runs", *, scheme: str = "Bearer") -> Any:
+    return Client().get(address, headers={"authorization": f"{scheme} {secret}"})
+
+
+def assert_refused(response: HttpResponse, status: int) -> dict[str, Any]:
+    """Check that an answer is problem details of that status, and return them."""
+    assert response.status_code == status, response.content
+    assert response["Content-Type"] == PROBLEM
+    told: dict[str, Any] = response.json()
+    path = response.wsgi_request.path  # type: ignore[attr-defined]  # the test client gives it
+    assert (told["status"], told["instance"], told["type"]) == (status, path, "about:blank")
+    assert told["title"]
+    assert told["detail"]
+    return told
+
+
+def test_every_call_answers_the_token_of_each_role_and_nobody_without_one() -> None:
+    paths = {name for name, _ in all_patterns(get_resolver()) if name.startswith("runs:api")}
+    assert len(CALLS) == len(paths - {"runs:api-docs", "runs:api-nothing"})
+    secrets = [token_of(make_member(role, f"m-{role}"), role=Role(role)) for role in Role.values]
+    for address in calls():
+        for secret in secrets:
+            assert ask(secret, address).status_code == 200, address
+        refused = Client().get(address)
+        assert_refused(refused, 401)
+        assert refused["WWW-Authenticate"] == 'Bearer realm="Evalsite"'
+        assert_refused(ask("evs_wrong", address), 401)
+        assert_refused(make_client(make_member("", f"n{address}"[:100])).get(address), 403)
+
+
+def test_a_token_that_ended_opens_nothing(editor: User, admin: User) -> None:
+    assert ask(token_of(editor, days=1)).status_code == 200
+    assert_refused(ask(token_of(editor, days=-1)), 401)
+    secret = token_of(editor)
+    assert ask(secret).status_code == 200
+    revoke_token(editor.api_tokens.first() or ApiToken(), actor=admin, now=NOW)
+    told = assert_refused(ask(secret), 401)
+    assert told["detail"] == "This token is wrong, expired or revoked."
+    secret = token_of(editor)
+    User.objects.filter(pk=editor.pk).update(is_active=False)
+    assert_refused(ask(secret), 401)
+
+
+def test_a_token_acts_with_the_lesser_role_of_its_own_and_its_members(editor: User) -> None:
+    secret = token_of(editor, role=Role.EDITOR)
+    editor.groups.set([Group.objects.get(name="viewer")])
+    assert ask(secret).status_code == 200
+    editor.groups.clear()
+    assert_refused(ask(secret), 403)
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
+def test_the_scheme_is_read_in_any_case(editor: User, scheme: str) -> None:
+    assert ask(token_of(editor), scheme=scheme).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Token evs_x", "Basic YTpi", "evs_x"])
+def test_what_is_no_token_is_refused(header: str) -> None:
+    assert_refused(Client().get("/api/runs", headers={"authorization": header}), 401)
+
+
+def test_a_wrong_token_is_refused_though_there_is_a_session(viewer_client: Client) -> None:
+    response = viewer_client.get("/api/runs", headers={"authorization": "Bearer evs_x"})
+    assert_refused(response, 401)
+
+
+def test_a_token_opens_no_page(editor: User) -> None:
+    response = ask(token_of(editor), "/runs/")
+    assert response.status_code == 302
+    assert response["Location"].startswith("/login/")
+
+
+def test_a_use_of_a_token_is_seen_in_the_list(editor: User) -> None:
+    secret, client = token_of(editor, days=1), make_client(editor)
+    assert "<td>Never</td>" in client.get("/account/tokens/").text
+    assert ask(secret).status_code == 200
+    assert "<td>Never</td>" not in client.get("/account/tokens/").text
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+@pytest.mark.parametrize("address", ["/api/runs", "/api/runs/support:1", "/api/"])
+def test_nothing_can_be_written(editor: User, method: str, address: str) -> None:
+    headers = {"authorization": f"Bearer {token_of(editor)}"}
+    response = getattr(Client(), method)(address, headers=headers)
+    assert_refused(response, 405)
+    assert "GET" in response["Allow"]
+
+
+MISSING = (
+    *("/api/suites/nobody", "/api/suites/support/versions/7", "/api/suites/support/cases/zz"),
+    *("/api/suites/support/cases/C-1?revision=9", "/api/runs/77", "/api/runs/support:9"),
+    *("/api/runs/nobody", "/api/runs/99999999999999999999", "/api/runs/support:1:2"),
+    *("/api/runs/77/results", "/api/results/77", "/api/results/99999999999999999999/output"),
+    *("/api/campaigns/77", "/api/suites/", "/api/nothing/at/all", "/api/runs?x=%00"),
+    *("/api/runs/compare?baseline_run_id=support:1&candidate_run_id=77", "/api/runs/²"),
+)
+
+
+def test_what_is_not_there(viewer_client: Client) -> None:
+    calls()
+    for address in MISSING:
+        assert_refused(viewer_client.get(address), 404)
+    of_two = "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:99"
+    assert "There is no run 'support:99'." in viewer_client.get(of_two).json()["detail"]
+
+
+COMPARED = "/api/runs/compare?baseline_run_id=support:1&candidate_run_id=support:2"
+
+
+WRONG = (
+    ("/api/runs?limit=0", "limit", "greater than or equal to 1"),
+    ("/api/runs?limit=501", "limit", "less than or equal to 500"),
+    ("/api/runs?limit=many", "limit", "valid integer"),
+    ("/api/runs?cursor=xyz", "cursor", "No list has given this cursor"),
+    ("/api/runs?cursor=WyJhIl0", "cursor", "No list has given this cursor"),
+    ("/api/runs?cursor=W3RydWVd", "cursor", "No list has given this cursor"),
+    ("/api/runs?cursor=bnVsbA", "cursor", "No list has given this cursor"),
+    ("/api/runs?cursor=%C3%A9", "cursor", "No list has given this cursor"),
+    ("/api/runs?cursor=Wzk5OTk5OTk5OTk5OTk5OTk5OTk5OV0", "cursor", "No list has given"),
+    ("/api/suites?cursor=WyJcdTAwMDAiXQ", "cursor", "No list has given this cursor"),
+    ("/api/runs?status=done", "status", "not a valid choice"),
+    ("/api/runs?since=yesterday", "since", "wrong format"),
+    ("/api/runs?since=0001-01-01T00:00:00Z", "since", "no time at which a run was made"),
+    ("/api/runs?campaign=99999999999999999999", "campaign", "less than or equal to"),
+    ("/api/runs?suit=support", "suit", "No such parameter. There are limit, cursor, suite"),
+    ("/api/runs/support:1?full=1", "full", "No such parameter. There are none"),
+    ("/api/runs/support:1/results?verdict=good", "verdict", "not a valid choice"),
+    ("/api/suites/support/cases/C-1?revision=0", "revision", "greater than or equal to 1"),
+    ("/api/runs/compare?baseline_run_id=support:1", "candidate_run_id", "required"),
+    (COMPARED.replace(":2", ":1"), "candidate_run_id", "one run twice"),
+    (f"{COMPARED}&max_pass_rate_drop=1.5", "max_pass_rate_drop", "less than or equal to 1"),
+    (f"{COMPARED}&max_avg_score_drop=-1", "max_avg_score_drop", "greater than or equal to 0"),
+    (f"{COMPARED}&max_avg_score_drop=nan", "max_avg_score_drop", "valid number"),
+    (f"{COMPARED}&max_latency_increase_pct=inf", "max_latency_increase_pct", "valid number"),
+    (f"{COMPARED}&cases=some", "cases", "not a valid choice"),
+)
+
+
+def test_a_wrong_parameter_is_named(viewer_client: Client) -> None:
+    calls()
+    for address, parameter, words in WRONG:
+        response = viewer_client.get(address)
+        told = assert_refused(response, 400)
+        assert words in " ".join(told["errors"][parameter]), address
+        assert parameter in told["detail"]
+        assert_described(response, "/api/runs")
+
+
+def test_a_kind_of_answer_that_there_is_not(viewer_client: Client) -> None:
+    assert_refused(viewer_client.get("/api/runs", headers={"accept": "text/csv"}), 406)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (ValueError("secret"), 500, "Something broke"),
+        (OperationalError("secret"), 503, "The database does not answer"),
+    ],
+)
+def test_what_breaks_is_told_as_a_problem_and_tells_no_secret(
+    viewer: User, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, words: str
+) -> None:
+    def fail(*given: Any, **named: Any) -> None:
+        raise error
+
+    client = make_client(viewer)
+    client.raise_request_exception = False
+    monkeypatch.setattr("runs.api.views.listed", fail)
+    told = assert_refused(client.get("/api/runs"), status)
+    assert words in told["detail"]
+    assert "secret" not in str(told)
+
+
+def test_who_tries_the_api_in_a_browser_logs_in_first(client: Client) -> None:
+    response = client.get("/api/docs/")
+    assert response.status_code == 302
+    assert response["Location"] == "/login/?next=/api/docs/"

@@ -1,0 +1,270 @@
+"""Cases edited one by one and many at once: revisions, versions, audit, and nobody overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from evaluators.models import AuditEntry
+from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.types import DomainError
+from runs.cases.checks import InvalidCaseError
+from runs.cases.services import (
+    CaseChangedError,
+    CaseKeyInUseError,
+    CaseKeyTakenError,
+    UnknownCaseError,
+    add_case,
+    bring_back,
+    change_case,
+    place_case,
+    put_cases,
+    remove_cases,
+    tag_cases,
+    untag_cases,
+)
+from runs.models.suites import Case, Suite
+from runs.specs.content import CaseContent
+from runs.suites.services import archive_suite, create_suite
+from runs.suites.stored import case_content, stored_content
+from runs.suites.versions import restore_version
+from tests.execution.test_races import at_once
+from tests.support.factories import make_result, make_run, make_target, make_user
+
+ASKED = ({"role": "user", "content": "The tent arrived torn. What now?"},)
+RETURNS = CaseContent(
+    key="returns",
+    title="Returns",
+    input=ASKED,
+    tags=("refunds",),
+    expected_outcomes=("Names the 30 days", "Says who pays"),
+    metadata={"plan": {"name": "pro"}},
+)
+SIZES = CaseContent(key="sizes", input=ASKED)
+
+
+@pytest.fixture
+def ada(db: None) -> User:
+    return make_user(name="ada")
+
+
+@pytest.fixture
+def suite(ada: User) -> Suite:
+    suite = create_suite(slug="support", title="Support", by=ada)
+    put_cases(suite, [RETURNS, SIZES], by=ada, note="Two to begin with")
+    return suite
+
+
+def current(suite: Suite) -> list[tuple[str, int]]:
+    return list(suite.cases.filter(is_current=True).values_list("key", "revision"))
+
+
+def versions(suite: Suite) -> list[tuple[int, str]]:
+    return list(suite.versions.order_by("number").values_list("number", "note"))
+
+
+def change(suite: Suite, base: int = 1, by: User | None = None, **changes: object) -> Case:
+    content = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
+    return change_case(suite, "returns", content, base_revision=base, by=by)
+
+
+def test_an_edit_is_a_revision_and_edits_gather_in_one_version(suite: Suite, ada: User) -> None:
+    assert versions(suite) == [(1, "Began empty"), (2, "Two to begin with")]
+    run = make_run(suite=suite)
+    ran = make_result(run=run, case=suite.cases.get(key="returns"), verdict="pass")
+
+    second = change(suite, by=ada, title="Send it back")
+    third = change(suite, base=2, by=ada, title="Send it back", tags=("refunds", "tents"))
+    add_case(suite, replace(SIZES, key="paint"), by=ada)
+
+    assert (second.revision, third.revision, suite.version) == (2, 3, 3)
+    assert versions(suite)[-1] == (3, "1 case added, 1 case changed")
+    assert current(suite) == [("returns", 3), ("sizes", 1), ("paint", 1)]
+    assert [case.key for case in stored_content(suite).cases] == ["returns", "sizes", "paint"]
+    ran.refresh_from_db()
+    assert ran.case.title == "Returns"
+    told = AuditEntry.objects.filter(actor=ada, object_name="support").order_by("pk")
+    assert [(one.before["case returns"], one.after["case returns"]) for one in told[2:4]] == [
+        (1, 2),
+        (2, 3),
+    ]
+
+
+def test_what_says_nothing_new_makes_no_revision(suite: Suite, ada: User) -> None:
+    entries = AuditEntry.objects.count()
+    assert change(suite, by=ada).revision == 1
+    # The answer to the first of two presses came too late for the second.
+    assert change(suite, by=ada, title="New").revision == 2
+    assert change(suite, by=ada, title="New").revision == 2
+    assert add_case(suite, SIZES, by=ada).revision == 1
+    put = put_cases(suite, [SIZES], by=ada)
+    assert (put.added, put.changed, put.unchanged) == (0, 0, 1)
+    assert AuditEntry.objects.count() == entries + 1
+    assert suite.cases.count() == 3
+
+
+def test_the_second_of_two_people_is_told_and_nothing_is_overwritten(
+    suite: Suite, ada: User
+) -> None:
+    change(suite, by=ada, title="Hers")
+    with pytest.raises(CaseChangedError) as refusal:
+        change(suite, title="His")
+    found = refusal.value
+    assert found.base is not None
+    assert found.theirs is not None
+    assert (found.base.title, found.theirs.title, found.mine.title) == ("Returns", "Hers", "His")
+    assert suite.cases.get(key="returns", is_current=True).title == "Hers"
+
+    remove_cases(suite, ["returns"], by=ada)
+    with pytest.raises(CaseChangedError) as refusal:
+        change(suite, base=2, title="His")
+    assert refusal.value.theirs is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_save_at_once_one_is_told(suite: Suite, ada: User) -> None:
+    answers = at_once(*[lambda n=n: change(suite, by=ada, title=f"By {n}") for n in range(4)])
+    assert sorted(isinstance(answer, Case) for answer in answers) == [False, False, False, True]
+    assert current(suite) == [("returns", 2), ("sizes", 1)]
+
+
+def test_a_key_changes_until_the_case_was_run(suite: Suite, ada: User) -> None:
+    renamed = change(suite, by=ada, key="send-back")
+    assert (renamed.key, renamed.revision, renamed.position) == ("send-back", 1, 0)
+    assert change(suite, by=ada, key="send-back").pk == renamed.pk, "pressed twice"
+    assert current(suite) == [("send-back", 1), ("sizes", 1)]
+    with pytest.raises(CaseKeyTakenError, match="another key"):
+        change_case(suite, "sizes", replace(SIZES, key="send-back"), base_revision=1, by=ada)
+    with pytest.raises(CaseKeyTakenError):
+        add_case(suite, replace(SIZES, key="send-back"), by=ada)
+    make_result(run=make_run(suite=suite), case=renamed, verdict="pass")
+    with pytest.raises(CaseKeyInUseError, match="has results"):
+        change_case(suite, "send-back", replace(RETURNS, key="x"), base_revision=1, by=ada)
+    restore_version(suite, 2, by=ada)
+    assert current(suite) == [("returns", 1), ("sizes", 1)]
+
+
+def test_a_removed_case_stays_with_its_runs_and_comes_back(suite: Suite, ada: User) -> None:
+    case = suite.cases.get(key="returns")
+    result = make_result(run=make_run(suite=suite), case=case, verdict="pass")
+    assert remove_cases(suite, ["returns", "returns", "nobody"], by=ada) == 1
+    assert remove_cases(suite, ["returns"], by=ada) == 0
+    result.refresh_from_db()
+    assert (result.case, current(suite)) == (case, [("sizes", 1)])
+    back = bring_back(suite, "returns", revision=1, base_revision=None, by=ada)
+    assert (back.revision, current(suite)) == (1, [("returns", 1), ("sizes", 1)])
+    change(suite, by=ada, title="New")
+    for _ in range(2):
+        bring_back(suite, "returns", revision=1, base_revision=2, by=ada)
+    assert suite.cases.get(key="returns", is_current=True).title == "Returns"
+    with pytest.raises(CaseChangedError):
+        bring_back(suite, "returns", revision=2, base_revision=2, by=ada)
+    with pytest.raises(UnknownCaseError):
+        bring_back(suite, "returns", revision=9, base_revision=1, by=ada)
+    assert change(suite, by=ada, title="Newer").revision == 3, "no revision is numbered twice"
+
+
+def test_many_are_tagged_or_put_in_as_many_queries_as_a_few(suite: Suite, ada: User) -> None:
+    def tags(count: int) -> int:
+        cases = [replace(SIZES, key=f"{count}-{n}") for n in range(count)]
+        put_cases(suite, cases, by=ada)
+        with CaptureQueriesContext(connection) as queries:
+            keys = [case.key for case in cases]
+            assert tag_cases(suite, keys, ["new", "new"], by=ada) == count
+        return len(queries)
+
+    assert tags(3) == tags(40)
+    assert set(suite.cases.get(key="3-1", is_current=True).tags) == {"new"}
+    assert tag_cases(suite, ["3-1", "returns"], ["refunds"], by=ada) == 1
+    assert untag_cases(suite, ["3-1", "sizes"], ["new"], by=ada) == 1
+    assert suite.cases.get(key="3-1", is_current=True).tags == ["refunds"]
+
+
+def test_a_case_moves_to_another_place(suite: Suite, ada: User) -> None:
+    assert place_case(suite, "sizes", 1, by=ada) == 1
+    assert place_case(suite, "sizes", 99, by=ada) == 2
+    assert place_case(suite, "sizes", 1, by=ada) == 1
+    assert current(suite) == [("sizes", 1), ("returns", 1)]
+    assert [case.key for case in stored_content(suite).cases] == ["sizes", "returns"]
+
+
+def judged_by(model: str = "", weight: float = 1.0) -> Node:
+    config = {"model": model} if model else {}
+    judge = Node(name="tone", kind="llm_judge", config=config, weight=weight)
+    return Node(name="suite", kind=COMPOSITE, children=(judge,))
+
+
+def asking(agent: str) -> Node:
+    judge = Node(name="tone", kind="agent_judge", config={"agent": agent})
+    return Node(name="suite", kind=COMPOSITE, children=(judge,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"key": "  "}, "key", "no other case"),
+        ({"key": "k" * 100_000}, "key", "200 is the most"),
+        ({"key": "a\0b"}, "key", "NUL"),
+        ({"title": "t" * 301}, "title", "300 is the most"),
+        ({"criteria": "half \ud800"}, "criteria", "surrogate"),
+        ({"metadata": {"deep": [{"a\0": 1}]}}, "metadata", "NUL"),
+        ({"tags": ("",)}, "tags", "1 to 200"),
+        ({"input": ()}, "input", "one message"),
+        ({"input": ({"role": "king", "content": ""},)}, "input", "“king” is no role"),
+        ({"expected_outcomes": ("Good", " ")}, "expected_outcomes", "empty"),
+        ({"evaluators": judged_by("gone")}, "evaluators", "no language model 'gone'"),
+        ({"evaluators": asking("replay")}, "evaluators", "has recorded outputs"),
+        ({"evaluators": judged_by(weight=-1.0)}, "evaluators", "weight"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
+    suite: Suite, changes: dict[str, object], field: str, said: str
+) -> None:
+    make_target(name="replay", kind="recorded")
+    wrong = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
+    with pytest.raises(InvalidCaseError) as refusal:
+        put_cases(suite, [replace(SIZES, key="fine"), wrong], by=None)
+    assert said in refusal.value.problems[wrong.key][field][0]
+    assert len(str(refusal.value)) < 2_000
+    assert current(suite) == [("returns", 1), ("sizes", 1)]
+
+
+def test_a_key_that_stands_twice_is_refused(suite: Suite) -> None:
+    with pytest.raises(InvalidCaseError, match="stands twice"):
+        put_cases(suite, [SIZES, SIZES], by=None)
+
+
+def test_a_long_case_is_stored_as_it_is(suite: Suite) -> None:
+    long = replace(
+        RETURNS,
+        key="<script>/?#%é",
+        input=({"role": "user", "content": "é" * 100_000, "name": "kept"},),
+        expected_outcomes=tuple(f"<b>{n}</b>" for n in range(1_000)),
+        recorded_output={"output": "x"},
+    )
+    add_case(suite, long, by=None)
+    assert case_content(suite.cases.get(key=long.key)) == long
+
+
+ACTIONS: list[Callable[[Suite], object]] = [
+    lambda suite: add_case(suite, replace(SIZES, key="new"), by=None),
+    lambda suite: change(suite, title="New"),
+    lambda suite: put_cases(suite, [replace(SIZES, title="New")], by=None),
+    lambda suite: remove_cases(suite, ["sizes"], by=None),
+    lambda suite: tag_cases(suite, ["sizes"], ["new"], by=None),
+    lambda suite: place_case(suite, "sizes", 1, by=None),
+    lambda suite: bring_back(suite, "sizes", revision=1, base_revision=1, by=None),
+]
+
+
+def test_an_archived_suite_keeps_its_cases(suite: Suite, ada: User) -> None:
+    archive_suite(suite, by=ada)
+    for action in ACTIONS:
+        with pytest.raises(DomainError, match="is archived"):
+            action(suite)
+    assert current(suite) == [("returns", 1), ("sizes", 1)]

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.types import Verdict
+from runs.cli.evaluating import conclude, summary_document
+from runs.summary.figures import Execution
+from runs.summary.run import summarise
+from tests.support.factories import make_run
+
+pytestmark = pytest.mark.django_db
+
+GOOD, BAD = ("scored", Verdict.PASS, 0.9), ("scored", Verdict.FAIL, 0.2)
+WRONG = ("error", None, None)
+
+
+def ended(*rows, cases_pass_threshold=0.5, metrics_pass_threshold=0.5, **columns):
+    policy = Policy(
+        cases_pass_threshold=cases_pass_threshold, metrics_pass_threshold=metrics_pass_threshold
+    )
+    executions = [
+        Execution(f"C-{number}", status, verdict, score)
+        for number, (status, verdict, score) in enumerate(rows)
+    ]
+    summary = summarise(executions, policy, is_completed="status" not in columns, seed=1)
+    return make_run(summary=summary.as_json(), **columns)
+
+
+@pytest.mark.parametrize(
+    ("rows", "thresholds", "code", "sentence"),
+    [
+        ((GOOD, GOOD), {}, 0, "Both gates passed."),
+        ((GOOD, BAD, WRONG), {"cases_pass_threshold": 0.3}, 0, "Both gates passed."),
+        ((GOOD, BAD, BAD), {"metrics_pass_threshold": 0.3}, 1, "The cases gate failed."),
+        ((GOOD, BAD), {"metrics_pass_threshold": 0.8}, 1, "The metrics gate failed."),
+        ((BAD, BAD), {}, 1, "The metrics gate and the cases gate failed."),
+        # One pass of three, and the errors might have been the two that are missing.
+        (
+            (GOOD, WRONG, WRONG),
+            {},
+            3,
+            "Not evaluated: the cases gate fails by errors alone, 2 of 3 executions. "
+            "See what went wrong and try them again.",
+        ),
+        # However the error had ended, too few pass.
+        (
+            (GOOD, BAD, BAD, BAD, WRONG),
+            {"metrics_pass_threshold": 0.1},
+            1,
+            "The cases gate failed.",
+        ),
+        ((WRONG, WRONG), {}, 3, "Not evaluated: none of 2 executions has a score."),
+    ],
+)
+def test_the_exit_code_tells_a_bad_target_from_one_that_was_not_evaluated(
+    rows, thresholds, code, sentence
+):
+    conclusion = conclude(ended(*rows, **thresholds))
+    assert (conclusion.code, conclusion.sentence) == (code, sentence)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "sentence"),
+    [
+        ("stopped", "Stopped by ada", "Not evaluated: Stopped by ada."),
+        ("budget_reached", "$5 of $5 is spent.", "Not evaluated: $5 of $5 is spent."),
+        ("failed", "", "Not evaluated: Failed."),
+        ("queued", "", "Not evaluated: the workers go on with this run."),
+    ],
+)
+def test_a_run_that_is_not_completed_was_not_evaluated(status, reason, sentence):
+    run = ended(GOOD, GOOD, status=status, status_reason=reason)
+    assert (conclude(run).code, conclude(run).sentence) == (3, sentence)
+
+
+def test_the_file_holds_the_run_and_every_figure_as_plain_json():
+    run = ended(GOOD, BAD, metrics_pass_threshold=0.9)
+    document = summary_document(run, conclude(run), url="http://here/run")
+    assert json.loads(json.dumps(document)) == document
+    assert (document["suite"], document["run"], document["exit_code"]) == (run.suite.slug, 1, 1)
+    assert document["summary"]["cases_pass_rate_pct"] == 50.0
+
+
+def test_costs_in_the_file_are_numbers_to_the_last_digit():
+    run = ended(GOOD)
+    run.summary["means"] |= {"run_cost_usd": "12345.000000001", "evaluation_cost_usd": None}
+    document = summary_document(run, conclude(run), url="http://here/run")
+    means = document["summary"]["means"]
+    assert json.dumps([means["run_cost_usd"], means["evaluation_cost_usd"]]) == (
+        "[12345.000000001, null]"
+    )
+    assert all(not isinstance(value, str) for value in means.values())
+    assert not isinstance(document["run_cost_usd"], str)

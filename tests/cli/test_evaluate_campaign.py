@@ -1,0 +1,151 @@
+"""Several targets at the command line are a campaign: carried out one by one, ranked at the end."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluators.sandbox.processes import process_name
+from runs.cli import watching
+from runs.cli.campaigns import carry_out_all, worst_code
+from runs.cli.printing import Progress
+from runs.files.importing import import_recorded_outputs
+from runs.models.runs import Campaign, Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.running.services import start_campaign
+from tests.cli.command_lines import evaluate
+from tests.support.factories import make_case, make_suite, make_target
+from tests.support.trees import CHECK, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+
+
+def recorded(tmp_path: Path) -> list[str]:
+    """Make a suite of two cases and two targets: one answers both well, the other one of them."""
+    suite = make_suite(slug="refunds", title="Refunds", tree=tree(CHECK))
+    for key in ("C-0", "C-1"):
+        make_case(suite=suite, key=key)
+    for name, second in (("agent 1", "no idea"), ("agent 2", "your refund")):
+        lines = [{"id": "C-0", "output": "a refund"}, {"id": "C-1", "output": second}]
+        import_recorded_outputs(
+            target_name=name,
+            lines="\n".join(map(json.dumps, lines)).encode(),
+            imported_by=None,
+            file="outputs.jsonl",
+        )
+    return ["refunds", "--target", "agent 1", "--target", "agent 2"]
+
+
+def test_the_runs_are_ranked_and_the_worst_exit_code_counts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary, out, junit = (tmp_path / name for name in ("all.json", "all.jsonl", "all.xml"))
+    files = ("--summary", str(summary), "--out", str(out), "--junit", str(junit))
+    assert evaluate(*recorded(tmp_path), *files) == 1
+
+    campaign = Campaign.objects.get()
+    first, second = campaign.runs.order_by("pk")
+    assert (first.status, second.status) == ("completed", "completed")
+    assert (first.pass_count, second.pass_count) == (1, 2)
+
+    said = capsys.readouterr()
+    assert "1 of 2: Refunds #1 against agent 1: http://127.0.0.1:8000/suites/refunds/" in said.err
+    assert "agent 1: The metrics gate and the cases gate failed." in said.err
+    assert "2 of 2: Refunds #2 against agent 2: " in said.err
+    rows = [line.split("  ") for line in said.out.splitlines()]
+    places = [row[0] for row in rows if row[0] in "12" and row[0]]
+    assert places == ["1", "2"]
+    assert "agent 2 leads with 100.0% (2 of 2 executions)" in said.out
+    assert "agent 2: Both gates passed." in said.out
+    assert f"Leaderboard: http://127.0.0.1:8000/campaigns/{campaign.pk}/" in said.out
+
+    written = json.loads(summary.read_text())
+    assert written["exit_code"] == 1
+    told = [(run["target"], run["rank"], run["exit_code"]) for run in written["campaign"]]
+    assert told == [("agent 1", 2, 1), ("agent 2", 1, 0)]
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["target"] for line in lines] == ["agent 1", "agent 1", "agent 2", "agent 2"]
+    suites = ET.fromstring(junit.read_text())
+    assert (suites.get("tests"), suites.get("failures")) == ("4", "1")
+    assert [one.get("name") for one in suites] == ["refunds #1", "refunds #2"]
+
+
+def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
+    recorded(tmp_path)
+    wanted = threading.Event()
+
+    class Stopping(Progress):
+        def say(self, sentence: str) -> None:
+            super().say(sentence)
+            wanted.set()
+
+    runs = start_campaign(
+        suite=Suite.objects.get(),
+        targets=list(Target.objects.order_by("name")),
+        started_by=None,
+        owner_id=process_name(),
+    )
+    found = carry_out_all(runs, Stopping(io.StringIO()), wanted)
+    assert worst_code(found) == 3
+    stopped = Run.objects.get(number=2)
+    assert (stopped.status, stopped.status_reason) == ("stopped", "Stopped at the command line.")
+    assert found[1].conclusion.sentence == "Not evaluated: Stopped at the command line."
+
+
+def test_what_waits_for_its_turn_is_in_hand_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(tmp_path)
+    monkeypatch.setattr(watching, "HEARTBEAT_EVERY_S", 0.01)
+    runs = start_campaign(
+        suite=Suite.objects.get(),
+        targets=list(Target.objects.order_by("name")),
+        started_by=None,
+        owner_id=process_name(),
+    )
+    # Nobody carries the first out, so that there is time for a heartbeat.
+    monkeypatch.setattr(watching, "work_on_run", lambda run, owner_id: time_for_a_beat.wait(10))
+    time_for_a_beat = threading.Event()
+    began = Run.objects.get(number=2).heartbeat_at
+    with watching.LocalWorker(runs[0], waiting=[runs[1].pk]) as run_workers:
+        while Run.objects.get(number=2).heartbeat_at == began:
+            assert not run_workers.wait(0.01)
+        Run.objects.update(status="stopped")
+        time_for_a_beat.set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "agent 1", "--target", "agent 1"], "stands twice"),
+        (["--target", "a", "--target", "b", "--outputs", "x.jsonl"], "those of one target"),
+        (["--target", "agent 1", "--target", "recorded", "--model", "gpt"], "asks no language"),
+    ],
+)
+def test_targets_that_contradict_each_other_are_not_understood(
+    arguments: list[str], message: str
+) -> None:
+    with pytest.raises(CommandError, match=message) as refused:
+        call_command("evaluate", "refunds", *arguments)
+    assert refused.value.returncode == 2
+
+
+def test_a_target_that_cannot_run_starts_none(tmp_path: Path) -> None:
+    arguments = recorded(tmp_path)
+    make_target(name="no model", kind="chat")
+    with pytest.raises(CommandError):
+        call_command("evaluate", *arguments, "--target", "no model")
+    assert not Run.objects.exists()
+    assert not Campaign.objects.exists()

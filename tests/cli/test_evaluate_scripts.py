@@ -1,0 +1,76 @@
+"""Suites with scripts at the command line: refused, carried out, and what the worked ones print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from runs.cli import watching
+from runs.models.runs import Run
+from tests.cli.worked import Values, Walk
+from tests.support.factories import make_case, make_suite, make_target
+from tests.support.trees import LEAF, tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+ECHO = "#!/bin/sh\necho '{\"score\": 100}'"
+SCRIPT = {**LEAF, "name": "fine", "kind": "script", "config": {"script": ECHO}}
+
+
+@pytest.fixture
+def _suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a suite that a script scores."""
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+    made = make_suite(slug="scripted", tree=tree(SCRIPT))
+    make_case(suite=made, key="A", recorded_output={"output": "hi"})
+    make_target(name="agent")
+
+
+@pytest.mark.usefixtures("_suite")
+def test_with_the_switch_off_nothing_is_started_and_the_remedy_is_said(settings: Any) -> None:
+    settings.SCRIPTS = False
+
+    with pytest.raises(CommandError, match="EVALSITE_SCRIPTS=1") as refused:
+        call_command("evaluate", "scripted", "--target", "agent")
+
+    assert refused.value.returncode == 3
+    assert "For this command: EVALSITE_SCRIPTS=1 evalsite evaluate …" in str(refused.value)
+    assert "on this site" not in str(refused.value)
+    assert not Run.objects.exists()
+
+
+@pytest.mark.usefixtures("_suite")
+def test_whoever_has_the_shell_may_run_scripts(settings: Any) -> None:
+    settings.SCRIPTS = True
+
+    call_command("evaluate", "scripted", "--target", "agent")
+
+    run = Run.objects.get()
+    assert (run.status, run.pass_count, run.error_count) == ("completed", 1, 0)
+
+
+@pytest.mark.parametrize("walk", ["script_evaluator"], indirect=True)
+def test_what_scripts_print_counts_as_worked(walk: Walk, settings: Any) -> None:
+    settings.SCRIPTS = True
+
+    walk.evaluate(case(vector) for vector in walk.vectors)
+
+    for vector in walk.vectors:
+        expected, line = vector["expected"], walk.line(vector["id"])
+        (script,) = line["evaluator_results"]
+        assert (script["raw_score"], script["scale"]) == (expected["score"], 100)
+        assert script["reasoning"] == expected["reasoning"]
+        assert line["score"] * 100 == pytest.approx(expected["score"])
+        page = walk.page(vector["id"])
+        assert f"raw {expected['score']:.1f} of 100" in page
+        assert expected["reasoning"] in page
+
+
+def case(vector: Values) -> Values:
+    """Return a case whose script prints what the vector says it prints, or is the vector's own."""
+    given = vector["input"]
+    script = given.get("script") or f"cat <<'PRINTED'\n{given['stdout'].strip()}\nPRINTED"
+    evaluator = {"name": "it", "type": "script", "script": f"#!/bin/bash\n{script}\n"}
+    output = given.get("EVAL_OUTPUT", "On its way.")
+    return {"id": vector["id"], "output": output, "evaluators": [evaluator]}

@@ -1,0 +1,155 @@
+"""The command line in a process of its own, and the ways in which it is made to stop."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.services.database import SQLITE, Database
+from tests.services.processes import Process, scratch_folder, wait_until
+from tests.services.site import Site
+from tests.support.model_server import ModelServer, good, hang
+
+CASES = 200
+
+STORE = """
+from evaluators.models import Evaluator, LanguageModel
+from runs.models import Case, Suite, Target
+root = Evaluator.objects.create(name="all", kind="composite", config={})
+Evaluator.objects.create(
+    parent=root, name="right", kind="llm_judge", config={"prompt": "Is it right?"}
+)
+model = LanguageModel.objects.create(
+    slug="mock", name="mock", model_id="mock", base_url="http://127.0.0.1:9/v1", concurrency=4,
+    input_price_usd_per_mtok=1, output_price_usd_per_mtok=2,
+)
+suite = Suite.objects.create(slug="stop", title="Stop", root=root, judge=model)
+for n in range(200):
+    Case.objects.create(
+        suite=suite, key=f"C-{n}", position=n, content_hash=str(n),
+        input=[{"role": "user", "content": f"Question {n}"}],
+    )
+Target.objects.create(name="agent", kind="chat", model=model)
+"""
+STOP = """
+from runs import services
+from runs.models import Run
+services.stop_run(Run.objects.get(), stopped_by=None)
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.processes]
+
+
+@pytest.fixture(scope="module")
+def stored() -> Iterator[Path]:
+    with scratch_folder("stored") as folder:
+        site = Site(folder)
+        site.migrate()
+        site.manage("shell", "--verbosity", "0", "-c", STORE)
+        yield folder
+
+
+@pytest.fixture
+def site(stored: Path, model_server: ModelServer) -> Iterator[Site]:
+    model_server.behave(then=good(seconds=0.05))
+    with scratch_folder("stop") as folder:
+        shutil.copytree(stored, folder, dirs_exist_ok=True)
+        site = Site(folder)
+        yield site
+        site.kill()
+
+
+@pytest.fixture
+def database(site: Site, model_server: ModelServer) -> Iterator[Database]:
+    found = Database(f"{SQLITE}{site.data_dir / 'evalsite.sqlite3'}")
+    found.execute(f"UPDATE evaluators_languagemodel SET base_url = '{model_server.base_url}'")
+    yield found
+    found.close()
+
+
+def begin(site: Site, database: Database) -> Process:
+    command = site.begin_command("evaluate", "stop", "--target", "agent")
+    wait_until(lambda: database.says("SELECT max(done_count) >= 5 FROM runs_run"))
+    return command
+
+
+def assert_stopped(database: Database, reason: str) -> None:
+    assert database.row("SELECT status, status_reason FROM runs_run") == ("stopped", reason)
+    counted = "SELECT status, count(*) FROM runs_result GROUP BY status"
+    counts = dict(database.rows(counted))
+    done = database.value("SELECT done_count FROM runs_run")
+    assert counts == {"scored": done, "cancelled": CASES - done}
+    assert 5 <= done < CASES
+    assert database.value("SELECT count(*) FROM runs_runworker") == 0
+    costs = database.money("SELECT run_cost_usd + evaluation_cost_usd FROM runs_run")
+    assert costs == database.money("SELECT cost_usd FROM runs_modelcall") > 0
+    assert database.says("SELECT summary IS NOT NULL FROM runs_run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_run_and_keeps_what_is_done(
+    site: Site, database: Database, model_server: ModelServer, number: signal.Signals
+):
+    command = begin(site, database)
+    command.signal(number)
+
+    assert command.wait() == 3
+    assert_stopped(database, "Stopped at the command line.")
+    assert database.value("SELECT count(*) FROM runs_modelcall") == len(model_server.chats)
+    said = command.tail(4000)
+    assert "Stopping: calls that are paid for have a few seconds to answer." in said
+    assert "Not evaluated: Stopped at the command line." in said
+    assert f"Resume it, or try its errors again, at {site.url}/suites/stop/runs/1/" in said
+    assert "Traceback" not in said
+
+
+def test_a_second_signal_waits_for_nothing(
+    site: Site, database: Database, model_server: ModelServer
+):
+    command = begin(site, database)
+    model_server.behave(then=hang())
+    sent = len(model_server.chats)
+    model_server.wait_for_chats(sent + 4)
+    command.signal(signal.SIGINT)
+    wait_until(lambda: database.says("SELECT status = 'stopped' FROM runs_run"))
+    assert command.is_running
+    command.signal(signal.SIGINT)
+    assert command.wait() == 3
+
+
+def test_a_stop_in_the_browser_ends_the_command(site: Site, database: Database):
+    command = begin(site, database)
+    site.manage("shell", "--verbosity", "0", "-c", STOP)
+
+    assert command.wait() == 3
+    assert_stopped(database, "Stopped")
+    assert "Not evaluated: Stopped." in command.tail()
+
+
+def test_a_signal_while_the_run_is_being_started_stops_it_too(site: Site, database: Database):
+    command = site.begin_command("evaluate", "stop", "--target", "agent")
+    wait_until(lambda: database.says("SELECT count(*) = 1 FROM runs_run"))
+    command.signal(signal.SIGTERM)
+    assert command.wait() == 3
+    assert database.value("SELECT status FROM runs_run") == "stopped"
+
+
+def test_the_next_command_ends_the_run_of_one_that_was_killed(site: Site, database: Database):
+    command = begin(site, database)
+    command.kill()
+    assert database.value("SELECT status FROM runs_run") == "running"
+
+    second = site.begin_command("evaluate", "stop", "--target", "agent", "--concurrency", "50")
+    wait_until(lambda: database.says("SELECT count(*) = 2 FROM runs_run"))
+    first = "SELECT status, status_reason FROM runs_run WHERE number = 1"
+    assert database.row(first) == (
+        "stopped",
+        "The command line that carried out this run is gone.",
+    )
+    second.signal(signal.SIGTERM)
+    assert second.wait() == 3
+    assert database.value("SELECT status FROM runs_run WHERE number = 2") == "stopped"

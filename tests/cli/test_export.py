@@ -1,0 +1,153 @@
+"""`export`: what is written imports again without a change."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from runs.files.importing import import_suite
+from runs.formats import suite_files
+from runs.models.suites import Suite
+from tests.support.factories import make_suite
+
+pytestmark = pytest.mark.django_db
+
+FILE = """
+name: shop
+description: Two cases
+tests:
+  - {id: A, input: hi, owner: me}
+  - {id: B, input: bye, assertions: [{name: short, type: max_length, value: 9}]}
+"""
+JUDGED = "evaluators: [{type: llm_judge, prompt: ./prompts/tone.md}]\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def stored(text: str = FILE) -> Suite:
+    files = {"prompts/tone.md": b"Kind?"} if JUDGED in text else {}
+    return import_suite(suite_files.read_suite(text.encode(), files=files), imported_by=None)
+
+
+def imported_again(path: str) -> Suite:
+    call_command("import", path)
+    suite = Suite.objects.get()
+    assert suite.version == 1
+    return suite
+
+
+def here() -> list[str]:
+    return sorted(path.name for path in Path().iterdir())
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(CommandError) as refusal:
+        call_command("export", *arguments)
+    assert refusal.value.returncode == 3
+    return str(refusal.value)
+
+
+def test_a_suite_becomes_one_file_in_the_current_folder(capsys):
+    stored()
+    call_command("export", "shop")
+    assert here() == ["shop.yaml"]
+    assert "shop, version 1, is written to shop.yaml" in capsys.readouterr().err
+    imported_again("shop.yaml")
+
+
+def test_a_suite_that_names_files_becomes_a_zip(capsysbinary):
+    stored(FILE + JUDGED)
+    call_command("export", "shop")
+    with ZipFile("shop.zip") as packed:
+        assert packed.namelist() == ["shop.yaml", "prompts/tone.md"]
+    imported_again("shop.zip")
+    capsysbinary.readouterr()
+    call_command("export", "shop", "--out", "-")
+    with ZipFile(BytesIO(capsysbinary.readouterr().out)) as packed:
+        assert packed.read("prompts/tone.md") == b"Kind?"
+
+
+def test_a_folder_holds_the_suite_with_its_files():
+    stored(FILE + JUDGED)
+    call_command("export", "shop", "--out", "evals/shop/")
+    assert Path("evals/shop/shop.yaml").exists()
+    assert Path("evals/shop/prompts/tone.md").read_bytes() == b"Kind?"
+    imported_again("evals")
+
+
+def test_lines_have_their_yaml_beside_them():
+    suite = stored()
+    call_command("export", "shop", "--out", "cases.jsonl")
+    head = Path("cases.yaml").read_bytes()
+    read = suite_files.read_case_lines(Path("cases.jsonl").read_bytes(), files={"suite.yaml": head})
+    assert [case.key for case in read.cases] == ["A", "B"]
+    assert imported_again("cases.jsonl") == suite
+
+
+def test_standard_output_takes_the_file_itself(capsysbinary):
+    stored()
+    call_command("export", "shop", "--out", "-")
+    written = capsysbinary.readouterr()
+    assert suite_files.read_suite(written.out).slug == "shop"
+    assert written.err == b""
+    assert here() == []
+
+
+def test_an_earlier_version_is_written_as_it_was(capsys):
+    stored()
+    stored(FILE.replace("bye", "see you").replace("owner: me", "owner: you"))
+    call_command("export", "shop", "--version", "1", "--out", "old.zip")
+    with ZipFile("old.zip") as packed:
+        assert suite_files.read_suite(packed.read("shop.yaml")) == suite_files.read_suite(
+            FILE.encode()
+        )
+    assert "shop, version 1, is written" in capsys.readouterr().err
+    assert "shop has no version 7; there are 1, 2." in refused("shop", "--version", "7")
+
+
+def test_what_cannot_be_written_is_said_and_leaves_nothing():
+    stored(FILE + JUDGED)
+    assert "There is no suite 'nope'. There is: shop." in refused("nope")
+    assert "names 1 file, which cannot stand in x.yaml. Name a zip or a" in refused(
+        "shop", "--out", "x.yaml"
+    )
+    Path("taken").write_text("")
+    assert "cannot be written" in refused("shop", "--out", "taken/x.zip")
+    said = refused("shop", "--out", "no/x.zip")
+    assert said == "no/x.zip cannot be written: No such file or directory."
+    said = refused("shop", "--out", "taken/in/")
+    assert said == "taken/in/ cannot be written: Not a directory."
+    Path("in").mkdir()
+    Path("in/prompts").write_text("")
+    said = refused("shop", "--out", "in/")
+    assert said == "in/ cannot be written: File exists, at in/prompts."
+    Path("in/prompts").unlink()
+    Path("in/shop.yaml").unlink()
+    Path("in").rmdir()
+    assert here() == ["taken"]
+    make_suite(slug="bare").versions.all().delete()
+    assert "bare has no version that was kept" in refused("bare")
+
+
+@pytest.mark.parametrize("out", ["x.foo", "evals", "x.yaml.gz"])
+def test_an_ending_that_says_no_form_is_refused_with_those_there_are(out: str) -> None:
+    stored()
+    said = refused("shop", "--out", out)
+    assert said.startswith(f"{out} does not say by its ending")
+    assert "End it in .yaml, .yml, .jsonl, .ndjson or .zip, or in / for a folder." in said
+    assert here() == []
+
+
+def test_the_help_is_enough_to_use_it(capsys):
+    with pytest.raises(SystemExit):
+        call_command("export", "--help")
+    said = capsys.readouterr().out
+    for part in ("--version N", "exit codes:", "evalsite export support-agent", "suite.jsonl"):
+        assert part in said

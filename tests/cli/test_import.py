@@ -1,0 +1,220 @@
+"""`import`: everything that was named is stored, or nothing, and each part is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluators.models import AuditEntry
+from runs.models.suites import Suite, SuiteVersion
+from runs.models.targets import RecordedOutput, Target
+from tests.support.factories import make_model, make_target
+
+pytestmark = pytest.mark.django_db
+
+ONE = "name: one\ntests:\n  - {id: A, input: hi}\nevaluators: [{type: contains, value: x}]\n"
+TWO = "evaluators: [{type: llm_judge, prompt: ./tone.md}]\njudge: strict\n"
+LINES = '{"id": "A", "input": "hi"}\n{"id": "B", "input": "ho"}\n'
+
+
+@pytest.fixture
+def evals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_model(slug="strict")
+    for name, text in {
+        "evals/one.yaml": ONE, "evals/deep/two.jsonl": LINES, "evals/deep/two.yaml": TWO,
+        "evals/deep/tone.md": "Kind?", "evals/.git/HEAD": "", "evals/targets.yaml": "targets: []",
+        "answers.jsonl": '{"id": "A", "output": "x"}\n',
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(CommandError) as refusal:
+        call_command("import", *arguments)
+    assert refusal.value.returncode == 3
+    return str(refusal.value)
+
+
+def test_a_folder_with_all_its_suites_and_what_was_left_out(evals, capsys):
+    call_command("import", "evals")
+
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "two: new, at version 1. Imported with 2 cases. From evals/deep/two.jsonl",
+        "one: new, at version 1. Imported with 1 case. From evals/one.yaml",
+    ]
+    assert said.err.splitlines() == [
+        "Note: evals/targets.yaml: is no suite file, for it lists no cases under tests, and was "
+        "left out",
+        "Note: evals: hidden files and caches are not read: .git/",
+    ]
+    assert Suite.objects.get(slug="two").judge.slug == "strict"
+    assert [file.path for file in Suite.objects.get(slug="two").files.all()] == ["tone.md"]
+
+
+def test_a_second_import_says_what_changed_and_what_did_not(evals, capsys):
+    call_command("import", "evals")
+    (evals / "evals/one.yaml").write_text(ONE.replace("hi", "hello"))
+    capsys.readouterr()
+
+    call_command("import", "evals")
+
+    assert capsys.readouterr().out.splitlines() == [
+        "two: unchanged, still at version 1. From evals/deep/two.jsonl",
+        "one: version 2, before 1. 1 case changed. From evals/one.yaml",
+    ]
+
+
+def test_a_suite_under_another_name_with_another_judge_and_a_note(evals, capsys):
+    make_model(slug="cheap")
+    options = ("--slug", "mine", "--judge", "cheap", "--note", "for the release")
+
+    call_command("import", "evals/one.yaml", *options)
+
+    suite = Suite.objects.get()
+    assert (suite.slug, suite.judge.slug) == ("mine", "cheap")
+    assert suite.versions.get().note == "for the release"
+    assert (
+        "mine: new, at version 1. for the release. From evals/one.yaml" in capsys.readouterr().out
+    )
+
+
+def test_a_file_alone_finds_what_lies_beside_it_and_a_zip_what_is_in_it(evals):
+    call_command("import", "evals/deep/two.jsonl")
+    with ZipFile("two.zip", "w") as packed:
+        for path in sorted((evals / "evals/deep").iterdir()):
+            packed.write(path, f"deep/{path.name}")
+
+    call_command("import", "two.zip")
+
+    assert SuiteVersion.objects.count() == 1
+
+
+def test_recorded_outputs_become_a_target(evals, capsys):
+    call_command("import", "evals/one.yaml", "--outputs", "answers.jsonl", "--target", "agent 1")
+    call_command("import", "--outputs", "answers.jsonl")
+
+    assert sorted(Target.objects.values_list("name", flat=True)) == ["agent 1", "answers"]
+    assert "Target agent 1: 1 recorded output, from answers.jsonl" in capsys.readouterr().out
+
+
+def test_every_problem_is_told_and_nothing_is_stored(evals):
+    (evals / "evals/one.yaml").write_text(
+        ONE.replace("contains", "contians") + "verdicts: {pass: 7}"
+    )
+    (evals / "evals/three.yaml").write_text("tests: [")
+
+    said = refused("evals", "--outputs", "answers.jsonl").splitlines()
+
+    assert len(said) == 3
+    assert said[0].startswith("evals/one.yaml, line 4, evaluators[0].type: evaluator contians:")
+    assert said[2].startswith("evals/three.yaml, line 2: not readable as YAML")
+    assert not Suite.objects.exists()
+    assert not Target.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], "nowhere: there is no file or folder of this name"),
+        (["evals", "--slug", "x"], "'x' can name one suite, and these are 2"),
+        (["evals/one.yaml", "--slug", "No Way"], "'No Way' cannot stand in addresses; write small"),
+        (
+            ["evals/one.yaml", "--judge", "gone"],
+            "There is no language model 'gone'. There is: stri",
+        ),
+        (
+            ["answers.jsonl"],
+            "answers.jsonl: the file holds recorded outputs, not cases; give it as",
+        ),
+        (["--outputs", "evals/deep/two.jsonl"], "two.jsonl: the file holds cases, not recorded"),
+        (["--outputs", "nowhere.jsonl"], "--outputs nowhere.jsonl cannot be read: No such file"),
+        (["evals/one.yaml", "--outputs", "answers.jsonl", "--target", "chat"], "answers by itself"),
+    ],
+)
+def test_what_cannot_be_stored_leaves_nothing_behind(evals, arguments, said):
+    make_target(name="chat", kind="chat")
+    assert said in refused(*arguments)
+    assert not Suite.objects.exists()
+    assert not RecordedOutput.objects.exists()
+    assert not AuditEntry.objects.filter(action="import").exists()
+
+
+def test_judges_that_are_missing_are_told_for_every_suite_at_once(evals):
+    (evals / "evals/one.yaml").write_text(ONE + "judge: gone\n")
+    (evals / "evals/deep/two.yaml").write_text(TWO.replace("strict", "lost"))
+    said = refused("evals").splitlines()
+    assert [line.split(":")[0] for line in said] == [
+        "evals/deep/two.yaml, line 2, judge",
+        "evals/one.yaml, line 5, judge",
+    ]
+
+
+def test_cases_whose_score_nobody_would_give_are_noted(evals, capsys):
+    judged = "{id: B, input: hi, evaluators: [{name: h, type: hybrid_judge}]}"
+    tree = "evaluators: [{name: x, type: contains, value: hi}]\n"
+    (evals / "own.yaml").write_text(
+        f"profile: hybrid\n{tree}judge: strict\ntests: [{{id: A, input: hi}}, {judged}]\n"
+    )
+
+    call_command("import", "own.yaml")
+
+    [note] = capsys.readouterr().err.splitlines()
+    assert note.startswith("Note: own.yaml, case A, final_score: 1 of 2 cases have no hybrid judge")
+
+
+def test_an_agent_that_judges_and_is_not_here_yet_is_noted_once_and_the_suite_stands(evals, capsys):
+    make_target(name="at hand", kind="http")
+    judges = [("a", "far"), ("b", "at hand"), ("c", "far")]
+    listed = ", ".join(f"{{name: {n}, type: agent_judge, agent: {agent}}}" for n, agent in judges)
+    (evals / "asking.yaml").write_text(f"tests: [{{id: A, input: hi}}]\nevaluators: [{listed}]\n")
+
+    call_command("import", "asking.yaml")
+
+    [note] = capsys.readouterr().err.splitlines()
+    assert note.startswith("Note: asking.yaml, evaluator a: agent: no target is called 'far' yet;")
+    assert Suite.objects.filter(slug="asking").exists()
+
+
+@pytest.mark.parametrize("arguments", [[], ["x.yaml", "--target", "agent"]])
+def test_a_command_line_that_says_nothing_is_not_understood(arguments):
+    with pytest.raises(CommandError) as refusal:
+        call_command("import", *arguments)
+    assert refusal.value.returncode == 2
+
+
+def test_the_help_is_enough_to_use_it(capsys):
+    with pytest.raises(SystemExit):
+        call_command("import", "--help")
+    said = capsys.readouterr().out
+    for part in ("--outputs FILE", "exit codes:", "evalsite import evals/", "hidden files"):
+        assert part in said
+
+
+def test_cases_alone_start_from_a_profile_and_a_file_of_its_own_keeps_it(evals, capsys):
+    (evals / "cases.jsonl").write_text(LINES)
+    (evals / "own.yaml").write_text("name: own\nprofile: tasks\ntests: [{id: A, input: hi}]\n")
+
+    call_command("import", "cases.jsonl", "own.yaml", "--profile", "metrics", "--judge", "strict")
+
+    kinds = {suite.slug: suite.root.children.first().kind for suite in Suite.objects.all()}
+    assert kinds == {"cases": "metrics_judge", "own": "expected_output"}
+    assert Suite.objects.get(slug="cases").case_gate == "expected_outcomes"
+    assert capsys.readouterr().err.splitlines() == [
+        "Note: own.yaml, line 2, profile: the file starts from tasks, which goes before the chosen "
+        "metrics; remove the line to start from metrics"
+    ]
+
+
+def test_a_profile_that_does_not_exist_is_refused_with_those_there_are(evals):
+    assert "verdicts, metrics, tasks, hybrid" in refused("evals", "--profile", "metric")
+    with pytest.raises(CommandError, match="name them") as misused:
+        call_command("import", "--outputs", "answers.jsonl", "--profile", "metrics")
+    assert misused.value.returncode == 2
+    assert not Suite.objects.exists()

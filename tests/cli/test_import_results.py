@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from tests.support.factories import make_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "agent-1.5.jsonl"
+    lines = [
+        {"eval_id": "C-001", "score": 0.9},
+        {"eval_id": "C-002", "score": 0, "error": "timed out"},
+        {"eval_id": "C-003", "status": "cancelled"},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    return path
+
+
+def refused(*arguments) -> str:
+    with pytest.raises(CommandError) as refusal:
+        call_command("import_results", *map(str, arguments))
+    assert refusal.value.returncode == 3
+    assert not Run.objects.exists()
+    return str(refusal.value)
+
+
+def test_a_file_becomes_a_run_of_the_suite_with_its_figures(file, capsys):
+    make_suite(slug="support", cases=3)
+    call_command("import_results", str(file), "--suite", "support", "--target", "agent 1.5")
+    run = Run.objects.get()
+    assert (run.target_name, run.status, run.summary["cases_pass_rate_pct"]) == (
+        "agent 1.5",
+        "completed",
+        50.0,
+    )
+    assert run.leaf_scores
+    said = capsys.readouterr()
+    assert "support#1 against agent 1.5: http://127.0.0.1:8000/suites/support/runs/1/" in said.out
+    assert "Cases gate       failed, 50.0% < 100%" in said.out
+    assert "Note: agent-1.5.jsonl, line 3: 1 execution was never carried out" in said.err
+
+
+def test_without_a_suite_one_is_made(file, capsys):
+    call_command("import_results", str(file))
+    assert Suite.objects.get().slug == "agent-1-5"
+    assert "the new suite has the usual judge" in capsys.readouterr().err
+
+
+def test_what_cannot_be_imported_is_refused_with_its_place(file, tmp_path):
+    make_suite(slug="support", cases=1)
+    assert "support has no case C-002" in refused(file, "--suite", "support")
+    assert "line 2, case C-002: support has" in refused(file, "--suite", "support")
+    assert "There is no suite 'nothing'" in refused(file, "--suite", "nothing")
+    assert "cannot be read: No such file" in refused(tmp_path / "nowhere.jsonl")
+    file.write_text('{"eval_id": "a", "score": 5}\n{')
+    said = refused(file)
+    assert "agent-1.5.jsonl, line 1, case a" in said
+    assert "agent-1.5.jsonl, line 2: not readable as JSON" in said

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+
+import pytest
+
+from runs.cli.printing import Progress, progress_line, summary_table, tell, worst_cases, written_for
+from tests.support.factories import make_scored_run
+
+pytestmark = pytest.mark.django_db
+
+VERDICTS = ("pass", "pass", "borderline", "fail", "error", "pending")
+
+
+class Stream(io.StringIO):
+    encoding = "utf-8"
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+class GoneStream(Stream):
+    def write(self, text: str) -> int:
+        raise OSError("the terminal is gone")
+
+
+def test_the_line_counts_what_is_done_by_verdict_and_adds_up_both_purses():
+    run = make_scored_run(verdicts=VERDICTS, status="running")
+    assert progress_line(run) == (
+        "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.06 run, $0.02 evaluation"
+    )
+
+
+def test_a_purse_that_holds_nothing_is_not_called_free_while_the_run_is_on():
+    run = make_scored_run(verdicts=VERDICTS, status="running")
+    run.run_cost_usd = run.evaluation_cost_usd = Decimal(0)
+    assert "$" not in progress_line(run)
+
+
+def test_a_terminal_gets_one_line_that_changes(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Stream(is_terminal=True)
+    progress = Progress(stream)
+    run = make_scored_run(verdicts=VERDICTS, status="running")
+    progress.show(run)
+    progress.show(run)
+    progress.say("Stopping.")
+    assert stream.getvalue().count("\n") == 2
+    lines = stream.getvalue().split("\r")[1:]
+    assert lines[0].startswith("[########..] 5 of 6, 2 pass, 1 borderline, 1 fail, 1 error,")
+    assert len(lines[0]) == 59
+    assert lines[1].endswith("\nStopping.\n")
+
+
+def test_a_log_gets_a_line_every_few_seconds_and_only_news():
+    now = [0.0]
+    stream = Stream(is_terminal=False)
+    progress = Progress(stream, clock=lambda: now[0])
+    run = make_scored_run(verdicts=VERDICTS, status="running")
+    for seconds, done in ((0.0, 1), (1.0, 2), (4.9, 3), (5.0, 4), (11.0, 4), (17.0, 6)):
+        now[0], run.done_count = seconds, done
+        progress.show(run)
+    assert [line.split(",")[0] for line in stream.getvalue().splitlines()] == [
+        "1 of 6",
+        "4 of 6",
+        "6 of 6",
+    ]
+
+
+def test_a_terminal_that_is_gone_does_not_end_the_run():
+    progress = Progress(GoneStream(is_terminal=True))
+    progress.show(make_scored_run(verdicts=("pass",), status="running"))
+    progress.say("Stopping.")
+
+
+def test_the_table_says_how_a_stopped_run_stands():
+    run = make_scored_run(
+        verdicts=VERDICTS, status="stopped", status_reason="Stopped at the command line."
+    )
+    table = dict(line.split("  ", 1) for line in summary_table(run).splitlines())
+    assert {name.strip(): text.strip() for name, text in table.items()} == {
+        "Status": "Cancelled after 8 min 47 s. Stopped at the command line.",
+        "Metrics gate": "open, so far 73.7% of 80% (4 of 6 executions have a score)",
+        "Cases gate": "open, so far 40.0% of 100% (2 of 5 executions passed)",
+        "Executions": "5 of 6 done: 2 pass, 1 borderline, 1 fail",
+        "Errors": "1 of 6",
+        "Run cost": "$0.06",
+        "Evaluation cost": "$0.02",
+    }
+
+
+def test_a_gate_of_a_run_without_any_score_is_not_judged():
+    said = summary_table(make_scored_run(verdicts=("error", "error")))
+    assert "Metrics gate     not judged, needs 80% (0 of 2 executions have a score)" in said
+
+
+def test_an_unknown_price_is_said_to_be_unknown():
+    run = make_scored_run(verdicts=("pass",))
+    run.results.update(run_cost_usd=None)
+    table = summary_table(run)
+    assert "Run cost         not known" in table
+    assert "(1 of 1 execution has a score)" in table
+
+
+def test_signs_that_a_terminal_cannot_write_are_spelt():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert written_for(stream, "86% ≥ 80%, né") == "86% >= 80%, n?"
+    assert written_for(Stream(is_terminal=False), "86% ≥ 80%") == "86% ≥ 80%"
+
+
+def test_names_cannot_command_a_terminal() -> None:
+    stream = io.StringIO()
+    tell(stream, "agent \x1b[2J\x9b31m\x07")
+    assert stream.getvalue() == "agent \ufffd[2J\ufffd31m\ufffd\n"
+
+
+def test_cases_that_failed_or_errored_are_named_and_the_rest_is_counted():
+    run = make_scored_run(verdicts=("error", "pass", *["fail"] * 22, "borderline"))
+    lines = worst_cases(run).splitlines()
+    assert lines[:2] == ["Cases that failed or errored", "  C-003  failed 0.40"]
+    assert (len(lines), lines[-1]) == (22, "  and 3 more")
+    few = worst_cases(make_scored_run(verdicts=("error", "pass", "fail")))
+    assert few.splitlines()[1:] == ["  C-003  failed 0.40", "  C-001  errored"]
+    assert worst_cases(make_scored_run(verdicts=("pass", "borderline"))) == ""

@@ -1,0 +1,109 @@
+"""What files and the closing table say of repetitions: case by case, and over the run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runs.cli.evaluating import conclude, summary_document
+from runs.cli.files import junit_run
+from runs.cli.printing import summary_table
+from runs.execution.finishing import summarise_ended
+from runs.models.runs import Run
+from tests.support.factories import make_result, make_run, make_score, make_suite
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def run() -> Run:
+    """Give a run of two cases, twice each: one is flaky, the other errored once."""
+    run = make_run(suite=make_suite(cases=2), repetitions=2)
+    first, second = run.suite.cases.all()
+    for number, (case, end) in enumerate(
+        (
+            (first, {"verdict": "pass", "score": 0.9}),
+            (first, {"verdict": "fail", "score": 0.3}),
+            (second, {"verdict": "pass", "score": 0.8}),
+            (second, {"status": "error"}),
+        )
+    ):
+        repetition, latency = number % 2 + 1, {"latency_ms": 100 * (number + 1)}
+        result = make_result(run=run, case=case, repetition=repetition, **end, **latency)
+        if number < 2:
+            dimensions = [{"key": "task", "name": "Task", "judge": 6 + number, "final": 6 + number}]
+            final = {"final_score": 6.5 + number, "final_dimensions": {"task": 6 + number}}
+            details = {"dimensions": dimensions, "final_evaluation": final}
+            make_score(result=result, path="h", score=0.6, kind="hybrid_judge", details=details)
+    assert summarise_ended(run.pk)
+    run.refresh_from_db()
+    return run
+
+
+def test_the_closing_table_says_all_k_any_of_k_and_flaky(run: Run) -> None:
+    table = summary_table(run)
+    assert "All 2 passed     0 of 2 cases (0.0%)" in table
+    assert "Any of 2         2 of 2 cases (100.0%)" in table
+    assert "Flaky            1 of 1 case (100.0%), verdicts differ" in table
+    assert "Mean spread      0.60 of scores, over 1 case" in table
+
+
+def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
+    document = json.loads(json.dumps(summary_document(run, conclude(run), url="http://here")))
+    flaky, errored = document["cases"]
+    expected = {
+        "eval_id": "C-001",
+        "verdict": "borderline",
+        "executions": 2,
+        "scored": 2,
+        "passed": 1,
+        "all_k_passed": False,
+        "any_k_passed": True,
+        "flaky": True,
+        "score": 0.6,
+        "spread": 0.6,
+        "latency_ms": 150,
+        "dimensions": {"task": 6.5},
+        "final_score": 7.0,
+        "final_dimensions": {"task": 6.5},
+        "run_cost_usd": 0.024,
+        "total_cost_usd": 0.032,
+    }
+    assert {name: flaky[name] for name in expected} == expected
+    assert (errored["verdict"], errored["scored"], errored["spread"]) == ("pass", 1, None)
+    assert errored["all_k_passed"] is False
+    assert "final_score" not in errored
+    assert document["summary"]["means"]["dimensions"] == {"task": 6.5}
+    assert document["final_evaluation"] == {
+        "final_score": 7.0,
+        "final_dimensions": {"task": 6.5},
+        "scored_executions": 2,
+    }
+    assert document["over_repetitions"] == {
+        "all_k_passed": 0,
+        "any_k_passed": 2,
+        "finished_cases": 2,
+        "flaky": 1,
+        "comparable_cases": 1,
+        "mean_spread": 0.6,
+        "spread_cases": 1,
+    }
+
+
+def test_a_junit_file_says_it_among_its_properties(run: Run) -> None:
+    told = junit_run(run, conclude(run), url="http://here").properties
+    assert (told["all_k_passed"], told["any_k_passed"], told["flaky"]) == (
+        *("0 of 2", "2 of 2", "1 of 1"),
+    )
+    assert (told["repetitions"], told["mean_spread"]) == ("2", "0.6")
+
+
+def test_where_each_case_ran_once_nothing_is_said_of_repetitions() -> None:
+    run = make_run(suite=make_suite(cases=1))
+    make_result(run=run, case=run.suite.cases.get(), verdict="pass", score=1.0)
+    assert summarise_ended(run.pk)
+    run.refresh_from_db()
+    assert "Flaky" not in summary_table(run)
+    assert "flaky" not in junit_run(run, conclude(run), url="").properties
+    assert "over_repetitions" not in summary_document(run, conclude(run), url="")

@@ -1,0 +1,443 @@
+"""The comparison page: its figures are the command line's, its state is in its address."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from evaluators.templatetags.figures import NO_BREAK, delta, pct
+from runs.compare.choice import named
+from runs.engine.plan import read_plan
+from runs.models.runs import Run, RunStatus
+from runs.what_if.changes import RuleSet
+from runs.what_if.services import rescore_run
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+)
+from tests.support.members import make_client, make_member
+from tests.support.scored_runs import finished_run
+
+pytestmark = pytest.mark.django_db
+SIDES = ("baseline", "candidate")
+BEFORE = ("pass", "pass", "borderline", "fail", "pass", "error")
+AFTER = ("pass", "fail", "pass", "fail", "error", "error")
+
+
+def text_of(response) -> str:
+    bare = re.sub(r"<[^>]+>", " ", response.content.decode())
+    return " ".join(html.unescape(bare).split())
+
+
+@pytest.fixture
+def client() -> Client:
+    return make_client(make_member("viewer"))
+
+
+@pytest.fixture
+def runs(db) -> tuple[Run, Run]:
+    suite = make_suite(slug="support")
+    done = {"status": RunStatus.COMPLETED}
+    return (
+        make_scored_run(verdicts=BEFORE, suite=suite, **done),
+        make_scored_run(verdicts=AFTER, suite=suite, **done),
+    )
+
+
+def address(runs, **more) -> str:
+    query = {"baseline": f"support:{runs[0].number}", "candidate": f"support:{runs[1].number}"}
+    return "/compare/?" + "&".join(f"{name}={value}" for name, value in (query | more).items())
+
+
+def keys(response) -> list[str]:
+    return re.findall(r"<code>(C-\d+)</code>", response.content.decode())
+
+
+def test_the_page_gives_the_figures_of_the_command_line(client, runs, tmp_path, capsys):
+    file = tmp_path / "told.json"
+    names = [f"support#{run.number}" for run in runs]
+    with pytest.raises(SystemExit) as end:
+        call_command("compare", *names, "--json", str(file), "--force")
+    told, page = json.loads(file.read_text()), text_of(client.get(address(runs)))
+    assert end.value.code == 1
+    assert "Regression" in page
+    assert delta(told["pass_rate_change"], "pts").replace(NO_BREAK, " ") in page
+    assert f"{pct(told['baseline']['pass_rate'])} → {pct(told['candidate']['pass_rate'])}" in page
+    assert told["reasons"][0]["text"][1:] in page
+    counts = {}
+    for case in told["cases"]:
+        counts[case["status"]] = counts.get(case["status"], 0) + 1
+    for status, word in (
+        ("regression", "Regressed"),
+        ("improvement", "Improved"),
+        ("error", "Errored"),
+    ):
+        assert f"{word} {counts[status]}" in page
+
+
+def test_rows_stand_by_harm_and_filters_and_cells_narrow_them(client, runs):
+    assert keys(client.get(address(runs))) == ["C-002", "C-005", "C-006", "C-003"]
+    assert keys(client.get(address(runs, show="improved"))) == ["C-003"]
+    whole = client.get(address(runs))
+    assert "1 case got worse , 1 better ." in text_of(whole)
+    links = re.findall(r'<a href="([^"]+)#changes">(?:1 case got worse|1 better)<', whole.text)
+    listed = [keys(client.get(f"/compare/{html.unescape(link)}")) for link in links]
+    assert listed == [["C-002"], ["C-003"]]
+    assert keys(client.get(address(runs, show="all", cell="pass-fail"))) == ["C-002"]
+    assert keys(client.get(address(runs, show="all", q="c-004"))) == ["C-004"]
+    nothing = client.get(address(runs, show="added"))
+    assert "No case is of this kind" in text_of(nothing)
+
+
+def test_filters_swap_the_cases_and_the_matrix_alone_and_stand_in_the_address(client, runs):
+    part = client.get(
+        address(runs, show="improved"), headers={"HX-Request": "true", "HX-Target": "changes"}
+    )
+    body = part.content.decode()
+    assert body.lstrip().startswith('<div id="changes" hx-history="false">')
+    assert 'id="flips" aria-labelledby="flip-title" hx-swap-oob="true"' in body
+    assert "<html" not in body
+    assert part["Cache-Control"] == "no-store"
+    assert keys(part) == ["C-003"]
+    whole = client.get(address(runs)).content.decode()
+    cell = re.search(
+        r'<a id="flip-pass-3" href="([^"]+)" hx-get="([^"]+)"[^>]+push-url="true"', whole
+    )
+    assert cell[1] == f"{cell[2]}#changes"
+    assert keys(client.get("/compare/" + html.unescape(cell[2]))) == ["C-002"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "head", "order"),
+    [
+        ("", "Change", ["C-002", "C-005", "C-006", "C-004", "C-001", "C-003"]),
+        ("case", "Case", ["C-001", "C-002", "C-003", "C-004", "C-005", "C-006"]),
+        ("score", "Difference", ["C-002", "C-004", "C-001", "C-003", "C-005", "C-006"]),
+        ("cost", "Cost", ["C-004", "C-002", "C-005", "C-006", "C-001", "C-003"]),
+    ],
+)
+def test_rows_stand_in_the_order_of_a_column(client, runs, sort, head, order):
+    runs[1].results.filter(case__key="C-004").update(run_cost_usd="0.5")
+    page = client.get(address(runs, show="all", sort=sort))
+    assert keys(page) == order
+    sorted_by = re.search(r'<th[^>]*aria-sort="(\w+)"><a[^>]*>(\w+)</a>', page.content.decode())
+    assert sorted_by[2] == head
+
+
+def test_tolerances_are_entered_in_the_units_of_the_command_line(client, runs):
+    kept = text_of(client.get(address(runs, max_pass_rate_drop="0.5", max_avg_score_drop="20")))
+    assert "No regression" in kept
+    assert "Limit: drop of 50 pts" in kept
+    refused = text_of(client.get(address(runs, max_pass_rate_drop="7")))
+    assert "less than or equal to 1" in refused
+    assert "Limit: no drop" in refused
+
+
+def test_few_cases_are_said_to_be_too_few(client, runs):
+    page = text_of(client.get(address(runs)))
+    assert "4 shared cases have a verdict on both sides; ten are needed" in page
+    assert "There are too few shared cases to tell a change from chance" in page
+
+
+def test_runs_of_two_suites_are_compared_by_the_keys_they_share(client, runs):
+    other = make_suite(slug="other", title="Other suite")
+    run = make_scored_run(verdicts=AFTER[:3], suite=other, status=RunStatus.COMPLETED)
+    make_result(run=run, case=make_case(suite=other, key="X-1"), verdict="pass", score=0.9)
+    whole = address((runs[0], runs[1]), candidate=f"other:{run.number}")
+    page = text_of(client.get(whole))
+    assert "runs of two suites" in page
+    assert "3 cases have the same key in both" in page
+    assert "Compare the shared cases" in page
+    assert "Added 1" in page
+    shared = text_of(client.get(f"{whole}&cases=shared"))
+    assert "Added 0" in shared
+    assert "2 of 3 → 2 of 3 executions" in shared
+
+
+def test_runs_without_a_shared_case_are_said_to_have_none(client, runs):
+    other = make_suite(slug="other")
+    run = make_run(suite=other, status=RunStatus.COMPLETED)
+    make_result(run=run, case=make_case(suite=other, key="X-1"), verdict="pass", score=0.9)
+    page = text_of(client.get(address(runs, candidate=f"other:{run.number}")))
+    assert "No case has the same key in both" in page
+    assert "No shared case has a verdict on both sides" in page
+
+
+def test_an_unfinished_run_is_told(client, runs):
+    Run.objects.filter(pk=runs[1].pk).update(status=RunStatus.STOPPED)
+    assert f"Run #{runs[1].number} of" in text_of(client.get(address(runs)))
+    assert "is not completed" in text_of(client.get(address(runs)))
+
+
+def test_a_run_is_held_against_the_baseline_or_the_completed_run_before_it(client, runs):
+    third = make_scored_run(verdicts=AFTER, suite=runs[0].suite, status=RunStatus.COMPLETED)
+    page = client.get(f"/suites/support/runs/{third.number}/").content.decode()
+    link = f"/compare/?candidate=support:{third.number}"
+    assert link in page
+    assert 'aria-keyshortcuts="c"' in page
+    assert client.get(link)["Location"] == address((runs[1], third))
+    assert "Latest against the run before" in text_of(client.get("/suites/support/"))
+    runs[0].suite.baseline_run = runs[0]
+    runs[0].suite.save()
+    assert client.get(link)["Location"] == address((runs[0], third))
+    suite_page = client.get("/suites/support/").content.decode()
+    assert f'<a href="{link}">Latest against baseline</a>' in suite_page
+    alone = client.get(f"/compare/?candidate=support:{runs[0].number}")
+    assert "Which runs" in text_of(alone)
+
+
+def test_two_runs_are_ticked_in_the_list(client, runs):
+    page = client.get("/runs/").content.decode()
+    assert f'name="run" value="support:{runs[0].number}" form="compare-runs"' in page
+    words = [f"support:{run.number}" for run in runs]
+    assert client.get(f"/compare/?run={words[1]}&run={words[0]}")["Location"] == address(runs)
+    one = client.get(f"/compare/?run={words[1]}", follow=True)
+    assert "Tick two runs to compare them" in text_of(one)
+
+
+def test_what_was_set_up_otherwise_is_shown_part_by_part(client, runs):
+    after = runs[1].snapshot
+    after["policy"]["pass_threshold"] = 0.9
+    after["target"]["config"] = {"temperature": 0.7}
+    runs[1].save()
+    page = text_of(client.get(address(runs)))
+    assert (
+        "Inconclusive. The runs differ in policy, not in their targets alone, so no change" in page
+    )
+    assert "can be put down to the target. Pass rate fell by" in page
+    assert "Not the same test" in page
+    assert "Target" in page
+    assert "config, temperature after: 0.7" in page
+    assert re.search(r"Policy \D*before: 0\.\d+ after: 0\.90", page)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_both_are_scored_under_the_policy_of_one_and_compared_anew():
+    source = finished_run()
+    pair = [rescored(source, pass_threshold=limit) for limit in (0.7, 0.9)]
+    slug = source.suite.slug
+    words = {"baseline": f"{slug}:{pair[0].number}", "candidate": f"{slug}:{pair[1].number}"}
+    reader, editor = make_client(make_member("viewer")), make_client(make_member("editor"))
+    seen = text_of(reader.get("/compare/", words))
+    assert "Editors and admins can score both under one policy." in seen
+    assert "Score both" not in seen
+    assert reader.post("/compare/score/", words).status_code == 403
+    assert f"Score both under the policy of #{pair[1].number}, v1" in text_of(
+        editor.get("/compare/", words)
+    )
+    made = editor.post("/compare/score/", words | {"like": "candidate"}, follow=True)
+    number = pair[1].number + 1
+    assert made.redirect_chain[0][0] == (
+        f"/compare/?baseline={slug}:{number}&candidate={words['candidate']}"
+    )
+    assert "The runs differ in their targets alone" in text_of(made)
+    assert "Refresh" not in made
+    Run.objects.filter(number=number).update(status=RunStatus.RUNNING)
+    waiting = editor.get(made.redirect_chain[0][0])
+    assert waiting["Refresh"] == "3"
+    assert "Being scored again" in text_of(waiting)
+    assert "Inconclusive" in text_of(waiting)
+    Run.objects.filter(number=number).update(status=RunStatus.COMPLETED)
+    again = editor.post("/compare/score/", words | {"like": "candidate"})
+    assert again["Location"] == made.redirect_chain[0][0]
+    assert source.suite.runs.count() == number
+
+
+@pytest.mark.django_db(transaction=True)
+def test_runs_whose_evaluators_need_new_calls_are_not_scored_alike_and_stay_as_they_are():
+    source = finished_run()
+    other = rescored(source, pass_threshold=0.9)
+    other.snapshot["evaluators"]["children"][0]["config"]["value"] = "money"
+    other.save()
+    words = {"baseline": f"{source.suite.slug}:1", "candidate": f"{source.suite.slug}:2"}
+    editor = make_client(make_member("editor"))
+    page = editor.post("/compare/score/", words | {"like": "candidate"}, follow=True)
+    assert page.redirect_chain == [("/compare/?" + urlencode(words, safe=":"), 302)]
+    assert "Not scored again." in text_of(page)
+    assert "mentions_refund: its settings changed" in text_of(page)
+    assert "#1 against #2" in text_of(page)
+    assert Run.objects.count() == 2
+
+
+def rescored(run: Run, **policy) -> Run:
+    rules = RuleSet.of_plan(read_plan(run.snapshot))
+    return rescore_run(run, replace(rules, policy=replace(rules.policy, **policy)), by=None)
+
+
+def test_what_cannot_be_scored_alike_says_why(runs):
+    runs[1].snapshot["policy"]["pass_threshold"] = 0.9
+    runs[1].save()
+    words = {name: f"support:{run.number}" for name, run in zip(SIDES, runs, strict=True)}
+    editor = make_client(make_member("editor"))
+    page = editor.post("/compare/score/", words, follow=True)
+    assert "Not scored again. Run #1 has no scores of evaluators" in text_of(page)
+    other = make_scored_run(verdicts=BEFORE, suite=make_suite(slug="other"))
+    other.snapshot["policy"]["pass_threshold"] = 0.9
+    other.save()
+    page = editor.get("/compare/", words | {"candidate": f"other:{other.number}"})
+    assert "Runs of two suites cannot be scored under one policy." in text_of(page)
+
+
+def test_another_run_can_be_chosen_in_place_of_either_and_both_swapped(client, runs):
+    third = make_scored_run(verdicts=AFTER, suite=runs[0].suite, status=RunStatus.STOPPED)
+    response = client.get(address(runs))
+    page = html.unescape(response.content.decode())
+    assert f'href="{address((runs[0], third)).removeprefix("/compare/")}"' in page
+    assert f'href="{address((third, runs[1])).removeprefix("/compare/")}"' in page
+    assert f"#{third.number} {third.target_name}, cancelled" in text_of(response)
+    assert f'href="{address(runs[::-1]).removeprefix("/compare/")}"' in page
+    link = re.search(r'href="([^"]+choose=1)"', page)[1]
+    chosen = client.get(link).content.decode()
+    for run in runs:
+        assert f'<option value="support:{run.number}" selected>' in chosen
+
+
+def test_one_run_twice_and_unknown_runs_are_answered(client, runs):
+    assert "That is one run twice" in text_of(client.get(address((runs[0], runs[0]))))
+    assert client.get(address(runs, candidate="support:999")).status_code == 404
+    assert client.get(address(runs, candidate="support")).status_code == 404
+    assert client.get(address(runs).replace("/compare/", "/compare/case/")).status_code == 404
+    assert "Which runs" in text_of(client.get("/compare/"))
+
+
+def test_queries_do_not_grow_with_the_cases(client, runs, django_assert_max_num_queries):
+    client.get(address(runs))
+    with django_assert_max_num_queries(19) as few:
+        client.get(address(runs))
+    many = [make_scored_run(verdicts=BEFORE * 8, suite=runs[0].suite) for _ in range(2)]
+    with django_assert_max_num_queries(len(few.captured_queries)):
+        client.get(address(many, show="all"))
+
+
+def test_a_case_is_shown_side_by_side_with_what_was_lost(client, runs):
+    suite = make_suite(slug="words")
+    case = make_case(suite=suite, key="W/1", title="A tent")
+    sides = (
+        ("pass", 0.9, "Ship it by air today", True),
+        ("fail", 0.2, "Ship it by sea today", False),
+    )
+    pair = []
+    for verdict, score, text, met in sides:
+        run = make_run(suite=suite, status=RunStatus.COMPLETED)
+        result = make_result(run=run, case=case, verdict=verdict, score=score)
+        outcomes = [{"text": "Names the way", "passed": met, "justification": "It says so."}]
+
+        type(result).output.related.related_model.objects.create(
+            result=result, text=text, outcomes=outcomes
+        )
+        pair.append(run)
+    table = client.get(
+        f"/compare/?baseline=words:{pair[0].number}&candidate=words:{pair[1].number}"
+    )
+    link = html.unescape(re.search(r'href="(/compare/case/[^"]+)"', table.content.decode())[1])
+    found = client.get(link)
+    page = text_of(found)
+    assert "A tent" in page
+    assert "Names the way Lost" in page
+    assert "<del>air</del>" in found.content.decode()
+    assert "<ins>sea</ins>" in found.content.decode()
+    assert "1 of 1 passed before, 0 of 1 now" in page
+
+
+@pytest.mark.parametrize(
+    ("side", "told"),
+    [
+        ("baseline", "Removed only in #1, 0 of 1 passed"),
+        ("candidate", "Added only in #2, 0 of 1 passed"),
+    ],
+)
+def test_a_case_of_one_run_alone_claims_nothing_of_the_other(client, runs, side, told):
+    run = runs[SIDES.index(side)]
+    case = make_case(suite=run.suite, key="ONLY")
+    make_result(run=run, case=case, verdict="fail", score=0.3)
+    page = text_of(client.get(address(runs, case="ONLY").replace("/compare/", "/compare/case/")))
+    assert told in page
+    assert "0 of 0" not in page
+    assert "This run has no such execution." in page
+
+
+@pytest.mark.parametrize(
+    "word", ["", "support", ":1", "support:", "support:1x", "a\0b:1", "a:9999999999"]
+)
+def test_what_names_no_run_is_asked_of_no_database(word):
+    assert named(word) is None
+
+
+def test_figures_are_said_to_be_tested_only_where_they_are(client):
+    suite = make_suite(slug="words")
+    pair = [make_scored_run(verdicts=["pass"] * 12, suite=suite) for _ in SIDES]
+    few = {"baseline": f"words:{pair[0].number}", "candidate": f"words:{pair[1].number}"}
+    for run in pair:
+        for result in run.results.all()[:9]:
+            make_score(result=result, path="tone", score=0.5)
+    page = text_of(client.get("/compare/", few))
+    assert "too few cases to test" in page
+    assert "sign-flip permutation test and raised" not in page
+    for run in pair:
+        make_score(result=run.results.last(), path="tone", score=0.5)
+    assert "rule for 1 figure." in text_of(client.get("/compare/", few))
+
+
+def test_of_two_errors_of_a_case_the_candidates_is_told_whichever_run_is_older(client, runs):
+    for run, error in zip(runs, ("HTTP 500 at first", "HTTP 503 later"), strict=True):
+        run.results.filter(case__key="C-006").update(error=error)
+    assert "HTTP 503 later" in text_of(client.get(address(runs)))
+    page = text_of(client.get(address(runs[::-1])))
+    assert "HTTP 500 at first" in page
+    assert "HTTP 503 later" not in page
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status", "missed", "tone"),
+    [
+        (["pass"] * 3, "completed", "", "good"),
+        (
+            ["pass", "pass", "fail"],
+            "completed",
+            "both gates of #{} failed: Metrics 74.6% of 80% needed, Cases 66.6% of 100% needed",
+            "warn",
+        ),
+        (
+            ["pass"] * 4 + ["borderline"] * 2,
+            "completed",
+            "the Cases gate of #{} failed: 66.6% of 100% needed",
+            "warn",
+        ),
+        (
+            ["pass"] * 3,
+            "stopped",
+            "",
+            "warn",
+        ),
+    ],
+)
+def test_no_regression_is_not_all_green_where_gates_failed(client, verdicts, status, missed, tone):
+    suite = make_suite(slug="support")
+    before = make_scored_run(verdicts=verdicts, suite=suite, status="completed")
+    after = make_scored_run(verdicts=verdicts, suite=suite, status=status)
+    response = client.get(address((before, after)))
+    page = text_of(response)
+    tones = re.findall(r'<div class="banner" data-tone="(\w+)"', response.content.decode())
+    assert tones[-1] == tone
+    chip = {"": "No regression", "both": "No regression, gates failed"}
+    said = chip.get(missed[:4], "No regression, gate failed")
+    heading = "Inconclusive" if status == "stopped" else said
+    assert (
+        f"#{before.number} against #{after.number} {heading} {len(verdicts)} cases in both" in page
+    )
+    ended = "Inconclusive." if status == "stopped" else "No regression."
+    assert (f"No regression, but {missed.format(after.number)}." if missed else ended) in page
+    panel = page[page.index("candidate") :]
+    assert "Cases needs 100%: " in panel
+    assert ("not judged, the run is not completed" in page) == (status == "stopped")

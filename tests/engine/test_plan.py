@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evaluators.kinds import all_kinds
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import walk
+from runs.engine.plan import (
+    OUTCOMES_PATH,
+    Plan,
+    TargetPlan,
+    UnreadableSnapshotError,
+    cases_hash,
+    content_hash,
+    judge_calls,
+    judge_calls_again,
+    judge_models,
+    needs_outcomes_call,
+    outcome_samples,
+    read_plan,
+    tree_of_case,
+)
+from tests.support.run_doubles import composite, leaf, make_kind
+
+ROOT = composite("all", leaf("tone", "llm_judge", config={"samples": 3}), leaf("text_check"))
+SPEC = {"slug": "mock", "name": "Mock", "model_id": "m", "is_scripted": False}
+
+
+def make_plan(**facts):
+    return Plan(
+        **{
+            "suite": {"slug": "s", "title": "S", "version": 2},
+            "policy": Policy(pass_threshold=0.9),
+            "root": ROOT,
+            "target": TargetPlan("agent", "chat", {"system_prompt": "Be kind."}, "mock"),
+            "judge": "mock",
+            "models": {"mock": SPEC},
+            "files": {"prompt.md": "abc"},
+            "prompts": {"llm_judge": "1"},
+            "cases_hash": "def",
+        }
+        | facts
+    )
+
+
+def test_a_snapshot_reads_back_as_the_plan_it_was_made_from():
+    plan = make_plan()
+    stored = json.loads(json.dumps(plan.as_json()))
+
+    assert read_plan(stored).as_json() == plan.as_json()
+    assert read_plan(stored).policy == plan.policy
+    assert [path for path, _ in walk(read_plan(stored).root)] == ["", "tone", "text_check"]
+    assert stored["judge"] == SPEC
+
+
+def test_a_plan_without_a_judge_has_none_after_reading_back():
+    stored = make_plan(judge="", models={}).as_json()
+
+    assert (stored["judge"], read_plan(stored).judge) == (None, "")
+
+
+def test_a_snapshot_of_another_version_is_refused():
+    with pytest.raises(UnreadableSnapshotError, match="version 2; this is version 1"):
+        read_plan({**make_plan().as_json(), "version": 2})
+
+
+OWN = composite("own", leaf("exact", "expected_output")).as_json()
+
+
+@pytest.mark.parametrize(
+    ("evaluators", "append", "names"),
+    [
+        (None, False, ["tone", "text_check"]),
+        (OWN, False, ["exact"]),
+        (OWN, True, ["tone", "text_check", "exact"]),
+    ],
+)
+def test_a_case_is_scored_by_the_suites_tree_its_own_or_both(evaluators, append, names):
+    tree = tree_of_case(ROOT, evaluators, append=append)
+
+    assert [child.name for child in tree.children] == names
+
+
+def test_hashes_follow_the_content_and_not_the_order_of_keys():
+    assert content_hash({"a": 1, "b": "é"}) == content_hash({"b": "é", "a": 1})
+    assert content_hash({"a": 1}) != content_hash({"a": 2})
+    assert cases_hash(["1", "2"]) != cases_hash(["2", "1"])
+
+
+def test_calls_are_counted_before_a_run():
+    kinds = all_kinds()
+
+    assert judge_calls(ROOT, kinds, has_outcomes=False) == 3
+    assert judge_calls(ROOT, kinds, has_outcomes=True) == 3 + 3
+    assert judge_calls(composite("all", leaf("text_check")), kinds, has_outcomes=False) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "calls"),
+    [("tone", 3), ("text_check", 0), ("", 3), ("@outcomes", 3), ("gone", 0)],
+)
+def test_one_evaluator_alone_makes_its_own_calls_again(path, calls):
+    assert judge_calls_again(ROOT, all_kinds(), path, has_outcomes=True) == calls
+
+
+def test_a_judge_over_others_is_asked_again_with_each_of_them():
+    panel = composite(
+        "panel", leaf("tone", "llm_judge"), leaf("check", "text_check"), type="llm_judge"
+    )
+    root = composite("all", panel, leaf("beside", "llm_judge"))
+    kinds = all_kinds()
+
+    assert judge_calls_again(root, kinds, "panel/check", has_outcomes=False) == 1
+    assert judge_calls_again(root, kinds, "panel/tone", has_outcomes=False) == 2
+    assert judge_calls_again(root, kinds, "panel", has_outcomes=False) == 2
+    assert judge_calls_again(root, kinds, "beside", has_outcomes=False) == 1
+
+
+def test_the_models_asked_are_the_judge_and_those_evaluators_name():
+    named = composite("all", leaf("a", "llm_judge", config={"model": "big"}), leaf("b", "rubric"))
+
+    assert judge_models(named, all_kinds(), default="mock") == {"big", "mock"}
+    assert judge_models(named, all_kinds(), default="") == {"big", ""}
+
+
+def test_no_call_for_outcomes_is_needed_where_an_evaluator_supplies_them():
+    async def behave(context):
+        raise NotImplementedError
+
+    kinds = {"metrics": make_kind("metrics", behave, supplies_outcomes=True)}
+
+    assert needs_outcomes_call(ROOT, kinds)
+    assert not needs_outcomes_call(composite("all", leaf("metrics")), kinds)
+
+
+def test_outcomes_beside_the_tree_are_judged_as_often_as_the_evaluator_that_asks_most():
+    once = composite("all", leaf("tone", "llm_judge"), leaf("text_check"))
+    refused = composite("all", leaf("tone", "llm_judge", config={"samples": "many"}))
+
+    assert [outcome_samples(root) for root in (once, refused, ROOT)] == [1, 1, 3]
+    assert judge_calls(once, all_kinds(), has_outcomes=True) == 1 + 1
+    assert judge_calls_again(once, all_kinds(), OUTCOMES_PATH, has_outcomes=True) == 1

@@ -1,0 +1,232 @@
+"""Limits that several processes share: slots, starts and what one learns of a model, told to the others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from evaluators.model_calls.rate_limits import Limiter
+from tests.evaluators.model_calls.crowds import Calls, Clock, Others, settle, spec
+
+
+def test_slots_are_asked_for_all_calls_that_start_together_and_given_back() -> None:
+    others = Others()
+
+    async def session() -> None:
+        calls = Calls(Limiter(others), spec())
+        await calls.begin(20)
+        for _ in range(20):
+            await calls.end()
+        await calls.limiter.renew()
+        await calls.stop()
+
+    asyncio.run(session())
+
+    assert others.wanted == [4, 0]
+    assert others.left == [{}]
+
+
+def test_slots_that_others_hold_are_asked_for_again_until_they_are_free() -> None:
+    others, clock = Others(slots=0), Clock()
+
+    async def sleep(seconds: float) -> None:
+        await clock.sleep(seconds)
+        others.slots = 2 if clock.now >= 1003 else 0
+
+    async def session() -> list[int]:
+        calls = Calls(Limiter(others, clock=clock, sleep=sleep), spec())
+        await calls.begin(3)
+        await calls.stop()
+        return calls.begun
+
+    assert asyncio.run(session()) == [0, 1]
+    assert clock.slept[:3] == [1.0, 1.0, 1.0]
+
+
+def test_slots_that_others_are_owed_are_not_used_again_and_told_as_free() -> None:
+    others, clock = Others(), Clock()
+
+    async def session() -> Calls:
+        calls = Calls(Limiter(others, clock=clock, sleep=clock.sleep), spec())
+        await calls.begin(9)
+        others.slots = 2
+        await calls.limiter.renew()
+        await calls.end(2)
+        assert calls.in_flight == 2
+        assert others.asks[-1].in_flight == 2
+        await calls.end(1)
+        assert calls.in_flight == 2
+        await calls.stop()
+        return calls
+
+    assert asyncio.run(session()).begun == [0, 1, 2, 3, 4]
+
+
+def test_slots_that_could_not_be_renewed_in_time_are_not_used() -> None:
+    others, clock = Others(valid_s=15.0), Clock()
+
+    async def session() -> None:
+        calls = Calls(Limiter(others, clock=clock, sleep=clock.sleep), spec())
+        await calls.begin(1)
+        await calls.end(1)
+        # As if the process had been stopped for longer than its slots are its own.
+        clock.now += 20
+        others.slots = 0
+        await calls.begin(1)
+        assert calls.in_flight == 0
+        await calls.stop()
+
+    asyncio.run(session())
+
+
+def test_a_429_and_what_is_earned_are_told_once_and_what_others_found_is_taken_over() -> None:
+    others, clock = Others(slots=8, limit=8), Clock()
+    model = spec(concurrency=8)
+
+    async def session() -> None:
+        limiter = Limiter(others, clock=clock, sleep=clock.sleep)
+        calls = Calls(limiter, model)
+        await calls.begin(8)
+        # Another process was refused just before and has lowered the limit already.
+        others.limit, others.cuts = 4, 1
+        for _ in range(8):
+            limiter.rate_limited(model, started_at=1000.0, pause_s=2.0)
+        await settle()
+        assert limiter.limit_now(model) == 4
+        told = [ask for ask in others.asks if ask.is_refused]
+        assert [(ask.limit, ask.cuts, ask.pause_s) for ask in told] == [(4, 0, 2.0)]
+
+        clock.now += 3
+        limiter.rate_limited(model, started_at=1002.0, pause_s=2.0)
+        others.limit, others.cuts = 2, 2
+        await settle()
+        assert others.asks[-1].cuts == 1
+        clock.now += 3
+        limiter.succeeded(model, started_at=1003.0)
+        limiter.succeeded(model, started_at=1005.0)
+        limiter.succeeded(model, started_at=1005.0)
+        others.limit = 3
+        await settle()
+        assert others.asks[-1].has_earned
+        assert others.asks[-1].limit == 2
+        assert limiter.limit_now(model) == 3
+        await calls.stop()
+
+    asyncio.run(session())
+
+
+def test_a_pause_that_another_heard_of_holds_calls_back_here() -> None:
+    others, clock = Others(pause_s=7.0), Clock()
+    limiter = Limiter(others, clock=clock, sleep=clock.sleep)
+
+    async def session() -> float:
+        async with limiter.slot(spec()) as started_at:
+            return started_at
+
+    assert asyncio.run(session()) == 1007.0
+    assert [ask.pause_s for ask in others.asks] == [0.0]
+
+
+def test_a_changed_model_counts_with_the_next_renewal() -> None:
+    others = Others(limit=2)
+
+    async def session() -> int:
+        calls = Calls(Limiter(others), spec())
+        await calls.begin(8)
+        others.limit, others.per_minute, others.starts_left = 4, 60, 1
+        await calls.limiter.renew()
+        await calls.end(1)
+        await calls.end(1)
+        await calls.stop()
+        return len(calls.begun)
+
+    assert asyncio.run(session()) == 3
+    assert others.asked_starts[0][0] >= 1
+
+
+def test_starts_are_asked_for_in_blocks_that_grow_with_the_speed() -> None:
+    others, clock = Others(per_minute=6000), Clock()
+
+    async def session() -> None:
+        calls = Calls(Limiter(others, clock=clock, sleep=clock.sleep), spec())
+        await calls.begin(200)
+        for _ in range(200):
+            await calls.end(1)
+        await calls.stop()
+
+    asyncio.run(session())
+
+    blocks = [wanted for wanted, _ in others.asked_starts]
+    assert blocks[:4] == [4, 8, 16, 32]
+    assert len(blocks) == 6
+
+
+def test_starts_that_are_void_or_not_needed_are_given_back() -> None:
+    others, clock = Others(per_minute=60), Clock()
+
+    async def session() -> None:
+        calls = Calls(Limiter(others, clock=clock, sleep=clock.sleep), spec())
+        await calls.begin(5)
+        await calls.end(1)  # asks for a block of 8, of which one is used at once
+        clock.now += 3
+        await calls.end(4)
+        await calls.begin(1)
+        assert others.asked_starts[-1] == (1, {2: 1})
+        await calls.begin(1)
+        await calls.stop()
+
+    asyncio.run(session())
+
+    assert others.asks[-1].used == {}
+    assert [wanted for wanted, _ in others.asked_starts] == [4, 8, 1, 2]
+    assert others.left == [{4: 1}]
+
+
+def test_a_call_refused_before_it_was_made_leaves_its_start_to_the_next() -> None:
+    others = Others(per_minute=60, starts_left=1)
+
+    async def session() -> int:
+        limiter = Limiter(others)
+        for _ in range(3):
+            with pytest.raises(ValueError, match="the budget is spent"):
+                async with limiter.slot(spec()):
+                    raise ValueError("the budget is spent")
+        async with limiter.slot(spec()):
+            return len(others.asked_starts)
+
+    assert asyncio.run(session()) == 1
+
+
+def test_who_waits_for_the_minute_asks_again_when_it_allows_and_in_between_seldom() -> None:
+    others, clock = Others(per_minute=60, starts_left=0, wait_s=25.0), Clock()
+
+    async def sleep(seconds: float) -> None:
+        await clock.sleep(seconds)
+        others.wait_s -= seconds
+        others.starts_left = 4 if others.wait_s <= 0 else 0
+
+    async def session() -> list[int]:
+        calls = Calls(Limiter(others, clock=clock, sleep=sleep), spec())
+        await calls.begin(4)
+        await calls.stop()
+        return calls.begun
+
+    assert asyncio.run(session()) == [0, 1, 2, 3]
+    assert clock.slept == [10.0, 10.0, 5.0]
+
+
+def test_who_waits_is_told_when_nobody_can_be_asked() -> None:
+    others = Others(problem=OSError("no database"))
+    limiter = Limiter(others)
+
+    async def call() -> None:
+        async with limiter.slot(spec()):
+            raise AssertionError("there is no slot")
+
+    async def session() -> list[BaseException | None]:
+        tasks = [asyncio.create_task(call()) for _ in range(3)]
+        await asyncio.wait(tasks, timeout=5)
+        return [task.exception() for task in tasks]
+
+    assert [str(error) for error in asyncio.run(session())] == ["no database"] * 3

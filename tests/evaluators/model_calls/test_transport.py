@@ -1,0 +1,161 @@
+"""How requests leave this machine: straight or by a proxy, and how answers are read whatever their form."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from evaluators.model_calls.calls import CallKey, ChatCall, ChatReply, Ledger
+from evaluators.model_calls.client import ModelClient
+from evaluators.model_calls.models import ModelSpec
+from tests.support.model_server import ModelServer, Request, completion
+
+KEY = "sk-of-ours"
+ELSEWHERE = "http://models.example.invalid/v1"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def ask(base_url: str, **changes: Any) -> ChatReply:
+    spec = ModelSpec("mock", base_url, "mock", **{"api_key": KEY, "timeout_s": 20.0, **changes})
+    call = ChatCall([{"role": "user", "content": "Hello"}], CallKey("target"))
+
+    async def session() -> ChatReply:
+        client = ModelClient()
+        try:
+            return await client.chat(spec, call, Ledger())
+        finally:
+            await client.aclose()
+
+    return asyncio.run(session())
+
+
+def models(base_url: str, **changes: Any) -> list[str]:
+    spec = ModelSpec("mock", base_url, "mock", **{"api_key": KEY, "timeout_s": 20.0, **changes})
+
+    async def session() -> list[str]:
+        client = ModelClient()
+        try:
+            return await client.model_ids(spec)
+        finally:
+            await client.aclose()
+
+    return asyncio.run(session())
+
+
+def said_in(
+    encoding: str, *, headers: Mapping[str, str] | None = None, zipped: bool = False
+) -> Any:
+    async def behave(request: Request) -> web.StreamResponse:
+        content = (completion("Grüße").text or "").replace("\\u00fc", "ü").replace("\\u00df", "ß")
+        body = content.encode(encoding)
+        kind = {"Content-Type": "application/json", **(headers or {})}
+        return web.Response(body=gzip.compress(body) if zipped else body, headers=kind)
+
+    return behave
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content_type"),
+    [
+        ("utf-8", "application/json"),
+        ("utf-8", "application/json; charset=UTF-8"),
+        ("latin-1", 'application/json; charset="iso-8859-1"'),
+        ("utf-8", "application/json; charset=nobody-knows"),
+    ],
+)
+def test_an_answer_is_read_in_its_encoding(
+    model_server: ModelServer, encoding: str, content_type: str
+) -> None:
+    model_server.behave(said_in(encoding, headers={"Content-Type": content_type}))
+
+    assert ask(model_server.base_url).text == "Grüße"
+
+
+def test_a_compressed_answer_is_read(model_server: ModelServer) -> None:
+    model_server.behave(said_in("utf-8", headers={"Content-Encoding": "gzip"}, zipped=True))
+
+    assert ask(model_server.base_url).text == "Grüße"
+    assert "gzip" in model_server.chats[0].headers["Accept-Encoding"]
+
+
+def test_requests_tell_nothing_of_this_machine(model_server: ModelServer) -> None:
+    ask(model_server.base_url)
+    models(model_server.base_url)
+
+    for request in model_server.requests:
+        assert request.headers["User-Agent"] == "Evalsite"
+        assert request.headers["Authorization"] == f"Bearer {KEY}"
+        about_us = {f"X-Stainless-{what}" for what in ("OS", "Arch", "Runtime", "Package-Version")}
+        assert not about_us & set(request.headers)
+
+
+def test_the_models_of_a_server_without_keys_are_listed(model_server: ModelServer) -> None:
+    assert models(model_server.base_url, api_key="") == ["mock", "mock-mini"]
+    assert "Authorization" not in model_server.requests[0].headers
+
+
+def test_a_proxy_of_the_environment_is_used(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", model_server.base_url.removesuffix("/v1"))
+
+    assert ask(ELSEWHERE).text == "A good answer."
+    assert models(ELSEWHERE) == ["mock", "mock-mini"]
+    assert {request.headers["Host"] for request in model_server.requests} == {
+        "models.example.invalid"
+    }
+
+
+@pytest.mark.parametrize("excepted", ["127.0.0.1", ""])
+def test_this_machine_is_never_asked_through_a_proxy(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch, excepted: str
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", excepted)
+
+    assert ask(model_server.base_url).text == "A good answer."
+
+
+def test_passwords_of_the_user_s_own_file_are_not_sent(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    passwords = tmp_path / "netrc"
+    passwords.write_text("machine 127.0.0.1 login somebody password secret\n")
+    monkeypatch.setenv("NETRC", str(passwords))
+
+    ask(model_server.base_url)
+
+    assert model_server.chats[0].headers["Authorization"] == f"Bearer {KEY}"
+
+
+def test_cookies_are_not_kept(model_server: ModelServer) -> None:
+    async def behave(request: Request) -> web.StreamResponse:
+        answer = completion("done")
+        answer.set_cookie("session", "of-another-run")
+        return answer
+
+    model_server.behave(then=behave)
+    spec = ModelSpec("mock", model_server.base_url, "mock", timeout_s=20.0)
+    call = ChatCall([{"role": "user", "content": "Hello"}], CallKey("target"))
+
+    async def twice() -> None:
+        client = ModelClient()
+        await client.chat(spec, call, Ledger())
+        await client.chat(spec, call, Ledger())
+        await client.aclose()
+
+    asyncio.run(twice())
+
+    assert not [request for request in model_server.chats if "Cookie" in request.headers]

@@ -1,0 +1,66 @@
+"""Hands in a web process give way while somebody waits for a page, and get their work done all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from runs.execution import run_worker
+from runs.execution.run_worker import RequestPriority, work_on_run, yield_while
+from runs.models.runs import RunStatus
+from tests.support.runs import StartRun
+
+
+@pytest.fixture
+def waiting() -> Iterator[list[str]]:
+    """Give the list of those who wait."""
+    who: list[str] = []
+    yield_while(lambda: bool(who))
+    yield who
+    yield_while(run_worker._nobody)
+
+
+def most_beside_each_other(executions: int) -> tuple[int, int]:
+    """Let executions begin together; returns how many gave way, and how many at the same time."""
+    inside: list[int] = []
+    counts: list[int] = []
+
+    async def sleep(seconds: float) -> None:
+        inside.append(1)
+        counts.append(len(inside))
+        await asyncio.sleep(0)
+        inside.pop()
+
+    async def begin() -> None:
+        polite = RequestPriority(sleep)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(executions):
+                group.create_task(polite.yield_to_requests())
+
+    asyncio.run(begin())
+    return len(counts), max(counts, default=0)
+
+
+def test_one_execution_begins_at_a_time_while_somebody_waits(waiting: list[str]) -> None:
+    waiting.append("a reader")
+
+    assert most_beside_each_other(5) == (5, 1)
+
+
+def test_nobody_is_given_way_to_when_nobody_waits(waiting: list[str]) -> None:
+    assert most_beside_each_other(5) == (0, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_ends_though_somebody_waits_all_the_time(
+    waiting: list[str], start_recorded: StartRun
+) -> None:
+    waiting.append("a reader")
+    run = start_recorded("your refund", "nothing", concurrency=2)
+
+    work_on_run(run.pk)
+
+    run.refresh_from_db()
+    assert (run.status, run.pass_count, run.fail_count) == (RunStatus.COMPLETED, 1, 1)

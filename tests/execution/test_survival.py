@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from evaluators.sandbox.processes import is_dead, process_name
+from runs.execution.claims import claim_results
+from runs.execution.reaper import reap, register_worker, unregister_worker
+from runs.execution.run_worker import work_on_run
+from runs.models.results import Attempt, EvaluatorScore, ModelCall, Result
+from runs.models.runs import Run, RunWorker, WorkerProcess
+from runs.running.retrying import resume_run, retry_results, stop_run
+from tests.services.processes import dead_process_name, wait_until
+from tests.support.model_server import good, hang
+from tests.support.run_workers import counts, work_in_thread
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LATER = timedelta(seconds=60)
+
+
+def statuses(run):
+    return list(run.results.values_list("status", flat=True))
+
+
+def lose(run, *, token, worker="elsewhere/x/1/1"):
+    """Claim one result for a worker that then dies."""
+    now = timezone.now()
+    RunWorker.objects.create(run=run, token=token, worker=worker, started_at=now, heartbeat_at=now)
+    claim_results(run.pk, token=token, most=1, now=now)
+
+
+def test_an_expired_lease_is_returned_and_the_attempt_kept(start_recorded):
+    run = start_recorded("a refund", "a refund")
+    Run.objects.update(status="running")
+    lose(run, token="lost")
+
+    assert reap(now=timezone.now()) == []
+    assert statuses(run) == ["running", "pending"]
+    assert reap(now=timezone.now() + LATER) == [run.pk]
+    assert statuses(run) == ["pending", "pending"]
+    attempt = Attempt.objects.get()
+    assert (attempt.attempt, attempt.reason) == (1, "worker lost")
+    assert not RunWorker.objects.exists()
+    assert run.events.get().text == "A worker was lost with 1 result in hand"
+
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 2, 2, 0)
+
+
+def test_a_result_that_lost_three_workers_is_an_error_and_the_run_ends(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    for number in range(3):
+        lose(run, token=f"lost-{number}")
+        reap(now=timezone.now() + LATER)
+
+    assert counts(run) == ("completed", 1, 0, 1)
+    result = run.results.get()
+    assert (result.status, result.error_stage, result.score) == ("error", "worker", None)
+    assert result.error.startswith("worker lost")
+    assert Attempt.objects.count() == 3
+
+
+def test_what_a_dead_process_of_this_machine_held_is_free_at_once(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(status="running")
+    lose(run, token="lost", worker=dead_process_name())
+
+    assert reap(now=timezone.now()) == [run.pk]
+    assert statuses(run) == ["pending"]
+
+
+@pytest.mark.parametrize("worker", ["elsewhere/abc/1/1", "elsewhere//1/1", "nonsense"])
+def test_a_process_that_cannot_be_seen_from_here_is_not_taken_for_dead(worker):
+    assert not is_dead(worker)
+    assert not is_dead(process_name())
+
+
+def test_a_run_whose_last_recorder_died_before_finishing_it_is_finished(start_recorded):
+    run = start_recorded("a refund")
+    work_on_run(run.pk)
+    Run.objects.update(status="running", summary=None, finished_at=None)
+
+    reap(now=timezone.now())
+
+    assert counts(run) == ("completed", 1, 1, 0)
+    assert run.summary["cases_pass_rate_pct"] == 100
+
+
+def test_an_abandoned_command_line_run_is_stopped_and_can_be_resumed(start_recorded):
+    run = start_recorded("a refund")
+    Run.objects.update(
+        status="running", owner="command_line", heartbeat_at=timezone.now() - 2 * LATER
+    )
+    reap(now=timezone.now())
+
+    assert counts(run)[0] == "stopped"
+    assert statuses(run) == ["cancelled"]
+    assert resume_run(run, resumed_by=None) == 1
+
+
+def test_sweeping_again_changes_nothing(start_recorded):
+    run = start_recorded("a refund", "no")
+    work_on_run(run.pk)
+    before = Run.objects.values().get()
+    for _ in range(3):
+        assert reap(now=timezone.now() + LATER) == []
+
+    assert Run.objects.values().get() == before
+
+
+def test_a_worker_shows_itself_and_takes_itself_off_the_list():
+    register_worker(now=timezone.now(), version="1")
+    register_worker(now=timezone.now(), version="1")
+    assert WorkerProcess.objects.get().name == process_name()
+    unregister_worker()
+    assert not WorkerProcess.objects.exists()
+
+
+def test_a_stopped_run_keeps_what_is_done_and_late_replies_change_nothing(
+    start_chat, model_server, caplog
+):
+    model_server.behave(good("A"), good(), hang(), then=good())
+    run = start_chat(6, concurrency=1)
+    worker = work_in_thread(run)
+    model_server.wait_for_chats(3)
+    wait_until(lambda: counts(run)[1] == 1)
+    stop_run(run, stopped_by=None)
+    model_server.release()
+    worker.join(30)
+
+    assert not worker.is_alive()
+    assert counts(run) == ("stopped", 1, 1, 0)
+    assert "came too late" not in caplog.text
+    assert statuses(run) == ["scored", *["cancelled"] * 5]
+    assert run.status_reason == "Stopped"
+    assert EvaluatorScore.objects.filter(result__run=run).count() == 2
+
+    assert resume_run(run, resumed_by=None) == 5
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 6, 6, 0)
+    answered = ModelCall.objects.filter(run=run, status="ok").count()
+    assert answered == 12
+
+
+def errored_run(start_chat, model_server):
+    model_server.on_evaluator("right", good("prose, not JSON"))
+    run = start_chat(3)
+    work_on_run(run.pk)
+    assert counts(run) == ("completed", 3, 0, 3)
+    model_server.on_evaluator("right", good())
+    return run
+
+
+def test_errored_results_are_tried_again_in_place(start_chat, model_server):
+    run = errored_run(start_chat, model_server)
+    before = len(model_server.chats)
+
+    assert retry_results(run, asked_by=None) == 3
+    assert counts(run) == ("queued", 0, 0, 0)
+    work_on_run(run.pk)
+
+    assert counts(run) == ("completed", 3, 3, 0)
+    assert len(model_server.chats) == before + 6
+    assert set(run.results.values_list("generation", flat=True)) == {2}
+    kept = Attempt.objects.first()
+    assert (kept.generation, kept.status) == (1, "error")
+    assert "could not be read" in kept.reason
+    assert EvaluatorScore.objects.filter(result__run=run).count() == 6
+
+
+def test_only_scoring_is_repeated_when_the_outputs_are_kept(start_chat, model_server):
+    run = errored_run(start_chat, model_server)
+    before = len(model_server.chats)
+    texts = list(run.results.values_list("output__text", flat=True))
+
+    retry_results(run, asked_by=None, keep_output=True)
+    work_on_run(run.pk)
+
+    assert counts(run) == ("completed", 3, 3, 0)
+    assert len(model_server.chats) == before + 3
+    assert list(run.results.values_list("output__text", flat=True)) == texts
+    assert not run.results.filter(keeps_output=True).exists()
+
+
+def test_one_evaluator_alone_can_be_repeated(start_recorded, monkeypatch):
+    run = start_recorded("a refund", "nothing")
+    work_on_run(run.pk)
+    first = run.results.first()
+    EvaluatorScore.objects.filter(result=first, path="mentions_refund").update(score=0.9)
+
+    retry_results(run, asked_by=None, result_ids=[first.pk], paths=["mentions_refund"])
+    work_on_run(run.pk)
+    first.refresh_from_db()
+    assert (first.score, first.generation) == (1.0, 2)
+    assert counts(run) == ("completed", 2, 1, 0)
+
+
+def test_failed_results_can_be_tried_again_while_others_stay(start_recorded):
+    run = start_recorded("a refund", "nothing")
+    work_on_run(run.pk)
+    stays = Result.objects.values().get(verdict="pass")
+
+    assert retry_results(run, asked_by=None, which="failed") == 1
+    work_on_run(run.pk)
+
+    assert counts(run) == ("completed", 2, 1, 0)
+    assert Result.objects.values().get(verdict="pass") == stays
+    assert run.fail_count == 1

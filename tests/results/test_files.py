@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import csv
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from runs.formats import tables
+from runs.models.results import Result
+from runs.results import files
+from runs.results.files import results_csv
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_scored_run,
+    make_suite,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_results_of_a_run_are_downloaded_line_by_line(viewer_client: Client) -> None:
+    run = make_scored_run(
+        suite=make_suite(slug="support"),
+        verdicts=("pass", "borderline", "fail", "error", "pending"),
+    )
+    page = viewer_client.get(reverse("runs:run", args=["support", run.number])).content.decode()
+    address = "/suites/support/runs/1/results.jsonl"
+    assert f'href="{address}"' in page
+
+    response = viewer_client.get(address)
+    assert response.streaming
+    assert response["Content-Disposition"] == 'attachment; filename="support-1.jsonl"'
+    lines = [json.loads(line) for line in response.getvalue().decode().splitlines()]
+    assert [
+        (line["eval_id"], line["status"], line["verdict"], line["score"]) for line in lines
+    ] == [
+        ("C-001", "scored", "pass", 0.92),
+        ("C-002", "scored", "borderline", 0.71),
+        ("C-003", "scored", "fail", 0.4),
+        ("C-004", "error", None, None),
+        ("C-005", "pending", None, None),
+    ]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_a_run_that_is_not_there_has_no_results(viewer_client: Client, ending: str) -> None:
+    assert viewer_client.get(f"/suites/support/runs/1/results.{ending}").status_code == 404
+
+
+def test_the_table_says_of_every_execution_what_the_lines_say(viewer_client: Client) -> None:
+    run = make_scored_run(
+        suite=make_suite(slug="support"), verdicts=("pass", "borderline", "error", "pending")
+    )
+    first = run.results.get(case__key="C-001")
+    make_score(result=first, path="tone", score=1 / 3)
+    Result.objects.filter(pk=first.pk).update(
+        run_cost_usd="0.012", evaluation_cost_usd="0.003", latency_ms=640, reviewed_verdict="fail"
+    )
+    page = viewer_client.get(reverse("runs:run", args=["support", run.number])).content.decode()
+    address = "/suites/support/runs/1/results.csv"
+    assert f'href="{address}"' in page
+
+    response = viewer_client.get(address)
+    assert response.streaming
+    assert response["Content-Type"] == "text/csv; charset=utf-8"
+    assert response["Content-Disposition"] == 'attachment; filename="support-1.csv"'
+    rows = rows_of(response)
+    told = viewer_client.get("/suites/support/runs/1/results.jsonl").getvalue().decode()
+    for row, line in zip(rows, map(json.loads, told.splitlines()), strict=True):
+        assert row["case"] == line["eval_id"]
+        for name in ("score", "verdict", "decided_by", "error", "run_cost_usd", "total_cost_usd"):
+            is_number = name == "score" or name.endswith("usd")
+            value = float(row[name]) if is_number and row[name] else row[name] or None
+            assert value == line[name], name
+    assert rows[0]["reviewed_verdict"] == "fail"
+    assert (rows[0]["latency_ms"], rows[0]["score:tone"]) == ("640", "0.333333333")
+    assert (rows[2]["score"], rows[2]["score:tone"], rows[2]["status"]) == ("", "", "error")
+    assert rows[2]["error"]
+
+
+def test_no_cell_of_the_table_is_a_formula_to_a_spreadsheet(viewer_client: Client) -> None:
+    suite = make_suite(slug="support")
+    case = make_case(suite=suite, key="-1+1", title="=cmd()")
+    run = make_run(suite=suite)
+    make_result(run=run, case=case, status="error", verdict="", score=None, error="@SUM(A1)")
+
+    [row] = rows_of(viewer_client.get("/suites/support/runs/1/results.csv"))
+
+    assert (row["case"], row["title"], row["error"]) == ("'-1+1", "'=cmd()", "'@SUM(A1)")
+
+
+def test_the_table_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CHUNK", 2)
+    monkeypatch.setattr(tables, "AT_ONCE", 2)
+    run = make_scored_run(suite=make_suite(slug="support"), verdicts=("pass",) * 7)
+    parts, lines, queries = results_csv(run), [], []
+    while True:
+        with CaptureQueriesContext(connection) as asked:
+            part = next(parts, None)
+        if part is None:
+            break
+        lines.append(part.count("\r\n"))
+        queries.append(len(asked))
+    # The names of the columns come with the first two rows; the ids of all results with the first piece.
+    assert lines == [3, 2, 2, 1]
+    assert queries[1:] == [3, 3, 3]
+
+
+def rows_of(response: Any) -> list[dict[str, str]]:
+    return list(csv.DictReader(response.getvalue().decode().splitlines()))

@@ -1,0 +1,380 @@
+"""One result: its story in every state, its calls, hostile content, and trying it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from evaluators.scoring.score_tree import decide
+from evaluators.scoring.tree import Node
+from evaluators.scoring.types import OutcomeResult, Score, Unscored
+from runs.models.results import Result
+from tests.support.factories import (
+    TREE,
+    make_call,
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_suite,
+)
+
+pytestmark = pytest.mark.django_db
+ATTACK = "<script>alert('x')</script>"
+
+
+def at(result: Result, name: str = "result", **extra: object) -> str:
+    place = {
+        "slug": result.run.suite.slug,
+        "number": result.run.number,
+        "key": result.case.key,
+        "repetition": result.repetition,
+    }
+    return reverse(f"runs:{name}", kwargs=place | extra)
+
+
+def text(client: Client, address: str) -> str:
+    response = client.get(address)
+    assert response.status_code == 200, (address, response.status_code)
+    return response.content.decode()
+
+
+def judged(
+    *, tone: float = 0.5, refund: float = 1.0, text_: str = "Here is your refund.", **columns: Any
+) -> Result:
+    """Make a result with the decision that scoring makes of two leaves."""
+    suite = columns.pop("suite", None) or make_suite()
+    case = columns.pop("case", None) or make_case(suite=suite, key="C-001")
+    run = columns.pop("run", None) or make_run(suite=suite)
+    outcomes = {"tone": Score(tone, reasoning="Kind enough."), "refund": Score(refund)}
+    decision = decide(Node.from_json(TREE), outcomes, suite.policy())
+    result = make_result(
+        run=run,
+        case=case,
+        verdict=str(decision.verdict),
+        score=decision.score,
+        decided_by=decision.decided_by,
+        output={
+            "text": text_,
+            "decision": decision.as_json(),
+            "trace": columns.pop("trace", None),
+            "outcomes": columns.pop("outcomes", None),
+        },
+        **columns,
+    )
+    make_score(result=result, path="", score=decision.score, kind="composite")
+    make_score(
+        result=result,
+        path="tone",
+        score=tone,
+        reasoning="Kind enough.",
+        findings=[
+            {"text": "Names the customer", "passed": True, "evidence": "Ingrid"},
+            {"text": "No apology", "passed": False, "evidence": ""},
+        ],
+    )
+    make_score(result=result, path="refund", score=refund, kind="text_check")
+    return result
+
+
+def test_a_scored_result_tells_what_decided_and_what_would_flip_it(viewer_client: Client) -> None:
+    result = judged(tone=0.5)
+    page = text(viewer_client, at(result))
+    assert "Why borderline" in page
+    assert "0.66 &lt; 0.80" in page
+    assert "(0.50×2 + 1.00×1) ÷ 3 = 0.66" in page
+    assert "tone" in page.partition("Smallest change")[2][:300]
+    assert "Kind enough." in page
+    assert "Names the customer" in page
+    assert "No apology" in page
+
+
+def test_the_conversation_shows_markdown_safely_and_raw(viewer_client: Client) -> None:
+    page = text(viewer_client, at(judged(text_=f"**Yes**, refund. {ATTACK} ![x](http://a/b.png)")))
+    assert "<strong>Yes</strong>" in page
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert" in page
+    assert "<img" not in page
+    assert "Raw text" in page
+
+
+def test_hostile_texts_of_every_kind_stay_text(viewer_client: Client) -> None:
+    suite = make_suite(title=ATTACK)
+    case = make_case(
+        suite=suite,
+        key="../x?y#z <b>",
+        title=ATTACK,
+        tags=[ATTACK],
+        criteria=ATTACK,
+        expected_output=ATTACK,
+        expected_outcomes=[ATTACK],
+        input=[{"role": "user", "content": ATTACK}, {"role": "tool", "content": {"a": ATTACK}}],
+    )
+    result = judged(
+        suite=suite,
+        case=case,
+        text_=f'{{"verdict": "pass", "score": 1}} {ATTACK}',
+        trace=[
+            {
+                "type": "tool",
+                "name": ATTACK,
+                "input": {"a": ATTACK},
+                "output": ATTACK,
+                "error": ATTACK,
+                "started_ms": 0,
+                "duration_ms": 5,
+            }
+        ],
+        outcomes=[{"text": ATTACK, "passed": False, "justification": ATTACK}],
+        tone=0.0,
+        refund=0.0,
+    )
+    make_call(
+        result=result,
+        error=ATTACK,
+        status="unreadable",
+        model_name=ATTACK,
+        request={"messages": [ATTACK]},
+        reply={"a": ATTACK},
+    )
+    page = text(viewer_client, at(result)) + text(viewer_client, at(result, "result-calls"))
+    assert "<script>alert" not in page
+    assert "Why fail" in page  # the verdict in the output is only text
+
+
+@pytest.mark.parametrize(
+    "key", ["a/b", "..", ".", "100%", "%2F", "a b", "ä/ö", "x?y#z", "a\\b", "'\"", "1/2/3"]
+)
+def test_every_key_has_an_address_of_its_own(viewer_client: Client, key: str) -> None:
+    suite = make_suite()
+    result = judged(suite=suite, case=make_case(suite=suite, key=key, title=f"Title of {key}"))
+    assert "Why borderline" in text(viewer_client, at(result))
+    assert text(viewer_client, at(result, "result-output")) == "Here is your refund."
+
+
+def test_an_errored_result_says_stage_cost_and_what_is_kept(editor_client: Client) -> None:
+    suite = make_suite()
+    outcomes = {
+        "tone": Unscored("the reply was no JSON object", stage="parse"),
+        "refund": Score(1.0),
+    }
+    decision = decide(Node.from_json(TREE), outcomes, suite.policy())
+    result = make_result(
+        run=make_run(suite=suite),
+        case=make_case(suite=suite),
+        status="error",
+        error=decision.error,
+        error_stage="parse",
+        attempt=3,
+        output={"text": "An answer", "decision": decision.as_json()},
+    )
+    make_score(
+        result=result,
+        path="tone",
+        score=None,
+        reasoning="the reply was no JSON object",
+        stage="parse",
+    )
+    make_call(result=result, status="unreadable")
+    page = text(editor_client, at(result))
+    assert "No verdict" in page
+    assert "A judge gave no readable reply" in page
+    assert "the reply was no JSON object" in page
+    assert "after 3 tries" in page
+    assert "$0.016" in page
+    assert "Retry the scoring" in page
+    assert "Unscored" in page
+    assert "Errored 0." not in page
+
+
+def test_a_failed_target_leaves_nothing_to_score(editor_client: Client) -> None:
+    suite = make_suite()
+    result = make_result(
+        run=make_run(suite=suite),
+        case=make_case(suite=suite),
+        status="error",
+        error="Timed out: no answer in 60 s",
+        error_stage="target",
+        run_cost_usd=None,
+        evaluation_cost_usd=None,
+        latency_ms=None,
+    )
+    page = text(editor_client, at(result))
+    assert "The target gave no output" in page
+    assert "nothing: no output came" in page
+    assert "Retry this result" in page
+
+
+@pytest.mark.parametrize(("status", "word"), [("pending", "Waiting."), ("running", "Running.")])
+def test_an_open_result_waits_and_fills_in(viewer_client: Client, status: str, word: str) -> None:
+    suite = make_suite()
+    run = make_run(suite=suite, status="running")
+    result = make_result(run=run, case=make_case(suite=suite), status=status)
+    page = text(viewer_client, at(result))
+    assert word in page
+    assert at(result, "result-progress") in page
+    assert viewer_client.get(at(result, "result-progress")).status_code == 204
+    Result.objects.update(status="scored", verdict="pass")
+    over = viewer_client.get(at(result, "result-progress"))
+    assert over.status_code == 286
+    assert over["HX-Refresh"] == "true"
+
+
+def test_a_cancelled_result_was_not_executed(viewer_client: Client) -> None:
+    suite = make_suite()
+    result = make_result(run=make_run(suite=suite), case=make_case(suite=suite), status="cancelled")
+    assert "Not executed." in text(viewer_client, at(result))
+
+
+def test_the_difference_to_the_expected_output_is_marked_by_words(viewer_client: Client) -> None:
+    suite = make_suite()
+    case = make_case(suite=suite, expected_output="The refund takes 5 to 7 days.")
+    page = text(viewer_client, at(judged(suite=suite, case=case, text_="The refund takes 2 days.")))
+    assert "<del>5 to 7</del>" in page
+    assert "<ins>2</ins>" in page
+
+
+def test_an_output_of_megabytes_is_cut_and_offered_whole(viewer_client: Client) -> None:
+    result = judged(text_="x" * 5_000_000)
+    page = text(viewer_client, at(result))
+    assert len(page) < 120_000
+    assert "Open the whole text" in page
+    whole = viewer_client.get(at(result, "result-output"))
+    assert whole["Content-Type"] == "text/plain; charset=utf-8"
+    assert whole["Content-Disposition"].startswith("attachment")
+    assert len(whole.content) == 5_000_000
+
+
+def test_calls_come_with_request_and_reply_failed_ones_too(viewer_client: Client) -> None:
+    result = judged()
+    make_call(result=result, status="rate_limited", http_status=429, error="slow down", reply=None)
+    kept = make_call(result=result, repair=1)
+    assert "2 calls, 1 failed" in text(viewer_client, at(result))
+    calls = text(viewer_client, at(result, "result-calls"))
+    assert "Rate limited 429" in calls
+    assert "slow down" in calls
+    assert "No reply came." in calls
+    assert "Score this." in calls
+    assert "repair 1" in calls
+    whole = viewer_client.get(at(result, "result-call", pk=kept.pk))
+    assert whole.json()["request"] == kept.request
+    assert viewer_client.get(at(result, "result-call", pk=kept.pk + 99)).status_code == 404
+
+
+def test_calls_are_a_page_of_their_own_in_a_new_tab_and_a_part_inside_their_result(
+    viewer_client: Client,
+) -> None:
+    result = judged()
+    make_call(result=result)
+    alone = viewer_client.get(at(result, "result-calls"))
+    assert "<title>Model calls of" in alone.text
+    assert "Score this." in alone.text
+    part = viewer_client.get(at(result, "result-calls"), headers={"HX-Request": "true"})
+    assert part.text.lstrip().startswith('<div id="result-calls">')
+    assert "HX-Request" in part.headers["Vary"]
+
+
+def test_a_call_is_found_at_its_own_result_alone(viewer_client: Client) -> None:
+    suite = make_suite(cases=2)
+    run = make_run(suite=suite, repetitions=2)
+    first, second = suite.cases.all()
+    owner = make_result(run=run, case=first, repetition=1)
+    others = [
+        make_result(run=run, case=first, repetition=2),
+        make_result(run=run, case=second, repetition=1),
+        make_result(run=make_run(suite=suite), case=first, repetition=1),
+    ]
+    call = make_call(result=owner)
+    assert viewer_client.get(at(owner, "result-call", pk=call.pk)).status_code == 200
+    for other in others:
+        assert viewer_client.get(at(other, "result-call", pk=call.pk)).status_code == 404
+
+
+def test_neighbours_and_repetitions_lead_on(viewer_client: Client) -> None:
+    suite = make_suite(cases=3)
+    run = make_run(suite=suite, repetitions=2)
+    found = [
+        make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
+        for case in suite.cases.all()
+        for repetition in (1, 2)
+    ]
+    page = text(viewer_client, at(found[2]))
+    assert f'href="{at(found[0])}" aria-keyshortcuts="k"' in page
+    assert f'href="{at(found[4])}" aria-keyshortcuts="j"' in page
+    assert f'href="{at(found[3])}" aria-keyshortcuts="l"' in page
+    assert 'aria-keyshortcuts="h"' not in page
+    back = text(viewer_client, at(found[3]))
+    assert f'href="{at(found[2])}" aria-keyshortcuts="h"' in back
+    assert 'aria-keyshortcuts="l"' not in back
+
+
+def test_earlier_runs_of_the_case_are_one_click_away(viewer_client: Client) -> None:
+    suite = make_suite(cases=1)
+    case = suite.cases.get()
+    for verdict, score in (("fail", 0.2), ("pass", 0.9)):
+        make_result(run=make_run(suite=suite), case=case, verdict=verdict, score=score)
+    stopped = make_run(suite=suite, status="stopped")
+    make_result(run=stopped, case=case, verdict="fail", score=0.1)
+    last = make_result(run=make_run(suite=suite), case=case, verdict="pass", score=0.95)
+    page = text(viewer_client, at(last))
+    assert "#1 to #4. Pass in 2 of 3." in page
+    assert "Run #3" not in page  # stopped runs are left out
+
+
+def test_outcomes_are_a_checklist_with_reasons(viewer_client: Client) -> None:
+    met = OutcomeResult("Asks for a photo", True, "It does.")
+    page = text(
+        viewer_client,
+        at(
+            judged(
+                outcomes=[
+                    {"text": met.text, "passed": True, "justification": met.justification},
+                    {"text": "Names the days", "passed": False, "justification": "No."},
+                ]
+            )
+        ),
+    )
+    assert "1 of 2 met" in page
+    assert "It does." in page
+
+
+def test_trying_again_keeps_the_earlier_attempt(editor_client: Client) -> None:
+    result = judged()
+    response = editor_client.post(at(result, "result-retry"), {"keep_output": "on"}, follow=True)
+    page = response.content.decode()
+    assert "The output is scored again." in page
+    assert "2, newest first; all are kept" in page
+    result.refresh_from_db()
+    assert result.status == "pending"
+    assert result.keeps_output
+
+
+def test_a_viewer_may_not_try_again(viewer_client: Client) -> None:
+    result = judged()
+    assert viewer_client.post(at(result, "result-retry")).status_code == 403
+    assert "Run again" not in text(viewer_client, at(result))
+
+
+@pytest.mark.parametrize("name", ["result", "result-output", "result-progress"])
+def test_a_result_that_is_not_there_is_not_found(viewer_client: Client, name: str) -> None:
+    result = judged()
+    result.repetition = 7
+    assert viewer_client.get(at(result, name)).status_code == 404
+
+
+def test_a_result_is_a_fixed_number_of_queries(
+    viewer_client: Client,
+    django_assert_max_num_queries: Callable[[int], AbstractContextManager[object]],
+) -> None:
+    suite = make_suite(cases=5)
+    run = make_run(suite=suite, repetitions=5)
+    for case in suite.cases.all():
+        for repetition in range(1, 6):
+            make_result(run=run, case=case, repetition=repetition, verdict="pass", score=0.9)
+    with django_assert_max_num_queries(25):
+        text(viewer_client, at(run.results.last()))

@@ -1,0 +1,107 @@
+"""What one run does otherwise than its suite: the tree and policy it gets, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluators.scoring.tree import walk
+from evaluators.scoring.types import DomainError
+from runs.running.rules import RunRules, ruled
+from runs.suites.edits import tree_of
+from tests.suites.contents import shop, version
+from tests.support.trees import CHECK, JUDGED, tree
+
+PARTS = version(shop())
+SHOP = tree_of(PARTS)
+JUDGES = {**PARTS, "evaluators": tree(JUDGED, CHECK)}
+NUMBERS = st.floats(allow_nan=True) | st.integers(-5, 5)
+
+
+def test_without_rules_a_run_is_scored_as_the_suite_says() -> None:
+    found = ruled(PARTS, RunRules())
+    assert (found.root, found.changed) == (SHOP, ())
+    # What is said as it stands in the suite is no change either.
+    same = RunRules(policy={"pass_threshold": 0.8}, weights={"tone": 2.0}, required={"tone": False})
+    assert ruled(PARTS, same) == found
+
+
+def test_rules_change_what_they_name_and_say_what_that_was() -> None:
+    rules = RunRules(
+        policy={"pass_threshold": 0.75, "cases_pass_threshold": 0.9},
+        weights={"safety/cards": 4.0, "tone": 0.0},
+        required={"facts/date": False, "tone": 0.5},
+    )
+    found = ruled(PARTS, rules)
+    assert found.policy.pass_threshold == 0.75
+    assert {(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed} == {
+        (None, "pass_threshold", 0.8, 0.75),
+        (None, "cases_pass_threshold", 1.0, 0.9),
+        ("safety/cards", "weight", 2.0, 4.0),
+        ("tone", "weight", 2.0, 0.0),
+        ("tone", "required", False, 0.5),
+        ("facts/date", "required", True, False),
+    }
+    assert dict(walk(found.root))["tone"].required_below == 0.5
+    assert tree_of(PARTS) == SHOP
+
+
+def test_samples_are_those_of_every_evaluator_that_asks_a_judge() -> None:
+    combined = tree(
+        JUDGED, CHECK, aggregator={"type": "llm_judge", "prompt": "Weigh {{evaluator_results}}"}
+    )
+    found = ruled({**PARTS, "evaluators": combined}, RunRules(samples=3))
+    assert [(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed] == [
+        ("", "aggregator.samples", 1, 3),
+        ("right", "config.samples", 1, 3),
+    ]
+    assert ruled(JUDGES, RunRules(samples=1)).changed == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (RunRules(weights={"nowhere": 1.0}), "no evaluator “nowhere”"),
+        (RunRules(weights={"tone": -1.0}), "“tone”: the weight -1.0"),
+        (RunRules(weights={"tone": math.nan}), "“tone”: the weight nan"),
+        (RunRules(weights={"tone": 1e300}), "“tone”: the weight 1e+300 is above"),
+        (RunRules(weights={"facts/price": 0.0, "facts/date": 0.0}), "facts"),
+        (RunRules(required={"tone": 1.5}), "“tone”: required"),
+        (RunRules(policy={"pass_threshold": 0.5}), "borderline_threshold 0.6 is above"),
+        (RunRules(policy={"pass_threshold": math.inf}), "pass_threshold inf"),
+        (RunRules(policy={"luck": 1}), "The policy has no luck"),
+    ],
+)
+def test_what_cannot_be_scored_by_is_refused_by_name(rules: RunRules, said: str) -> None:
+    with pytest.raises(DomainError, match=said.replace("+", r"\+")):
+        ruled(PARTS, rules)
+
+
+def test_samples_of_a_suite_without_judges_are_refused() -> None:
+    with pytest.raises(DomainError, match="no evaluator of the suite asks a judge"):
+        ruled({**PARTS, "evaluators": tree(CHECK)}, RunRules(samples=3))
+
+
+@pytest.mark.parametrize("samples", [0, -1, 16, 10**9])
+def test_samples_out_of_range_are_refused_naming_the_evaluator(samples: int) -> None:
+    with pytest.raises(DomainError, match=r"right.*samples"):
+        ruled(JUDGES, RunRules(samples=samples))
+
+
+@given(
+    st.dictionaries(st.sampled_from(["tone", "facts", "safety/harm", "nowhere"]), NUMBERS),
+    st.dictionaries(st.sampled_from(["pass_threshold", "fallback_threshold", "scale"]), NUMBERS),
+)
+def test_whatever_is_asked_is_refused_or_can_be_scored_by(
+    weights: dict[str, Any], policy: dict[str, Any]
+) -> None:
+    try:
+        found = ruled(PARTS, RunRules(policy=policy, weights=weights))
+    except DomainError:
+        return
+    assert all(one["old"] != one["new"] for one in found.changed)
+    assert all(math.isfinite(node.weight) for _, node in walk(found.root))

@@ -1,0 +1,292 @@
+"""Starting runs of chosen cases, with other weights, thresholds and samples, and starting one again."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from evaluators.models import Evaluator
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from tests.support.factories import (
+    make_case,
+    make_model,
+    make_result,
+    make_run,
+    make_suite,
+    make_target,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def suite() -> Suite:
+    """Make a suite of three cases with recorded outputs and a judge."""
+    made = make_suite(slug="desk", judge=make_model(slug="juno-2"))
+    for key, tags in (("A", ["refunds"]), ("B", ["delivery"]), ("C", [])):
+        make_case(suite=made, key=key, tags=tags, recorded_output={"output": "hi"})
+    return made
+
+
+@pytest.fixture
+def target() -> Target:
+    """Make a recorded target."""
+    return make_target(name="agent 1")
+
+
+def at(name: str = "run-new", **place: Any) -> str:
+    return reverse(f"runs:{name}", kwargs={"slug": "desk", **place})
+
+
+def filled(target: Target, **changes: object) -> dict[str, object]:
+    """Return the form as the page shows it for a suite nobody changed, with changes."""
+    return {
+        "target": [target.pk],
+        "cases": "all",
+        "repetitions": 1,
+        "concurrency": 4,
+        "judge": Suite.objects.get(slug="desk").judge_id,
+        "version": 1,
+        "weight:tone": "2",
+        "below:tone": "",
+        "weight:refund": "1",
+        "below:refund": "",
+        "pass_threshold": "0.8",
+        "borderline_threshold": "0.6",
+        "cases_pass_threshold": "100",
+        **changes,
+    }
+
+
+def last_run() -> Run:
+    return Run.objects.latest("pk")
+
+
+OTHERWISE = {
+    "pass_threshold": "0.75",
+    "weight:tone": "4",
+    "required:refund": "on",
+    "below:refund": "0.5",
+    "samples": "3",
+}
+
+
+def test_a_run_does_otherwise_than_its_suite_and_says_so_everywhere(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    page = editor_client.get(editor_client.post(at(), filled(target, **OTHERWISE))["Location"])
+    run = last_run()
+    assert "changed for this run: Pass from 0.80 → 0.75, tone: Weight ×2 → ×4" in page.text
+    assert "refund: Required no → 0.50 or more" in page.text
+    assert "tone: Samples 1 → 3" in page.text
+    document = editor_client.get(at("run-summary-file", number=run.number)).json()
+    assert document["changed"][0] == {
+        "evaluator": None,
+        "name": "pass_threshold",
+        "old": 0.8,
+        "new": 0.75,
+    }
+    assert len(document["changed"]) == 4
+    suite.refresh_from_db()
+    assert (suite.version, suite.pass_threshold) == (1, 0.8)
+    assert Evaluator.objects.get(name="tone", parent=suite.root).weight == 2.0
+
+    # Run again is filled in with all of it, and starts the same.
+    form = editor_client.get(at(), {"again": run.number})
+    for shown in ('value="0.75"', 'value="0.5"', 'name="samples" value="3"'):
+        assert shown in form.text
+    assert "3 changed for this run only" in form.text
+    Run.objects.update(status="completed")
+    assert f"?again={run.number}" in editor_client.get(at("run", number=run.number)).text
+
+
+def test_a_form_that_changes_nothing_is_a_run_like_any_other(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    editor_client.post(at(), filled(target))
+    assert {"changed", "asked"}.isdisjoint(last_run().snapshot)
+
+
+def test_every_choice_is_filled_in_again(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    editor_client.post(at(), filled(target, cases="chosen", case=["A"], keys="C\r\n", note="why"))
+    first = last_run()
+    assert [result.case.key for result in first.results.all()] == ["A", "C"]
+    page = editor_client.get(at(), {"again": first.number})
+    assert page.context["form"].wanted_keys == ["A", "C"]
+    assert 'name="case" value="A" checked' in page.text
+    assert "1 × 2 × 1 = <b>2</b>" in page.text
+    assert 'value="why"' in page.text
+
+    editor_client.post(at(), filled(target, cases="tag", tag=["delivery"], repetitions=3))
+    again = editor_client.get(at(), {"again": last_run().number})
+    assert again.context["form"].wanted_tags() == ["delivery"]
+    assert "1 × 1 × 3 = <b>3</b>" in again.text
+
+
+def test_cases_can_be_named_by_an_address_and_searched(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    form = editor_client.get(at(), {"case": ["B", "C"]}).context["form"]
+    assert (form.choice, form.wanted_keys) == ("chosen", ["B", "C"])
+    sent = filled(target, cases="chosen", case=["B"], sought="case a", keys="C")
+    found = editor_client.post(at("run-cases"), sent).text
+    assert [found.count(f'value="{key}"') for key in "ABC"] == [1, 1, 1]
+    assert "2 cases chosen of 3; 1 case with “case a”" in found
+    nothing = editor_client.post(at("run-cases"), filled(target, sought="<b>nowhere")).text
+    assert "No case has this" in nothing
+    assert "&lt;b&gt;nowhere" in nothing
+
+
+def test_what_was_not_passed_last_time_can_be_run_again(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    past = make_run(suite=suite, target=target)
+    for case, verdict in zip(
+        suite.cases.order_by("position"), ("pass", "fail", "borderline"), strict=True
+    ):
+        make_result(run=past, case=case, verdict=verdict, score=0.5)
+    Suite.objects.update(baseline_run=past)
+    shown = editor_client.get(at()).text
+    assert "Not passed in #1 (2)" in shown
+    assert "baseline #1</a>" in shown
+    editor_client.post(at(), filled(target, cases="failed:1"))
+    assert [result.case.key for result in last_run().results.all()] == ["B", "C"]
+
+    ticked = {"case": [suite.cases.get(key="C").pk]}
+    place = editor_client.post(at("run-chosen", number=1), ticked)["Location"]
+    assert editor_client.get(place).context["form"].wanted_keys == ["C"]
+    filtered = {"everything": "on", "verdict": "fail"}
+    place = editor_client.post(at("run-chosen", number=1), filtered)["Location"]
+    assert editor_client.get(place).context["form"].wanted_keys == ["B"]
+    by_htmx = editor_client.post(at("run-chosen", number=1), ticked, headers={"HX-Request": "true"})
+    assert by_htmx["HX-Redirect"].startswith(at())
+    assert editor_client.post(at("run-chosen", number=1), {})["Location"] == at("run", number=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"weight:tone": "NaN"}, "Write a number of 0 or more."),
+        ({"weight:tone": "-1"}, "Write a number of 0 or more."),
+        ({"weight:tone": "1e999"}, "Write at most"),
+        ({"weight:tone": ""}, "Write a number of 0 or more."),
+        ({"weight:tone": "9" * 100_000}, "Write a number of 0 or more."),
+        ({"weight:tone": "0", "weight:refund": "0"}, "For this run only:"),
+        ({"required:tone": "on", "below:tone": "2"}, "Write a number from 0 to 1."),
+        ({"pass_threshold": "0.5"}, "Borderline begins above pass. Lower it."),
+        ({"pass_threshold": "inf"}, "Write a number from 0 to 1."),
+        ({"cases_pass_threshold": "101"}, "Write a number from 0 to 100."),
+        ({"case_gate": "luck"}, "correct what is marked"),
+        ({"samples": "16"}, "less than or equal to 15"),
+        ({"samples": "0"}, "greater than or equal to 1"),
+        ({"cases": "chosen"}, "Tick or name at least one case"),
+        ({"cases": "chosen", "keys": "<b>X"}, "desk has no case “&lt;b&gt;X”"),
+        ({"cases": "chosen", "keys": "\n".join(f"X{n}" for n in range(10_000))}, "and 9999 more"),
+        ({"cases": "failed:" + "9" * 5_000}, "Select a valid choice"),
+        ({"version": "9" * 5_000}, "version"),
+    ],
+)
+def test_hostile_choices_start_nothing_and_say_why(
+    editor_client: Client, suite: Suite, target: Target, changes: dict[str, object], said: str
+) -> None:
+    Suite.objects.update(title="desk")
+    answer = editor_client.post(at(), filled(target, note="kept", **changes))
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert "kept" in answer.text
+    assert not Run.objects.exists()
+    assert editor_client.post(at("run-estimate"), filled(target, **changes)).status_code == 200
+
+
+def test_ten_thousand_chosen_cases_are_no_trouble(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    keys = "\n".join(["A", "B"] * 5_000)
+    editor_client.post(at(), filled(target, cases="chosen", keys=keys))
+    assert last_run().execution_count == 2
+
+
+@pytest.mark.parametrize("number", ["0", "x", "9" * 5_000, "-1"])
+def test_an_address_that_names_no_run_fills_in_nothing(
+    editor_client: Client, suite: Suite, number: str
+) -> None:
+    assert editor_client.get(at(), {"again": number}).status_code == 200
+
+
+def test_a_suite_changed_meanwhile_is_shown_first_and_nothing_left_alone_counts_as_a_change(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    first = suite.versions.get()
+    Evaluator.objects.filter(name="tone", parent=suite.root).update(weight=5.0)
+    suite.versions.create(number=2, content_hash="2", content=first.content)
+    Suite.objects.update(version=2)
+    answer = editor_client.post(at(), filled(target, **{"weight:refund": "3"}))
+    assert answer.status_code == 422
+    assert "it is version 2 now, and this was made for version 1" in answer.text
+    assert 'name="version" value="2"' in answer.text
+    rules = answer.context["form"].rules
+    assert [(row.weight.text, row.weight.saved) for row in rules.rows] == [("5", "5"), ("3", "1")]
+    assert not Run.objects.exists()
+
+
+def test_a_preview_shows_the_estimate_and_starts_nothing(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    sent = filled(target, preview="1", cases="chosen", case=["A"], samples="3", repetitions="2")
+    page = editor_client.post(at(), sent)
+    assert page.status_code == 200
+    assert "1 × 1 × 2 = <b>2</b>" in page.text
+    assert "up to 6<br><small>juno-2 6</small>" in page.text
+    wrong = editor_client.post(at(), {**sent, "repetitions": "0"})
+    assert "greater than or equal to 1" in wrong.text
+    assert not Run.objects.exists()
+
+
+def test_the_estimate_takes_samples_into_account_and_falls_back_on_what_is_nearest(
+    editor_client: Client, suite: Suite
+) -> None:
+    model = make_model(slug="atlas", name="Atlas")
+    mine = make_target(name="mine", kind="chat", model=model)
+    other = make_target(name="other", kind="chat", model=model)
+    elsewhere = make_suite(slug="elsewhere")
+    case = make_case(suite=elsewhere)
+    past = make_run(suite=elsewhere, target=other, judge_name="juno-2", concurrency=1)
+    make_result(
+        run=past,
+        case=case,
+        verdict="pass",
+        score=1.0,
+        run_cost_usd=Decimal("0.10"),
+        evaluation_cost_usd=Decimal("0.05"),
+    )
+    once, thrice = (
+        editor_client.post(
+            at("run-estimate"), filled(mine, cases="chosen", case="A", samples=n)
+        ).text
+        for n in (1, 3)
+    )
+    assert "from the last run with the model Atlas, 1 execution" in once
+    assert "Evaluation from the last run with this judge in other suites, 1 execution." in once
+    assert "Start run, about $0.15" in once
+    assert "Start run, about $0.25" in thrice
+    Run.objects.update(target=mine)
+    own = editor_client.post(at("run-estimate"), filled(mine)).text
+    assert "from the last run of this target in other suites, 1 execution" in own
+
+
+def test_an_evaluator_that_is_gone_since_is_named_when_a_run_is_started_again(
+    editor_client: Client, suite: Suite, target: Target
+) -> None:
+    editor_client.post(at(), filled(target, **OTHERWISE))
+    Evaluator.objects.filter(name="refund", parent=suite.root).delete()
+    page = editor_client.get(at(), {"again": last_run().number}).text
+    assert "The suite no longer has refund" in page
+    assert "2 changed for this run only" in page

@@ -1,0 +1,218 @@
+"""What of a run, a result or a comparison strangers see behind a link, and what not."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from decimal import Decimal
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from evaluators.scoring.decision import Decision, Flip, TraceStep
+from evaluators.scoring.types import Verdict
+from evaluators.templatetags.figures import delta, money, pct
+from runs.compare.cases import Tolerances
+from runs.compare.comparison import compared
+from runs.compare.documents import comparison_document
+from runs.models.results import ResultOutput
+from runs.models.runs import Run
+from runs.models.sharing import ShareDetail, ShareLink
+from runs.sharing.whitelist import DetailLevel
+from tests.sharing.linked import HOSTILE, marks_within, share, subject, text_of
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_suite,
+    make_target,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("kind", ["comparison", "run", "result"])
+@pytest.mark.parametrize("depth", list(ShareDetail.values))
+def test_page_file_and_preview_hold_the_texts_of_their_depth_and_no_deeper_ones(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str, depth: str
+) -> None:
+    fields = subject(runs, kind)
+    path = share(editor_client, fields, depth)
+    frozen = ShareLink.objects.get().frozen
+    preview = editor_client.get(reverse("runs:share-preview"), fields | {"depth": depth})
+    shown, hidden = marks_within(depth)
+    for name, text in (
+        ("page", client.get(path).content.decode()),
+        ("file", client.get(f"{path}download").content.decode()),
+        ("preview", preview.content.decode()),
+        ("frozen", repr(frozen)),
+    ):
+        assert {mark for mark in shown if mark not in text} == set(), name
+        assert {mark for mark in hidden if mark in text} == set(), name
+
+
+@pytest.mark.parametrize("depth", list(ShareDetail.values))
+def test_a_shared_result_tells_from_outputs_on_by_which_rules_it_came_about_and_what_lacks(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], depth: str
+) -> None:
+    steps = (
+        TraceStep("Required: tone 0.40 < 0.50", "tone", passed=False),
+        TraceStep("RULE-mark: met", passed=True),
+    )
+    flip = Flip("SMALLEST-mark: tone needs 0.50", "tone", 0.4, 0.5, Verdict.PASS)
+    decision = Decision("scored", Verdict.FAIL, 0.4, trace=steps, flip=flip)
+    outputs = ResultOutput.objects.filter(result__run=runs[1])
+    outputs.update(decision=decision.as_json())
+    path = share(editor_client, subject(runs, "result"), depth)
+    for text in (text_of(client.get(path)), text_of(client.get(f"{path}download"))):
+        told = "Why fail Smallest change. SMALLEST-mark: tone needs 0.50"
+        is_told = depth in ("outputs", "traces")
+        assert (
+            f"{told} Broken: Required: tone 0.40 < 0.50 tone Kept: RULE-mark: met" in text
+        ) == is_told
+        assert ("mark: tone" in text or "RULE-mark" in text) == is_told
+
+
+@pytest.mark.parametrize("kind", ["comparison", "run", "result"])
+def test_the_preview_says_word_for_word_what_the_page_does(
+    editor_client: Client, client: Client, runs: tuple[Run, Run], kind: str
+) -> None:
+    fields = subject(runs, kind) | {"title": "For the lead", "depth": "traces", "expiry": "90"}
+    preview = text_of(editor_client.get(reverse("runs:share-preview"), fields))
+    page = text_of(client.get(share(editor_client, fields, "traces", expiry="90")))
+    at = r"Frozen on [^,]+, \d\d:\d\d"
+    shown = re.sub(at, "", page[page.index("Public, read only.") :])
+    assert "open until" in shown
+    assert shown.replace(" Download as one file", "") in re.sub(at, "", preview)
+
+
+def test_the_depths_of_links_are_those_of_documents() -> None:
+    assert ShareDetail.values == [depth.value for depth in DetailLevel]
+
+
+def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digit(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    page = text_of(client.get(share(editor_client, subject(runs))))
+    told = comparison_document(compared(*runs, Tolerances()))
+    frozen = ShareLink.objects.get().frozen["figures"]
+    for name in ("pass_rate_change", "score_change", "latency_change_pct", "regression_detected"):
+        assert frozen[name] == told[name], name
+    for side in ("baseline", "candidate"):
+        for name in ("pass_rate", "mean_score", "mean_latency_ms", "total_cost_usd", "passed"):
+            assert frozen[side][name] == told[side][name], name
+    assert [gate["state"] for gate in ShareLink.objects.get().frozen["sides"][1]["gates"]] == [
+        gate["state"] for gate in told["candidate"]["gates"].values()
+    ]
+    for text in (
+        "Cases needs 100%: 0 of 1 executions passed",
+        delta(told["pass_rate_change"], "pts"),
+        delta(told["score_change"], "pts"),
+        pct(told["candidate"]["mean_score"]),
+        money(Decimal(told["candidate"]["total_cost_usd"])),
+        "Regression",
+        "Over limit",
+        "Pass rate may fall by nothing",
+        "Metrics gate 80%",
+    ):
+        assert " ".join(text.split()) in page
+
+
+def test_what_changed_is_counted_above_the_cases_and_the_policy_is_told_in_words(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    text = text_of(client.get(share(editor_client, subject(runs))))
+    flips, cases = text.index("Verdict flips"), text.index("the most harmful change first")
+    counts = "Regressed 1 Improved 0 Unchanged 0 Errored 0 Added 0 Removed 0"
+    assert text[cases:].startswith(f"the most harmful change first {counts}")
+    assert "Regressed" not in text[flips:cases]
+    assert text.index("Limits and policy") > cases
+    assert "A case passes by its score alone" in text
+
+
+def test_the_file_needs_nothing_else_and_allows_nothing_else(
+    editor_client: Client, client: Client, runs: tuple[Run, Run]
+) -> None:
+    path = share(editor_client, subject(runs), "traces")
+    response = client.get(f"{path}download")
+    assert response["Content-Disposition"] == 'attachment; filename="evalsite-for-the-lead.html"'
+    page = response.content.decode()
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert style
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)
+    assert policy
+    assert html.unescape(policy[1]) == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    bare = page.replace(style[1], "")
+    assert re.findall(r'\b(?:src|href)="(?!#)[^"]*"', bare) == []
+    assert not re.search(
+        r"<(?:script|link|img|iframe|form|a href)\b", bare.replace('<a class="skip', "")
+    )
+    assert "url(" not in style[1]
+    assert path.strip("/").removeprefix("s/") not in page
+
+
+@pytest.mark.parametrize("kind", ["comparison", "run", "result"])
+def test_hostile_texts_stay_texts_and_long_ones_are_bounded(
+    editor_client: Client, client: Client, kind: str
+) -> None:
+    suite = make_suite(slug="hostile", title=HOSTILE)
+    case = make_case(
+        suite=suite, key="KEY-mark", title=HOSTILE, input=[{"role": "user", "content": HOSTILE}]
+    )
+    target = make_target(name="</title>" + HOSTILE)
+    pair = []
+    for number in range(2):
+        run = make_run(suite=suite, target=target)
+        output = {
+            "text": HOSTILE + "x" * 5_000_000,
+            "trace": [{"name": HOSTILE, "type": "tool", "input": HOSTILE, "error": HOSTILE}],
+            "outcomes": [{"text": HOSTILE, "passed": False, "justification": HOSTILE}],
+        }
+        result = make_result(
+            run=run, case=case, verdict="fail", score=0.1 * number, output=output, error=HOSTILE
+        )
+        make_score(
+            result=result,
+            path="tone",
+            score=0.1,
+            reasoning=HOSTILE,
+            findings=[{"text": HOSTILE, "passed": False, "evidence": "e" * 5_000}] * 60,
+        )
+        pair.append(run)
+    path = share(editor_client, subject((pair[0], pair[1]), kind), "traces", title=HOSTILE)
+    preview = editor_client.get(
+        reverse("runs:share-preview"),
+        subject((pair[0], pair[1]), kind) | {"depth": "traces", "title": HOSTILE},
+    )
+    for response in (client.get(path), client.get(f"{path}download"), preview):
+        page = response.content.decode()
+        assert "<script>" not in page
+        assert "<img" not in page
+        assert html.escape(HOSTILE) in page
+        assert len(page) < 600_000
+        assert "50 of 60 findings" in page
+        assert "e… (2,000 of 5,000 characters)" in page
+        assert "20\u202f000 of 5\u202f000\u202f0" in page
+
+
+@pytest.mark.parametrize("kind", ["comparison", "run", "result"])
+def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
+    editor_client: Client,
+    client: Client,
+    runs: tuple[Run, Run],
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As SQLite gives them back: PostgreSQL keeps none.
+    monkeypatch.setattr("runs.sharing.documents.spelled", lambda value: f"half \ud800 {value}")
+    path = share(editor_client, subject(runs, kind), "traces")
+    for address in (path, f"{path}download"):
+        assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text

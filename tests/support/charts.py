@@ -1,0 +1,83 @@
+"""Runs with the figures that charts are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from evaluators.scoring.types import Verdict
+from runs.models.runs import Run
+from runs.models.suites import Suite
+from runs.models.targets import Target
+from runs.summary.figures import Execution
+from runs.summary.run import summarise
+from tests.support.factories import make_case, make_run, make_target
+
+CASES = 40
+
+
+def make_charted_run(
+    *,
+    suite: Suite,
+    name: str,
+    score: float = 0.8,
+    cost: str = "1",
+    passed: int = 30,
+    unpriced: int = 0,
+    **columns: Any,
+) -> Run:
+    """Make a run of 40 cases that is counted and summarised; its judges cost half of the target.
+
+    `cost` is the target's in US dollars; `unpriced` executions came without a price.
+    """
+    status = columns.pop("status", "completed")
+    run_cost, judges = Decimal(cost), Decimal(cost) / 2
+    executions = [
+        Execution(
+            f"C-{number}",
+            "scored",
+            Verdict.PASS if number < passed else Verdict.FAIL,
+            score,
+            latency_ms=columns.get("latency_ms", 1000.0 * len(name)),
+            run_cost_usd=run_cost / CASES,
+            evaluation_cost_usd=judges / CASES,
+        )
+        for number in range(CASES)
+    ]
+    columns.pop("latency_ms", None)
+    is_completed = status == "completed"
+    summary = summarise(executions, suite.policy(), is_completed=is_completed, seed=1)
+    # The bands would go by the score, which is the same for all here.
+    summary = replace(summary, distribution={"pass": passed, "fail": CASES - passed})
+    run = make_run(
+        suite=suite,
+        target=Target.objects.filter(name=name).first() or make_target(name=name),
+        **{
+            "status": status,
+            "target_name": name,
+            "case_count": CASES,
+            "execution_count": CASES,
+            "done_count": CASES,
+            "pass_count": passed,
+            "fail_count": CASES - passed,
+            "score_sum": score * CASES,
+            "score_count": CASES,
+            "run_cost_usd": run_cost,
+            "evaluation_cost_usd": judges,
+            "summary": summary.as_json(),
+        }
+        | columns,
+    )
+    _leave_unpriced(run, unpriced)
+    return run
+
+
+def _leave_unpriced(run: Run, count: int) -> None:
+    """Store outputs of which `count` have no price, and one that has."""
+    for number in range(count + 1 if count else 0):
+        case = make_case(suite=run.suite, key=f"U-{run.number}-{number}")
+        cost = None if number < count else Decimal("0.01")
+        run.results.create(
+            case=case, position=0, status="scored", verdict="pass", run_cost_usd=cost
+        )

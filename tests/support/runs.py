@@ -1,0 +1,61 @@
+"""Suites that are ready to be run, and a run against the scriptable model server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from runs.execution import reaper
+from runs.models.runs import Run
+from runs.running.services import start_run
+from tests.support.factories import make_case, make_model, make_suite, make_target
+from tests.support.model_server import ModelServer
+from tests.support.trees import CHECK, JUDGED, tree
+
+StartRun = Callable[..., Run]
+
+
+@pytest.fixture(autouse=True)
+def long_running_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the database been there for long: reaps trust no silence shortly after its start."""
+    long_ago = datetime.min.replace(tzinfo=UTC)
+    monkeypatch.setattr(reaper, "database_answers_since", lambda: long_ago)
+
+
+@pytest.fixture
+def start_recorded() -> StartRun:
+    """Start a run over recorded outputs, one text each, scored by a text check."""
+
+    def start(*texts: str, **choices: Any) -> Run:
+        suite = make_suite(tree=tree(CHECK))
+        for number, text in enumerate(texts):
+            make_case(
+                suite=suite,
+                key=f"C-{number}",
+                position=number,
+                recorded_output={"output": text, "cost_usd": "0.25"},
+            )
+        return start_run(suite=suite, target=make_target(), started_by=None, **choices)
+
+    return start
+
+
+@pytest.fixture
+def start_chat(model_server: ModelServer) -> StartRun:
+    """Start a run of so many cases in which the server is the target (model agent) and the judge."""
+
+    def start(cases: int = 3, *, timeout_s: int = 20, **choices: Any) -> Run:
+        prices = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
+        facts = {"base_url": model_server.base_url, "timeout_s": timeout_s, **prices}
+        judge = make_model(slug="judge", send_trace_headers=True, **facts)
+        agent = make_model(slug="agent", **facts)
+        suite = make_suite(tree=tree(JUDGED), judge=judge)
+        for number in range(cases):
+            make_case(suite=suite, key=f"C-{number}", position=number)
+        target = make_target(name="agent", kind="chat", model=agent)
+        return start_run(suite=suite, target=target, started_by=None, **choices)
+
+    return start

@@ -1,0 +1,196 @@
+"""Agents over HTTP in the form: settings at their fields, secrets that go in and never come out."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+
+from evaluators.model_calls.models import decrypt, encrypt
+from evaluators.models import AuditEntry
+from runs.models.targets import Target
+from tests.support.factories import make_target
+
+pytestmark = pytest.mark.django_db
+NEW = reverse("runs:target-new") + "?kind=http"
+SECRET = "Bearer t0p-s3cret-value"
+BODY = '{\n  "q": "{{input}}"\n}'
+
+
+def sent(*headers: tuple[str, str, bool], **changes: str) -> dict[str, str]:
+    """Return the form as a browser sends it."""
+    rows: dict[str, str] = {}
+    for number, (name, value, secret) in enumerate((*headers, ("", "", False))):
+        rows |= {f"headers-{number}-name": name, f"headers-{number}-value": value}
+        rows |= {f"headers-{number}-secret": "on"} if secret else {}
+    settings_sent = {
+        "name": "desk",
+        "url": "https://agent.example/ask",
+        "method": "POST",
+        "body": BODY,
+        "output_path": "answer",
+        "timeout_s": "30",
+        "tries": "2",
+        "concurrency": "4",
+    }
+    return settings_sent | rows | changes
+
+
+def edit(target: Target) -> str:
+    return reverse("runs:target-edit", args=[target.pk])
+
+
+def stored() -> Target:
+    return Target.objects.get(name="desk")
+
+
+def test_an_agent_becomes_a_target_and_its_page_shows_it(editor_client: Client) -> None:
+    page = editor_client.get(NEW).content.decode()
+    for words in ("What the reply holds", "Time and retries", "{{messages}}", "More headers"):
+        assert words in page
+    response = editor_client.post(
+        NEW, sent(("X-Team", "blue", False), ("Authorization", SECRET, True)), follow=True
+    )
+    page = response.content.decode()
+    assert "X-Team: blue" in page
+    assert "Authorization: secret, stored encrypted" in page
+    target = stored()
+    assert target.config["headers"] == [
+        {"name": "X-Team", "value": "blue"},
+        {"name": "Authorization", "secret": True},
+    ]
+    assert target.config["body"] == {"q": "{{input}}"}
+    assert decrypt(target.encrypted_secrets["authorization"]) == SECRET
+
+
+def test_the_secret_is_nowhere(editor_client: Client) -> None:
+    editor_client.post(NEW, sent(("Authorization", SECRET, True)))
+    target = stored()
+    pages = [
+        editor_client.get(address).content.decode()
+        for address in (edit(target), reverse("runs:target", args=[target.pk]))
+    ]
+    refused = editor_client.post(edit(target), sent(("Authorization", SECRET, True), url="nope"))
+    dump = StringIO()
+    call_command("dumpdata", stdout=dump)
+    for text in (*pages, refused.content.decode(), dump.getvalue()):
+        assert "s3cret" not in text
+        assert target.encrypted_secrets["authorization"] not in "".join(pages)
+    entry = AuditEntry.objects.get(action="add", object_name="desk")
+    assert entry.after["secrets_entered"] == ["Authorization"]
+    assert "encrypted" not in json.dumps(entry.after)
+
+
+def test_an_empty_secret_keeps_what_is_stored(editor_client: Client) -> None:
+    editor_client.post(NEW, sent(("Authorization", SECRET, True)))
+    before = stored().encrypted_secrets
+    page = editor_client.get(edit(stored())).content.decode()
+    assert "Stored; type to replace it" in page
+    editor_client.post(edit(stored()), sent(("Authorization", "", True), timeout_s="9"))
+    assert stored().config["timeout_s"] == 9
+    assert stored().encrypted_secrets == before
+    editor_client.post(edit(stored()), sent(("Authorization", "another-value", True)))
+    assert decrypt(stored().encrypted_secrets["authorization"]) == "another-value"
+    editor_client.post(edit(stored()), sent())
+    assert stored().encrypted_secrets == {}
+
+
+def test_a_stored_secret_is_not_sent_to_another_server(editor_client: Client) -> None:
+    editor_client.post(NEW, sent(("Authorization", SECRET, True)))
+    moved = sent(("Authorization", "", True), url="https://elsewhere.example/ask")
+    response = editor_client.post(edit(stored()), moved)
+    assert response.status_code == 422
+    assert "was entered for https://agent.example" in response.content.decode()
+    assert stored().config["url"] == "https://agent.example/ask"
+    same = sent(("Authorization", "", True), url="https://agent.example/v2")
+    assert editor_client.post(edit(stored()), same).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("headers", "changes", "message"),
+    [
+        ((), {"url": "http://169.254.169.254/"}, "Nothing is called there"),
+        ((), {"url": ""}, "This field is required."),
+        ((), {"body": '{\n  "q": \n}'}, "Line 3, character 1, is not JSON"),
+        ((), {"body": '{\n  "a": 1,\n  "q": "{{inptu}}"\n}'}, "Line 3, q: there is no placeholder"),
+        ((), {"body": '{"q": "{{expected_output}}"}'}, "never given to the agent"),
+        ((), {"body": "7"}, "should be a valid"),
+        ((), {"output_path": "a..b"}, "“a..b” is no path"),
+        ((), {"output_path": "", "cost_path": "usd"}, "Say where the output is"),
+        ((), {"timeout_s": "0"}, "greater than or equal to 1"),
+        ((), {"method": "BREW"}, "Select a valid choice"),
+        ((("X-A", "", False),), {}, "X-A has no value."),
+        ((("", "lost", False),), {}, "A header has a value and no name."),
+        ((("X-A", "", True),), {}, "X-A is secret and has no value yet."),
+        ((("X-A", "abc", True),), {}, "fewer than 6 characters"),
+        ((("X-A", "ü-secret-ü", True),), {}, "visible ASCII only"),
+        ((("X A", "b", False),), {}, "no name of a header"),
+        ((("X-A", "b", False), ("x-a", "c", False)), {}, "stands there twice"),
+        ((("X-A", "{{EVALSITE_SECRET_KEY}}", False),), {}, "EVALSITE_TARGET_SECRET_"),
+        ((("X-A", "{{EVALSITE_TARGET_SECRET_A}}", True),), {}, "leave its tick for secret out"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_its_field_and_kept(
+    editor_client: Client,
+    headers: tuple[tuple[str, str, bool], ...],
+    changes: dict[str, str],
+    message: str,
+) -> None:
+    response = editor_client.post(NEW, sent(*headers, **changes))
+    page = response.content.decode()
+    assert response.status_code == 422
+    assert message in page.replace("&quot;", '"')
+    assert 'value="desk"' in page
+    assert "ü-secret-ü" not in page
+    assert not Target.objects.exists()
+
+
+def test_a_variable_of_the_server_may_be_named(
+    editor_client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(settings.TARGET_SECRETS, "EVALSITE_TARGET_SECRET_A", "the-hidden-value")
+    named = ("Authorization", "Bearer {{EVALSITE_TARGET_SECRET_A}}", False)
+    page = editor_client.post(NEW, sent(named), follow=True).content.decode()
+    assert "Bearer {{EVALSITE_TARGET_SECRET_A}}" in page
+    assert "the-hidden-value" not in page
+
+
+def test_two_who_change_a_target_at_once_do_not_overwrite_each_other(
+    editor_client: Client, admin_client: Client
+) -> None:
+    editor_client.post(NEW, sent())
+    seen = stored().updated_at.isoformat()
+    admin_client.post(edit(stored()), sent(timeout_s="11", seen=seen))
+    mine = editor_client.post(edit(stored()), sent(timeout_s="22", seen=seen))
+    page = mine.content.decode()
+    assert mine.status_code == 422
+    assert "This target was changed by admin while you were at it" in page
+    assert 'value="22"' in page
+    assert stored().config["timeout_s"] == 11
+    now = stored().updated_at.isoformat()
+    assert now.replace("+", "+") in page.replace("&#x2B;", "+")
+    editor_client.post(edit(stored()), sent(timeout_s="22", seen=now))
+    assert stored().config["timeout_s"] == 22
+
+
+def test_headers_beyond_the_first_rows_are_kept(editor_client: Client) -> None:
+    many: list[Any] = [(f"X-{number}", "v", False) for number in range(12)]
+    editor_client.post(NEW, sent(*many))
+    assert len(stored().config["headers"]) == 12
+    assert 'value="X-11"' in editor_client.get(edit(stored())).content.decode()
+
+
+def test_a_secret_of_another_key_says_so(editor_client: Client) -> None:
+    target = make_target(
+        name="desk",
+        kind="http",
+        config={"url": "https://agent.example/ask", "headers": [{"name": "X", "secret": True}]},
+        encrypted_secrets={"x": encrypt("something")},
+    )
+    assert "Stored; type" in editor_client.get(edit(target)).content.decode()

@@ -1,0 +1,186 @@
+"""What-if asked of runs in the database: read in a fixed number of queries, equal to what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from evaluators.scoring.policy import Policy
+from evaluators.scoring.tree import Node, TreeError
+from evaluators.scoring.types import DomainError
+from runs.models.results import EvaluatorScore, Result
+from runs.models.runs import Run, RunStatus
+from runs.what_if import stored
+from runs.what_if.page import askable_runs, edited_rules, what_if_of
+from runs.what_if.stored import RunNotEndedError
+from tests.support.scored_runs import (
+    CHECK,
+    EXACT,
+    NO_CARD,
+    SHORT,
+    STYLE,
+    TREE,
+    finished_run,
+    rules_of,
+)
+from tests.support.trees import tree
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def states(found):
+    return {flip.key: (flip.before.state, flip.after.state) for flip in found.flips}
+
+
+def test_the_same_rules_give_what_is_stored():
+    run = finished_run(repetitions=2)
+    found = what_if_of(run, rules_of(run))
+    assert (found.flips, found.stale, found.told) == ((), (), 0)
+    assert found.before == found.after
+    assert found.before.distribution == {
+        name: count for name, count in run.summary["distribution"].items() if name != "total"
+    }
+    assert found.before.cases_gate.share == run.summary["cases_gate"]["share"]
+    assert found.before.metrics_gate.share == run.summary["metrics_gate"]["share"]
+    assert (found.before.executions, found.before.errors, found.unanswered) == (10, 2, 2)
+
+
+def test_settings_weights_and_bands_move_it_without_new_calls():
+    run = finished_run()
+    trimmed = {**EXACT, "config": {"match": "exact", "trim": True}}
+    patient = {**STYLE, "children": [{**SHORT, "config": {"max_duration_ms": 120}}, NO_CARD]}
+    root = Node.from_json({**TREE, "children": [CHECK, trimmed, patient]})
+    found = what_if_of(run, rules_of(run, root=root, policy=Policy(pass_threshold=0.9)))
+    assert found.is_exact
+    before = {r.case.key: (r.verdict, r.score) for r in run.results.select_related("case")}
+    assert before["C-1"] == ("borderline", 0.75)
+    assert states(found) == {"C-1": ("borderline", "pass")}
+    assert found.flips[0].after.decided_by == "1.00 ≥ 0.90"
+
+
+def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
+    run = finished_run()
+    gate = {"type": "safety_gate", "required": ["mentions_refund"], "gate_threshold": 0.0}
+    root = Node.from_json({**TREE, "config": {"aggregator": gate}})
+    found = what_if_of(run, rules_of(run, root=root))
+    assert {
+        one.path: (one.instead, one.results, one.total) for one in found.stale
+    } == dict.fromkeys(("exact", "style/short", "style/no_card"), ("open", 1, 4))
+    assert states(found) == {"C-3": ("fail", "waiting")}
+
+
+def test_it_takes_few_queries_however_many_results_there_are(django_assert_max_num_queries):
+    run = finished_run()
+    root = Node.from_json(
+        {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
+    )
+    run = Run.objects.select_related("suite").defer("leaf_scores").get(pk=run.pk)
+    with django_assert_max_num_queries(4):
+        assert what_if_of(run, rules_of(run, root=root)).is_exact
+
+
+def test_scores_packed_by_another_version_are_read_from_the_rows(monkeypatch):
+    run = finished_run()
+    expected = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7)))
+    run.leaf_scores = None
+    assert what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7))) == expected
+    from runs.models import stored
+
+    monkeypatch.setattr(stored, "VERSION", 2)
+    run.leaf_scores = stored.pack_leaf_scores(run.pk)
+    monkeypatch.undo()
+    assert what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7))) == expected
+
+
+def test_what_is_kept_of_one_run_serves_no_other():
+    one, other = finished_run(), finished_run(("We cannot help",))
+    assert what_if_of(one, rules_of(one)).before.executions == 5
+    assert what_if_of(other, rules_of(other)).before.executions == 1
+    assert len(stored.DECODED.found) <= stored.MAX_KEPT
+
+
+def test_cases_follow_their_own_evaluators():
+    alone = {"evaluators": tree({**CHECK, "name": "own"})}
+    joined = {
+        "evaluators": tree({**CHECK, "name": "beyond", "weight": 4.0}),
+        "evaluators_append": True,
+    }
+    run = finished_run(own={0: alone, 1: joined})
+    assert what_if_of(run, rules_of(run)).told == 0
+    root = Node.from_json({**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]})
+    found = what_if_of(run, rules_of(run, root=root))
+    assert "C-0" not in states(found)
+    assert states(found)["C-1"] == ("pass", "fail")
+    assert found.is_exact
+
+
+def test_a_verdict_that_a_file_told_is_kept_and_counted():
+    run = finished_run()
+    Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
+    found = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.99)))
+    stored.TOLD.found.clear()
+    found = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.99)))
+    assert found.told == 1
+    assert "C-0" not in states(found)
+
+
+def test_a_run_that_is_on_cannot_be_asked():
+    run = finished_run()
+    Run.objects.filter(pk=run.pk).update(status=RunStatus.RUNNING)
+    run.refresh_from_db()
+    with pytest.raises(RunNotEndedError, match="still on"):
+        what_if_of(run, rules_of(run))
+    assert askable_runs(run.suite) == []
+
+
+def test_an_edited_suite_tells_where_its_evaluators_came_from():
+    run = finished_run()
+    content = {
+        "policy": {**run.snapshot["policy"], "pass_threshold": 0.7},
+        "judge": "",
+        "evaluators": {
+            **TREE,
+            "origin": "",
+            "children": [
+                {**CHECK, "origin": "mentions_refund"},
+                {**EXACT, "name": "letter", "origin": "exact"},
+                {
+                    **STYLE,
+                    "origin": "style",
+                    "children": [
+                        {**SHORT, "origin": "style/short"},
+                        {**NO_CARD, "origin": "style/no_card"},
+                    ],
+                },
+            ],
+        },
+    }
+    rules, origins = edited_rules(run, content)
+    found = what_if_of(run, rules, origins=origins)
+    assert found.is_exact
+    assert states(found) == {"C-1": ("borderline", "pass")}
+    assert rules.files == run.snapshot["files"]
+    with pytest.raises(TreeError, match="sum to 0"):
+        edited_rules(run, {**content, "evaluators": {**tree(replace_weight(CHECK))}})
+    with pytest.raises(DomainError, match="pass_threshold"):
+        edited_rules(run, {**content, "policy": {"pass_threshold": 7}})
+
+
+def replace_weight(node):
+    return {**node, "weight": 0.0}
+
+
+def test_stored_parts_that_cannot_be_read_keep_the_score():
+    run = finished_run()
+    EvaluatorScore.objects.filter(result__run=run, path="exact").update(details={"matches": None})
+    root = Node.from_json(
+        {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
+    )
+    (stale,) = what_if_of(run, rules_of(run, root=root)).stale
+    assert (stale.path, stale.instead, stale.why) == (
+        "exact",
+        "kept",
+        "The parts that are stored of it cannot be read.",
+    )
+    assert replace(stale, results=3) == stale
