@@ -36,7 +36,7 @@ from evaluators.scoring.types import DomainError
 @require_safe
 def gallery(request: HttpRequest) -> HttpResponse:
     """Show every kind of evaluator in a sentence."""
-    return render(request, "evaluators/gallery.html", {"kinds": kinds_shown()})
+    return render(request, "catalog/kinds.html", {"kinds": kinds_shown()})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -50,7 +50,7 @@ def kind(request: HttpRequest, name: str) -> HttpResponse:
     written = form.written() if form.is_bound and form.is_valid() else ""
     status = 422 if form.is_bound and not written else 200
     context = {"page": page, "form": form, "written": written}
-    return render(request, "evaluators/kind.html", context, status=status)
+    return render(request, "catalog/kind.html", context, status=status)
 
 
 TEST_TASK = "evaluators.tasks.test_language_model"
@@ -91,7 +91,7 @@ class MemberRequest(HttpRequest):
 @require_GET
 def language_models(request: MemberRequest) -> HttpResponse:
     """List the language models with limit, key, price and last test."""
-    return render(request, "language_models/list.html", {"rows": model_rows()})
+    return render(request, "catalog/language_models.html", {"rows": model_rows()})
 
 
 @may_view
@@ -171,7 +171,7 @@ def language_model_test(request: MemberRequest, slug: str) -> HttpResponse:
     """Show how far the test is, as the fragment that polls itself until it is done."""
     model = get_object_or_404(LanguageModel, slug=slug)
     context = {"model": model, "test": trial_report(model)}
-    return render(request, "language_models/_language_model_test.html", context)
+    return render(request, "catalog/_language_model_test.html", context)
 
 
 def _page(
@@ -185,12 +185,12 @@ def _page(
         "test": trial_report(model),
         "error": error,
     }
-    return render(request, "language_models/language_model.html", context, status=status)
+    return render(request, "catalog/language_model.html", context, status=status)
 
 
 def _form_page(request: MemberRequest, form: LanguageModelForm) -> HttpResponse:
     status = REFUSED if form.is_bound else 200
-    return render(request, "language_models/form.html", {"form": form}, status=status)
+    return render(request, "catalog/language_model_form.html", {"form": form}, status=status)
 
 
 def _posted(request: HttpRequest) -> QueryDict | None:

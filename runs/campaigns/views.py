@@ -43,7 +43,7 @@ class CampaignNameForm(forms.Form):
 def campaign_list(request: HttpRequest) -> HttpResponse:
     """List campaigns, newest first."""
     report = listing.campaign_list(request.GET.dict())
-    return render(request, "runs/campaign_list.html", {"list": report})
+    return render(request, "campaigns/campaign_list.html", {"list": report})
 
 
 @require_safe
@@ -74,7 +74,7 @@ def campaign_head(request: HttpRequest, pk: int) -> HttpResponse:
     """Give the head of the page, after a run began or ended."""
     page = _page(request, pk)
     context = {"page": page, "form": CampaignNameForm.of(page.campaign)}
-    return render(request, "runs/_campaign_head.html", context)
+    return render(request, "campaigns/_head.html", context)
 
 
 @require_safe
@@ -164,14 +164,14 @@ def _shown(
     status: int = 200,
 ) -> HttpResponse:
     context: dict[str, Any] = {"page": page, "form": form or CampaignNameForm.of(page.campaign)}
-    return render(request, "runs/campaign.html", context, status=status)
+    return render(request, "campaigns/campaign.html", context, status=status)
 
 
 def _part(
     request: HttpRequest, page: CampaignPage, part: str, *, status: int = 200
 ) -> HttpResponse:
     """Give a part of the page, and put the page's address in its place."""
-    response = render(request, f"runs/_campaign_{part}.html", {"page": page}, status=status)
+    response = render(request, f"campaigns/_{part}.html", {"page": page}, status=status)
     if "was" not in request.GET:
         response["HX-Replace-Url"] = (page.url + page.address).rstrip("?")
     return response

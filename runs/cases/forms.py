@@ -107,7 +107,7 @@ class _Rows(forms.Widget):
 class OutcomeRows(_Rows):
     """One text a row."""
 
-    template = "suites/_outcome_rows.html"
+    template = "cases/_outcome_rows.html"
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str]:
         """Return the texts that were sent."""
@@ -121,7 +121,7 @@ class OutcomeRows(_Rows):
 class MessageRows(_Rows):
     """Role and content a row; `origin` is its place in the messages that the form was made of."""
 
-    template = "suites/_message_rows.html"
+    template = "cases/_message_rows.html"
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[dict[str, str]]:
         """Return the rows that were sent."""

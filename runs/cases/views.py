@@ -65,7 +65,7 @@ def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
     head = suite_head(found)
     context = {"suite": found, "head": head, "table": table, "tags": case_tags(found)}
     context["orders"] = ORDERS
-    return render(request, "suites/cases.html", context)
+    return render(request, "cases/cases.html", context)
 
 
 @may_view
@@ -74,7 +74,7 @@ def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the rows of the cases alone, and put the page's address in its place."""
     found = suite_of(slug=slug)
     table = case_list(found, CaseFilter.read(request.GET.dict()))
-    response = render(request, "suites/_case_rows.html", {"suite": found, "table": table})
+    response = render(request, "cases/_rows.html", {"suite": found, "table": table})
     if table.asked.after is None:  # rows that are added below leave the address alone
         response["HX-Replace-Url"] = (
             f"{reverse('runs:suite-cases', args=[slug])}{table.here}".rstrip("?")
@@ -91,7 +91,7 @@ def case(request: HttpRequest, slug: str, key: str) -> HttpResponse:
     page = case_page(found)
     done = done_to(page, request.GET) if request.user.has_perm(CHANGE) else {}
     context = {"page": page, "case": found, "suite": found.suite, "done": done}
-    return render(request, "suites/case.html", context)
+    return render(request, "cases/case.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -136,7 +136,7 @@ def case_delete(request: MemberRequest, slug: str, key: str) -> HttpResponse:
     if request.method != "POST":
         context = {"case": case, "suite": case.suite, "head": suite_head(case.suite)}
         context["runs"] = runs_with(case.suite, [key])
-        return render(request, "suites/case_delete.html", context)
+        return render(request, "cases/delete.html", context)
     try:
         remove_case(case.suite, key, base_revision=asked_revision(request.POST), by=request.user)
     except DomainError as refusal:
@@ -199,7 +199,7 @@ def result_expected(
 
 def _form(request: MemberRequest, form: CaseForm, status: int, said: str = "") -> HttpResponse:
     context = {"form": form, "suite": form.suite, "case": form.case, "said": said}
-    return render(request, "suites/case_form.html", context, status=status)
+    return render(request, "cases/form.html", context, status=status)
 
 
 def _conflict(request: MemberRequest, case: Case, changed: CaseChangedError) -> HttpResponse:
@@ -214,7 +214,7 @@ def _conflict(request: MemberRequest, case: Case, changed: CaseChangedError) -> 
             return redirect("runs:case", case.suite.slug, saved.key)
     context = {"form": form, "suite": case.suite, "case": case, "carried": carried(request.POST)}
     context["by"] = saved_by(changed.theirs) if changed.theirs else ""
-    return render(request, "suites/case_conflict.html", context, status=CONFLICT)
+    return render(request, "cases/conflict.html", context, status=CONFLICT)
 
 
 NONE = "No case is ticked. Tick some rows, or all that match."
@@ -267,7 +267,7 @@ def _asked(request: MemberRequest, ticked: TickedCases) -> HttpResponse:
     suite = ticked.suite
     context = {"suite": suite, "head": suite_head(suite), "ticked": ticked}
     context["runs"] = runs_with(suite, ticked.keys)
-    return render(request, "suites/cases_delete.html", context)
+    return render(request, "cases/delete_many.html", context)
 
 
 @may_change_suites
@@ -279,7 +279,7 @@ def case_import(request: MemberRequest, slug: str) -> HttpResponse:
         return redirect("runs:case-table", upload.pk)
     context = {"suite": suite, "form": form, "head": suite_head(suite)}
     status = REFUSED if form.is_bound else 200
-    return render(request, "suites/case_import.html", context, status=status)
+    return render(request, "cases/import.html", context, status=status)
 
 
 @may_change_suites
@@ -289,7 +289,7 @@ def suite_new_from_table(request: MemberRequest) -> HttpResponse:
     if form.is_valid() and (upload := form.keep_begun(request.user)):
         return redirect("runs:case-table", upload.pk)
     status = REFUSED if form.is_bound else 200
-    return render(request, "suites/new_from_table.html", {"form": form}, status=status)
+    return render(request, "files/new_from_table.html", {"form": form}, status=status)
 
 
 @may_change_suites
@@ -297,15 +297,15 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     """Show what is made of the table, or what came of it once it is stored."""
     upload = _own(request, pk)
     if upload.stored_at is not None:
-        return render(request, "suites/case_table_stored.html", stored_page(upload))
+        return render(request, "cases/table_stored.html", stored_page(upload))
     form = CaseColumnsForm(UploadedTable(upload), posted(request))
     if form.keep() and not request.htmx:
         return redirect("runs:case-table", pk)
     context = form.page(request.GET.get("page", ""))
     if request.htmx:
-        return render(request, "suites/_case_table_read.html", context | {"is_alone": True})
+        return render(request, "cases/_table_read.html", context | {"is_alone": True})
     status = REFUSED if form.is_bound else 200
-    return render(request, "suites/case_table.html", context, status=status)
+    return render(request, "cases/table.html", context, status=status)
 
 
 @may_change_suites
@@ -319,7 +319,7 @@ def case_table_store(request: MemberRequest, pk: UUID) -> HttpResponse:
     if form.store(request.user):
         return redirect("runs:case-table", pk)
     context = form.page()
-    return render(request, "suites/case_table.html", context, status=REFUSED)
+    return render(request, "cases/table.html", context, status=REFUSED)
 
 
 @require_safe

@@ -24,7 +24,7 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     found = suite_of(slug=slug)
     page = charts_page(found, ChartsQuery.read(request.GET.dict()))
     context = {"suite": found, "head": suite_head(found), "page": page}
-    return render(request, "suites/charts.html", context)
+    return render(request, "charts/charts.html", context)
 
 
 @require_safe
@@ -34,7 +34,7 @@ def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
     found = suite_of(slug=slug)
     query = ChartsQuery.read(request.GET.dict())
     context = {"suite": found, "page": charts_page(found, query)}
-    response = render(request, "suites/_chart_panels.html", context)
+    response = render(request, "charts/_panels.html", context)
     response["HX-Replace-Url"] = reverse("runs:suite-charts", args=[slug]) + query.address
     return response
 

@@ -84,7 +84,7 @@ def _page(
         # A part has the address of its page: a browser that goes back must not show it as one.
         headers = {"Cache-Control": "no-store"}
         return HttpResponse(
-            render_to_string("runs/_compare_swaps.html", context, request), headers=headers
+            render_to_string("compare/_swaps.html", context, request), headers=headers
         )
     page = comparison_page(found, query)
     context |= {
@@ -97,7 +97,7 @@ def _page(
         "query_shared": query.address(cases=SHARED),
         "query_usual": query.address(limits=()),
     }
-    response = render(request, "runs/compare.html", context)
+    response = render(request, "compare/compare.html", context)
     if page.is_rescoring:
         response["Refresh"] = "3"
     return response
@@ -109,7 +109,7 @@ def _choice(request: HttpRequest, query: ComparisonQuery, problem: str = "") -> 
         "offered": runs_offered(query.baseline, query.candidate),
         "problem": problem,
     }
-    return render(request, "runs/compare_choice.html", context)
+    return render(request, "compare/choice.html", context)
 
 
 def _ticked(request: HttpRequest, words: list[str]) -> HttpResponse:
@@ -159,7 +159,7 @@ def compare_case(request: HttpRequest) -> HttpResponse:
     if page is None:
         raise Http404(f"neither run has the case {key!r}")
     context = {"page": page, "back": query.address(page=query.page), "scale": page.candidate.scale}
-    return render(request, "runs/compare_case.html", context)
+    return render(request, "compare/case.html", context)
 
 
 Written = Callable[[Compared, ComparisonQuery], Iterator[str]]

@@ -41,7 +41,7 @@ def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     trial = trial_shown(last, settings) if last and not form.is_bound else None
     context = {"suite": draft.suite, "head": suite_head(draft.suite), "page": page, "form": form}
     context |= {"node": settings, "trial": trial}
-    return render(request, "suites/evaluator_try.html", context, status=status)
+    return render(request, "evaluator_trials/try.html", context, status=status)
 
 
 @may_change_suites
@@ -56,7 +56,7 @@ def evaluator_trial(request: MemberRequest, slug: str, node: str, pk: int) -> Ht
     except UnknownEvaluatorError:
         settings = trial.tree
     shown = trial_shown(trial, settings)
-    return render(request, "suites/_evaluator_trial.html", {"trial": shown})
+    return render(request, "evaluator_trials/_trial.html", {"trial": shown})
 
 
 def _ask(request: MemberRequest, form: EvaluatorTrialForm, draft: SuiteDraft, node: str) -> int:

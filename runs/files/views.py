@@ -33,7 +33,7 @@ def suite_import(request: MemberRequest) -> HttpResponse:
     done = form.save(imported_by=request.user) if form.is_valid() else None
     if done is None:
         status = REFUSED if form.is_bound else 200
-        return render(request, "suites/import.html", {"form": form}, status=status)
+        return render(request, "files/import.html", {"form": form}, status=status)
     answer = kept_answer(done.files, done.target, done.warnings)
     if len(done.files) > 1 or done.warnings:
         request.session[ANSWER] = answer
@@ -53,7 +53,7 @@ def suite_imported(request: HttpRequest) -> HttpResponse:
     kept = request.session.get(ANSWER)
     if kept is None:
         return redirect("runs:suite-import")
-    return render(request, "suites/imported.html", {"answer": answer_of(kept)})
+    return render(request, "files/imported.html", {"answer": answer_of(kept)})
 
 
 @require_safe
@@ -81,7 +81,7 @@ def results_import(request: MemberRequest) -> HttpResponse:
     done = form.save(imported_by=request.user) if form.is_valid() else None
     if done is None:
         status = REFUSED if form.is_bound else 200
-        return render(request, "suites/import_results.html", {"form": form}, status=status)
+        return render(request, "files/import_results.html", {"form": form}, status=status)
     for note in done.notes:
         messages.warning(request, note)
     count = sum(run.execution_count for run in done.runs)

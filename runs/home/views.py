@@ -37,7 +37,7 @@ def suite_list(request: HttpRequest) -> HttpResponse:
     table = suite_table(SuiteFilter.read(request.GET.dict()))
     latest = [row.latest for row in table.every if row.latest]
     today = queries.today(latest, now=timezone.localtime())
-    return render(request, "suites/home.html", {"table": table, "today": today})
+    return render(request, "home/home.html", {"table": table, "today": today})
 
 
 @may_view
@@ -45,7 +45,7 @@ def suite_list(request: HttpRequest) -> HttpResponse:
 def suite_rows(request: HttpRequest) -> HttpResponse:
     """Show the rows of the table alone, and put the page's address in its place."""
     table = suite_table(SuiteFilter.read(request.GET.dict()))
-    response = render(request, "suites/suite_rows.html", {"table": table})
+    response = render(request, "home/suite_rows.html", {"table": table})
     response["HX-Replace-Url"] = f"{reverse('home')}{table.here}".rstrip("?")
     return response
 
@@ -55,7 +55,7 @@ def suite_rows(request: HttpRequest) -> HttpResponse:
 def today(request: HttpRequest) -> HttpResponse:
     """Show the cells above the table alone."""
     cells = queries.today(latest_rows(), now=timezone.localtime())
-    return render(request, "suites/_today.html", {"today": cells})
+    return render(request, "home/_dashboard.html", {"today": cells})
 
 
 @may_view
@@ -65,7 +65,7 @@ def suite(request: HttpRequest, slug: str) -> HttpResponse:
     found = suite_of(slug=slug)
     page = suite_page(found)
     words = policy_words(page.policy)
-    return render(request, "suites/suite.html", {"page": page, "suite": found, "words": words})
+    return render(request, "home/suite.html", {"page": page, "suite": found, "words": words})
 
 
 @require_safe
@@ -75,7 +75,7 @@ def search(request: HttpRequest) -> HttpResponse:
     found = find(request.GET.get("q", ""))
     if found.only_url:
         return redirect(found.only_url)
-    return render(request, "runs/search.html", {"found": found})
+    return render(request, "home/search.html", {"found": found})
 
 
 @require_safe
@@ -83,4 +83,4 @@ def search(request: HttpRequest) -> HttpResponse:
 @may_view
 def sidebar(request: HttpRequest) -> HttpResponse:
     """Give the suites that ran last again, after the status of a run changed."""
-    return render(request, "runs/_pinned.html", {"recent_suites": recent_suites()})
+    return render(request, "home/_recent_suites.html", {"recent_suites": recent_suites()})

@@ -24,7 +24,7 @@ AGGREGATORS = {
     "code_judge": "script over its children",
     "llm_judge": "judge over its children",
 }
-DEFAULT_TEMPLATE = "evaluators/kinds/_default.html"
+DEFAULT_TEMPLATE = "kinds/_default.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _node(
         config=node.config,
         row=row,
         details=row.details if row else {},
-        templates=(f"evaluators/kinds/{node.kind}.html", DEFAULT_TEMPLATE),
+        templates=(f"kinds/{node.kind}.html", DEFAULT_TEMPLATE),
         children=children,
     )
 

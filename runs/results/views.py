@@ -54,7 +54,7 @@ from runs.suites.services import drop_baseline, make_baseline
 def run_list(request: HttpRequest) -> HttpResponse:
     """List all runs, newest first."""
     report = listing.run_list(listing.RunsQuery.read(request.GET))
-    return render(request, "runs/run_list.html", {"list": report})
+    return render(request, "results/run_list.html", {"list": report})
 
 
 @require_safe
@@ -64,7 +64,7 @@ def run_rows(request: HttpRequest) -> HttpResponse:
     """Give the rows of the list again while runs are on."""
     report = listing.run_list(listing.RunsQuery.read(request.GET))
     status = 200 if report.has_active else STOP_POLLING
-    response = render(request, "runs/_run_rows.html", {"list": report}, status=status)
+    response = render(request, "results/_run_rows.html", {"list": report}, status=status)
     response["HX-Replace-Url"] = (reverse("runs:run-list") + report.live_address).rstrip("?")
     return response
 
@@ -90,7 +90,7 @@ def show_run(
         "resume": resume,
         "scripts_problem": resume.scripts_problem(request.user),
     }
-    return render(request, "runs/run.html", context, status=status)
+    return render(request, "results/run.html", context, status=status)
 
 
 @require_safe
@@ -100,7 +100,7 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give the head of a run's page, after its status changed."""
     found = run_of(slug, number)
     return render(
-        request, "runs/_run_head.html", {"run": found, "head": head_of(found, now=database_now())}
+        request, "results/_run_head.html", {"run": found, "head": head_of(found, now=database_now())}
     )
 
 
@@ -113,7 +113,7 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     live = live_of(found, now=database_now())
     context = {"run": found, "live": live, "resume": ResumeForm(found)}
     status = 200 if live.is_moving else STOP_POLLING
-    response = render(request, "runs/_run_live.html", context, status=status)
+    response = render(request, "results/_run_live.html", context, status=status)
     if request.GET.get("was") != found.status:
         response["HX-Trigger"] = "run-changed"
     return response
@@ -125,7 +125,7 @@ def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse
     """Give the mean of every evaluator over a run too large to read them with the page."""
     found = run_of(slug, number)
     context = {"run": found, "evaluators": evaluators_of(found), "policy": policy_of(found)}
-    return render(request, "runs/_run_evaluators.html", context | {"is_active": found.is_active})
+    return render(request, "results/_run_evaluators.html", context | {"is_active": found.is_active})
 
 
 @require_safe
@@ -135,7 +135,7 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give one page of a run's results."""
     found = run_of(slug, number)
     table = results_table(found, ResultsQuery.read(request.GET))
-    response = render(request, "runs/_run_results.html", {"run": found, "table": table})
+    response = render(request, "results/_run_results.html", {"run": found, "table": table})
     if not table.query.after:
         response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
     return response
@@ -189,7 +189,7 @@ def result(
     kept = kept_from(request.user, page.result, item, page.policy)
     context = {"page": page, "run": page.run, "item": item, "kept": kept}
     is_blind = kept.machine and not (kept.may_look and request.GET.get("shown"))
-    template = "runs/result_blind.html" if is_blind else "runs/result.html"
+    template = "results/result_blind.html" if is_blind else "results/result.html"
     return render(request, template, context)
 
 
@@ -222,7 +222,7 @@ def result_calls(
         return redirect("runs:result", slug, number, key, repetition)
     context = {"calls": results_result_calls.result_calls(run, key, repetition), "run": run}
     context |= {"key": key, "repetition": repetition}
-    template = "runs/_result_calls.html" if request.htmx else "runs/result_calls.html"
+    template = "results/_result_calls.html" if request.htmx else "results/result_calls.html"
     return render(request, template, context)
 
 

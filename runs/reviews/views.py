@@ -132,7 +132,7 @@ def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
     is_over = item is None or item.closed_at is not None or refusal is not None
     context = {"item": item, "refusal": refusal, "is_over": is_over}
     status = STOP_POLLING if is_over else 200
-    return render(request, "review/_hold.html", context, status=status)
+    return render(request, "reviews/_hold.html", context, status=status)
 
 
 @require_POST
@@ -244,7 +244,7 @@ def _show(
     }
     if request.htmx:
         context["review_waiting"] = queue_page.waiting_count()
-    template = "review/_swap.html" if request.htmx else "review/review.html"
+    template = "reviews/_swap.html" if request.htmx else "reviews/review.html"
     response = render(request, template, context, status=status)
     if request.htmx:
         # A filter is a step that one can go back; deciding is none.
@@ -291,7 +291,7 @@ def review_import(request: MemberRequest) -> HttpResponse:
     if form.is_valid() and (upload := form.keep(request.user)):
         return redirect("runs:review-upload", upload.pk)
     status = REFUSED if form.is_bound else 200
-    return render(request, "review/import.html", {"form": form}, status=status)
+    return render(request, "reviews/import.html", {"form": form}, status=status)
 
 
 @may_start
@@ -300,13 +300,13 @@ def review_upload(request: MemberRequest, pk: UUID) -> HttpResponse:
     """Show what a file would add, store it, and tell what came of it."""
     upload = get_object_or_404(ReviewUpload, pk=pk, owner=request.user)
     if upload.stored_at is not None:
-        return render(request, "review/imported.html", {"upload": upload})
+        return render(request, "reviews/imported.html", {"upload": upload})
     form = StoreReviewsForm(posted(request))
     if form.is_valid() and form.store(upload, request.user):
         return redirect("runs:review-upload", pk)
     context = {"upload": upload, "form": form, "page": import_page(upload)}
     status = REFUSED if form.is_bound else 200
-    return render(request, "review/import_preview.html", context, status=status)
+    return render(request, "reviews/import_preview.html", context, status=status)
 
 
 def _file(parts: Iterator[str], query: QueueQuery, ending: str, kind: str) -> StreamingHttpResponse:
@@ -323,9 +323,9 @@ def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
     query = AgreementQuery.read(request.GET.dict())
     context = {"suite": suite, "page": agreement_page(suite, query, request.user)}
     if request.htmx:
-        return render(request, "suites/_agreement_judge.html", context)
+        return render(request, "reviews/_agreement_judge.html", context)
     context["head"] = suite_head(suite)
-    return render(request, "suites/agreement.html", context)
+    return render(request, "reviews/agreement.html", context)
 
 
 @require_POST

@@ -30,7 +30,7 @@ MAX_ADDRESS_LENGTH = 30_000
 @may_start
 def run_start_any(request: HttpRequest) -> HttpResponse:
     """Choose the suite to run."""
-    return render(request, "runs/run_start_any.html", {"suites": suite_choices()})
+    return render(request, "running/start_any.html", {"suites": suite_choices()})
 
 
 @may_start
@@ -49,7 +49,7 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
             form.add_error(None, str(refusal))
     status = REFUSED if form.errors and not is_preview else 200
     context = {**_context(request, form), "left_behind": left_behind(suite, request.GET)}
-    return render(request, "runs/run_new.html", context, status=status)
+    return render(request, "running/start.html", context, status=status)
 
 
 @never_cache
@@ -58,7 +58,7 @@ def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
     """Give what the form as it stands would start and cost; named cases can be too many for an address."""
     form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
     form.is_valid()
-    return render(request, "runs/_run_estimate.html", _context(request, form))
+    return render(request, "running/_estimate.html", _context(request, form))
 
 
 @never_cache
@@ -66,7 +66,7 @@ def run_estimate(request: MemberRequest, slug: str) -> HttpResponse:
 def run_cases(request: MemberRequest, slug: str) -> HttpResponse:
     """Give the cases to pick from that have the text of the search, ticked ones first."""
     form = StartRunForm(suite_of(slug=slug), posted(request) or request.GET)
-    return render(request, "runs/_start_cases.html", {"suite": form.suite, "form": form})
+    return render(request, "running/_start_cases.html", {"suite": form.suite, "form": form})
 
 
 @require_POST
@@ -161,7 +161,7 @@ def result_retry(
 
 def _ask(request: MemberRequest, form: AgainForm, *, status: int = 200) -> HttpResponse:
     """Show what a retry would do: in a dialog over the page it was asked on, else as a page."""
-    template = "runs/_run_retry.html" if request.htmx else "runs/run_retry.html"
+    template = "running/_retry_again.html" if request.htmx else "running/retry.html"
     context = {"form": form, "plan": form.plan(), "run": form.run}
     context["unscored"] = form.plan_of_unscored()
     context["scripts_problem"] = form.scripts_problem(request.user)

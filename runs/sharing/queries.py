@@ -16,9 +16,9 @@ from runs.sharing.services import live_digest, seen_digest
 from runs.sharing.whitelist import SHAPES, DetailLevel, filled_out
 
 TEMPLATES = {
-    "comparison": "shares/_shared_comparison.html",
-    "run": "shares/_shared_run.html",
-    "result": "shares/_shared_result.html",
+    "comparison": "sharing/_shared_comparison.html",
+    "run": "sharing/_shared_run.html",
+    "result": "sharing/_shared_result.html",
 }
 LEFT_OUT = {
     DetailLevel.FIGURES: "Inputs, outputs and the names of cases and suites are left out.",

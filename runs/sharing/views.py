@@ -138,7 +138,7 @@ def share_new(request: MemberRequest) -> HttpResponse:
     except DomainError as refusal:
         context = {"problem": str(refusal)}
         status = REFUSED if request.method == "POST" else 200
-        return render(request, "shares/share_new.html", context, status=status)
+        return render(request, "sharing/new.html", context, status=status)
     if request.method != "POST":
         return _page(request, asked)
     if asked.problem:
@@ -154,8 +154,8 @@ def share_preview_part(request: MemberRequest) -> HttpResponse:
     try:
         preview = _asked(request, request.GET).preview
     except DomainError as refusal:
-        return render(request, "shares/_share_refused.html", {"problem": str(refusal)})
-    return render(request, "shares/_share_preview.html", {"preview": preview})
+        return render(request, "sharing/_refused.html", {"problem": str(refusal)})
+    return render(request, "sharing/_preview.html", {"preview": preview})
 
 
 @require_safe
@@ -167,7 +167,7 @@ def share_links(request: MemberRequest) -> HttpResponse:
     own = links if is_of_all else links.filter(created_by=request.user)
     page = share_list(own, request.GET.get("after", ""), is_of_all=is_of_all, now=timezone.now())
     context = {"page": page, "made": _shown_once(request)}
-    return render(request, "shares/share_list.html", context)
+    return render(request, "sharing/list.html", context)
 
 
 @require_POST
@@ -206,7 +206,7 @@ def _page(request: HttpRequest, asked: Asked, problem: str = "") -> HttpResponse
         "preview": asked.preview,
         "problem": problem,
     }
-    return render(request, "shares/share_new.html", context, status=REFUSED if problem else 200)
+    return render(request, "sharing/new.html", context, status=REFUSED if problem else 200)
 
 
 def _made(request: MemberRequest, asked: Asked) -> HttpResponse:
@@ -260,7 +260,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
         "download_url": reverse("runs:shared-file", kwargs={"token": token}),
     }
     # Without the request no context processor asks who is there.
-    return HttpResponse(render_to_string("shares/public.html", context))
+    return HttpResponse(render_to_string("sharing/public.html", context))
 
 
 @require_safe
@@ -274,7 +274,7 @@ def shared_file(request: HttpRequest, token: str) -> HttpResponse:
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     context = {"page": shared_page(link), "style": style, "policy": policy}
-    response = HttpResponse(render_to_string("shares/download.html", context))
+    response = HttpResponse(render_to_string("sharing/download.html", context))
     name = slugify(link.title)[:80] or "shared"
     response["Content-Disposition"] = f'attachment; filename="evalsite-{name}.html"'
     return response
@@ -282,7 +282,7 @@ def shared_file(request: HttpRequest, token: str) -> HttpResponse:
 
 def gone() -> HttpResponse:
     """Answer alike whether a token is wrong, or was right once."""
-    return HttpResponse(render_to_string("shares/gone.html"), status=404)
+    return HttpResponse(render_to_string("sharing/gone.html"), status=404)
 
 
 def _looked_at(request: HttpRequest, token: str) -> ShareLink | None:

@@ -33,7 +33,7 @@ from runs.targets.trials import (
 @may_view
 def target_list(request: HttpRequest) -> HttpResponse:
     """List the targets."""
-    return render(request, "runs/target_list.html", {"targets": listing()})
+    return render(request, "targets/list.html", {"targets": listing()})
 
 
 @may_change_targets
@@ -94,7 +94,7 @@ def new_page(
 ) -> HttpResponse:
     """Show the form of a new target."""
     context = {"kinds": target_choices(), **_form_context(request, form, chosen, trial)}
-    return render(request, "runs/target_new.html", context, status=_status(form, chosen))
+    return render(request, "targets/new.html", context, status=_status(form, chosen))
 
 
 def change_page(
@@ -106,7 +106,7 @@ def change_page(
 ) -> HttpResponse:
     """Show the form of a target there is."""
     context = {"target": found, **_form_context(request, form, chosen, trial)}
-    return render(request, "runs/target_edit.html", context, status=_status(form, chosen))
+    return render(request, "targets/edit.html", context, status=_status(form, chosen))
 
 
 def show_target(
@@ -120,7 +120,7 @@ def show_target(
         context |= {"chosen": chosen or TrialForm(initial=last), "trial": trial}
     else:
         context |= {"chosen": None, "trial": None}
-    return render(request, "runs/target.html", context, status=status)
+    return render(request, "targets/target.html", context, status=status)
 
 
 def _form_context(
@@ -200,7 +200,7 @@ def target_trial(request: MemberRequest, pk: int) -> HttpResponse:
     """Show how far a try is, as the fragment that polls itself until it is done."""
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     trial = get_object_or_404(trials, pk=pk)
-    return render(request, "runs/_target_trial.html", {"trial": trial_report(trial)})
+    return render(request, "targets/_trial.html", {"trial": trial_report(trial)})
 
 
 @may_change_targets
@@ -208,7 +208,7 @@ def target_trial(request: MemberRequest, pk: int) -> HttpResponse:
 def target_try_cases(request: HttpRequest) -> HttpResponse:
     """Offer the cases of a suite whose id or title holds what is typed."""
     suite, words = request.GET.get("try-suite", ""), request.GET.get("try-case", "")
-    return render(request, "runs/_target_try_cases.html", {"cases": offered_cases(suite, words)})
+    return render(request, "targets/_try_cases.html", {"cases": offered_cases(suite, words)})
 
 
 def _try(

@@ -165,7 +165,7 @@ def _panel(request: MemberRequest, question: Question) -> HttpResponse:
         fields = question.form.fields
         context["tree"] = tree_editor(question.asked.content, question.base, fields=fields)
     # A number half typed is no failed request: the panel says what is missing.
-    response = render(request, "suites/_what_if_swaps.html", context)
+    response = render(request, "what_if/_swaps.html", context)
     if request.htmx.trigger == PICKER and page.run:
         address = reverse("runs:suite-evaluators", args=[slug])
         response["HX-Replace-Url"] = f"{address}?run={page.run.number}"
@@ -186,7 +186,7 @@ def _page(
         path = reverse("runs:what-if", args=[page.suite.slug])
         args = page.answer.found, page.run, question.query, request.user, path
         context["table"] = flip_table(*args)
-    return render(request, "suites/what_if.html", context, status=status or question.status)
+    return render(request, "what_if/what_if.html", context, status=status or question.status)
 
 
 def _context(question: Question, page: WhatIfPage) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from runs.workers.page import workers_page
 @may_view
 def workers(request: HttpRequest) -> HttpResponse:
     """Show workers, hands, queue, models and the last errors."""
-    return render(request, "runs/workers.html", _context())
+    return render(request, "workers/workers.html", _context())
 
 
 @require_safe
@@ -27,7 +27,7 @@ def workers(request: HttpRequest) -> HttpResponse:
 @may_view
 def workers_live(request: HttpRequest) -> HttpResponse:
     """Give all of it again; it is polled for as long as the page is open."""
-    return render(request, "runs/_workers_live.html", _context())
+    return render(request, "workers/_live.html", _context())
 
 
 def _context() -> dict[str, Any]:

@@ -224,7 +224,7 @@ def test_the_page_shows_score_and_findings_of_the_judge() -> None:
     }
     config = {"aggregator": {"type": "llm_judge", "prompt": "Tone first."}}
 
-    html = render_to_string("evaluators/kinds/composite.html", {"score": row, "config": config})
+    html = render_to_string("kinds/composite.html", {"score": row, "config": config})
 
     for shown in ("Curt", "&lt;b&gt;so&lt;/b&gt;", "Median of 2 samples", "Tone first.", "listed"):
         assert shown in html

@@ -50,7 +50,7 @@ PROMPTS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_has_a_template_a_test_and_an_icon(name: str) -> None:
-    get_template(f"evaluators/kinds/{name}.html")
+    get_template(f"kinds/{name}.html")
 
     assert (Path(__file__).parent / f"test_{name}.py").exists()
     assert all_kinds()[name].icon in icon_names()
@@ -327,7 +327,7 @@ def _contains() -> tuple[str, dict[str, Any], Any]:
 def test_every_template_explains_a_stored_score(name: str) -> None:
     row, config = row_of(name)
 
-    html = render_to_string(f"evaluators/kinds/{name}.html", {"score": row, "config": config})
+    html = render_to_string(f"kinds/{name}.html", {"score": row, "config": config})
 
     assert [said for said in SHOWS[name] if said not in html] == []
     assert 'class="why"' in html
@@ -353,7 +353,7 @@ def test_no_word_of_a_judge_makes_a_page_long_and_nothing_of_it_is_lost(name: st
     told |= {"findings": spun_out(found.findings), "details": spun_out(found.details)}
     row = SimpleNamespace(**{**vars(found), **told})
 
-    html = render_to_string(f"evaluators/kinds/{name}.html", {"score": row, "config": config})
+    html = render_to_string(f"kinds/{name}.html", {"score": row, "config": config})
 
     bounded = re.compile(
         r'<span class="long-text" tabindex="0" role="region" aria-label="[^"]+">[^<]*</span>'
@@ -383,7 +383,7 @@ def test_every_template_explains_why_there_is_no_score(name: str, state: str, sa
         details={},
     )
 
-    html = render_to_string(f"evaluators/kinds/{name}.html", {"score": row, "config": {}})
+    html = render_to_string(f"kinds/{name}.html", {"score": row, "config": {}})
 
     assert said in html
 

@@ -235,7 +235,7 @@ def test_the_page_shows_what_the_judge_said() -> None:
     }
 
     html = render_to_string(
-        "evaluators/kinds/expected_output.html",
+        "kinds/expected_output.html",
         {"score": row | {"reasoning": "<i>so</i>"}, "config": {"match": "semantic"}},
     )
 

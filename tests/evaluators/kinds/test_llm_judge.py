@@ -245,7 +245,7 @@ def test_the_page_shows_how_far_samples_lie_apart() -> None:
     score = score_of("llm_judge", config, context_of(judge=ListedJudge(said(0.2), said(0.9))))
     row = {"state": "scored", "details": score.details, "findings": [], "scale": 1.0}
 
-    html = render_to_string("evaluators/kinds/llm_judge.html", {"score": row, "config": config})
+    html = render_to_string("kinds/llm_judge.html", {"score": row, "config": config})
 
     assert "Median of 2 samples: 0.20, 0.90; 0.70 apart." in html
     assert "about 0.9" in html
