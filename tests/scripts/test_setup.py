@@ -33,7 +33,7 @@ TOOLS = [
     "tail",
     "tr",
 ]
-CHECKS = ("ruff", "djade", "lint-imports", "mypy")
+CHECKS = ("ruff", "djangofmt", "lint-imports", "mypy")
 FAKE_DF = "#!/bin/sh\necho header\necho /dev/disk 1 1 {kilobytes} 1% /\n"
 FAKE_PYTHON = """#!/bin/sh
 case "$*" in
