@@ -12,7 +12,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class BrokenTreeError(DomainError):
     code = "broken_tree"
 
 
-def node_from_rows(rows: Iterable[Evaluator]) -> Node:
+def node_from_rows(rows: Iterable[Evaluator]) -> EvaluatorSpec:
     """Return the tree of these rows, siblings by position; raises BrokenTreeError without one root."""
     ordered = sorted(rows, key=lambda row: (row.position, row.pk))
     known = {row.pk for row in ordered}
@@ -84,17 +84,17 @@ def node_from_rows(rows: Iterable[Evaluator]) -> Node:
     if len(roots) != 1:
         raise BrokenTreeError(f"The rows make {len(roots)} trees, not one.")
 
-    def node(row: Evaluator) -> Node:
+    def node(row: Evaluator) -> EvaluatorSpec:
         facts = {name: getattr(row, name) for name in COLUMNS}
-        return Node(**facts, children=tuple(node(child) for child in children[row.pk]))
+        return EvaluatorSpec(**facts, children=tuple(node(child) for child in children[row.pk]))
 
     return node(roots[0])
 
 
-def rows_from_node(node: Node, model: type[Evaluator]) -> list[list[Evaluator]]:
+def rows_from_node(node: EvaluatorSpec, model: type[Evaluator]) -> list[list[Evaluator]]:
     """Return unsaved rows of a tree level by level: a level is saved before the one under it."""
     levels: list[list[Evaluator]] = []
-    above: list[tuple[Evaluator | None, int, Node]] = [(None, 0, node)]
+    above: list[tuple[Evaluator | None, int, EvaluatorSpec]] = [(None, 0, node)]
     while above:
         rows = [_row(part, model, parent, position) for parent, position, part in above]
         levels.append(rows)
@@ -106,7 +106,9 @@ def rows_from_node(node: Node, model: type[Evaluator]) -> list[list[Evaluator]]:
     return levels
 
 
-def _row(node: Node, model: type[Evaluator], parent: Evaluator | None, position: int) -> Evaluator:
+def _row(
+    node: EvaluatorSpec, model: type[Evaluator], parent: Evaluator | None, position: int
+) -> Evaluator:
     facts = {name: getattr(node, name) for name in COLUMNS}
     return model(parent=parent, position=position, **{**facts, "config": node.as_json()["config"]})
 
@@ -114,19 +116,19 @@ def _row(node: Node, model: type[Evaluator], parent: Evaluator | None, position:
 class EvaluatorQuerySet(models.QuerySet["Evaluator"]):
     """Trees of evaluators, read and written whole."""
 
-    def tree(self, root: Evaluator) -> Node:
+    def tree(self, root: Evaluator) -> EvaluatorSpec:
         """Return the tree under a root as a value, in one query."""
         statement = BELOW.format(table=self.model._meta.db_table)
         return node_from_rows(self.raw(statement, [root.pk]))
 
-    def plant(self, node: Node) -> Evaluator:
+    def plant(self, node: EvaluatorSpec) -> Evaluator:
         """Store a tree, one insert a level, and return its root."""
         levels = rows_from_node(node, self.model)
         for rows in levels:
             self.bulk_create(rows)
         return levels[0][0]
 
-    def replant(self, root: Evaluator, node: Node) -> None:
+    def replant(self, root: Evaluator, node: EvaluatorSpec) -> None:
         """Put another tree in place of the one under a root; the root row stays."""
         self.filter(parent=root).delete()
         for name in COLUMNS:

@@ -30,7 +30,7 @@ from django.db.models import Case as SqlCase
 from django.db.models.functions import Cast, Coalesce, Length, Replace, Round
 
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus, VerdictChoice
 from runs.models.results import ResultStatus as Status
@@ -58,9 +58,9 @@ RANKS = {
 UNSCORED_PLACES = {"running": -3.0, "error": -2.0, "cancelled": 2.0, "waiting": 3.0}
 
 
-def policy_of(run: Run) -> Policy:
+def policy_of(run: Run) -> PolicySpec:
     """Return the policy frozen in the run's snapshot."""
-    return Policy.from_json(run.snapshot["policy"])
+    return PolicySpec.from_json(run.snapshot["policy"])
 
 
 def case_groups(run: Run) -> Groups:
@@ -72,14 +72,14 @@ def case_groups(run: Run) -> Groups:
     return _groups(Result.objects.filter(run=run), policy_of(run), run.repetitions, ("case_id",))
 
 
-def case_groups_of_all(runs: Sequence[int], policy: Policy, repetitions: int) -> Groups:
+def case_groups_of_all(runs: Sequence[int], policy: PolicySpec, repetitions: int) -> Groups:
     """Return one row a run and case, with `run_id`, of runs that share policy and repetitions."""
     rows = Result.objects.filter(run__in=runs)
     return _groups(rows, policy, repetitions, ("run_id", "case_id"))
 
 
 def _groups(
-    results: QuerySet[Result], policy: Policy, repetitions: int, by: tuple[str, ...]
+    results: QuerySet[Result], policy: PolicySpec, repetitions: int, by: tuple[str, ...]
 ) -> Groups:
     rows = results.order_by().annotate(counts_as=_verdict(policy))
     if repetitions == 1:
@@ -213,7 +213,7 @@ def _state_of_one() -> SqlCase:
     )
 
 
-def _verdict(policy: Policy) -> SqlCase | F:
+def _verdict(policy: PolicySpec) -> SqlCase | F:
     """Say what a result counts as: its verdict, or where the policy says so the reviewed one."""
     if not policy.count_reviews:
         return F("verdict")
@@ -221,7 +221,7 @@ def _verdict(policy: Policy) -> SqlCase | F:
     return SqlCase(reviewed, default=F("verdict"), output_field=CharField())
 
 
-def _state(policy: Policy) -> SqlCase:
+def _state(policy: PolicySpec) -> SqlCase:
     """Say the state of a case: open work first, then errors, then the verdict of its repetitions."""
     reviews = policy.count_reviews
     by_score = [
@@ -250,7 +250,7 @@ def _state(policy: Policy) -> SqlCase:
     )
 
 
-def state_of_rows(rows: Sequence[Mapping[str, Any]], policy: Policy) -> str:
+def state_of_rows(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> str:
     """Say the state of a case from its repetitions, by the same rules as the database does."""
     statuses = {row["status"] for row in rows}
     for status, state in ((ResultStatus.RUNNING, "running"), (ResultStatus.PENDING, "waiting")):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from evaluators.kinds._base import Context, JudgeFailure, JudgeQuestion, JudgeReply, Kind
 from evaluators.scoring.samples import MEDIAN, combine_samples
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Finding, Score, Unscored, Usage, total_usage
 
 MAX_TIMEOUT_S = 3600
@@ -202,7 +202,7 @@ def _kept(content: Mapping[str, Any]) -> dict[str, Any]:
 AGGREGATOR = "aggregator"
 
 
-def models_named(root: Node, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str, str]]:
+def models_named(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str, str]]:
     """Yield path, setting and slug of each language model that a tree names, once a setting, in tree order.
 
     A model that stands in a setting counts also where nothing asks it yet.
@@ -212,7 +212,7 @@ def models_named(root: Node, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, s
             yield path, setting, slug
 
 
-def _of(node: Node, kind: Kind | None) -> Iterator[tuple[str, str]]:
+def _of(node: EvaluatorSpec, kind: Kind | None) -> Iterator[tuple[str, str]]:
     options = node.config.get(AGGREGATOR) or {}
     for setting, settings in (("model", node.config), (f"{AGGREGATOR}.model", options)):
         if isinstance(slug := settings.get("model"), str) and slug:

@@ -71,9 +71,9 @@ from evaluators.kinds._prompts import (
 )
 from evaluators.kinds.script.program import ScriptSettings, named_settings
 from evaluators.kinds.script.running import judged_by_script, told_of
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import aggregate
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
+from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
 from evaluators.scoring.types import Outcome, Unscored
 
 RESULTS = "evaluator_results"
@@ -260,9 +260,11 @@ async def score(config: Config, context: Context) -> Outcome:
     if config.aggregator.type == "llm_judge":
         return await _judged(config.aggregator, context)
     aggregator = Aggregator.from_json(config.aggregator.model_dump(mode="json"))
-    children = tuple(Node(name=name, kind="") for name in context.children)
-    node = Node(name=context.path, kind=COMPOSITE, aggregator=aggregator, children=children)
-    return aggregate(node, context.children, Policy())
+    children = tuple(EvaluatorSpec(name=name, kind="") for name in context.children)
+    node = EvaluatorSpec(
+        name=context.path, kind=COMPOSITE, aggregator=aggregator, children=children
+    )
+    return aggregate(node, context.children, PolicySpec())
 
 
 async def _judged(options: AggregatorOptions, context: Context) -> Outcome:

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import ROOT_PATH, Aggregator, Node, below
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import ROOT_PATH, Aggregator, EvaluatorSpec, below
 
 NO_INDEX = -1
 LEAF = "leaf"
@@ -27,7 +27,7 @@ class CompiledNode:
 
     index: int
     path: str
-    node: Node
+    node: EvaluatorSpec
     parent: int
     rule: str
     weight: float
@@ -59,10 +59,10 @@ class CompiledTree:
     leaves: tuple[CompiledNode, ...]
     required: tuple[CompiledNode, ...]
     index_of: Mapping[str, int]
-    policy: Policy
+    policy: PolicySpec
 
 
-def lay_out(root: Node, policy: Policy, *, is_shallow: bool = False) -> CompiledTree:
+def lay_out(root: EvaluatorSpec, policy: PolicySpec, *, is_shallow: bool = False) -> CompiledTree:
     """Return the tree laid out; shallow takes the root's children as leaves, whatever they hold."""
     draft = _Draft(is_shallow)
     draft.add(root, _Place(ROOT_PATH, NO_INDEX, 1.0, (), needed=True, strict=root.is_required))
@@ -96,7 +96,7 @@ class _Draft:
         self.is_shallow = is_shallow
         self.frames: list[CompiledNode | None] = []
 
-    def add(self, node: Node, place: _Place) -> int:
+    def add(self, node: EvaluatorSpec, place: _Place) -> int:
         """Append a node and everything under it; return its index."""
         index = len(self.frames)
         self.frames.append(None)
@@ -134,7 +134,9 @@ class _Draft:
         return index
 
 
-def _place_of(child: Node, place: _Place, parent: int, node: Node, gates: frozenset[str]) -> _Place:
+def _place_of(
+    child: EvaluatorSpec, place: _Place, parent: int, node: EvaluatorSpec, gates: frozenset[str]
+) -> _Place:
     weight = node.weight_of(child)
     is_gate = child.name in gates
     needed = child.is_required or is_gate or (place.needed and weight > 0)
@@ -149,14 +151,17 @@ def _place_of(child: Node, place: _Place, parent: int, node: Node, gates: frozen
     )
 
 
-def _gates(node: Node, aggregator: Aggregator | None) -> frozenset[str]:
+def _gates(node: EvaluatorSpec, aggregator: Aggregator | None) -> frozenset[str]:
     if aggregator is None or aggregator.type != "safety_gate":
         return frozenset()
     return frozenset(aggregator.required).intersection(child.name for child in node.children)
 
 
 def _counted(
-    node: Node, aggregator: Aggregator | None, children: Sequence[int], gates: frozenset[str]
+    node: EvaluatorSpec,
+    aggregator: Aggregator | None,
+    children: Sequence[int],
+    gates: frozenset[str],
 ) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Return the children that enter the arithmetic: weight above 0, gates only if they count too."""
     if aggregator is None or aggregator.is_judging:

@@ -51,7 +51,7 @@ class UnknownPolicyError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PolicySpec:
     """What turns scores into verdicts and runs into passed or failed gates (SCORING §4, §8, §9).
 
     Thresholds and drops are shares from 0 to 1; `max_latency_increase_pct` is in percent.
@@ -130,6 +130,6 @@ class Policy:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Policy:
+    def from_json(cls, values: Mapping[str, Any]) -> PolicySpec:
         """Return the policy that as_json wrote."""
         return cls(**values)

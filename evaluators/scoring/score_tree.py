@@ -20,15 +20,15 @@ from evaluators.scoring.explain import (
 )
 from evaluators.scoring.flip import Case, smallest_flip
 from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
 from evaluators.scoring.verdict import ROOT, CaseGate, VerdictResult, case_gate, decide_verdict
 
 OWN_RULE = "failed_by_own_rule"
 
 
-def gate_order(node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def gate_order(node: EvaluatorSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the children that run first, and of those that run only if these hold."""
     names = tuple(child.name for child in node.children)
     if node.aggregator is None or node.aggregator.type != "safety_gate":
@@ -38,7 +38,7 @@ def gate_order(node: Node) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return first, tuple(name for name in names if name not in gates)
 
 
-def gate_failure(node: Node, children: Mapping[str, Outcome]) -> str | None:
+def gate_failure(node: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | None:
     """Return why the children after the gates must not run, None when they may.
 
     `children` holds by name at least what the gates came to. A gate that could not be scored
@@ -57,7 +57,7 @@ def gate_failure(node: Node, children: Mapping[str, Outcome]) -> str | None:
     return None
 
 
-def aggregate(node: Node, children: Mapping[str, Outcome], policy: Policy) -> Outcome:
+def aggregate(node: EvaluatorSpec, children: Mapping[str, Outcome], policy: PolicySpec) -> Outcome:
     """Return the outcome of a composite from its children's outcomes by name, before its negation.
 
     A composite failed by its own rule has score 0. Unscored where the policy lets a child without
@@ -96,7 +96,7 @@ def _values(layout: CompiledTree, children: Mapping[str, Outcome]) -> Values:
     return values
 
 
-def child_score(child: Node, outcome: Outcome | None) -> float | None:
+def child_score(child: EvaluatorSpec, outcome: Outcome | None) -> float | None:
     """Return the child's score after negation, None when it has none."""
     if not isinstance(outcome, Score):
         return None
@@ -105,7 +105,7 @@ def child_score(child: Node, outcome: Outcome | None) -> float | None:
     return outcome.score
 
 
-def _failed_by_own_rule(child: Node, outcome: Outcome | None) -> bool:
+def _failed_by_own_rule(child: EvaluatorSpec, outcome: Outcome | None) -> bool:
     return child.is_composite and isinstance(outcome, Score) and OWN_RULE in outcome.details
 
 
@@ -115,7 +115,7 @@ OutcomeResults = tuple[OutcomeResult, ...] | Unscored | None
 class Rules:
     """A tree and a policy made ready, to decide many results by the same rules."""
 
-    def __init__(self, root: Node, policy: Policy) -> None:
+    def __init__(self, root: EvaluatorSpec, policy: PolicySpec) -> None:
         """Lay the tree out once."""
         self.root, self.policy = root, policy
         self.layout: CompiledTree = lay_out(root, policy)
@@ -205,9 +205,9 @@ _READY: dict[tuple[int, int], Rules] = {}
 
 
 def decide(
-    root: Node,
+    root: EvaluatorSpec,
     outcomes: Mapping[str, Outcome],
-    policy: Policy,
+    policy: PolicySpec,
     *,
     expected_outcomes: Sequence[str] = (),
     outcome_results: OutcomeResults = None,
@@ -224,13 +224,13 @@ def decide(
 
 
 def score_tree(
-    root: Node, outcomes: Mapping[str, Outcome], policy: Policy
+    root: EvaluatorSpec, outcomes: Mapping[str, Outcome], policy: PolicySpec
 ) -> Mapping[str, NodeResult]:
     """Return what every node came to, by path in tree order (SCORING §3)."""
     return rules_of(root, policy).nodes(outcomes)
 
 
-def rules_of(root: Node, policy: Policy) -> Rules:
+def rules_of(root: EvaluatorSpec, policy: PolicySpec) -> Rules:
     """Return the rules of a tree and a policy, made ready once for the objects seen most recently."""
     key = (id(root), id(policy))
     known = _READY.get(key)

@@ -82,7 +82,7 @@ class Aggregator:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class EvaluatorSpec:
     """One evaluator with everything under it.
 
     The path of the root is "", of a node the names from below the root joined by "/". A composite
@@ -99,7 +99,7 @@ class Node:
     negate: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
     aggregator: Aggregator | None = None
-    children: tuple[Node, ...] = ()
+    children: tuple[EvaluatorSpec, ...] = ()
 
     def __post_init__(self) -> None:
         """Give a composite its aggregator."""
@@ -125,7 +125,7 @@ class Node:
         """Tell whether the node can force a fail of the whole result."""
         return self.required or self.required_below is not None
 
-    def weight_of(self, child: Node) -> float:
+    def weight_of(self, child: EvaluatorSpec) -> float:
         """Return what a child weighs here: the aggregator's word, else its own."""
         if self.aggregator is None:
             return child.weight
@@ -151,7 +151,7 @@ class Node:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Node:
+    def from_json(cls, values: Mapping[str, Any]) -> EvaluatorSpec:
         """Return the tree that as_json wrote; what is missing takes its default."""
         weight = values.get("weight")
         return cls(
@@ -166,7 +166,7 @@ class Node:
         )
 
 
-def walk(node: Node, path: str = ROOT_PATH) -> Iterator[tuple[str, Node]]:
+def walk(node: EvaluatorSpec, path: str = ROOT_PATH) -> Iterator[tuple[str, EvaluatorSpec]]:
     """Yield a node and everything under it with its path, in tree order."""
     yield path, node
     for child in node.children:
@@ -178,7 +178,7 @@ def below(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def validate(root: Node) -> None:
+def validate(root: EvaluatorSpec) -> None:
     """Raise TreeError or ScoreOutOfRangeError, naming the evaluator, when the tree cannot be scored."""
     check_paths(root)
     labelled = [(path, node, f"evaluator “{path or node.name}”") for path, node in walk(root)]
@@ -194,7 +194,7 @@ def validate(root: Node) -> None:
             raise TreeError(f"{label} is a {node.kind} and cannot hold evaluators")
 
 
-def check_paths(root: Node) -> None:
+def check_paths(root: EvaluatorSpec) -> None:
     """Raise TreeError, naming the evaluator, when its score could not be stored under its path."""
     for path, node in walk(root):
         if len(path) > MAX_PATH_LENGTH:
@@ -211,13 +211,13 @@ def _check_name(name: str, label: str) -> None:
         raise TreeError(f"{label}: a name holds no “/” and does not begin with “@”")
 
 
-def _check_numbers(node: Node, label: str) -> None:
+def _check_numbers(node: EvaluatorSpec, label: str) -> None:
     weight_of(node.weight, label)
     if node.required_below is not None:
         share_of(node.required_below, f"{label}: required")
 
 
-def _check_children(node: Node, label: str) -> None:
+def _check_children(node: EvaluatorSpec, label: str) -> None:
     if not node.children:
         raise TreeError(f"{label} is a composite without evaluators")
     names = [child.name for child in node.children]
@@ -226,7 +226,7 @@ def _check_children(node: Node, label: str) -> None:
         raise TreeError(f"{label} names evaluators twice: {listed(doubled)}")
 
 
-def _check_aggregator(node: Node, aggregator: Aggregator, label: str) -> None:
+def _check_aggregator(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None:
     _check_words(aggregator, label)
     names = [child.name for child in node.children]
     _check_known(aggregator.weights, names, f"{label}: weights")
@@ -260,14 +260,14 @@ def _check_known(named: Iterable[str], names: Iterable[str], label: str) -> None
         raise TreeError(f"{label} names {listed(unknown)}, which are not among {listed(known)}")
 
 
-def _check_gate(node: Node, aggregator: Aggregator, label: str) -> None:
+def _check_gate(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None:
     if not aggregator.required:
         raise TreeError(f"{label}: a safety gate names the evaluators that must pass in required")
     if aggregator.remainder == "remaining" and len(set(aggregator.required)) == len(node.children):
         raise TreeError(f"{label}: remainder is remaining, but every evaluator is a gate")
 
 
-def _counting(node: Node, aggregator: Aggregator) -> Iterator[float]:
+def _counting(node: EvaluatorSpec, aggregator: Aggregator) -> Iterator[float]:
     """Yield the weights of the children that enter the arithmetic."""
     leaves_gates_out = aggregator.type == "safety_gate" and aggregator.remainder == "remaining"
     for child in node.children:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evaluators.scoring.aggregate import Values, is_forced, is_held
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import OutcomeResult, Unscored, Verdict
 
 ROOT = 0
@@ -48,7 +48,7 @@ class VerdictResult:
 
 
 def case_gate(
-    policy: Policy,
+    policy: PolicySpec,
     expected: Sequence[str],
     results: tuple[OutcomeResult, ...] | Unscored | None,
 ) -> CaseGate:
@@ -136,7 +136,7 @@ def _spoiling(layout: CompiledTree, values: Values, gate: CaseGate) -> Iterator[
             yield frame
 
 
-def _by_gate(policy: Policy, values: Values, gate: CaseGate, final: float | None) -> Verdict:
+def _by_gate(policy: PolicySpec, values: Values, gate: CaseGate, final: float | None) -> Verdict:
     if gate.rule == "expected_outcomes":
         met = all(outcome.passed for outcome in gate.outcomes)
         return Verdict.PASS if met else Verdict.FAIL

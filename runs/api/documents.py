@@ -11,7 +11,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
 
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.case_groups import spellings_of, with_tag
 from runs.costs import CallCost
 from runs.models.results import OPEN_RESULT_STATUSES, EvaluatorScore, Result
@@ -105,7 +105,7 @@ def whole_version(suite: Suite, version: SuiteVersion) -> dict[str, Any]:
         "tags": content["tags"],
         "judge": content["judge"] or None,
         "metadata": content["metadata"],
-        "policy": policy_document(Policy.from_json(content["policy"])),
+        "policy": policy_document(PolicySpec.from_json(content["policy"])),
         "evaluators": content["evaluators"],
         "files": sorted(content["files"]),
         "cases": [{"key": one["key"], "revision": one["revision"]} for one in content["cases"]],

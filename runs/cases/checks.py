@@ -11,7 +11,7 @@ from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
 from evaluators.kinds._text import yaml_of
 from evaluators.models import Evaluator, LanguageModel
-from evaluators.scoring.tree import Node, validate
+from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import tree_of_case
 from runs.formats.reading import Fields, Reading
@@ -22,7 +22,7 @@ from runs.formats.suite_files import own_values
 from runs.formats.suite_turns import ROLES
 from runs.formats.yaml import Document, named, read_document
 from runs.models.suites import Suite
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
@@ -62,10 +62,10 @@ class CaseChecks:
     def __init__(self, suite: Suite) -> None:
         """Know nothing of the suite yet."""
         self._suite = suite
-        self._root: Node | None = None
+        self._root: EvaluatorSpec | None = None
         self._models: set[str] | None = None
 
-    def problems(self, case: CaseContent) -> Problems:
+    def problems(self, case: CaseSpec) -> Problems:
         """Return by field what is wrong with a case; nothing when it can be stored."""
         found: dict[str, list[str]] = {}
         for field, said in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
@@ -75,7 +75,7 @@ class CaseChecks:
                 found.setdefault(field, []).append(UNSTORABLE_SAID)
         return {field: tuple(said) for field, said in found.items()}
 
-    def _own(self, case: CaseContent) -> Iterator[tuple[str, str]]:
+    def _own(self, case: CaseSpec) -> Iterator[tuple[str, str]]:
         if case.evaluators is None:
             return
         if self._root is None or self._models is None:
@@ -84,7 +84,7 @@ class CaseChecks:
         for path, _, slug in models_named(case.evaluators, all_kinds()):
             if slug not in self._models:
                 yield "evaluators", f"Evaluator {path}: {missing_model(slug)}"
-        alone = SuiteContent(slug="", title="", root=case.evaluators, cases=())
+        alone = SuiteSpec(slug="", title="", root=case.evaluators, cases=())
         for problem in unfit_agents(alone):
             yield "evaluators", f"{problem}."
         own = case.evaluators.as_json()
@@ -94,7 +94,7 @@ class CaseChecks:
             yield "evaluators", f"{str(error).rstrip('.')}."
 
 
-def check_cases(suite: Suite, cases: tuple[CaseContent, ...]) -> None:
+def check_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
     """Raise InvalidCaseError with everything that is wrong with any of the cases."""
     checks = CaseChecks(suite)
     found = {case.key: said for case in cases if (said := checks.problems(case))}
@@ -129,7 +129,7 @@ def _key_problems(key: str) -> Iterator[tuple[str, str]]:
         yield "key", UNSTORABLE_SAID
 
 
-def _plain_problems(case: CaseContent) -> Iterator[tuple[str, str]]:
+def _plain_problems(case: CaseSpec) -> Iterator[tuple[str, str]]:
     if len(case.title) > MAX_TITLE_LENGTH:
         yield "title", f"It has {len(case.title)} characters, and {MAX_TITLE_LENGTH} is the most."
     if any(not tag.strip() or len(tag) > MAX_TAG_LENGTH for tag in case.tags):
@@ -164,7 +164,7 @@ def read_mapping(text: str) -> dict[str, Any]:
     return value
 
 
-def own_text(own: Node | None) -> str:
+def own_text(own: EvaluatorSpec | None) -> str:
     """Return a case's own evaluators as a list, with its aggregator as a mapping of both; "" for none."""
     if own is None:
         return ""
@@ -173,8 +173,8 @@ def own_text(own: Node | None) -> str:
 
 
 def read_own(
-    text: str, *, root: Node, append: bool, files: Mapping[str, bytes] | None = None
-) -> Node | None:
+    text: str, *, root: EvaluatorSpec, append: bool, files: Mapping[str, bytes] | None = None
+) -> EvaluatorSpec | None:
     """Return the evaluators of a list, or of a mapping of `evaluators` and `aggregator`; None for none.
 
     With `append` they join those of `root`, whose names are taken then. `files` are the suite's, by

@@ -14,7 +14,7 @@ from django.http import QueryDict
 from runs.cases.checks import mapping_text, own_text, recorded_text
 from runs.cases.services import CaseChangedError, add_case, change_case
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.suites.forms import WORDS
 from runs.suites.merging import Who
 from runs.suites.stored import case_content
@@ -48,20 +48,20 @@ class FieldDiff:
         return self.old == self.new
 
 
-def same_field(name: str, one: CaseContent, other: CaseContent) -> bool:
+def same_field(name: str, one: CaseSpec, other: CaseSpec) -> bool:
     """Tell whether two revisions have the same value there."""
     names = (name, "evaluators_append") if name == "evaluators" else (name,)
     return all(getattr(one, part) == getattr(other, part) for part in names)
 
 
-def field_diff(name: str, old: CaseContent, new: CaseContent) -> FieldDiff:
+def field_diff(name: str, old: CaseSpec, new: CaseSpec) -> FieldDiff:
     """Return what differs in a field from one revision to another, long texts cut."""
     before, after = field_text(name, old), field_text(name, new)
     lines = text_diff(before, after) if before != after else None
     return FieldDiff(_cut(before), _cut(after), lines)
 
 
-def field_text(name: str, case: CaseContent) -> str:
+def field_text(name: str, case: CaseSpec) -> str:
     """Return a field as a text that is compared by eye, "" where nothing is said."""
     match name:
         case "tags":
@@ -173,11 +173,11 @@ def carried(data: QueryDict) -> list[tuple[str, str]]:
     ]
 
 
-def _content(case: Case | None, otherwise: CaseContent) -> CaseContent:
+def _content(case: Case | None, otherwise: CaseSpec) -> CaseSpec:
     return case_content(case) if case else otherwise
 
 
-def _who(name: str, base: CaseContent, theirs: CaseContent, mine: CaseContent) -> Who | None:
+def _who(name: str, base: CaseSpec, theirs: CaseSpec, mine: CaseSpec) -> Who | None:
     """Tell who changed a field; None for nobody."""
     changed: Mapping[tuple[bool, bool], Who] = {(True, False): Who.THEIRS, (False, True): Who.MINE}
     sides = (not same_field(name, base, theirs), not same_field(name, base, mine))

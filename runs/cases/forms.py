@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 
 from evaluators.models import Evaluator
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.cases.checks import (
     MAX_TAG_LENGTH,
@@ -44,7 +44,7 @@ from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.formats.suite_turns import ROLES
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
 from runs.suites.forms import TagsField
 from runs.suites.stored import case_content, files_of
@@ -178,7 +178,7 @@ class Beginning:
     """The case a form starts with, and the stored revision that holds what the form does not show."""
 
     source: Case | None = None
-    content: CaseContent | None = None
+    content: CaseSpec | None = None
     said: str = ""
 
 
@@ -279,7 +279,7 @@ class CaseForm(forms.Form):
         *,
         case: Case | None = None,
         source: Case | None = None,
-        begun: CaseContent | None = None,
+        begun: CaseSpec | None = None,
         place: int | None = None,
     ) -> None:
         """Fill the form with a case to edit, or with what a new one begins as."""
@@ -294,10 +294,10 @@ class CaseForm(forms.Form):
         elif has_results(suite, case.key):
             self.fields["key"].disabled = True
             self.fields["key"].help_text = "Its results are found by it, so it stays"
-        self._content: CaseContent | None = None
+        self._content: CaseSpec | None = None
 
     @property
-    def content(self) -> CaseContent:
+    def content(self) -> CaseSpec:
         """Return the case as it was entered; the form is valid."""
         if self._content is None:
             raise ValueError("the form is not valid")
@@ -332,7 +332,7 @@ class CaseForm(forms.Form):
                     self.add_error(name, str(problem))
         if not self.errors:
             append = bool(found["evaluators_append"]) and values["evaluators"] is not None
-            self._content = CaseContent(key=self._key(found), evaluators_append=append, **values)
+            self._content = CaseSpec(key=self._key(found), evaluators_append=append, **values)
         return found
 
     def save(self, by: User) -> Case | None:
@@ -389,7 +389,7 @@ class CaseForm(forms.Form):
             return _one_line(shown) == _one_line(entered)
         return plain_lines(shown) == plain_lines(entered)
 
-    def _own(self, text: str) -> Node | None:
+    def _own(self, text: str) -> EvaluatorSpec | None:
         append = bool(self.cleaned_data.get("evaluators_append"))
         root = Evaluator.objects.tree(self.suite.root)
         files = files_of(self.suite) if text.strip() else {}
@@ -408,7 +408,7 @@ def _one_line(text: str) -> str:
 
 
 def _initial(
-    shown: CaseContent | None, case: Case | None, source: Case | None, place: int | None
+    shown: CaseSpec | None, case: Case | None, source: Case | None, place: int | None
 ) -> dict[str, Any]:
     initial: dict[str, Any] = {
         "evaluators_append": "beside",
@@ -439,7 +439,7 @@ def _initial(
     }
 
 
-def _turns(rows: list[dict[str, str]], source: CaseContent | None) -> tuple[dict[str, Any], ...]:
+def _turns(rows: list[dict[str, str]], source: CaseSpec | None) -> tuple[dict[str, Any], ...]:
     """Return the messages of rows: of one that is as it was, what a row does not show too.
 
     One whose text was changed no longer holds the files that it was made of.

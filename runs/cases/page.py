@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.case_groups import execution_of, state_of_rows
 from runs.cases.queries import beyond
 from runs.models.results import Result
@@ -137,7 +137,7 @@ def case_page(case: Case) -> CasePage:
         previous=earlier.values_list("key", flat=True).first(),
         following=beyond(current, (case.position, case.pk)).values_list("key", flat=True).first(),
         runs=_case_runs(case),
-        evaluators=branches(Node.from_json(case.evaluators), scale=suite.scale)
+        evaluators=branches(EvaluatorSpec.from_json(case.evaluators), scale=suite.scale)
         if case.evaluators
         else None,
         recorded=_recorded(case.recorded_output),
@@ -209,12 +209,12 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
         )
     )
     return [
-        _case_run(case, list(group), Policy.from_json(policies[run]))
+        _case_run(case, list(group), PolicySpec.from_json(policies[run]))
         for run, group in groupby(rows, key=itemgetter("run_id"))
     ]
 
 
-def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: Policy) -> CaseRun:
+def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> CaseRun:
     number = rows[0]["run__number"]
     found = summarise_case(case.key, [execution_of(row) for row in rows], policy)
     return CaseRun(

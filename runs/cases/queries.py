@@ -20,7 +20,7 @@ from runs.formats.suite_files import case_values
 from runs.formats.tables import csv_parts
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.suites.stored import stored_content
 
 PAGE = 50
@@ -249,12 +249,12 @@ def case_file(suite: Suite, keys: Sequence[str], form: str) -> Packed:
     return packed(content, name)
 
 
-def _lines(cases: Sequence[CaseContent]) -> Iterator[bytes]:
+def _lines(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
     for case in cases:
         yield f"{json.dumps(case_values(case), ensure_ascii=False, allow_nan=False)}\n".encode()
 
 
-def _table(cases: Sequence[CaseContent]) -> Iterator[bytes]:
+def _table(cases: Sequence[CaseSpec]) -> Iterator[bytes]:
     lines = ([case.key, *(field_text(name, case) for name in COLUMNS[1:])] for case in cases)
     for part in csv_parts(COLUMNS, lines):
         yield part.encode()

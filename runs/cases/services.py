@@ -16,7 +16,7 @@ from runs.engine.plan import content_hash
 from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.suites.stored import case_content, columns_of
 from runs.suites.versions import editable, record_version
 
@@ -38,7 +38,7 @@ def current_case(suite: Suite, key: str) -> Case | None:
     return suite.cases.filter(key=key, is_current=True).first()
 
 
-def says(case: Case, content: CaseContent) -> bool:
+def says(case: Case, content: CaseSpec) -> bool:
     """Tell whether a revision says just what the content does."""
     return columns_of(case_content(case)) == columns_of(content)
 
@@ -101,14 +101,14 @@ class CaseChangedError(DomainError):
 
     code = "case_changed"
 
-    def __init__(self, base: Case | None, theirs: Case | None, mine: CaseContent) -> None:
+    def __init__(self, base: Case | None, theirs: Case | None, mine: CaseSpec) -> None:
         """Keep the three."""
         self.base, self.theirs, self.mine = base, theirs, mine
         became = f"is at revision {theirs.revision} now" if theirs else "was removed meanwhile"
         super().__init__(f"The case {became}. Nothing was saved.")
 
 
-def add_case(suite: Suite, content: CaseContent, *, by: User | None) -> Case:
+def add_case(suite: Suite, content: CaseSpec, *, by: User | None) -> Case:
     """Return a new case behind the others; the one there is when it says the very same already.
 
     Raises SuiteArchivedError, InvalidCaseError and CaseKeyTakenError.
@@ -127,7 +127,7 @@ def add_case(suite: Suite, content: CaseContent, *, by: User | None) -> Case:
 
 
 def change_case(
-    suite: Suite, key: str, content: CaseContent, *, base_revision: int, by: User | None
+    suite: Suite, key: str, content: CaseSpec, *, base_revision: int, by: User | None
 ) -> Case:
     """Return the case as it was entered, in a new revision; the current one when that says it already.
 
@@ -233,7 +233,7 @@ def _check_new_key(suite: Suite, old: str, new: str, *, is_taken: bool) -> None:
         )
 
 
-def _made(suite: Suite, content: CaseContent, position: int, now: Case | None) -> Case:
+def _made(suite: Suite, content: CaseSpec, position: int, now: Case | None) -> Case:
     columns = columns_of(content)
     case = revision_row(suite, content.key, position, columns, content_hash(columns))
     store_revisions(suite, [case], [now.pk] if now else [])
@@ -251,7 +251,7 @@ class PutCases:
 
 
 def put_cases(
-    suite: Suite, contents: Sequence[CaseContent], *, by: User | None, note: str = ""
+    suite: Suite, contents: Sequence[CaseSpec], *, by: User | None, note: str = ""
 ) -> PutCases:
     """Add each case, or make the one of its key the same as it: all of them, or none.
 
@@ -347,7 +347,7 @@ def free_key(suite: Suite, like: str) -> str:
     return next(key for n in range(2, len(taken) + 3) if (key := f"{short}-{n}") not in taken)
 
 
-def content_of_result(result: Result, *, with_answer: bool) -> CaseContent:
+def content_of_result(result: Result, *, with_answer: bool) -> CaseSpec:
     """Return a new case that asks what the result was asked, and expects what its case expects.
 
     With its answer as expected output the case's own expectations stay behind: they may not be what the
@@ -357,7 +357,7 @@ def content_of_result(result: Result, *, with_answer: bool) -> CaseContent:
     case, number = result.case, result.run.number
     nth = f"-{result.repetition}" if result.repetition > 1 else ""
     origin = {"run": number, "case": case.key, "repetition": result.repetition}
-    return CaseContent(
+    return CaseSpec(
         key=f"{case.key[: MAX_KEY_LENGTH - ROOM]}-run{number}{nth}",
         title=case.title,
         tags=tuple(case.tags),

@@ -20,7 +20,7 @@ from runs.formats.table_mapping import LABELS, CaseMapping, Part, Split
 from runs.formats.tables import Table
 from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import profile_named
 from runs.suites.forms import EMPTY, NewSuiteForm
@@ -134,7 +134,7 @@ def _first(found: ReadCases, keys: frozenset[str]) -> tuple[ShownCase, ...]:
     )
 
 
-def _recorded(case: CaseContent) -> str:
+def _recorded(case: CaseSpec) -> str:
     if case.recorded_output is None:
         return ""
     return _short(case.recorded_output.get("output") or case.recorded_output)

@@ -21,7 +21,7 @@ from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.profiles import profile_named
 from runs.suites.services import create_suite
 from runs.suites.versions import written_titles
@@ -187,7 +187,7 @@ def check_rejected(found: ReadCases, *, leaves_out: bool) -> None:
         raise RowsRejectedError(f"{rows} rejected. Mend the file, or say that they are left out.")
 
 
-def note_of(cases: tuple[CaseContent, ...], name: str) -> str:
+def note_of(cases: tuple[CaseSpec, ...], name: str) -> str:
     """Return the note of the version that a table makes."""
     return f"{len(cases)} case{'' if len(cases) == 1 else 's'} from {name}"[:200]
 

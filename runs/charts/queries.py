@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, QuerySet
 from django.urls import reverse
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import counted, duration, execution_money, interval, pct
 from runs.charts.figures import (
     Figure,
@@ -163,7 +163,7 @@ def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
 def _charted(
     run: Run, slug: str, costs: RunCosts, score_interval: tuple[float, float] | None
 ) -> ChartedRun:
-    policy = Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated above
+    policy = PolicySpec.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}
     interval = summary.get("interval")
     distribution: Mapping[str, int] = summary.get("distribution", {})

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
 from evaluators.scoring.numbers import percent, rounded, spelt
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
 
 # Every float has fewer digits than this.
@@ -74,7 +74,7 @@ class Tolerances:
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not {bounds}")
 
     @classmethod
-    def of(cls, policy: Policy) -> Tolerances:
+    def of(cls, policy: PolicySpec) -> Tolerances:
         """Return the tolerances of a policy."""
         return cls(
             policy.max_pass_rate_drop, policy.max_avg_score_drop, policy.max_latency_increase_pct

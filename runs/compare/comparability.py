@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from evaluators.scoring.numbers import listed
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 
 # What moves the verdict of a result; thresholds of gates and tolerances do not.
 VERDICT_SETTINGS = (
@@ -52,7 +52,7 @@ def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ..
         _suite(*sides),
         _version(*sides),
         _cases(baseline.cases, candidate.cases),
-        _evaluators(*(Node.from_json(side["evaluators"]) for side in sides)),
+        _evaluators(*(EvaluatorSpec.from_json(side["evaluators"]) for side in sides)),
         _policy(*(side["policy"] for side in sides)),
         *_changes(*sides),
         _files(*(side.get("files") or {} for side in sides)),
@@ -85,7 +85,7 @@ def _cases(before: Mapping[str, str], after: Mapping[str, str]) -> Difference | 
     return Difference("cases", ", ".join(parts)) if parts else None
 
 
-def _evaluators(before: Node, after: Node) -> Difference | None:
+def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Difference | None:
     old, new = _nodes(before), _nodes(after)
     counts = (
         ("added", [path for path in new if path not in old]),
@@ -96,7 +96,7 @@ def _evaluators(before: Node, after: Node) -> Difference | None:
     return Difference("evaluators", ", ".join(parts)) if parts else None
 
 
-def _nodes(root: Node) -> dict[str, Any]:
+def _nodes(root: EvaluatorSpec) -> dict[str, Any]:
     """Return by path what each evaluator is, without those under it; the root's name is no setting."""
     facts = {}
     for path, node in walk(root):

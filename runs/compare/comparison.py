@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import ROOT_PATH, Node, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import pct, threshold
 from runs.case_groups import policy_of
@@ -353,7 +353,7 @@ def _or_free(cost: Decimal | None, run: Run) -> Decimal | None:
     return None if spent else spent
 
 
-def side_of_case(results: Sequence[Result], policy: Policy) -> CaseSide:
+def side_of_case(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
     """Return one case of a run by its results, as a comparison of the whole runs has it."""
     group = [
         Execution(
@@ -381,7 +381,7 @@ def _verdict(word: str) -> Verdict | None:
     return Verdict(word) if word else None
 
 
-def _with_people(group: Sequence[Execution], policy: Policy) -> dict[str, Verdict | None]:
+def _with_people(group: Sequence[Execution], policy: PolicySpec) -> dict[str, Verdict | None]:
     """Return a case's verdict without and with what people decided, nothing where they did not."""
     if not any(row.reviewed_verdict is not None and row.is_ended for row in group):
         return {}
@@ -392,7 +392,7 @@ def _with_people(group: Sequence[Execution], policy: Policy) -> dict[str, Verdic
     return {name: case_verdict(group, rules) for name, rules in counting.items()}
 
 
-def _case(group: Sequence[Execution], policy: Policy, marks: Sequence[str]) -> CaseSide:
+def _case(group: Sequence[Execution], policy: PolicySpec, marks: Sequence[str]) -> CaseSide:
     """Return a case over its repetitions (SCORING §8), without the words that ten thousand cases do not show."""
     verdict = case_decision(group, policy, has_words=False).verdict
     verdicts = [one for row in group if (one := verdict_of(row, policy)) is not None]
@@ -456,7 +456,7 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     return {figure: found[figure] for figure in known}
 
 
-def _kinds(run: Run, root: Node) -> list[str]:
+def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
     """Return which kinds of judges with parts there are to ask for; a summary tells of those of cases too."""
     told = run.summary or {}
     kinds = {node.kind for _, node in walk(root)}

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from evaluators.kinds._base import ChildResult, Context, Kind, KindConfig, Output
 from evaluators.scoring.score_tree import aggregate, child_score, gate_failure, gate_order
-from evaluators.scoring.tree import Node, below, walk
+from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH, needs_outcomes_call, outcome_samples
 from runs.engine.ports import Cause, Execution, ExecutionOutcome, Ports, TargetFailure
@@ -50,12 +50,12 @@ class Scoring:
         kept = self.execution.kept.get(OUTCOMES_PATH)
         samples = outcome_samples(self.execution.root)
         config = {"samples": samples} if samples > 1 else {}
-        node = Node(name=OUTCOMES_PATH, kind=OUTCOMES_KIND, config=config)
+        node = EvaluatorSpec(name=OUTCOMES_PATH, kind=OUTCOMES_KIND, config=config)
         outcome = kept if kept is not None else await self._score(node, OUTCOMES_PATH)
         self.outcomes[OUTCOMES_PATH] = outcome
         return outcome
 
-    async def _run(self, node: Node, path: str, *, is_awaited: bool) -> Outcome | None:
+    async def _run(self, node: EvaluatorSpec, path: str, *, is_awaited: bool) -> Outcome | None:
         """Return the outcome of a node once its children have theirs; of a composite only if awaited."""
         if not node.is_composite:
             outcome = self.execution.kept.get(path) or await self._score(node, path)
@@ -70,14 +70,14 @@ class Scoring:
         self.outcomes[path] = outcome
         return outcome
 
-    def _results_below(self, node: Node, path: str) -> tuple[ChildResult, ...]:
+    def _results_below(self, node: EvaluatorSpec, path: str) -> tuple[ChildResult, ...]:
         """Return what everything under a composite came to, for the script or judge that looks at it."""
         return tuple(
             self._result_of(child, below(path, child.name), node.weight_of(child))
             for child in node.children
         )
 
-    def _result_of(self, node: Node, path: str, weight: float) -> ChildResult:
+    def _result_of(self, node: EvaluatorSpec, path: str, weight: float) -> ChildResult:
         outcome = self.outcomes.get(path) or self.combined.get(path)
         score = child_score(node, outcome)
         policy = self.execution.rules.layout.policy
@@ -91,7 +91,9 @@ class Scoring:
             results=self._results_below(node, path),
         )
 
-    def _aggregated(self, node: Node, path: str, children: Mapping[str, Outcome]) -> Outcome:
+    def _aggregated(
+        self, node: EvaluatorSpec, path: str, children: Mapping[str, Outcome]
+    ) -> Outcome:
         """Return the outcome of a composite; gates and required ones fail closed (SCORING §4.1)."""
         layout = self.execution.rules.layout
         policy = layout.policy
@@ -101,7 +103,7 @@ class Scoring:
         return outcome
 
     async def _run_children(
-        self, node: Node, path: str, *, is_awaited: bool
+        self, node: EvaluatorSpec, path: str, *, is_awaited: bool
     ) -> Mapping[str, Outcome]:
         """Run the children, gates before the rest; returns the outcomes that gates and judges look at.
 
@@ -111,7 +113,7 @@ class Scoring:
         is_judged = node.aggregator is not None and node.aggregator.is_judging
         children: dict[str, Outcome] = {}
 
-        async def run_child(child: Node) -> None:
+        async def run_child(child: EvaluatorSpec) -> None:
             awaits = is_awaited or is_judged or child.name in first
             outcome = await self._run(child, below(path, child.name), is_awaited=awaits)
             if outcome is not None:
@@ -128,7 +130,7 @@ class Scoring:
             child.name: children[child.name] for child in node.children if child.name in children
         }
 
-    def _skip(self, nodes: Iterable[Node], path: str, skipped: Skipped) -> None:
+    def _skip(self, nodes: Iterable[EvaluatorSpec], path: str, skipped: Skipped) -> None:
         for node in nodes:
             for inner, found in walk(node, below(path, node.name)):
                 if not found.is_composite:
@@ -136,7 +138,7 @@ class Scoring:
 
     async def _score(
         self,
-        node: Node,
+        node: EvaluatorSpec,
         path: str,
         children: Mapping[str, Outcome] | None = None,
         results: tuple[ChildResult, ...] = (),
@@ -178,7 +180,7 @@ class Scoring:
         )
 
 
-def _config(kind: Kind, node: Node) -> KindConfig:
+def _config(kind: Kind, node: EvaluatorSpec) -> KindConfig:
     return kind.config.model_validate(node.config)
 
 
@@ -250,7 +252,7 @@ def _outcome_results(
 
 
 def _unscored_source(
-    root: Node, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
+    root: EvaluatorSpec, outcomes: Mapping[str, Outcome], kinds: Mapping[str, Kind]
 ) -> Unscored | None:
     """Return why the evaluator of the tree that judges the expected outcomes could not (SCORING §4.1)."""
     for path, node in walk(root):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaluators.kinds._base import Kind, models_of_samples
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 
 SNAPSHOT_VERSION = 1
@@ -60,8 +60,8 @@ class Plan:
     """
 
     suite: Mapping[str, Any]
-    policy: Policy
-    root: Node
+    policy: PolicySpec
+    root: EvaluatorSpec
     target: TargetPlan
     judge: str = ""
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -97,8 +97,8 @@ def read_plan(snapshot: Mapping[str, Any]) -> Plan:
         )
     return Plan(
         suite=snapshot["suite"],
-        policy=Policy.from_json(snapshot["policy"]),
-        root=Node.from_json(snapshot["evaluators"]),
+        policy=PolicySpec.from_json(snapshot["policy"]),
+        root=EvaluatorSpec.from_json(snapshot["evaluators"]),
         target=TargetPlan(**snapshot["target"]),
         judge=(snapshot["judge"] or {}).get("slug", ""),
         models=snapshot["models"],
@@ -113,14 +113,16 @@ def _agents(snapshot: Mapping[str, Any]) -> dict[str, TargetPlan]:
     return {name: TargetPlan(**agent) for name, agent in snapshot.get("agents", {}).items()}
 
 
-def tree_of_case(root: Node, evaluators: Mapping[str, Any] | None, *, append: bool = False) -> Node:
+def tree_of_case(
+    root: EvaluatorSpec, evaluators: Mapping[str, Any] | None, *, append: bool = False
+) -> EvaluatorSpec:
     """Return the tree that scores a case: the suite's, the case's own, or the two joined.
 
     A case's own tree is a root composite; joined, its children follow those of the suite's root.
     """
     if not evaluators:
         return root
-    own = Node.from_json(evaluators)
+    own = EvaluatorSpec.from_json(evaluators)
     return replace(root, children=(*root.children, *own.children)) if append else own
 
 
@@ -149,14 +151,14 @@ JUDGING_AGGREGATOR = "llm_judge"
 SCRIPT_AGGREGATOR = "code_judge"
 
 
-def needs_outcomes_call(root: Node, kinds: Mapping[str, Kind]) -> bool:
+def needs_outcomes_call(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
     """Tell whether a case's expected outcomes need a call of their own beside the tree (SCORING §5)."""
     return not any(
         node.kind in kinds and kinds[node.kind].supplies_outcomes for _, node in walk(root)
     )
 
 
-def outcome_samples(root: Node) -> int:
+def outcome_samples(root: EvaluatorSpec) -> int:
     """Return how often a call beside the tree judges the outcomes: as the evaluator that asks most."""
     settings = (
         node.config.get("aggregator") or {} if node.is_composite else node.config
@@ -166,7 +168,7 @@ def outcome_samples(root: Node) -> int:
     return max(one["samples"] if isinstance(one.get("samples"), int) else 1 for one in settings)
 
 
-def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
+def judge_calls(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool) -> int:
     """Return how many judge calls one execution makes when no gate fails and nothing is repeated.
 
     Agents that judge count like models.
@@ -175,7 +177,7 @@ def judge_calls(root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool) ->
 
 
 def judges_asked(
-    root: Node, kinds: Mapping[str, Kind], *, has_outcomes: bool
+    root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool
 ) -> Counter[tuple[str, str]]:
     """Return by judge the calls that `judge_calls` counts.
 
@@ -189,7 +191,7 @@ def judges_asked(
 
 
 def judge_calls_again(
-    root: Node, kinds: Mapping[str, Kind], path: str, *, has_outcomes: bool
+    root: EvaluatorSpec, kinds: Mapping[str, Kind], path: str, *, has_outcomes: bool
 ) -> int:
     """Return how many judge calls one execution makes when only the evaluator at the path scores again.
 
@@ -210,23 +212,23 @@ def _is_at(path: str, place: str) -> bool:
     return path == place or place == "" or path.startswith(f"{place}/")
 
 
-def judge_models(root: Node, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
+def judge_models(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, default: str) -> set[str]:
     """Return the slugs of the models that the tree asks; "" stands for a judge that is not set."""
     return {slug or default for _, node in walk(root) for slug in _models_of(node, kinds)}
 
 
-def agent_paths(root: Node, kinds: Mapping[str, Kind]) -> dict[str, str]:
+def agent_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> dict[str, str]:
     """Return by path, in tree order, the name of the target that an evaluator asks for a judgement."""
     named = ((path, _agents_of(node, kinds)) for path, node in walk(root))
     return {path: names[0] for path, names in named if names}
 
 
-def script_paths(root: Node, kinds: Mapping[str, Kind]) -> list[str]:
+def script_paths(root: EvaluatorSpec, kinds: Mapping[str, Kind]) -> list[str]:
     """Return the paths of the evaluators that run programs of the suite's author, in tree order."""
     return [path for path, node in walk(root) if _runs_script(node, kinds)]
 
 
-def _runs_script(node: Node, kinds: Mapping[str, Kind]) -> bool:
+def _runs_script(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> bool:
     if node.is_composite:
         return node.aggregator is not None and node.aggregator.type == SCRIPT_AGGREGATOR
     found = kinds.get(node.kind)
@@ -235,17 +237,17 @@ def _runs_script(node: Node, kinds: Mapping[str, Kind]) -> bool:
     return found.runs_programs(node.config)
 
 
-def _calls_of(node: Node, kinds: Mapping[str, Kind]) -> int:
+def _calls_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> int:
     return len(_models_of(node, kinds)) + len(_agents_of(node, kinds))
 
 
-def _agents_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+def _agents_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     """Return the name of the target of each call that one evaluator makes of a target that judges."""
     found = None if node.is_composite else kinds.get(node.kind)
     return found.targets_asked(node.config) if found else ()
 
 
-def _models_of(node: Node, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
+def _models_of(node: EvaluatorSpec, kinds: Mapping[str, Kind]) -> tuple[str, ...]:
     """Return the slug of the model of each judge call of one evaluator, "" for the suite's judge."""
     if node.is_composite:
         if node.aggregator is None or node.aggregator.type != JUDGING_AGGREGATOR:

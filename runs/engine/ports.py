@@ -10,7 +10,7 @@ from typing import Protocol
 from evaluators.kinds._base import CaseFacts, Judge, Kind, Output, Sandbox
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome
 
 
@@ -84,7 +84,7 @@ class Execution:
     """
 
     case: CaseFacts
-    root: Node
+    root: EvaluatorSpec
     rules: Rules
     files: Mapping[str, bytes] = field(default_factory=dict)
     output: Output | None = None

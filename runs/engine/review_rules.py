@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from evaluators.scoring.numbers import is_at_least, rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 
 
@@ -156,7 +156,7 @@ class Entry:
 
 
 def entries_of(
-    executions: Iterable[Finished], policy: Policy, *, run: int, draws: bool = True
+    executions: Iterable[Finished], policy: PolicySpec, *, run: int, draws: bool = True
 ) -> Iterator[Entry]:
     """Yield what of a run's executions enters the queue.
 
@@ -177,7 +177,7 @@ def entries_of(
             yield Entry(one.result, found, rate, distance_of(one, policy))
 
 
-def reasons_of(one: Finished, policy: Policy) -> tuple[Reason, ...]:
+def reasons_of(one: Finished, policy: PolicySpec) -> tuple[Reason, ...]:
     """Return why an execution enters by what it is itself, the weightiest reason first."""
     by_outcomes = policy.case_gate == OUTCOMES_GATE
     found = {
@@ -197,7 +197,7 @@ def reasons_of(one: Finished, policy: Policy) -> tuple[Reason, ...]:
     return in_order(reason for reason, applies in found.items() if applies)
 
 
-def distance_of(one: Finished, policy: Policy) -> float:
+def distance_of(one: Finished, policy: PolicySpec) -> float:
     """Return how far the score is from the nearest threshold that decides, 0 to 1; 1 where none does.
 
     Under the score gate these are the bands. Under the outcomes gate it is the fallback, and that alone where
@@ -218,7 +218,7 @@ def is_drawn(run: int, result: int, rate: float) -> bool:
     return int.from_bytes(digest[:8]) < rate * DRAWS
 
 
-def _share(one: Finished, policy: Policy) -> float:
+def _share(one: Finished, policy: PolicySpec) -> float:
     if one.verdict is Verdict.PASS:
         return policy.review_pass_sample
     return policy.review_fail_sample if one.verdict is Verdict.FAIL else 0.0
@@ -232,7 +232,7 @@ def _differing(finished: Sequence[Finished]) -> set[int]:
     return {case for case, found in verdicts.items() if len(found) > 1}
 
 
-def _disagree(one: Finished, policy: Policy) -> bool:
+def _disagree(one: Finished, policy: PolicySpec) -> bool:
     """Tell whether the gate passed below the fallback threshold, or failed at or above it."""
     if one.score is None:
         return False
@@ -244,14 +244,14 @@ def _lacks_one(one: Finished) -> bool:
     return one.outcome_marks.count(MISSED) == 1 and MET in one.outcome_marks
 
 
-def _is_narrow(missed: Missed, policy: Policy) -> bool:
+def _is_narrow(missed: Missed, policy: PolicySpec) -> bool:
     """Tell whether a requirement was missed by no more than the distance, or by a single step of its scores."""
     return rounded(missed.minimum - missed.score) <= rounded(
         max(policy.review_distance, missed.step)
     )
 
 
-def _lie_apart(scores: Sequence[float], policy: Policy) -> bool:
+def _lie_apart(scores: Sequence[float], policy: PolicySpec) -> bool:
     """Tell whether a judge's samples fall into different bands."""
     return len({policy.verdict_of(score) for score in scores}) > 1
 

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, below, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.templatetags.figures import age
 from runs.engine.plan import OUTCOMES_PATH, agent_paths, judge_calls, judge_models, script_paths
 from runs.models.results import (
@@ -142,7 +142,7 @@ OVER_PROGRAMS = (
 )
 
 
-def dry_run_words(found: Mapping[str, Any], root: Node) -> str:
+def dry_run_words(found: Mapping[str, Any], root: EvaluatorSpec) -> str:
     """Return in sentences what a dry run of a tree shows and what of it a try would not give so, "" for nothing shown."""
     paths = {request["path"] for request in found.get("requests") or ()}
     scripts = bool(found.get("scripts"))
@@ -152,7 +152,7 @@ def dry_run_words(found: Mapping[str, Any], root: Node) -> str:
 
 
 def _sentences(
-    found: Mapping[str, Any], root: Node, paths: set[str], *, has_scripts: bool
+    found: Mapping[str, Any], root: EvaluatorSpec, paths: set[str], *, has_scripts: bool
 ) -> Iterator[str]:
     sends = bool(paths - {OUTCOMES_PATH})
     actions = [word for word, is_done in (("send", sends), ("start", has_scripts)) if is_done]
@@ -167,7 +167,7 @@ def _sentences(
         yield OVER_PROGRAMS
 
 
-def _judges_over_unasked(found: Mapping[str, Any], root: Node) -> bool:
+def _judges_over_unasked(found: Mapping[str, Any], root: EvaluatorSpec) -> bool:
     """Tell whether a judge or a script makes a score of others, some of which a dry run leaves open."""
     scores = found.get("scores") or ()
     unasked = {row["path"] for row in scores if row["state"] == ScoreState.SKIPPED}
@@ -180,7 +180,7 @@ def _judges_over_unasked(found: Mapping[str, Any], root: Node) -> bool:
     )
 
 
-def _runs_programs(node: Node) -> bool:
+def _runs_programs(node: EvaluatorSpec) -> bool:
     kind = all_kinds().get(node.kind)
     return kind is not None and kind.runs_programs is not None and kind.runs_programs(node.config)
 
@@ -227,7 +227,7 @@ class TryPage:
 
 def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) -> TryPage:
     """Return the page of an evaluator of a draft whose judge has this slug; "" for none."""
-    root, kinds = Node.from_json(node), all_kinds()
+    root, kinds = EvaluatorSpec.from_json(node), all_kinds()
     kind = kinds.get(root.kind)
     models = judge_models(root, kinds, default=judge)
     cases = Case.objects.filter(suite=suite, is_current=True).values_list("key", "title")
@@ -301,7 +301,7 @@ def _first_worth_trying(suite: Suite) -> Result | None:
     return ordered.filter(verdict=VerdictChoice.BORDERLINE).first() or ordered.first()
 
 
-def _needs(root: Node) -> Iterator[str]:
+def _needs(root: EvaluatorSpec) -> Iterator[str]:
     """Yield what evaluators below need, each with who needs it."""
     kinds, by_need = all_kinds(), dict[str, list[str]]()
     for path, node in walk(root):
@@ -319,7 +319,7 @@ class Scored:
     """What evaluators said: the tree of those tried, what is drawn of it, and how to draw scores."""
 
     nodes: tuple[TreeNode, ...]
-    policy: Policy
+    policy: PolicySpec
 
     @property
     def top(self) -> TreeNode:
@@ -420,7 +420,7 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
         requests=tuple(request_shown(one) for one in found.get("requests") or ()),
         scripts=tuple(script_shown(one) for one in found.get("scripts") or ()),
         foreword=dry_run_words(found, trial.root),
-        is_current=tree is None or Node.from_json(tree).as_json() == trial.tree,
+        is_current=tree is None or EvaluatorSpec.from_json(tree).as_json() == trial.tree,
     )
 
 

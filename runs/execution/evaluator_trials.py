@@ -25,9 +25,9 @@ from evaluators.model_calls.models import ModelSpec, spec_of
 from evaluators.model_calls.rate_limits import Limiter
 from evaluators.models import LanguageModel
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Aggregator, Node, walk
+from evaluators.scoring.tree import Aggregator, EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Skipped, Unscored
 from runs.engine.execute import execute
 from runs.engine.plan import Plan, TargetPlan, agent_paths, judge_calls, judge_models
@@ -120,7 +120,7 @@ MAX_FILES = 200
 MAX_STDIN = 1_000_000
 
 
-def unsent_of(unsent: Unsent, root: Node) -> dict[str, Any]:
+def unsent_of(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
     """Return each different question once, with how often it is asked, and each program."""
     ordered = sorted(unsent.requests, key=lambda one: (one.key.round, one.key.sample))
     seen = Counter(one.key.evaluator_path for one in ordered)
@@ -136,7 +136,7 @@ def unsent_of(unsent: Unsent, root: Node) -> dict[str, Any]:
     }
 
 
-def _calls_at_most(root: Node) -> dict[str, int]:
+def _calls_at_most(root: EvaluatorSpec) -> dict[str, int]:
     """Return by path how many calls of judges each evaluator makes at most."""
     alone = ((path, replace(node, children=())) for path, node in walk(root))
     return {path: judge_calls(node, all_kinds(), has_outcomes=False) for path, node in alone}
@@ -193,8 +193,8 @@ COLUMNS = SCORE_COLUMNS[1:]
 class Tried:
     """One output scored by a tree: what every evaluator of it said, and what the rules make of that."""
 
-    root: Node
-    policy: Policy
+    root: EvaluatorSpec
+    policy: PolicySpec
     outcomes: Mapping[str, Outcome]
     decision: Decision
 
@@ -273,7 +273,7 @@ def work_of(trial: EvaluatorTrial) -> RunWork:
 
     A dry run takes no keys and no secrets, and knows no limits: it sends nothing.
     """
-    root, kinds, is_dry = Node.from_json(trial.tree), all_kinds(), trial.is_dry
+    root, kinds, is_dry = EvaluatorSpec.from_json(trial.tree), all_kinds(), trial.is_dry
     agents = _agents(root, is_dry=is_dry)
     slugs = judge_models(root, kinds, default=trial.judge) - {""}
     slugs |= {agent.plan.model for agent in agents.values()} - {""}
@@ -288,7 +288,7 @@ def work_of(trial: EvaluatorTrial) -> RunWork:
         clock_offset=clock_offset(),
         plan=Plan(
             suite={},
-            policy=Policy.from_json(trial.policy),
+            policy=PolicySpec.from_json(trial.policy),
             root=root,
             target=TargetPlan(name, RECORDED),
             judge=trial.judge,
@@ -323,7 +323,7 @@ def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
     return replace(spec, api_key="", key_problem="", requests_per_minute=None)
 
 
-def _agents(root: Node, *, is_dry: bool) -> dict[str, AskedTarget]:
+def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, AskedTarget]:
     """Return by name the targets that the evaluators ask for a judgement, as they are now."""
     names = set(agent_paths(root, all_kinds()).values())
     found: dict[str, AskedTarget] = {}
@@ -453,7 +453,7 @@ async def _score(trial: EvaluatorTrial, work: RunWork, output: Output, world: _W
     return Tried(root, rules.policy, outcomes, rules.decide(outcomes))
 
 
-def without_gates(node: Node) -> Node:
+def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:
     """Return a tree in which no gate keeps an evaluator from being asked: who judges is still asked."""
     children = tuple(without_gates(child) for child in node.children)
     if node.aggregator is None or node.aggregator.is_judging:

@@ -11,8 +11,8 @@ from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef, Q, Sum
 
 from evaluators.models import ZERO_USD
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError, Verdict
 from runs.engine.plan import DELIBERATION_KIND, read_plan, tree_of_case
 from runs.engine.review_rules import (
@@ -65,7 +65,7 @@ class _Said:
     text: str = ""
 
 
-def finished_of(run: Run, policy: Policy, root: Node) -> Iterator[Finished]:
+def finished_of(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> Iterator[Finished]:
     """Yield the executions of a run that have a verdict; what no rule of the policy asks for is not read."""
     said: dict[int, _Said] = defaultdict(_Said)
     if policy.review_split_panel or policy.review_samples:
@@ -113,7 +113,7 @@ def _read_judges(run: Run, said: Mapping[int, _Said]) -> None:
             said[result].votes.append(tuple(vote for vote in votes if vote))
 
 
-def _read_missed(run: Run, root: Node, said: Mapping[int, _Said]) -> None:
+def _read_missed(run: Run, root: EvaluatorSpec, said: Mapping[int, _Said]) -> None:
     """Note the required evaluators with a minimum that stayed below it."""
     usual = _required(root)
     own = {
@@ -149,7 +149,7 @@ def _read_criteria(run: Run, said: Mapping[int, _Said]) -> None:
                 said[result].missed.append(missed)
 
 
-def _required(root: Node) -> dict[str, _Required]:
+def _required(root: EvaluatorSpec) -> dict[str, _Required]:
     """Return by path the evaluators with a minimum; the row of a composite has its score after negation."""
     return {
         path: _Required(node.required_below, node.negate and not node.is_composite)
@@ -363,7 +363,7 @@ def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
     return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
 
 
-def _policy(run: Run) -> Policy:
+def _policy(run: Run) -> PolicySpec:
     """Return the frozen policy; the suite's where a run ended because its snapshot cannot be read."""
     try:
         return read_plan(run.snapshot).policy

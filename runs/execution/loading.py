@@ -15,7 +15,7 @@ from evaluators.model_calls.calls import CallKey, CallRecord, CallStatus
 from evaluators.model_calls.models import ModelSpec, spec_of
 from evaluators.models import LanguageModel
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan, read_plan, tree_of_case
 from runs.execution.target_secrets import TargetSecrets, secrets_of
 from runs.models.clock import clock_offset
@@ -65,14 +65,14 @@ class RunWork:
     kinds: Mapping[str, Kind]
     secrets: TargetSecrets = field(default_factory=TargetSecrets)
     agents: Mapping[str, AskedTarget] = field(default_factory=dict)
-    trees: dict[int | None, tuple[Node, Rules]] = field(default_factory=dict)
+    trees: dict[int | None, tuple[EvaluatorSpec, Rules]] = field(default_factory=dict)
 
     @property
     def asked(self) -> AskedTarget:
         """Return the system under test."""
         return AskedTarget(self.plan.target, self.target, self.target_config, self.secrets)
 
-    def tree(self, case: Case) -> tuple[Node, Rules]:
+    def tree(self, case: Case) -> tuple[EvaluatorSpec, Rules]:
         """Return the tree that scores a case, laid out; raises DomainError when it cannot be read."""
         place = case.pk if case.evaluators else None
         if place not in self.trees:

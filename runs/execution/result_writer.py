@@ -19,7 +19,7 @@ from django.db.models import F
 from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Unscored, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
@@ -54,7 +54,7 @@ class Ended:
     """An execution that ended under a claim, scored by the tree under `root`."""
 
     claim: Claim
-    root: Node
+    root: EvaluatorSpec
     outcome: ExecutionOutcome
 
 

@@ -16,8 +16,8 @@ from evaluators.model_calls.calls import CallRecord, storable
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import ONE_TRY
 from evaluators.model_calls.models import spec_of
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan
 from runs.engine.ports import Cause, TargetFailure
 from runs.execution.agents import AgentClient
@@ -149,8 +149,8 @@ def _work(trial: TargetTrial) -> RunWork:
         clock_offset=clock_offset(),
         plan=Plan(
             suite={},
-            policy=Policy(),
-            root=Node(name="all", kind="composite", config={}),
+            policy=PolicySpec(),
+            root=EvaluatorSpec(name="all", kind="composite", config={}),
             target=TargetPlan(name, trial.kind, trial.config, slug),
         ),
         target=kind,

@@ -19,7 +19,7 @@ from runs.formats.recorded_outputs import read_outputs
 from runs.formats.suite_files import slug_of
 from runs.models.suites import Case, FileContent, Suite, SuiteFile
 from runs.models.targets import RecordedOutput, Target
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem
 from runs.suites.references import (
     UnknownJudgeError,
@@ -32,7 +32,7 @@ from runs.suites.stored import columns_of
 from runs.suites.versions import current_version, is_version, next_version, put_parts, write_down
 
 
-def scoreless_cases(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
+def scoreless_cases(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
     """Yield a note where the score is to be a hybrid judge's own and cases have no such judge.
 
     Every result of theirs would be an error, paid for all the same.
@@ -85,7 +85,7 @@ class Imported:
 
 
 def import_suite(
-    content: SuiteContent,
+    content: SuiteSpec,
     *,
     imported_by: User | None,
     slug: str | None = None,
@@ -105,7 +105,7 @@ def import_suite(
 
 
 def import_content(
-    content: SuiteContent,
+    content: SuiteSpec,
     *,
     imported_by: User | None,
     slug: str | None = None,
@@ -130,7 +130,7 @@ def import_content(
 
 
 def _suite(
-    slug: str, content: SuiteContent, chosen: Mapping[str, LanguageModel | None]
+    slug: str, content: SuiteSpec, chosen: Mapping[str, LanguageModel | None]
 ) -> tuple[Suite, bool]:
     """Return the suite with the content's own columns, those chosen and the tree, and whether it is new."""
     columns: dict[str, Any] = {
@@ -149,7 +149,7 @@ def _suite(
     return found, False
 
 
-def _kept(suite: Suite, content: SuiteContent, cases: list[dict[str, Any]]) -> dict[str, Any]:
+def _kept(suite: Suite, content: SuiteSpec, cases: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the version keeps: everything but the cases' own texts."""
     return {
         "title": content.title,
@@ -175,7 +175,7 @@ def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
     )
 
 
-def _store_cases(suite: Suite, cases: tuple[CaseContent, ...]) -> list[dict[str, Any]]:
+def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> list[dict[str, Any]]:
     """Store what changed and return key, revision and hash of every case, in order."""
     current = {case.key: case for case in _light(suite).filter(is_current=True)}
     latest = _latest_revisions(suite)

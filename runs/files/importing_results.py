@@ -20,9 +20,17 @@ from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.models import AuditEntry, Evaluator
 from evaluators.scoring.decision import Decision, TraceStep
 from evaluators.scoring.numbers import rounded, spelt, weighted_mean
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import rules_of
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Aggregator, Node, below, validate, walk
+from evaluators.scoring.tree import (
+    COMPOSITE,
+    ROOT_PATH,
+    Aggregator,
+    EvaluatorSpec,
+    below,
+    validate,
+    walk,
+)
 from evaluators.scoring.types import (
     DomainError,
     Outcome,
@@ -53,7 +61,7 @@ from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStat
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.summary.figures import total_of
 from runs.target_kinds._outputs import usage_as_json
@@ -95,11 +103,11 @@ def check_cases(suite: Suite, results: Sequence[ReadResult], file: str) -> None:
 
 def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Suite:
     """Make a suite of the cases the lines tell of, with the judge that suites have by default."""
-    cases: dict[str, CaseContent] = {}
+    cases: dict[str, CaseSpec] = {}
     for one in results:
         key = one.result.eval_id
         if key not in cases:
-            cases[key] = CaseContent(
+            cases[key] = CaseSpec(
                 key=key,
                 input=one.input or ({"role": "user", "content": NO_INPUT},),
                 expected_output=one.expected_output,
@@ -108,7 +116,7 @@ def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
             )
     slug = slug_of(named) or "results"
     root = root_of(default_children())
-    content = SuiteContent(
+    content = SuiteSpec(
         slug=slug, title=named[:MAX_TITLE_LENGTH], root=root, cases=tuple(cases.values())
     )
     note = "Made of the cases that a file of results tells of"
@@ -116,7 +124,10 @@ def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
 
 
 def cases_run(
-    suite: Suite, root: Node, current: Mapping[str, Case], scored: Sequence[tuple[str, Node]]
+    suite: Suite,
+    root: EvaluatorSpec,
+    current: Mapping[str, Case],
+    scored: Sequence[tuple[str, EvaluatorSpec]],
 ) -> list[Case]:
     """Return for every result the revision of its case that is scored by its tree.
 
@@ -234,12 +245,12 @@ MAX_CELL_LENGTH = 300
 class Told:
     """One result with the tree it was scored by, what its evaluators said, and the decision."""
 
-    tree: Node
+    tree: EvaluatorSpec
     outcomes: Mapping[str, Outcome]
     decision: Decision
 
 
-def told(line: ResultLine, tree: Node, policy: Policy) -> Told:
+def told(line: ResultLine, tree: EvaluatorSpec, policy: PolicySpec) -> Told:
     """Return a result decided: by our rules where they come to what the file says, else as it says.
 
     Raises TreeError for evaluators that make no tree.
@@ -258,7 +269,7 @@ def told(line: ResultLine, tree: Node, policy: Policy) -> Told:
     return Told(tree, outcomes, _as_told(line, found, policy))
 
 
-def is_forced(line: ResultLine, decision: Decision, policy: Policy) -> bool:
+def is_forced(line: ResultLine, decision: Decision, policy: PolicySpec) -> bool:
     """Tell whether a fail stands whatever the score, by our rules or by the file's word."""
     if decision.verdict is not Verdict.FAIL:
         return False
@@ -268,7 +279,7 @@ def is_forced(line: ResultLine, decision: Decision, policy: Policy) -> bool:
     return own is not Verdict.FAIL or line.decided_by.startswith(FORCING_WORDS)
 
 
-def _as_told(line: ResultLine, found: Decision, policy: Policy) -> Decision:
+def _as_told(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
     """Return our decision where it is the file's too, else the file's, with ours beside it.
 
     A file that names another reason for the same verdict and score is believed: it knows more of its
@@ -308,7 +319,7 @@ def _is_near(ours: float | None, told: float | None) -> bool:
     return abs(ours - told) <= NEAR
 
 
-def outcomes_of(line: ResultLine, tree: Node) -> dict[str, Outcome]:
+def outcomes_of(line: ResultLine, tree: EvaluatorSpec) -> dict[str, Outcome]:
     """Return by path what leaves said, and composites whose rule nobody tells."""
     told_at = dict(walk_lines(line.evaluators))
     found: dict[str, Outcome] = {}
@@ -366,7 +377,9 @@ AS_TOLD = {"type": "code_judge"}
 USUAL = {"type": "weighted_average"}
 
 
-def common_tree(lines: Sequence[ResultLine], own: Node | None, policy: Policy) -> Node:
+def common_tree(
+    lines: Sequence[ResultLine], own: EvaluatorSpec | None, policy: PolicySpec
+) -> EvaluatorSpec:
     """Return the tree by which most results of a file were scored.
 
     Where the suite's own tree names the same evaluators, kinds and settings are those.
@@ -379,7 +392,9 @@ def common_tree(lines: Sequence[ResultLine], own: Node | None, policy: Policy) -
     return tree_of(alike, own, policy)
 
 
-def tree_of(lines: Sequence[ResultLine], own: Node | None, policy: Policy) -> Node:
+def tree_of(
+    lines: Sequence[ResultLine], own: EvaluatorSpec | None, policy: PolicySpec
+) -> EvaluatorSpec:
     """Return the tree of results whose evaluators are alike.
 
     The outermost rule is the suite's, else the weighted average, where that gives every score of
@@ -418,8 +433,8 @@ def _unruly(line: ResultLine) -> Iterator[str]:
 
 
 def _node(
-    one: EvaluatorLine, path: str, known: Mapping[str, Node], unruly: Collection[str]
-) -> Node:
+    one: EvaluatorLine, path: str, known: Mapping[str, EvaluatorSpec], unruly: Collection[str]
+) -> EvaluatorSpec:
     own = known.get(path)
     children = tuple(_node(child, below(path, child.name), known, unruly) for child in one.children)
     is_composite = one.aggregator is not None
@@ -434,10 +449,10 @@ def _node(
             "kind": COMPOSITE,
             "config": {"aggregator": _rule(one, own if fits else None, path in unruly)},
         }
-    return Node(name=one.name, weight=one.weight, children=children, **facts)
+    return EvaluatorSpec(name=one.name, weight=one.weight, children=children, **facts)
 
 
-def _rule(one: EvaluatorLine, own: Node | None, is_unruly: bool) -> Mapping[str, Any]:
+def _rule(one: EvaluatorLine, own: EvaluatorSpec | None, is_unruly: bool) -> Mapping[str, Any]:
     """Return how a composite combines its children, as the file or the suite tells, or as is usual."""
     usual = None if is_unruly else USUAL
     own_rule = own.as_json()["config"]["aggregator"] if own else None
@@ -458,17 +473,21 @@ def _readable(rule: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return Aggregator.from_json(settings.model_dump(mode="json")["aggregator"]).as_json()
 
 
-def _leaves(children: Sequence[EvaluatorLine]) -> tuple[Node, ...]:
-    return tuple(Node(name=child.name, kind="", weight=child.weight) for child in children)
+def _leaves(children: Sequence[EvaluatorLine]) -> tuple[EvaluatorSpec, ...]:
+    return tuple(EvaluatorSpec(name=child.name, kind="", weight=child.weight) for child in children)
 
 
-def _root(children: tuple[Node, ...], rule: Mapping[str, Any], own: Node | None) -> Node:
+def _root(
+    children: tuple[EvaluatorSpec, ...], rule: Mapping[str, Any], own: EvaluatorSpec | None
+) -> EvaluatorSpec:
     name = own.name if own is not None else "suite"
-    node = Node(name=name, kind=COMPOSITE, config={"aggregator": dict(rule)}, children=children)
-    return Node.from_json(node.as_json())
+    node = EvaluatorSpec(
+        name=name, kind=COMPOSITE, config={"aggregator": dict(rule)}, children=children
+    )
+    return EvaluatorSpec.from_json(node.as_json())
 
 
-def _is_sound(tree: Node) -> bool:
+def _is_sound(tree: EvaluatorSpec) -> bool:
     try:
         validate(tree)
     except (DomainError, TypeError, ValueError, AttributeError):
@@ -476,7 +495,7 @@ def _is_sound(tree: Node) -> bool:
     return True
 
 
-def _gives(tree: Node, line: ResultLine, policy: Policy) -> bool:
+def _gives(tree: EvaluatorSpec, line: ResultLine, policy: PolicySpec) -> bool:
     """Tell whether the rules of a tree come to the score that the file tells."""
     if line.score is None or line.status == "error":
         return True
@@ -492,7 +511,7 @@ ZERO = Decimal(0)
 Row = tuple[ReadResult, int, Told, Case]
 
 
-def write_results(run: Run, policy: Policy, rows: Sequence[Row]) -> None:
+def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
     """Store the results of a run with everything their lines tell, and set its counters."""
     cases = sorted({row[3] for row in rows}, key=lambda case: (case.position, case.pk))
     order = {case.pk: place for place, case in enumerate(cases)}
@@ -515,7 +534,7 @@ def write_results(run: Run, policy: Policy, rows: Sequence[Row]) -> None:
     _count(run, results)
 
 
-def _result(run: Run, policy: Policy, row: Row, position: int) -> Result:
+def _result(run: Run, policy: PolicySpec, row: Row, position: int) -> Result:
     read, number, told, case = row
     line, decision = read.result, told.decision
     is_scored = decision.status == "scored"
@@ -685,11 +704,11 @@ def _import_run(
 
 def _trees(
     lines: Sequence[ResultLine],
-    root: Node,
-    own: Node,
+    root: EvaluatorSpec,
+    own: EvaluatorSpec,
     current: Mapping[str, Case],
-    policy: Policy,
-) -> list[Node]:
+    policy: PolicySpec,
+) -> list[EvaluatorSpec]:
     """Return the tree each result was scored by; those whose evaluators are alike share one."""
     groups: dict[tuple[Any, ...], list[ResultLine]] = {}
     places = []

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluators.kinds._prompts import path_of
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats.bundles import OUTSIDE, absent
 from runs.formats.lines import (
     CASES_KEYS,
@@ -31,7 +31,7 @@ from runs.formats.suite_evaluators import (
 )
 from runs.formats.suite_turns import Shared, read_expected, read_input
 from runs.formats.yaml import Document, Path, decoded, named, read_document
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.problems import Problem, UnreadableFileError
 
 
@@ -133,16 +133,16 @@ class Defaults:
     `is_default` tells that the suite lists no evaluators, so that a case's own stand alone.
     """
 
-    root: Node
+    root: EvaluatorSpec
     is_default: bool
     shared: Shared
 
 
 def read_cases(
     reading: Reading, path: Path, items: list[Any], defaults: Defaults
-) -> tuple[CaseContent, ...]:
+) -> tuple[CaseSpec, ...]:
     """Return the cases of a list; ids must be unique, what cannot be read is noted and left out."""
-    found: dict[str, CaseContent] = {}
+    found: dict[str, CaseSpec] = {}
     first_lines: dict[str, int] = {}
     for n, item in enumerate(items):
         at = (*path, n)
@@ -171,7 +171,7 @@ class _Case:
         self.fields = Fields(reading, path, aliases=ALIASES, value=item)
         self.defaults = defaults
 
-    def content(self) -> CaseContent | None:
+    def content(self) -> CaseSpec | None:
         """Return the case, None when it has no usable id."""
         key = self.fields.text("id")
         if not key.strip():
@@ -194,7 +194,7 @@ class _Case:
         expected, kept = read_expected(self.fields)
         rest = inner.keep_rest()
         own = self.reading.kept.pop(key, {})
-        content = CaseContent(
+        content = CaseSpec(
             key=key,
             title=title,
             tags=self.fields.texts("tags"),
@@ -215,7 +215,7 @@ class _Case:
             )
         return content
 
-    def _evaluators(self, inner: Fields, *, skips: bool) -> tuple[Node | None, bool]:
+    def _evaluators(self, inner: Fields, *, skips: bool) -> tuple[EvaluatorSpec | None, bool]:
         """Return the case's own tree and whether it joins the suite's (`assertions`) or replaces it."""
         own = self._listed(self.fields, "evaluators", ())
         own += self._listed(inner, "evaluators", own)
@@ -237,7 +237,9 @@ class _Case:
         check_composite(self.reading, self.path, root, case=self.fields.case)
         return root, joins
 
-    def _listed(self, fields: Fields, name: str, beside: tuple[Node, ...]) -> tuple[Node, ...]:
+    def _listed(
+        self, fields: Fields, name: str, beside: tuple[EvaluatorSpec, ...]
+    ) -> tuple[EvaluatorSpec, ...]:
         key, items = fields.items(name)
         if name == "rubrics" and items:
             items = [{"type": "rubric", "rubrics": items}]

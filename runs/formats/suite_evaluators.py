@@ -12,32 +12,43 @@ from evaluators.kinds._base import Kind
 from evaluators.kinds._prompts import is_reference, literal_variable, text_of
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.kinds.composite import prompt_file, read_options, runs_script
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, below, check_paths, validate
+from evaluators.scoring.tree import (
+    COMPOSITE,
+    Aggregator,
+    EvaluatorSpec,
+    below,
+    check_paths,
+    validate,
+)
 from evaluators.scoring.types import DomainError
 from runs.formats.reading import Fields, Reading
 from runs.formats.yaml import Document, Path
-from runs.specs.content import CaseContent, ModelPlace
+from runs.specs.content import CaseSpec, ModelPlace
 from runs.specs.problems import did_you_mean, near
 
 ROOT_NAME = "suite"
 DEFAULT_KIND = "llm_judge"
 
 
-def root_of(children: tuple[Node, ...], aggregator: Mapping[str, Any] | None = None) -> Node:
+def root_of(
+    children: tuple[EvaluatorSpec, ...], aggregator: Mapping[str, Any] | None = None
+) -> EvaluatorSpec:
     """Return the outermost composite of a suite or of a case with a tree of its own."""
     config = {"aggregator": dict(aggregator)} if aggregator else {}
-    return canonical(Node(name=ROOT_NAME, kind=COMPOSITE, config=config, children=children))
+    return canonical(
+        EvaluatorSpec(name=ROOT_NAME, kind=COMPOSITE, config=config, children=children)
+    )
 
 
-def canonical(node: Node) -> Node:
+def canonical(node: EvaluatorSpec) -> EvaluatorSpec:
     """Return the tree as it reads back from the form it is stored in."""
-    return Node.from_json(node.as_json())
+    return EvaluatorSpec.from_json(node.as_json())
 
 
-def default_children() -> tuple[Node, ...]:
+def default_children() -> tuple[EvaluatorSpec, ...]:
     """Return what scores a suite that names no evaluators: one judge, by the criteria of each case."""
     settings = read_config(DEFAULT_KIND, {}).model_dump(mode="json")
-    return (Node(name=DEFAULT_KIND, kind=DEFAULT_KIND, config=settings),)
+    return (EvaluatorSpec(name=DEFAULT_KIND, kind=DEFAULT_KIND, config=settings),)
 
 
 def read_aggregator(
@@ -69,10 +80,10 @@ def read_aggregator(
     return {**found, **Aggregator.from_json(found).as_json()}
 
 
-def check_composite(reading: Reading, path: Path, node: Node, *, case: str = "") -> None:
+def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: str = "") -> None:
     """Note what keeps a composite from being scored; what lies deeper is checked where it stands."""
     known_bad = any(refused[: len(path)] == path for refused in reading.refused)
-    children = tuple(Node(name=c.name, kind="", weight=c.weight) for c in node.children)
+    children = tuple(EvaluatorSpec(name=c.name, kind="", weight=c.weight) for c in node.children)
     if known_bad or not children:
         return
     try:
@@ -199,7 +210,7 @@ LISTS = ("models", "judges", "agents", "participants")
 
 
 def model_places(
-    document: Document, cases: tuple[CaseContent, ...]
+    document: Document, cases: tuple[CaseSpec, ...]
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
     """Return by case, "" for the suite, and slug in which files and lines it is named, in their order."""
     found: dict[tuple[str, str], list[ModelPlace]] = {}
@@ -239,7 +250,7 @@ def _listed(panel: list[Any], path: Path) -> Iterator[tuple[Path, str]]:
     yield from (((*path, at), slug) for slug, at in first.items())
 
 
-def _case(path: Path, cases: tuple[CaseContent, ...]) -> str:
+def _case(path: Path, cases: tuple[CaseSpec, ...]) -> str:
     if normal_spelling(str(path[0])) not in CASES or len(path) < 2:
         return ""
     number = path[1]
@@ -264,9 +275,9 @@ def read_evaluators(
     items: list[Any],
     *,
     case: str = "",
-    beside: tuple[Node, ...] = (),
+    beside: tuple[EvaluatorSpec, ...] = (),
     above: str = "",
-) -> tuple[Node, ...]:
+) -> tuple[EvaluatorSpec, ...]:
     """Return the evaluators of a list; what cannot be read is noted and left out.
 
     Sentences in it become the criteria of one rubric, where the first of them stands. No name may
@@ -277,7 +288,7 @@ def read_evaluators(
         reading.refuse(path, said, case=case)
         return ()
     taken = {node.name for node in beside}
-    found: list[Node] = []
+    found: list[EvaluatorSpec] = []
     for n, item in _gathered(reading, path, items, case):
         node = _Item(reading, (*path, n), item, case, above).node(taken)
         if node is not None:
@@ -321,7 +332,7 @@ class _Item:
             said = "an evaluator with name and type, or a sentence to judge by, is expected here"
             self.fields.refuse("", said)
 
-    def node(self, taken: set[str]) -> Node | None:
+    def node(self, taken: set[str]) -> EvaluatorSpec | None:
         """Return the evaluator, None when its type is not known."""
         before = len(self.reading.problems)
         spelling = self.fields.text("type")
@@ -355,7 +366,7 @@ class _Item:
         config = read_settings(self.fields, kind, preset, below(self.above, name))
         if found := literal_variable(kind.name, config):
             self.reading.warn(self.path, f"evaluator {name}: {found.text}", case=self.case)
-        return Node(name=name, kind=kind.name, config=config, **facts)
+        return EvaluatorSpec(name=name, kind=kind.name, config=config, **facts)
 
     def _name(self, named: str, spelling: str, taken: set[str]) -> str:
         if not named:
@@ -382,7 +393,7 @@ class _Item:
             self.fields.refuse(key or "min_score", said)
         return required is True, below
 
-    def _composite(self, name: str, facts: dict[str, Any]) -> Node:
+    def _composite(self, name: str, facts: dict[str, Any]) -> EvaluatorSpec:
         key, items = self.fields.items("evaluators")
         aggregator_key, options = self.fields.mapping("aggregator")
         path = below(self.above, name)
@@ -402,6 +413,6 @@ class _Item:
             said = f"is not known here; known are {', '.join(known)}"
             self.fields.refuse(left[spelling], said + did_you_mean(spelling, known))
         config = {"aggregator": aggregator} if aggregator else {}
-        node = Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
+        node = EvaluatorSpec(name=name, kind=COMPOSITE, config=config, children=children, **facts)
         check_composite(self.reading, self.path, node, case=self.case)
         return node

@@ -13,8 +13,8 @@ from evaluators.kinds import read_config, spelled_as
 from evaluators.kinds._prompts import path_of
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.kinds._text import yaml_of
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Aggregator, Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.lines import (
     CASES_KEYS,
     LINES_SUFFIXES,
@@ -36,12 +36,12 @@ from runs.formats.suite_evaluators import (
 from runs.formats.suite_policy import read_policy, written_policy
 from runs.formats.suite_turns import BLOCKS, read_shared
 from runs.formats.yaml import Document, decoded, named, read_document
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, profile_named
 
 
-def written(content: SuiteContent) -> Iterator[bytes]:
+def written(content: SuiteSpec) -> Iterator[bytes]:
     """Yield the suite as YAML, case by case."""
     yield yaml_of(suite_head(content)).encode()
     yield b"tests:\n"
@@ -49,7 +49,7 @@ def written(content: SuiteContent) -> Iterator[bytes]:
         yield yaml_of([case_values(case)]).encode()
 
 
-def suite_head(content: SuiteContent) -> dict[str, Any]:
+def suite_head(content: SuiteSpec) -> dict[str, Any]:
     """Return what a suite file says before its cases."""
     policy, verdicts = written_policy(content.policy)
     suite = {
@@ -67,7 +67,7 @@ def suite_head(content: SuiteContent) -> dict[str, Any]:
     return _given(suite)
 
 
-def case_values(case: CaseContent) -> dict[str, Any]:
+def case_values(case: CaseSpec) -> dict[str, Any]:
     """Return what a suite file says of a case."""
     own = case.evaluators
     listed = [_evaluator(child) for child in own.children] if own else []
@@ -95,7 +95,7 @@ def case_values(case: CaseContent) -> dict[str, Any]:
     return {key: written_case[key] for key in (*order, *written_case) if key in written_case}
 
 
-def own_values(own: Node) -> dict[str, Any]:
+def own_values(own: EvaluatorSpec) -> dict[str, Any]:
     """Return what a suite file says of evaluators that stand in place of the suite's."""
     listed = [_evaluator(child) for child in own.children]
     return {**_given({"aggregator": _aggregator(own)}), "evaluators": listed}
@@ -112,7 +112,7 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": turn["role"], "content": content, **rest}
 
 
-def _evaluator(node: Node) -> dict[str, Any]:
+def _evaluator(node: EvaluatorSpec) -> dict[str, Any]:
     spelling, settings = node.kind, dict[str, Any]()
     if not node.is_composite:
         spelling, settings = _settings(node)
@@ -131,7 +131,7 @@ def _evaluator(node: Node) -> dict[str, Any]:
     return {**common, **_given({"aggregator": _aggregator(node)}), "evaluators": children}
 
 
-def _settings(node: Node) -> tuple[str, dict[str, Any]]:
+def _settings(node: EvaluatorSpec) -> tuple[str, dict[str, Any]]:
     """Return the type and the settings that are not as usual; of a kind that changed since, all there are."""
     try:
         config = read_config(node.kind, node.config)
@@ -140,7 +140,7 @@ def _settings(node: Node) -> tuple[str, dict[str, Any]]:
     return spelled_as(node.kind, config.model_dump(mode="json", exclude_defaults=True))
 
 
-def _aggregator(node: Node) -> dict[str, Any]:
+def _aggregator(node: EvaluatorSpec) -> dict[str, Any]:
     """Return the options of a composite, those of a script or a judge that aggregates among them."""
     options: dict[str, Any] = dict(node.as_json()["config"].get("aggregator") or {})
     return {} if options == Aggregator().as_json() else options
@@ -170,7 +170,7 @@ def read_suite(
     file: str = "suite.yaml",
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
-) -> SuiteContent:
+) -> SuiteSpec:
     """Return what a suite file says, and what a chosen profile says where the file says nothing.
 
     `file` is the path of the suite file and `files` holds the files around it by path; prompts it
@@ -181,7 +181,7 @@ def read_suite(
 
 def suite_of(
     document: Document, files: Mapping[str, bytes], profile: Profile | None = None
-) -> SuiteContent:
+) -> SuiteSpec:
     """Return what the values of a suite file say; raises UnreadableFileError like read."""
     document, beside = with_cases(document, files)
     reading = Reading(document, files, folder_of(document.file))
@@ -193,12 +193,12 @@ def suite_of(
     return replace(found, read_with=beside, model_places=places)
 
 
-def write_suite(content: SuiteContent) -> bytes:
+def write_suite(content: SuiteSpec) -> bytes:
     """Return the suite file that reads back as this suite; the files it names go beside it."""
     return b"".join(written(content))
 
 
-def write_suite_parts(content: SuiteContent) -> Iterator[bytes]:
+def write_suite_parts(content: SuiteSpec) -> Iterator[bytes]:
     """Yield the same file part by part, so that nobody waits for the last case of thousands."""
     return written(content)
 
@@ -215,7 +215,7 @@ def _stem(file: str) -> str:
     return re.sub(r"(?<=.)\.evals?\Z", "", PurePosixPath(file).stem, flags=re.IGNORECASE)
 
 
-def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteContent:
+def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteSpec:
     name = suite.text("name") or stem
     title = suite.text("title") or name
     slug = slug_of(name)
@@ -235,13 +235,13 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     cases_key, items = _cases(suite)
     cases = read_cases(reading, (cases_key,), items, defaults)
     own = reading.kept.pop("", {})
-    return SuiteContent(
+    return SuiteSpec(
         slug=slug,
         title=title,
         description=suite.text("description"),
         tags=suite.texts("tags"),
         judge=suite.text("judge"),
-        policy=read_policy(reading, suite, profile.policy if profile else Policy()),
+        policy=read_policy(reading, suite, profile.policy if profile else PolicySpec()),
         root=root,
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
@@ -283,12 +283,14 @@ def _cases(suite: Fields) -> tuple[str, list[Any]]:
     return key, value or []
 
 
-def _evaluators(reading: Reading, suite: Fields) -> tuple[tuple[Node, ...], dict[str, Any]]:
+def _evaluators(
+    reading: Reading, suite: Fields
+) -> tuple[tuple[EvaluatorSpec, ...], dict[str, Any]]:
     """Return the evaluators of the suite and what else its `execution` block holds."""
     execution_key, block = suite.mapping("execution")
     aliases = {"evaluators": ALIASES["evaluators"]}
     execution = Fields(reading, (execution_key,), aliases=aliases, value=block)
-    found: tuple[Node, ...] = ()
+    found: tuple[EvaluatorSpec, ...] = ()
     for fields in (suite, execution):
         key, items = fields.items("evaluators")
         if items and found:
@@ -317,7 +319,7 @@ def read_case_lines(
     file: str = "suite.jsonl",
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
-) -> SuiteContent:
+) -> SuiteSpec:
     """Return the suite of a file of cases and of the YAML beside it, which may be missing.
 
     `files` holds the files around it by path, the YAML among them: name, description, evaluators,
@@ -349,7 +351,7 @@ def read_case_lines(
     raise UnreadableFileError([only] if only else lines.problems)
 
 
-def write_case_lines(content: SuiteContent) -> tuple[bytes, bytes]:
+def write_case_lines(content: SuiteSpec) -> tuple[bytes, bytes]:
     """Return the lines and the YAML beside them that read back as this suite."""
     lines = (
         json.dumps(case_values(case), ensure_ascii=False, allow_nan=False) for case in content.cases

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from evaluators.scoring.policy import REVIEW_RULES, Policy
+from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.types import DomainError
 from runs.formats.reading import Fields, Reading
 
@@ -39,7 +39,7 @@ ALIASES = {"pass_threshold": ("fallback_threshold",)}
 HUNDRED = Decimal(100)
 
 
-def read_policy(reading: Reading, suite: Fields, usual: Policy) -> Policy:
+def read_policy(reading: Reading, suite: Fields, usual: PolicySpec) -> PolicySpec:
     """Return the policy of the blocks `policy` and `verdicts`, as usual where they say nothing.
 
     Problems are noted.
@@ -67,15 +67,15 @@ def read_policy(reading: Reading, suite: Fields, usual: Policy) -> Policy:
     except DomainError as error:
         at = bands_key if set(BANDS.values()) & set(str(error).split()) else key
         reading.refuse((at,), str(error))
-        return Policy()
+        return PolicySpec()
 
 
-def written_policy(policy: Policy) -> tuple[dict[str, Any], dict[str, Any]]:
+def written_policy(policy: PolicySpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the blocks `policy` and `verdicts` that read back as this policy; defaults are left out."""
-    usual = Policy()
+    usual = PolicySpec()
     changed = {
         column.name: getattr(policy, column.name)
-        for column in fields(Policy)
+        for column in fields(PolicySpec)
         if getattr(policy, column.name) != getattr(usual, column.name)
     }
     block: dict[str, Any] = {

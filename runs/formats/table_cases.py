@@ -24,7 +24,7 @@ from runs.formats.table_mapping import (
 )
 from runs.formats.tables import REASON_COLUMNS, Row, Table, harmless
 from runs.formats.yaml import Document
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
 from runs.target_kinds._outputs import output_from_json
 
@@ -212,7 +212,7 @@ class RowReader:
         """Return the name of the first column of a part, "" when none holds it."""
         return self.places[part][0][1] if part in self.places else ""
 
-    def case(self, row: Row) -> CaseContent:
+    def case(self, row: Row) -> CaseSpec:
         """Return the case of a row; raises RefusedRowError."""
         if row.unread:
             raise RefusedRowError("", row.unread)
@@ -222,7 +222,7 @@ class RowReader:
         answer, claims, metadata = self._assertions(row)
         for name, cell in self._filled(row, Part.METADATA):
             metadata |= self._read(name, partial(metadata_of, name), cell)
-        return CaseContent(
+        return CaseSpec(
             key=key or self._made_key(asked),
             input=asked,
             title=title if Part.TITLE in self.places else beginning_of(asked),
@@ -366,7 +366,7 @@ def rejected_csv(table: Table, rejected: Iterable[Rejected]) -> Iterable[str]:
     yield buffer.getvalue()
 
 
-def write_cases(cases: Sequence[CaseContent]) -> str:
+def write_cases(cases: Sequence[CaseSpec]) -> str:
     """Return cases as a CSV that reads back as they are; evaluators of their own are left out."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, quoting=csv.QUOTE_ALL)
@@ -381,7 +381,7 @@ def _spelled(cell: Any) -> str:
     return cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
 
 
-def _cells(case: CaseContent) -> list[str]:
+def _cells(case: CaseSpec) -> list[str]:
     turns = [dict(turn) for turn in case.input]
     return [
         case.key,
@@ -446,7 +446,7 @@ class ReadCases:
     assertions that are kept in the metadata, because no outcome says the same.
     """
 
-    cases: tuple[CaseContent, ...]
+    cases: tuple[CaseSpec, ...]
     lines: tuple[int, ...]
     rejected: tuple[Rejected, ...]
     passed_over: int = 0

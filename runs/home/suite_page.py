@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.models.runs import RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import RunRow, listed, run_row
@@ -33,7 +33,7 @@ class SuitePage:
     """The overview of a suite. `root` is None when the current version cannot be read."""
 
     head: SuiteHead
-    policy: Policy
+    policy: PolicySpec
     gates: Sequence[GateRule]
     root: Branch | None
     evaluators: int

@@ -14,7 +14,7 @@ from django.db.models import QuerySet, Sum
 from evaluators.kinds._base import Output
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import (
     Finding,
     Outcome,
@@ -50,7 +50,7 @@ NOT_RUN = Unscored("it was not run")
 
 
 def score_rows(
-    result_id: int, root: Node, outcomes: Mapping[str, Outcome], decision: Decision
+    result_id: int, root: EvaluatorSpec, outcomes: Mapping[str, Outcome], decision: Decision
 ) -> Iterator[tuple[object, ...]]:
     """Yield a row for every node of the tree, composites too, and one for the expected outcomes."""
     position = 0

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import models
 
 from evaluators.models import Evaluator, LanguageModel
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.engine.plan import content_hash
 
 FILES_A_STATEMENT = 100
@@ -78,9 +78,11 @@ class PolicyColumns(models.Model):
 
         abstract = True
 
-    def policy(self) -> Policy:
+    def policy(self) -> PolicySpec:
         """Return the policy as the scoring core takes it; raises ScoreOutOfRangeError for bad bands."""
-        return Policy(**{column.name: getattr(self, column.name) for column in fields(Policy)})
+        return PolicySpec(
+            **{column.name: getattr(self, column.name) for column in fields(PolicySpec)}
+        )
 
 
 class Suite(PolicyColumns):

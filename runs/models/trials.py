@@ -13,8 +13,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from evaluators.models import LanguageModel, money_field
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH, Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import COMPOSITE, MAX_PATH_LENGTH, EvaluatorSpec
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
@@ -175,20 +175,20 @@ class EvaluatorTrial(models.Model):
         return f"{self.path or 'all'} of {self.suite}"
 
     @property
-    def root(self) -> Node:
+    def root(self) -> EvaluatorSpec:
         """Return the evaluator at its own path, alone in composites of the names above it."""
-        node = Node.from_json(self.tree)
+        node = EvaluatorSpec.from_json(self.tree)
         if not self.path:
             return node
         for name in (*reversed(self.path.split("/")[:-1]), "all"):
             # What it weighs among others says nothing while it is alone.
-            node = Node(name=name, kind=COMPOSITE, children=(replace(node, weight=1.0),))
+            node = EvaluatorSpec(name=name, kind=COMPOSITE, children=(replace(node, weight=1.0),))
         return node
 
     @property
-    def rules(self) -> Policy:
+    def rules(self) -> PolicySpec:
         """Return the policy of the draft; the score alone decides, as nobody judges the outcomes."""
-        policy = Policy.from_json(self.policy)
+        policy = PolicySpec.from_json(self.policy)
         return replace(policy, case_gate="score", final_score="aggregate")
 
     def begin(self) -> bool:

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.case_groups import (
     ENDED,
     STATES,
@@ -60,7 +60,7 @@ def people_of_row(row: Mapping[str, Any]) -> str:
     return str(row["reviewed_verdict"]) if row["status"] in ENDED else ""
 
 
-def mark_of_row(row: Mapping[str, Any], policy: Policy) -> str:
+def mark_of_row(row: Mapping[str, Any], policy: PolicySpec) -> str:
     """Return the state a result is shown in: the verdict that counts, or how far the work is."""
     if policy.count_reviews and row["reviewed_verdict"] and row["status"] in ENDED:
         return str(row["reviewed_verdict"])
@@ -113,7 +113,9 @@ class CaseRepetitions:
         return f"{told}: verdicts differ." if found.is_flaky else f"{told}."
 
 
-def case_repetitions(run: Run, case: Case, policy: Policy, state: str) -> CaseRepetitions | None:
+def case_repetitions(
+    run: Run, case: Case, policy: PolicySpec, state: str
+) -> CaseRepetitions | None:
     """Return a case over its repetitions; None where each case runs once. Three queries."""
     if run.repetitions == 1:
         return None
@@ -209,7 +211,7 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, .
 
 def _row(
     run: Run,
-    policy: Policy,
+    policy: PolicySpec,
     group: Mapping[str, Any],
     case: Case,
     results: Sequence[Mapping[str, Any]],

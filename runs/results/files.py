@@ -9,7 +9,7 @@ from evaluators.kinds import spelled_as
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import Finding, OutcomeResult, Usage
 from runs.engine.plan import (
     DELIBERATION_KIND,
@@ -103,11 +103,11 @@ def _answer(run: Run, output: ResultOutput | None) -> str | None:
     return output.text
 
 
-def _evaluators(node: Node, rows: Rows, path: str = "") -> tuple[EvaluatorLine, ...]:
+def _evaluators(node: EvaluatorSpec, rows: Rows, path: str = "") -> tuple[EvaluatorLine, ...]:
     return tuple(_evaluator(child, rows, below(path, child.name)) for child in node.children)
 
 
-def _evaluator(node: Node, rows: Rows, path: str) -> EvaluatorLine:
+def _evaluator(node: EvaluatorSpec, rows: Rows, path: str) -> EvaluatorLine:
     row = rows.get(path) or EvaluatorScore(path=path, state=ScoreState.UNSCORED, weight=node.weight)
     # Rows of leaves hold what the evaluator said; those of composites what they came to.
     is_as_said = node.aggregator is None or node.aggregator.is_judging
@@ -135,7 +135,7 @@ def _evaluator(node: Node, rows: Rows, path: str) -> EvaluatorLine:
     )
 
 
-def _spelling(node: Node) -> str:
+def _spelling(node: EvaluatorSpec) -> str:
     """Return the type as a suite file spells it; kinds that there are no more stay what they were."""
     try:
         return spelled_as(node.kind, node.config)[0]

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.case_groups import ENDED, STATUS_MARKS, execution_of, policy_of
 from runs.engine.review_rules import RULE, settle
@@ -70,7 +70,7 @@ class ReviewHistory:
     source: int = 0
 
 
-def override_of(result: Result, policy: Policy) -> Override | None:
+def override_of(result: Result, policy: PolicySpec) -> Override | None:
     """Return what people decided of one execution; None where nothing is settled."""
     if not result.reviewed_verdict or result.status not in ENDED:
         return None
@@ -78,7 +78,7 @@ def override_of(result: Result, policy: Policy) -> Override | None:
     return Override(machine, result.reviewed_verdict, is_counted=policy.count_reviews)
 
 
-def override_of_case(rows: Sequence[Mapping[str, Any]], policy: Policy) -> Override | None:
+def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> Override | None:
     """Return what a case is by the machine, and what with the decisions of people; None without a decision.
 
     `rows` are its repetitions as `execution_of` takes them.

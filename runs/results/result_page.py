@@ -14,7 +14,7 @@ from django.db.models import Count, F
 from django.urls import reverse
 
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.case_groups import STATUS_MARKS, execution_of, policy_of, state_of_rows
 from runs.costs import ResultCosts, result_costs
 from runs.engine.plan import read_plan, tree_of_case
@@ -97,7 +97,7 @@ def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
 
 
 def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRun:
-    policy = Policy.from_json(results[0]["run__snapshot__policy"])
+    policy = PolicySpec.from_json(results[0]["run__snapshot__policy"])
     found = summarise_case("", [execution_of(row) for row in results], policy)
     place = {"slug": run.suite.slug, "number": number}
     return PastRun(
@@ -144,7 +144,9 @@ def mark_of(result: Result) -> str:
     return result.verdict or STATUS_MARKS.get(result.status, result.status)
 
 
-def repetitions_of(run: Run, result: Result, policy: Policy) -> tuple[tuple[Repetition, ...], str]:
+def repetitions_of(
+    run: Run, result: Result, policy: PolicySpec
+) -> tuple[tuple[Repetition, ...], str]:
     """Return every repetition of the same case in the run, and the state of the case; one query."""
     columns = ("repetition", "status", "verdict", "reviewed_verdict", "score", "is_forced")
     rows = list(
@@ -299,7 +301,7 @@ class Kept:
     may_look: bool = False
 
 
-def kept_from(user: User, result: Result, item: ReviewItem | None, policy: Policy) -> Kept:
+def kept_from(user: User, result: Result, item: ReviewItem | None, policy: PolicySpec) -> Kept:
     """Return what the page of a result keeps from a person, nothing where they decided or are not to decide.
 
     In a blind suite the machine's part is kept while the result waits for review, and what others decided for
@@ -353,7 +355,7 @@ class ResultPage:
     run: Run
     case: Case
     result: Result
-    policy: Policy
+    policy: PolicySpec
     state: str
     is_open: bool
     stage: str

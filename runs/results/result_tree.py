@@ -8,8 +8,8 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.scoring.decision import Decision, NodeResult
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, JUDGING_AGGREGATORS, Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import COMPOSITE, JUDGING_AGGREGATORS, EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH
 from runs.models.results import EvaluatorScore, ScoreState
@@ -78,7 +78,10 @@ class Remark:
 
 
 def result_tree(
-    root: Node, decision: Decision | None, rows: Mapping[str, EvaluatorScore], policy: Policy
+    root: EvaluatorSpec,
+    decision: Decision | None,
+    rows: Mapping[str, EvaluatorScore],
+    policy: PolicySpec,
 ) -> TreeNode:
     """Return the tree with the score, verdict and arithmetic of every node (SCORING §3, §4)."""
     return _node(root, "", decision, rows, policy)
@@ -113,11 +116,11 @@ def walk_rows(node: TreeNode) -> Iterator[TreeNode]:
 
 
 def _node(
-    node: Node,
+    node: EvaluatorSpec,
     path: str,
     decision: Decision | None,
     rows: Mapping[str, EvaluatorScore],
-    policy: Policy,
+    policy: PolicySpec,
 ) -> TreeNode:
     found = decision.nodes.get(path) if decision else None
     row = rows.get(path)
@@ -160,7 +163,7 @@ def _state(found: NodeResult | None, row: EvaluatorScore | None) -> tuple[str, f
     return (row.state, row.score) if row else ("open", None)
 
 
-def _verdict(found: NodeResult | None, score: float | None, policy: Policy) -> str:
+def _verdict(found: NodeResult | None, score: float | None, policy: PolicySpec) -> str:
     if found:
         return str(found.verdict or "")
     return "" if score is None else str(policy.verdict_of(score))
@@ -174,13 +177,13 @@ def _note(found: NodeResult | None, row: EvaluatorScore | None) -> str:
     return row.reasoning if row and row.state != ScoreState.SCORED else ""
 
 
-def _label(node: Node, kind_label: str) -> str:
+def _label(node: EvaluatorSpec, kind_label: str) -> str:
     if node.aggregator is not None:
         return AGGREGATORS.get(node.aggregator.type, node.aggregator.type)
     return kind_label
 
 
-def _marks(node: Node, scale: int) -> tuple[str, ...]:
+def _marks(node: EvaluatorSpec, scale: int) -> tuple[str, ...]:
     marks = []
     if node.required_below is not None:
         marks.append(f"required {figures.bound(node.required_below, scale)}")

@@ -14,8 +14,8 @@ from django.db.models import Avg, Count, Min, Q, Sum
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.intervals import bootstrap_interval
 from evaluators.scoring.numbers import is_at_least
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted
 from runs.case_groups import repetition_figures
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan, tree_of_case
@@ -58,7 +58,7 @@ class RunGate:
         }
 
 
-def metrics_gate(run: Run, policy: Policy) -> RunGate:
+def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
     """Return the mean overall score against its threshold, over the executions that have one."""
     limit = policy.metrics_pass_threshold
     if run.is_active:
@@ -71,7 +71,7 @@ def metrics_gate(run: Run, policy: Policy) -> RunGate:
     return RunGate("Metrics", share, limit, state, note)
 
 
-def cases_gate(run: Run, policy: Policy) -> RunGate:
+def cases_gate(run: Run, policy: PolicySpec) -> RunGate:
     """Return the share of executions that passed against its threshold; errors have not passed."""
     limit = policy.cases_pass_threshold
     if run.is_active:
@@ -116,12 +116,12 @@ def _executions(run: Run) -> str:
     return f"{run.execution_count} execution{'' if run.execution_count == 1 else 's'}"
 
 
-def negated_paths(root: Node) -> frozenset[str]:
+def negated_paths(root: EvaluatorSpec) -> frozenset[str]:
     """Return the paths of negated evaluators whose stored score is the one before 1 − score."""
     return frozenset(path for path, node in walk(root) if node.is_stored_unturned)
 
 
-def negated_paths_of_cases(run: Run, root: Node) -> Mapping[str, frozenset[str]]:
+def negated_paths_of_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, frozenset[str]]:
     """Return those paths by the key of each case with evaluators of its own; one query."""
     own = Case.objects.filter(pk__in=run.results.values("case"), evaluators__isnull=False)
     return {
@@ -313,7 +313,7 @@ def reads_evaluators_at_once(run: Run) -> bool:
     return run.execution_count * nodes <= MAX_SCORES_AT_ONCE
 
 
-def _means_by_cases(run: Run, root: Node) -> Mapping[str, float]:
+def _means_by_cases(run: Run, root: EvaluatorSpec) -> Mapping[str, float]:
     """Return the means of the paths that are negated in some cases and not, or not there, in the suite."""
     negated, of_cases = negated_paths(root), negated_paths_of_cases(run, root)
     paths = {path for own in of_cases.values() for path in own ^ negated}

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from django.db.models import F, Q, QuerySet
 from django.urls import reverse
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.costs import RunCosts, listed_costs, with_costs
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
@@ -139,9 +139,9 @@ def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
     ).order_by("-pk")
 
 
-def listed_policy(run: Run) -> Policy:
+def listed_policy(run: Run) -> PolicySpec:
     """Return the frozen policy of a run of `listed`."""
-    return Policy.from_json(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
+    return PolicySpec.from_json(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
 
 
 def _matching(query: RunsQuery) -> QuerySet[Run]:

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import money, thousands
 from runs.case_groups import case_groups, count_states, policy_of
 from runs.costs import RunCosts, budget_words, counted_usd, run_costs
@@ -47,7 +47,7 @@ NOTHING = "none"
 
 def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     """Return one text for each value that differs: "Pass from 0.80 → 0.75", "tone: Weight ×2 → ×3"."""
-    scale = Policy.from_json(snapshot["policy"]).scale
+    scale = PolicySpec.from_json(snapshot["policy"]).scale
     found = []
     for one in snapshot.get(CHANGED) or ():
         old, new = (spelt(one["name"], one[side], scale) or NOTHING for side in ("old", "new"))
@@ -251,7 +251,7 @@ class RunHead:
     failed: int
     took_ms: float | None
     has_batches: bool
-    policy: Policy
+    policy: PolicySpec
     judge: Mapping[str, Any] | None
     models: tuple[Mapping[str, Any], ...]
     agents: tuple[Mapping[str, Any], ...]
@@ -371,7 +371,7 @@ class RunLive:
     events: tuple[RunEvent, ...]
     folded: tuple[RunEvent, ...]
     event_count: int
-    policy: Policy
+    policy: PolicySpec
     evaluators: tuple[EvaluatorRow, ...] | None
     judged: tuple[JudgedMetrics, ...]
     dimensions: tuple[JudgedDimensions, ...]

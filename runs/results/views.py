@@ -100,7 +100,9 @@ def run_head(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give the head of a run's page, after its status changed."""
     found = run_of(slug, number)
     return render(
-        request, "results/_run_head.html", {"run": found, "head": head_of(found, now=database_now())}
+        request,
+        "results/_run_head.html",
+        {"run": found, "head": head_of(found, now=database_now())},
     )
 
 

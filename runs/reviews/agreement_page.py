@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from django.contrib.auth.models import User
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import MISSING, down, interval
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs.models.results import Result
@@ -217,7 +217,7 @@ def bands_panel(
 
 def bands_of(draft: SuiteDraft) -> tuple[float, float]:
     """Return the thresholds of a draft, pass and borderline, 0 to 1."""
-    policy = Policy.from_json(draft.content["policy"])
+    policy = PolicySpec.from_json(draft.content["policy"])
     return policy.pass_threshold, policy.borderline_threshold
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, walk
 from evaluators.scoring.types import Verdict
 from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
@@ -168,7 +168,7 @@ def _leaves(
     ]
 
 
-def _margin(result: Result, policy: Policy) -> Margin | None:
+def _margin(result: Result, policy: PolicySpec) -> Margin | None:
     """Return how far the score is from the band above it, None where no score decided."""
     if result.score is None or result.is_forced or policy.case_gate != CaseGate.SCORE:
         return None
@@ -181,7 +181,7 @@ def _margin(result: Result, policy: Policy) -> Margin | None:
     return Margin("Above pass by", rounded(result.score - policy.pass_threshold))
 
 
-def _others(result: Result, policy: Policy) -> tuple[RepetitionMark, ...]:
+def _others(result: Result, policy: PolicySpec) -> tuple[RepetitionMark, ...]:
     run = result.run
     if run.repetitions == 1:
         return ()

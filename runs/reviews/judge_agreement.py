@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from django.db.models import Count, Q, QuerySet
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
@@ -257,7 +257,7 @@ def _plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
             continue
 
 
-def _by_verdict(row: Result, policy: Policy) -> Judged:
+def _by_verdict(row: Result, policy: PolicySpec) -> Judged:
     by_score = policy.case_gate == CaseGate.SCORE and not row.is_forced
     return _judged(row, row.verdict, row.score if by_score else None)
 
@@ -292,7 +292,7 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
     return found
 
 
-def _nodes(root: Node, case: Case) -> dict[str, Node]:
+def _nodes(root: EvaluatorSpec, case: Case) -> dict[str, EvaluatorSpec]:
     return dict(walk(tree_of_case(root, case.evaluators, append=case.evaluators_append)))
 
 
@@ -324,7 +324,7 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
     return dict(found)
 
 
-def _bands(judged: Sequence[Judged], policy: Policy) -> Suggestion | None:
+def _bands(judged: Sequence[Judged], policy: PolicySpec) -> Suggestion | None:
     """Return the best bands for what a score decided and the rules, not a person, brought in."""
     reviewed = [
         Reviewed(one.score, one.pair.person, one.pair.sampling_rate)

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
 
 from evaluators.models import AuditEntry
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Reason, Settled, settle
@@ -369,7 +369,7 @@ def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
 def counts_reviews(run: Run) -> bool:
     """Tell whether the run's own rules let reviewed verdicts count in its figures (SCORING §4.6)."""
     snapshot = Run.objects.only("snapshot").get(pk=run.pk).snapshot
-    policy: Policy = Policy.from_json(snapshot.get("policy") or {})
+    policy: PolicySpec = PolicySpec.from_json(snapshot.get("policy") or {})
     return policy.count_reviews
 
 

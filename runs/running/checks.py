@@ -13,8 +13,8 @@ from evaluators.kinds import all_kinds, read_config
 from evaluators.model_calls.models import spec_of
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.sandbox import probe
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, TreeError, validate, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import agent_paths, judge_models, read_plan, script_paths, tree_of_case
 from runs.models.clock import database_now
@@ -82,7 +82,7 @@ class ScriptsRefusedError(DomainError):
 
 
 def check_scripts(
-    trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
+    trees: Iterable[EvaluatorSpec], target: TargetKind | None, user: User | AnonymousUser | None
 ) -> None:
     """Raise ScriptsRefusedError when the trees or the target run programs and the user may not have that."""
     if problem := scripts_problem(trees, target, user):
@@ -90,7 +90,7 @@ def check_scripts(
 
 
 def scripts_problem(
-    trees: Iterable[Node], target: TargetKind | None, user: User | AnonymousUser | None
+    trees: Iterable[EvaluatorSpec], target: TargetKind | None, user: User | AnonymousUser | None
 ) -> str:
     """Return why the trees or the target may not be carried out for the user, and the remedy; "" if they may."""
     obstacle = _obstacle(user)
@@ -142,12 +142,12 @@ def scripts_problem_again(
     return f"{who}, and {obstacle}" if who else ""
 
 
-def _trees_of(root: Node, cases: QuerySet[Case]) -> Iterator[Node]:
+def _trees_of(root: EvaluatorSpec, cases: QuerySet[Case]) -> Iterator[EvaluatorSpec]:
     for evaluators, append in cases.values_list("evaluators", "evaluators_append"):
         yield tree_of_case(root, evaluators, append=append)
 
 
-def _named(trees: Iterable[Node], agents: Mapping[str, str]) -> list[str]:
+def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[str]:
     """Return the paths of what runs scripts, each once; `agents` are the kinds of targets that judge by name."""
     kinds = target_kinds()
     programs = {name for name, kind in agents.items() if kind in kinds and kinds[kind].uses_sandbox}
@@ -255,7 +255,7 @@ def check_target(target: Target, cases: Sequence[Case]) -> None:
         _check_recorded(target, cases)
 
 
-def check_agents(trees: Iterable[Node]) -> list[Target]:
+def check_agents(trees: Iterable[EvaluatorSpec]) -> list[Target]:
     """Return the targets that evaluators of the trees ask for a judgement, by name.
 
     Raises AgentNotReadyError, naming evaluator and remedy, for one that is missing, archived, replays
@@ -336,7 +336,7 @@ def _suite_of(cases: Sequence[Case]) -> int:
     return Case.objects.values_list("suite_id", flat=True).get(pk=cases[0].pk)
 
 
-def check_trees(root: Node, cases: Sequence[Case]) -> list[Node]:
+def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> list[EvaluatorSpec]:
     """Return every tree the run scores by; raises DomainError naming the evaluator that cannot."""
     own = (case for case in cases if case.evaluators)
     joined = ((c.key, tree_of_case(root, c.evaluators, append=c.evaluators_append)) for c in own)
@@ -353,11 +353,11 @@ def check_trees(root: Node, cases: Sequence[Case]) -> list[Node]:
 
 
 def check_models(
-    trees: Iterable[Node],
+    trees: Iterable[EvaluatorSpec],
     cases: Sequence[Case],
     target: Target,
     judge: LanguageModel | None,
-    policy: Policy,
+    policy: PolicySpec,
     *,
     agents: Sequence[Target] = (),
 ) -> list[LanguageModel]:

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags.figures import counted, money
 from runs.engine.plan import judge_calls, judges_asked, tree_of_case
 from runs.models.results import Result, ResultStatus
@@ -111,7 +111,7 @@ class PastRuns:
     suite: Suite
     targets: Sequence[Target]
     judges: Collection[str]
-    _trees: dict[int, Node] = field(default_factory=dict)
+    _trees: dict[int, EvaluatorSpec] = field(default_factory=dict)
 
     def of_target(self, target: Target) -> PastUse:
         """Return the last runs of the target in this suite, else in others, else of its model."""
@@ -162,11 +162,11 @@ class PastRuns:
         if not self._trees:
             kept = Run.objects.filter(pk__in=[one.pk for one in self.judged.runs])
             rows = kept.values_list("pk", "snapshot__evaluators")
-            self._trees = {pk: Node.from_json(tree) for pk, tree in rows}
+            self._trees = {pk: EvaluatorSpec.from_json(tree) for pk, tree in rows}
         return calls_of(self._trees[run.pk], outcomes)
 
 
-def calls_of(root: Node, outcomes: Decimal) -> Decimal:
+def calls_of(root: EvaluatorSpec, outcomes: Decimal) -> Decimal:
     """Return the judge calls of one execution, when that share of 0 to 1 has expected outcomes."""
     kinds = all_kinds()
     with_them, without = (judge_calls(root, kinds, has_outcomes=one) for one in (True, False))
@@ -201,7 +201,7 @@ Judges = Counter[tuple[str, str]]
 
 def planned_judge_calls(
     suite: Suite,
-    root: Node,
+    root: EvaluatorSpec,
     *,
     cases: int,
     with_outcomes: int,
@@ -307,7 +307,7 @@ class Order:
     """
 
     suite: Suite
-    root: Node
+    root: EvaluatorSpec
     targets: Sequence[Target]
     cases: int
     with_outcomes: int

@@ -19,7 +19,7 @@ from django.http import QueryDict
 
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.case_groups import ResultsQuery, matching_groups, narrowed
 from runs.engine.plan import ASKED, CHANGED, read_plan
@@ -509,7 +509,7 @@ class StartRunForm(CaseChoiceForm):
                 found[name] = field.clean(self.initial.get(name, field.initial))
         return found
 
-    def _root(self) -> Node:
+    def _root(self) -> EvaluatorSpec:
         """Return the tree that the runs are scored by, the suite's while the rules are wrong."""
         try:
             return ruled(self.rules.parts, self.wanted_rules).root

@@ -15,7 +15,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from evaluators.kinds import all_kinds
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.case_groups import (
@@ -150,7 +150,9 @@ def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
     return total
 
 
-def _trees(root: Node, chosen: QuerySet[Result]) -> Iterator[tuple[Node, bool, int]]:
+def _trees(
+    root: EvaluatorSpec, chosen: QuerySet[Result]
+) -> Iterator[tuple[EvaluatorSpec, bool, int]]:
     """Yield each tree with whether its cases have expected outcomes, and how many results it scores."""
     rows = chosen.order_by()
     shared = rows.filter(case__evaluators__isnull=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluators.kinds import all_kinds, read_config
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Node, below
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, below
 from runs.engine.plan import CHANGED, judge_calls
 from runs.suites.differences import compare_versions
 from runs.suites.edits import (
@@ -56,8 +56,8 @@ class RuledRun:
     `runs.suites.differences` or a field of the policy, "old", "new"}.
     """
 
-    root: Node
-    policy: Policy
+    root: EvaluatorSpec
+    policy: PolicySpec
     changed: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -124,7 +124,7 @@ def _sampling(content: Content, samples: int) -> Iterator[Operation]:
 
 def takes_samples(node: Mapping[str, Any]) -> bool:
     """Tell whether an evaluator in JSON asks a judge that can be asked several times for one score."""
-    alone = Node.from_json({**node, "children": []})
+    alone = EvaluatorSpec.from_json({**node, "children": []})
     kinds = all_kinds()
     known = kinds.get(node["kind"])
     if node["kind"] != COMPOSITE and (known is None or SAMPLES not in known.config.model_fields):
@@ -150,7 +150,9 @@ Origins = Mapping[str, str | None] | None
 ONCE = 1
 
 
-def with_own_samples(root: Node, origins: Origins, snapshot: Mapping[str, Any]) -> Node:
+def with_own_samples(
+    root: EvaluatorSpec, origins: Origins, snapshot: Mapping[str, Any]
+) -> EvaluatorSpec:
     """Return a tree whose judges are asked as often as in a run that asked them more often than its suite.
 
     `origins` are the paths in the run by those of the tree. A judge that is asked by now otherwise than
@@ -165,10 +167,12 @@ def with_own_samples(root: Node, origins: Origins, snapshot: Mapping[str, Any]) 
         holder = _holder(node)
         if one is not None and (holder.get(SAMPLES) or ONCE) == (one["old"] or ONCE):
             holder[SAMPLES] = one["new"]
-    return Node.from_json(written)
+    return EvaluatorSpec.from_json(written)
 
 
-def samples_kept(root: Node, origins: Origins, snapshot: Mapping[str, Any]) -> list[dict[str, Any]]:
+def samples_kept(
+    root: EvaluatorSpec, origins: Origins, snapshot: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Return of what a run changed for itself the samples that a tree took over, by the paths of the tree."""
     own = {one["evaluator"]: one for one in _own(snapshot)}
     found = ((path, node, own.get(_before(path, origins))) for path, node in _walk(root.as_json()))

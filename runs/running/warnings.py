@@ -17,7 +17,7 @@ from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.scoring.numbers import listed
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.engine.plan import agent_paths, tree_of_case
 from runs.models.suites import Case, Suite
 from runs.models.targets import RecordedOutput, Target
@@ -149,7 +149,7 @@ THERE = "there"
 
 def unscorable_warnings(
     suite: Suite,
-    root: Node,
+    root: EvaluatorSpec,
     *,
     tags: Collection[str] = (),
     keys: Collection[str] | None = None,
@@ -177,7 +177,7 @@ def unscorable_warnings(
     return (*told[:MAX_NAMED], *([f"So it is with {more} more evaluators."] if more > 0 else ()))
 
 
-def _leaves(tree: Node, case: CaseFacts) -> Iterator[tuple[str, str]]:
+def _leaves(tree: EvaluatorSpec, case: CaseFacts) -> Iterator[tuple[str, str]]:
     kinds = all_kinds()
     for path, node in walk(tree):
         if node.is_composite or node.kind not in kinds:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.models.functions import Length, Substr
 
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import (
     bound,
     counted,
@@ -58,7 +58,7 @@ def counts_of(found: Mapping[str, int]) -> dict[str, int]:
     return {state: found.get(state, 0) for state in VERDICT_WORDS}
 
 
-def policy_rows(policy: Policy) -> list[dict[str, str]]:
+def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
     """Return the rules that made the verdicts, a name and a value each."""
     scale = policy.scale
     rows = {

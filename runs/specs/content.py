@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.specs.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class CaseContent:
+class CaseSpec:
     """One case of a suite file.
 
     `input` holds turns of role and content, with `blocks` where a content names files of the suite. `evaluators` is a root composite that replaces the
@@ -28,7 +28,7 @@ class CaseContent:
     expected_outcomes: tuple[str, ...] = ()
     criteria: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    evaluators: Node | None = None
+    evaluators: EvaluatorSpec | None = None
     evaluators_append: bool = False
     recorded_output: Mapping[str, Any] | None = None
 
@@ -43,7 +43,7 @@ class ModelPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteContent:
+class SuiteSpec:
     """A whole suite.
 
     `judge` is the slug of a language model or "". `files` are those that evaluators refer to, by
@@ -54,12 +54,12 @@ class SuiteContent:
 
     slug: str
     title: str
-    root: Node
-    cases: tuple[CaseContent, ...]
+    root: EvaluatorSpec
+    cases: tuple[CaseSpec, ...]
     description: str = ""
     tags: tuple[str, ...] = ()
     judge: str = ""
-    policy: Policy = field(default_factory=Policy)
+    policy: PolicySpec = field(default_factory=PolicySpec)
     files: Mapping[str, bytes] = field(default_factory=dict)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators.kinds import read_config
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 
 
@@ -28,14 +28,14 @@ class Profile:
     name: str
     label: str
     says: str
-    policy: Policy
-    evaluators: tuple[Node, ...]
+    policy: PolicySpec
+    evaluators: tuple[EvaluatorSpec, ...]
 
     @property
-    def root(self) -> Node:
+    def root(self) -> EvaluatorSpec:
         """Return the evaluators under the outermost composite, a weighted average."""
-        root = Node(name="suite", kind=COMPOSITE, children=self.evaluators)
-        return Node.from_json(root.as_json())
+        root = EvaluatorSpec(name="suite", kind=COMPOSITE, children=self.evaluators)
+        return EvaluatorSpec.from_json(root.as_json())
 
 
 def all_profiles() -> tuple[Profile, ...]:
@@ -45,21 +45,21 @@ def all_profiles() -> tuple[Profile, ...]:
             name="verdicts",
             label="Verdicts",
             says="Evaluators are averaged by weight; from 0.8 a case passes, from 0.6 it is borderline.",
-            policy=Policy(),
+            policy=PolicySpec(),
             evaluators=(_evaluator("llm_judge"),),
         ),
         Profile(
             name="metrics",
             label="Metrics",
             says="A judge scores eight metrics from 0 to 5; a case passes when all its expected outcomes are met.",
-            policy=Policy(case_gate="expected_outcomes", scale=100),
+            policy=PolicySpec(case_gate="expected_outcomes", scale=100),
             evaluators=(_evaluator("metrics_judge", name="metrics"),),
         ),
         Profile(
             name="tasks",
             label="Tasks",
             says="Scores from 0 to 100; what can be compared weighs three times as much as what is judged.",
-            policy=Policy(scale=100),
+            policy=PolicySpec(scale=100),
             evaluators=(
                 _evaluator("expected_output", weight=3.0, config={"match": "contains"}),
                 _evaluator("llm_judge"),
@@ -69,7 +69,7 @@ def all_profiles() -> tuple[Profile, ...]:
             name="hybrid",
             label="Hybrid",
             says="Programs check, a judge reads what they found; its overall score from 0 to 10 is the score.",
-            policy=Policy(final_score="judge_overall", scale=10),
+            policy=PolicySpec(final_score="judge_overall", scale=10),
             evaluators=(_evaluator("hybrid_judge", config={"checks": [ANSWERED]}),),
         ),
     )
@@ -88,6 +88,6 @@ ANSWERED = {"type": "final_response_present", "name": "answered", "dimensions": 
 
 def _evaluator(
     kind: str, *, name: str = "", weight: float = 1.0, config: Mapping[str, Any] | None = None
-) -> Node:
+) -> EvaluatorSpec:
     settings = read_config(kind, dict(config or {})).model_dump(mode="json")
-    return Node(name=name or kind, kind=kind, weight=weight, config=settings)
+    return EvaluatorSpec(name=name or kind, kind=kind, weight=weight, config=settings)

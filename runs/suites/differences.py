@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from runs.suites.edits import Content, edited_parts, tree_of
 from runs.suites.tree_edits import guard, options_of, weigh
 
@@ -17,20 +17,22 @@ OF_CHILDREN = ("weights", "required")
 Facts = Mapping[str, Any]
 
 
-def facts_of(root: Node) -> dict[str, dict[str, Any]]:
+def facts_of(root: EvaluatorSpec) -> dict[str, dict[str, Any]]:
     """Return the facts of every evaluator by path, in tree order; names and places are not among them."""
     found: dict[str, dict[str, Any]] = {}
     _gather(root, ROOT_PATH, None, found)
     return found
 
 
-def _gather(node: Node, path: str, above: Node | None, found: dict[str, dict[str, Any]]) -> None:
+def _gather(
+    node: EvaluatorSpec, path: str, above: EvaluatorSpec | None, found: dict[str, dict[str, Any]]
+) -> None:
     found[path] = _facts(node, above)
     for child in node.children:
         _gather(child, below(path, child.name), node, found)
 
 
-def _facts(node: Node, above: Node | None) -> dict[str, Any]:
+def _facts(node: EvaluatorSpec, above: EvaluatorSpec | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"kind": node.kind}
     if above is not None:
         facts["weight"] = above.weight_of(node)
@@ -72,7 +74,7 @@ def _put(settings: dict[str, Any], key: str, name: str, facts: Facts) -> None:
         settings.pop(key, None)
 
 
-def matched(before: Node, after: Node) -> dict[str, str]:
+def matched(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, str]:
     """Return by path of the one tree the path of the same evaluator in the other.
 
     The same are two at one path; of the others those of one name and kind, which were moved; then
@@ -83,7 +85,7 @@ def matched(before: Node, after: Node) -> dict[str, str]:
     pairs = {path: path for path in old if path in new}
     pairs[ROOT_PATH] = ROOT_PATH
     facts = facts_of(before), facts_of(after)
-    likenesses: tuple[Callable[[str, Node, Mapping[str, Any]], Any], ...] = (
+    likenesses: tuple[Callable[[str, EvaluatorSpec, Mapping[str, Any]], Any], ...] = (
         lambda _, node, __: (node.name, node.kind),
         lambda path, node, said: (path.rpartition("/")[0], node.kind, _settings(said)),
         lambda _, node, said: (node.kind, _settings(said)),
@@ -104,9 +106,9 @@ def matched(before: Node, after: Node) -> dict[str, str]:
 
 def _by_likeness(
     paths: list[str],
-    nodes: Mapping[str, Node],
+    nodes: Mapping[str, EvaluatorSpec],
     facts: Mapping[str, Mapping[str, Any]],
-    like: Callable[[str, Node, Mapping[str, Any]], Any],
+    like: Callable[[str, EvaluatorSpec, Mapping[str, Any]], Any],
 ) -> dict[Any, list[str]]:
     found: dict[Any, list[str]] = {}
     for path in paths:
@@ -246,7 +248,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Chang
     )
 
 
-def _evaluators(before: Node, after: Node) -> Iterator[EvaluatorChange]:
+def _evaluators(before: EvaluatorSpec, after: EvaluatorSpec) -> Iterator[EvaluatorChange]:
     pairs = matched(before, after)
     came_from = {new: old for old, new in pairs.items()}
     old_facts, new_facts = facts_of(before), facts_of(after)
@@ -280,7 +282,7 @@ def _what(
     return "changed" if changes else ""
 
 
-def _shuffled(before: Node, after: Node, pairs: Mapping[str, str]) -> set[str]:
+def _shuffled(before: EvaluatorSpec, after: EvaluatorSpec, pairs: Mapping[str, str]) -> set[str]:
     """Return the paths in the newer tree of evaluators that stand elsewhere among the same siblings."""
     old_order = {path: place for place, (path, _) in enumerate(walk(before))}
     back = {new: old for old, new in pairs.items()}

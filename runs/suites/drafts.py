@@ -16,7 +16,7 @@ from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.kinds.composite import prompt_file, runs_script
 from evaluators.kinds.script.program import placed
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import Node, validate, walk
+from evaluators.scoring.tree import EvaluatorSpec, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import tree_of_case
 from runs.models.suites import FileContent, Suite, SuiteDraft, SuiteVersion
@@ -111,7 +111,7 @@ def _judge_problems(judge: str, models: set[str]) -> Iterator[DraftProblem]:
 
 
 def _problems(
-    path: str, node: Node, files: Mapping[str, bytes], models: set[str]
+    path: str, node: EvaluatorSpec, files: Mapping[str, bytes], models: set[str]
 ) -> Iterator[tuple[str, str]]:
     config = node.as_json()["config"]
     try:
@@ -171,7 +171,7 @@ def _files(suite: Suite) -> dict[str, bytes]:
     return {path: contents[digest] for path, digest in hashes.items()}
 
 
-def _case_problems(suite: Suite, root: Node) -> Iterator[DraftProblem]:
+def _case_problems(suite: Suite, root: EvaluatorSpec) -> Iterator[DraftProblem]:
     """Yield what the tree and the evaluators that cases add to it contradict each other in."""
     own = suite.cases.filter(is_current=True, evaluators__isnull=False, evaluators_append=True)
     for key, evaluators in own.order_by("position").values_list("key", "evaluators"):

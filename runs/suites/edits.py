@@ -10,8 +10,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
-from evaluators.scoring.policy import FLAGS, WORDS, Policy
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, Node, below, validate
+from evaluators.scoring.policy import FLAGS, WORDS, PolicySpec
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, below, validate
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 
 Content = Mapping[str, Any]
@@ -37,19 +37,19 @@ def edited_parts(version: Content) -> dict[str, Any]:
     return {
         **described,
         "tags": list(described["tags"]),
-        "policy": Policy.from_json(version.get("policy") or {}).as_json(),
+        "policy": PolicySpec.from_json(version.get("policy") or {}).as_json(),
         "evaluators": tree_of(version).as_json(),
     }
 
 
-def tree_of(content: Content) -> Node:
+def tree_of(content: Content) -> EvaluatorSpec:
     """Return the tree of a draft or of a stored version."""
-    return Node.from_json(content["evaluators"])
+    return EvaluatorSpec.from_json(content["evaluators"])
 
 
-def policy_of(content: Content) -> Policy:
+def policy_of(content: Content) -> PolicySpec:
     """Return the policy of a draft or of a stored version."""
-    return Policy.from_json(content["policy"])
+    return PolicySpec.from_json(content["policy"])
 
 
 def nodes_with_paths(
@@ -265,7 +265,7 @@ MAX_TAG_LENGTH = 60
 MAX_TAGS = 30
 MAX_PERCENT = 1_000_000
 REVIEWERS = "review_reviewers"
-POLICY = tuple(column.name for column in fields(Policy))
+POLICY = tuple(column.name for column in fields(PolicySpec))
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class SetPolicy:
             elif name == "max_latency_increase_pct" and value > MAX_PERCENT:
                 raise ScoreOutOfRangeError(f"{name} {value:g} is above {MAX_PERCENT:g}")
         policy = {**editing.content["policy"], **self.fields}
-        editing.content["policy"] = Policy.from_json(policy).as_json()
+        editing.content["policy"] = PolicySpec.from_json(policy).as_json()
 
 
 def _tags(tags: Sequence[str]) -> list[str]:

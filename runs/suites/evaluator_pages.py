@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node
+from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.models.suites import Suite, SuiteDraft
 from runs.models.targets import Target
@@ -61,7 +61,7 @@ class Branch:
     children: tuple[Branch, ...]
 
 
-def branches(root: Node, *, scale: int = 1) -> Branch:
+def branches(root: EvaluatorSpec, *, scale: int = 1) -> Branch:
     """Return the tree with the share of the final score that each evaluator decides.
 
     What an evaluator must reach is said on the scale of the suite.
@@ -69,12 +69,14 @@ def branches(root: Node, *, scale: int = 1) -> Branch:
     return _branch(root, "", (1.0, None), None, scale)
 
 
-def count_leaves(root: Node) -> int:
+def count_leaves(root: EvaluatorSpec) -> int:
     """Return how many evaluators score by themselves."""
     return sum(count_leaves(child) for child in root.children) if root.children else 1
 
 
-def _branch(node: Node, path: str, part: Part, above: Aggregator | None, scale: int) -> Branch:
+def _branch(
+    node: EvaluatorSpec, path: str, part: Part, above: Aggregator | None, scale: int
+) -> Branch:
     share, weight = part
     kind = all_kinds().get(node.kind)
     return Branch(
@@ -91,7 +93,9 @@ def _branch(node: Node, path: str, part: Part, above: Aggregator | None, scale: 
     )
 
 
-def _children(node: Node, path: str, share: float | None, scale: int) -> tuple[Branch, ...]:
+def _children(
+    node: EvaluatorSpec, path: str, share: float | None, scale: int
+) -> tuple[Branch, ...]:
     combined = node.aggregator
     if combined is None:
         return ()
@@ -114,7 +118,7 @@ def _children(node: Node, path: str, share: float | None, scale: int) -> tuple[B
     )
 
 
-def _weights(node: Node, combined: Aggregator) -> Mapping[str, float]:
+def _weights(node: EvaluatorSpec, combined: Aggregator) -> Mapping[str, float]:
     """Return what each child counts for; a child without an entry has no share of its own."""
     if combined.type in NOTES:
         return {}
@@ -125,7 +129,7 @@ def _weights(node: Node, combined: Aggregator) -> Mapping[str, float]:
     return weights
 
 
-def _is_gate_alone(child: Node, combined: Aggregator) -> bool:
+def _is_gate_alone(child: EvaluatorSpec, combined: Aggregator) -> bool:
     return (
         combined.type == "safety_gate"
         and combined.remainder == "remaining"
@@ -133,13 +137,13 @@ def _is_gate_alone(child: Node, combined: Aggregator) -> bool:
     )
 
 
-def _weight(node: Node, child: Node, combined: Aggregator) -> float | None:
+def _weight(node: EvaluatorSpec, child: EvaluatorSpec, combined: Aggregator) -> float | None:
     if combined.type in NOTES or _is_gate_alone(child, combined):
         return None
     return node.weight_of(child)
 
 
-def _note(child: Node, above: Aggregator | None) -> str:
+def _note(child: EvaluatorSpec, above: Aggregator | None) -> str:
     if above is None:
         return "final score"
     if _is_gate_alone(child, above):
@@ -147,7 +151,7 @@ def _note(child: Node, above: Aggregator | None) -> str:
     return NOTES.get(above.type, "")
 
 
-def _marks(node: Node, above: Aggregator | None, scale: int) -> tuple[str, ...]:
+def _marks(node: EvaluatorSpec, above: Aggregator | None, scale: int) -> tuple[str, ...]:
     marks = ["negated"] if node.negate else []
     if node.required_below is not None:
         marks.append(f"required, {figures.bound(node.required_below, scale)} or more")
@@ -298,7 +302,7 @@ def _by_path(found: Sequence[Remark]) -> Mapping[str, Sequence[Remark]]:
     return told
 
 
-def _branches(root: Node, scale: int) -> dict[str, Branch]:
+def _branches(root: EvaluatorSpec, scale: int) -> dict[str, Branch]:
     found: dict[str, Branch] = {}
 
     def gather(branch: Branch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from evaluators.scoring.types import DomainError
 from runs.suites.differences import SAID, facts_of, matched, put_fact
 from runs.suites.edits import Content, content_of, edited_parts, nodes_with_paths, origins, tree_of
@@ -23,14 +23,16 @@ class SeenTree:
     `facts` are theirs, by the paths of the base as well.
     """
 
-    root: Node
+    root: EvaluatorSpec
     at: Mapping[str, str]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, EvaluatorSpec]
     facts: Mapping[str, Mapping[str, Any]]
     arrangement: tuple[Any, ...]
 
     @classmethod
-    def read(cls, root: Node, at: Mapping[str, str], base: Mapping[str, Node]) -> SeenTree:
+    def read(
+        cls, root: EvaluatorSpec, at: Mapping[str, str], base: Mapping[str, EvaluatorSpec]
+    ) -> SeenTree:
         """Return the tree; another kind at a place is another evaluator."""
         nodes = dict(walk(root))
         same = {old: new for old, new in at.items() if base[old].kind == nodes[new].kind}
@@ -40,7 +42,7 @@ class SeenTree:
         return cls(root, same, nodes, facts, _arranged(root, ROOT_PATH, base_of))
 
 
-def _arranged(node: Node, path: str, base_of: Mapping[str, str]) -> tuple[Any, ...]:
+def _arranged(node: EvaluatorSpec, path: str, base_of: Mapping[str, str]) -> tuple[Any, ...]:
     """Return nested names, with the base's path of what the base has; of what is new, all it is."""
     children = (_arranged(child, below(path, child.name), base_of) for child in node.children)
     own = node.name if path in base_of else repr(node.as_json())

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evaluators.scoring.numbers import percent
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.audit.queries import Change, changes_between
 from runs.models.reviews import ReviewItem
@@ -44,7 +44,7 @@ class SuiteRules:
     """How a suite scores: its policy and evaluators. `root` is None when the current version cannot be read."""
 
     head: SuiteHead
-    policy: Policy
+    policy: PolicySpec
     gates: Sequence[GateRule]
     root: Branch | None
     evaluators: int
@@ -58,7 +58,7 @@ def suite_head(suite: Suite) -> SuiteHead:
 def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
     """Return how a suite scores; `tree` is the evaluators of its current version as stored."""
     policy = suite.policy()
-    root = Node.from_json(tree) if tree else None
+    root = EvaluatorSpec.from_json(tree) if tree else None
     return SuiteRules(
         head=suite_head(suite),
         policy=policy,
@@ -68,7 +68,7 @@ def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
     )
 
 
-def policy_gates(policy: Policy) -> Sequence[GateRule]:
+def policy_gates(policy: PolicySpec) -> Sequence[GateRule]:
     """Return the two gates of a run (SCORING §8)."""
     passed = "the share of all executions that pass; errored ones count as not passed"
     return (
@@ -77,7 +77,7 @@ def policy_gates(policy: Policy) -> Sequence[GateRule]:
     )
 
 
-def policy_words(policy: Policy) -> Mapping[str, str]:
+def policy_words(policy: PolicySpec) -> Mapping[str, str]:
     """Return the choices of a policy as pages name them."""
     return {
         "case_gate": str(CaseGate(policy.case_gate).label),
@@ -126,7 +126,7 @@ def draft_panel(draft: SuiteDraft) -> DraftPanel:
     )
 
 
-def policy_document(policy: Policy) -> dict[str, Any]:
+def policy_document(policy: PolicySpec) -> dict[str, Any]:
     """Return the policy as plain JSON values.
 
     The two bands and `max_pass_rate_drop` are shares from 0 to 1; thresholds and `max_avg_score_drop`

@@ -11,12 +11,12 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import agent_paths
 from runs.models.targets import Target
-from runs.specs.content import ModelPlace, SuiteContent
+from runs.specs.content import ModelPlace, SuiteSpec
 from runs.specs.problems import Problem
 from runs.target_kinds import target_kinds
 
 
-def unfit_agents(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
+def unfit_agents(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
     """Yield a problem for each evaluator that asks a target which answers no question.
 
     One that is not here yet is no problem of the import: `absent_agents` tells of it.
@@ -39,7 +39,7 @@ def unfit_agents(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
             yield Problem(said, file, 0, case, f"evaluator {path}: agent")
 
 
-def absent_agents(content: SuiteContent, *, file: str = "") -> Iterator[Problem]:
+def absent_agents(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
     """Yield a note for each target a suite asks for judgements that is not here yet, where it is first named."""
     first: dict[str, tuple[str, str]] = {}
     for case, path, name in _asking(content):
@@ -56,7 +56,7 @@ def absent_agents(content: SuiteContent, *, file: str = "") -> Iterator[Problem]
         yield Problem(said, file, 0, case, f"evaluator {path}: agent")
 
 
-def _asking(content: SuiteContent) -> list[tuple[str, str, str]]:
+def _asking(content: SuiteSpec) -> list[tuple[str, str, str]]:
     """Return case ("" for the suite's own tree), path and name for each evaluator that asks a target."""
     trees = [("", content.root)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
@@ -85,7 +85,7 @@ def judge_of(slug: str) -> LanguageModel | None:
 
 
 def missing_models(
-    content: SuiteContent, *, judge: str | None = None, file: str = ""
+    content: SuiteSpec, *, judge: str | None = None, file: str = ""
 ) -> Iterator[Problem]:
     """Yield a problem for each place of a suite that names a language model which is not set up here."""
     known = set(LanguageModel.objects.values_list("slug", flat=True))
@@ -109,7 +109,7 @@ def missing_models(
                 yield Problem(_missing(slug), place.file or file, place.line, case, key)
 
 
-def _places(content: SuiteContent, case: str, slug: str) -> Sequence[ModelPlace]:
+def _places(content: SuiteSpec, case: str, slug: str) -> Sequence[ModelPlace]:
     return content.model_places.get((case, slug), ())
 
 

@@ -10,15 +10,15 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.specs.profiles import Profile
 from runs.suites.versions import kept_of, locked, next_version, write_down
 
-EMPTY_ROOT = Node(name="suite", kind=COMPOSITE)
+EMPTY_ROOT = EvaluatorSpec(name="suite", kind=COMPOSITE)
 
 
 class SlugTakenError(DomainError):
@@ -49,8 +49,8 @@ def create_suite(  # noqa: PLR0913 - every choice of the form
     With `is_kept` false its first version is left to the caller, who puts cases into it in the same
     transaction. Raises SlugTakenError.
     """
-    policy = profile.policy if profile else Policy()
-    columns = {column.name: getattr(policy, column.name) for column in fields(Policy)}
+    policy = profile.policy if profile else PolicySpec()
+    columns = {column.name: getattr(policy, column.name) for column in fields(PolicySpec)}
     with transaction.atomic():
         root = Evaluator.objects.plant(profile.root if profile else EMPTY_ROOT)
         try:

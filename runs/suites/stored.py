@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.models.suites import Case, FileContent, Suite, SuiteVersion
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 
 BATCH = 500
 
@@ -22,7 +22,7 @@ class UnknownVersionError(DomainError):
 
 def stored_content(
     suite: Suite, *, version: int | None = None, only: Container[str] | None = None
-) -> SuiteContent:
+) -> SuiteSpec:
     """Return the suite as it was at a version, the current one unless another is named.
 
     Importing it again changes nothing. With `only`, it has no other cases than those of these keys.
@@ -33,21 +33,21 @@ def stored_content(
     if found is None:
         raise UnknownVersionError(_unknown(suite, number))
     kept = found.content
-    return SuiteContent(
+    return SuiteSpec(
         slug=suite.slug,
         title=kept["title"],
         description=kept["description"],
         tags=tuple(kept["tags"]),
         judge=kept["judge"],
-        policy=Policy.from_json(kept["policy"]),
-        root=Node.from_json(kept["evaluators"]),
+        policy=PolicySpec.from_json(kept["policy"]),
+        root=EvaluatorSpec.from_json(kept["evaluators"]),
         cases=tuple(_cases(found, only)),
         files=_files(kept["files"]),
         metadata=kept["metadata"],
     )
 
 
-def _cases(version: SuiteVersion, only: Container[str] | None) -> Iterator[CaseContent]:
+def _cases(version: SuiteVersion, only: Container[str] | None) -> Iterator[CaseSpec]:
     """Yield the cases in the order of the version, each in the revision it had."""
     kept = version.content["cases"]
     wanted = [
@@ -60,9 +60,9 @@ def _cases(version: SuiteVersion, only: Container[str] | None) -> Iterator[CaseC
         yield from (case_content(found[part]) for part in batch)
 
 
-def case_content(row: Case) -> CaseContent:
+def case_content(row: Case) -> CaseSpec:
     """Return a stored revision as what a suite file says of it."""
-    return CaseContent(
+    return CaseSpec(
         key=row.key,
         title=row.title,
         tags=tuple(row.tags),
@@ -71,7 +71,7 @@ def case_content(row: Case) -> CaseContent:
         expected_outcomes=tuple(row.expected_outcomes),
         criteria=row.criteria,
         metadata=row.metadata,
-        evaluators=Node.from_json(row.evaluators) if row.evaluators else None,
+        evaluators=EvaluatorSpec.from_json(row.evaluators) if row.evaluators else None,
         evaluators_append=row.evaluators_append,
         recorded_output=row.recorded_output,
     )
@@ -96,7 +96,7 @@ def _unknown(suite: Suite, number: int) -> str:
     return f"{suite.slug} has no version {number}; {there_are}."
 
 
-def columns_of(case: CaseContent) -> dict[str, Any]:
+def columns_of(case: CaseSpec) -> dict[str, Any]:
     """Return what a revision stores of a case, and what its hash is made of: all but key and place."""
     return {
         "title": case.title,

@@ -12,7 +12,7 @@ from django.db.models import Count, Max
 
 from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags import figures
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
 from runs.suites.differences import (
@@ -229,7 +229,7 @@ class VersionPage:
     tags: Sequence[str]
     judge: str
     judge_is_gone: bool
-    policy: Policy
+    policy: PolicySpec
     words: Mapping[str, str]
     gates: Sequence[GateRule]
     root: Branch

@@ -14,8 +14,8 @@ from django.utils import timezone
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
 from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import content_hash
 from runs.formats.table_cases import beginning_of
@@ -149,9 +149,11 @@ def current_version(suite: Suite) -> SuiteVersion | None:
     return suite.versions.filter(number=suite.version).select_related("author").first()
 
 
-def put_parts(suite: Suite, policy: Policy, root: Node, columns: Mapping[str, Any]) -> None:
+def put_parts(
+    suite: Suite, policy: PolicySpec, root: EvaluatorSpec, columns: Mapping[str, Any]
+) -> None:
     """Store policy, tree and other columns of a suite that exists; rows of a tree that stays, stay."""
-    for column in fields(Policy):
+    for column in fields(PolicySpec):
         setattr(suite, column.name, getattr(policy, column.name))
     for name, value in columns.items():
         setattr(suite, name, value)
@@ -230,7 +232,9 @@ def is_version(version: SuiteVersion, kept: Mapping[str, Any]) -> bool:
 
 def _with_whole_policy(content: Mapping[str, Any]) -> Mapping[str, Any]:
     policy = content.get("policy")
-    return content if policy is None else {**content, "policy": Policy.from_json(policy).as_json()}
+    return (
+        content if policy is None else {**content, "policy": PolicySpec.from_json(policy).as_json()}
+    )
 
 
 def note_of(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
@@ -367,7 +371,9 @@ def _check_models(version: SuiteVersion, cases: Iterable[Case]) -> None:
     """Raise CannotRestoreError when the version names language models that are gone."""
     content = version.content
     trees = [("", tree_of(content))]
-    trees += [(case.key, Node.from_json(case.evaluators)) for case in cases if case.evaluators]
+    trees += [
+        (case.key, EvaluatorSpec.from_json(case.evaluators)) for case in cases if case.evaluators
+    ]
     named = [("the suite's judge", content.get("judge") or "")]
     for key, tree in trees:
         where = f"case {key}, evaluator " if key else "evaluator "

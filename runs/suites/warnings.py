@@ -9,8 +9,8 @@ from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._prompts import literal_variable
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.scoring.numbers import spelt_weight
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from runs.engine.plan import judge_models
 from runs.suites.edits import Content, policy_of, tree_of
 
@@ -75,7 +75,7 @@ def unfinished(content: Content) -> list[Remark]:
     return [one for path, node in walk(tree_of(content)) for one in _unfinished(path, node)]
 
 
-def _unfinished(path: str, node: Node) -> Iterator[Remark]:
+def _unfinished(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
     try:
         read_config(node.kind, node.as_json()["config"], evaluator=path or node.name)
     except UnknownKindError as error:
@@ -87,14 +87,14 @@ def _unfinished(path: str, node: Node) -> Iterator[Remark]:
             yield Remark("unfinished", path, text, refusal.setting)
 
 
-def _literal(path: str, node: Node) -> Iterator[Remark]:
+def _literal(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
     """Point out a variable of prompts in a text that is looked for as it stands."""
     if found := literal_variable(node.kind, node.config):
         text = f"“{path or node.name}” {found.text}."
         yield Remark("literal", path, text, found.setting)
 
 
-def _zero_sums(path: str, node: Node) -> Iterator[Remark]:
+def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
     aggregator = node.aggregator
     if aggregator is None or not node.children:
         return
@@ -107,7 +107,7 @@ def _zero_sums(path: str, node: Node) -> Iterator[Remark]:
         yield Remark("zero_sum", path, text, "weight")
 
 
-def _no_effect(path: str, node: Node, above: Node) -> Iterator[Remark]:
+def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator[Remark]:
     """Point out a weight other than 1 that cannot move the score."""
     aggregator, weight = above.aggregator, above.weight_of(node)
     if aggregator is None or weight in (0, 1):
@@ -123,7 +123,7 @@ def _no_effect(path: str, node: Node, above: Node) -> Iterator[Remark]:
 
 
 def _never_decides(
-    path: str, node: Node, above: Node, reach: Mapping[str, bool]
+    path: str, node: EvaluatorSpec, above: EvaluatorSpec, reach: Mapping[str, bool]
 ) -> Iterator[Remark]:
     """Point out an evaluator that no verdict depends on, of a branch the outermost alone."""
     if reach[path] or not reach[path.rpartition("/")[0]]:
@@ -133,19 +133,19 @@ def _never_decides(
     yield Remark("never_decides", path, f"{said}. It is only recorded.")
 
 
-def _overall_judge(root: Node, policy: Policy) -> str | None:
+def _overall_judge(root: EvaluatorSpec, policy: PolicySpec) -> str | None:
     """Return the path of the judge whose overall score is the final one, None without one (SCORING §4.4)."""
     if policy.final_score != JUDGE_OVERALL:
         return None
     return next((path for path, node in walk(root) if node.kind == HYBRID), None)
 
 
-def _reach(root: Node, policy: Policy, overall: str | None) -> dict[str, bool]:
+def _reach(root: EvaluatorSpec, policy: PolicySpec, overall: str | None) -> dict[str, bool]:
     """Return by path whether an evaluator, or one under it, can change a verdict."""
     kinds = all_kinds()
     found: dict[str, bool] = {}
 
-    def look(node: Node, path: str, *, counts: bool) -> bool:
+    def look(node: EvaluatorSpec, path: str, *, counts: bool) -> bool:
         inner = [
             look(child, below(path, child.name), counts=_counts(node, child, counts, overall))
             for child in node.children
@@ -159,13 +159,15 @@ def _reach(root: Node, policy: Policy, overall: str | None) -> dict[str, bool]:
     return found
 
 
-def _counts(above: Node, node: Node, above_counts: bool, overall: str | None) -> bool:
+def _counts(
+    above: EvaluatorSpec, node: EvaluatorSpec, above_counts: bool, overall: str | None
+) -> bool:
     if _is_gate(above, node):
         return above_counts
     return above_counts and overall is None and above.weight_of(node) > 0
 
 
-def _is_gate(above: Node, node: Node) -> bool:
+def _is_gate(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
     aggregator = above.aggregator
     return (
         aggregator is not None
@@ -174,21 +176,21 @@ def _is_gate(above: Node, node: Node) -> bool:
     )
 
 
-def _is_gate_alone(above: Node, node: Node) -> bool:
+def _is_gate_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
     aggregator = above.aggregator
     return _is_gate(above, node) and aggregator is not None and aggregator.remainder == "remaining"
 
 
-def _counts_alone(above: Node, node: Node) -> bool:
+def _counts_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
     others = (child for child in above.children if child is not node)
     return all(above.weight_of(one) == 0 or _is_gate_alone(above, one) for one in others)
 
 
 def _own_models(
-    root: Node, judge: str, target_models: Mapping[str, Collection[str]]
+    root: EvaluatorSpec, judge: str, target_models: Mapping[str, Collection[str]]
 ) -> Iterator[Remark]:
     for path, node in walk(root):
-        alone = Node(name=node.name, kind=node.kind, config=node.as_json()["config"])
+        alone = EvaluatorSpec(name=node.name, kind=node.kind, config=node.as_json()["config"])
         for slug in sorted(judge_models(alone, all_kinds(), default=judge)):
             if slug in target_models:
                 names = " and ".join(sorted(target_models[slug]))

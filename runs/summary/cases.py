@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluators.scoring.numbers import SCALE_DIGITS, mean, rounded, spelt, spelt_limit
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, Means, total_of
 
@@ -26,20 +26,20 @@ class CaseDecision:
     text: str = ""
 
 
-def verdict_of(row: Execution, policy: Policy) -> Verdict | None:
+def verdict_of(row: Execution, policy: PolicySpec) -> Verdict | None:
     """Return the verdict that counts: the machine's, or a reviewed one where the policy counts it."""
     if policy.count_reviews and row.reviewed_verdict is not None and row.is_ended:
         return row.reviewed_verdict
     return row.verdict if row.status == SCORED else None
 
 
-def case_verdict(group: Sequence[Execution], policy: Policy) -> Verdict | None:
+def case_verdict(group: Sequence[Execution], policy: PolicySpec) -> Verdict | None:
     """Return a case's verdict from its scored repetitions; None when none has a verdict."""
     return case_decision(group, policy, has_words=False).verdict
 
 
 def case_decision(
-    group: Sequence[Execution], policy: Policy, *, has_words: bool = True
+    group: Sequence[Execution], policy: PolicySpec, *, has_words: bool = True
 ) -> CaseDecision:
     """Return how a case came to its verdict from its scored repetitions, in words if these are asked for.
 
@@ -70,7 +70,7 @@ def case_decision(
     return _by_score(scores, policy, has_words=has_words)
 
 
-def count_reviews(rows: Iterable[Execution], policy: Policy) -> int:
+def count_reviews(rows: Iterable[Execution], policy: PolicySpec) -> int:
     """Return how many reviewed verdicts count in the machine's place."""
     return sum(
         policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
@@ -87,7 +87,7 @@ def _by_outcomes(verdicts: Sequence[Verdict]) -> CaseDecision:
     return CaseDecision(Verdict.FAIL, BY_OUTCOMES, f"outcomes: none of {total} passed")
 
 
-def _by_score(scores: Sequence[float], policy: Policy, *, has_words: bool) -> CaseDecision:
+def _by_score(scores: Sequence[float], policy: PolicySpec, *, has_words: bool) -> CaseDecision:
     score = mean(scores)
     if score is None:
         return CaseDecision(Verdict.FAIL, BY_SCORE, "no repetition has a score")
@@ -106,7 +106,7 @@ def _by_score(scores: Sequence[float], policy: Policy, *, has_words: bool) -> Ca
     return CaseDecision(verdict, BY_SCORE, texts[verdict])
 
 
-def _distinct(score: float, policy: Policy) -> str:
+def _distinct(score: float, policy: PolicySpec) -> str:
     """Return the score on the suite's scale, with as many digits as tell it from both bands."""
     limits = [rounded(policy.pass_threshold), rounded(policy.borderline_threshold)]
     for digits in range(SCALE_DIGITS[policy.scale], 9):
@@ -117,7 +117,7 @@ def _distinct(score: float, policy: Policy) -> str:
     return spelt(score, 9, scale=policy.scale)
 
 
-def _is_overruled(row: Execution, policy: Policy) -> bool:
+def _is_overruled(row: Execution, policy: PolicySpec) -> bool:
     """Tell whether a reviewed verdict counts that is another than the machine's."""
     return verdict_of(row, policy) is not (row.verdict if row.status == SCORED else None)
 
@@ -126,7 +126,7 @@ OPEN = ("pending", "running")
 WAITING, NOT_RUN = "waiting", "not_run"
 
 
-def summarise_case(case: str, group: Sequence[Execution], policy: Policy) -> CaseSummary:
+def summarise_case(case: str, group: Sequence[Execution], policy: PolicySpec) -> CaseSummary:
     """Return one case over its repetitions (SCORING §8)."""
     verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
     passed = sum(verdict is Verdict.PASS for verdict in verdicts)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from evaluators.scoring.intervals import bootstrap_interval, wilson_interval
 from evaluators.scoring.numbers import is_at_least, mean, rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import (
     case_verdict,
@@ -35,7 +35,7 @@ class Gates:
 
 def gates_of(
     rows: Sequence[Execution],
-    policy: Policy,
+    policy: PolicySpec,
     scores: tuple[float | None, int],
     *,
     is_completed: bool,
@@ -109,7 +109,7 @@ class Progress:
         return self.total - self.ended
 
 
-def metrics_forecast(progress: Progress, policy: Policy) -> Forecast:
+def metrics_forecast(progress: Progress, policy: PolicySpec) -> Forecast:
     """Return how the metrics gate stands if every remaining execution gets a score."""
     limit, left = policy.metrics_pass_threshold, progress.remaining
     so_far = progress.score_sum / progress.score_count if progress.score_count else None
@@ -130,7 +130,7 @@ def metrics_forecast(progress: Progress, policy: Policy) -> Forecast:
     )
 
 
-def cases_forecast(progress: Progress, policy: Policy) -> Forecast:
+def cases_forecast(progress: Progress, policy: PolicySpec) -> Forecast:
     """Return how the cases gate stands; errored executions have not passed."""
     limit, left = policy.cases_pass_threshold, progress.remaining
     so_far = progress.passed / progress.ended if progress.ended else None
@@ -176,7 +176,7 @@ class Brief:
     cases: Mapping[str, tuple[str, float | None]]
 
 
-def brief(executions: Iterable[Execution], policy: Policy, *, is_completed: bool) -> Brief:
+def brief(executions: Iterable[Execution], policy: PolicySpec, *, is_completed: bool) -> Brief:
     """Return what `summarise` says of verdicts, scores and gates, in a fraction of its time."""
     rows = list(executions)
     by_case: dict[str, list[Execution]] = {}
@@ -197,14 +197,14 @@ def brief(executions: Iterable[Execution], policy: Policy, *, is_completed: bool
     )
 
 
-def _standing(group: list[Execution], policy: Policy) -> tuple[str, float | None]:
+def _standing(group: list[Execution], policy: PolicySpec) -> tuple[str, float | None]:
     verdict: Verdict | None = case_verdict(group, policy)
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
     return state_of(group, verdict), mean(scores)
 
 
 def summarise(
-    executions: Iterable[Execution], policy: Policy, *, is_completed: bool, seed: int
+    executions: Iterable[Execution], policy: PolicySpec, *, is_completed: bool, seed: int
 ) -> Summary:
     """Return the run in numbers; both gates stay open until it is completed.
 

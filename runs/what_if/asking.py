@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from evaluators.kinds._base import Kind
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import Verdict
@@ -48,7 +48,7 @@ SCORED, ERROR = "scored", "error"
 
 
 def side_of(
-    rows: Sequence[Execution], policy: Policy, *, is_completed: bool, open_: int
+    rows: Sequence[Execution], policy: PolicySpec, *, is_completed: bool, open_: int
 ) -> tuple[Side, Mapping[str, tuple[str, float | None]]]:
     """Return the figures of one side, and by case its state and mean score."""
     found = brief(rows, policy, is_completed=is_completed and not open_)
@@ -71,7 +71,7 @@ def side_of(
 
 
 def histogram_of(
-    before: Sequence[Execution], after: Sequence[Execution], policies: tuple[Policy, Policy]
+    before: Sequence[Execution], after: Sequence[Execution], policies: tuple[PolicySpec, PolicySpec]
 ) -> Histogram:
     """Return the scores of both sides in bins of 0.05."""
     counts = [_counted(rows) for rows in (before, after)]
@@ -82,7 +82,7 @@ def histogram_of(
     return Histogram(tuple(bins), bands_of(policies[0]), bands_of(policies[1]))
 
 
-def bands_of(policy: Policy) -> tuple[Band, ...]:
+def bands_of(policy: PolicySpec) -> tuple[Band, ...]:
     """Return the limits that scores are held to: two bands, or the fallback of the outcomes gate."""
     if policy.case_gate == "score":
         return (
@@ -110,7 +110,7 @@ def flips_of(
     stored: StoredRun,
     rows: Rows,
     cases: tuple[Standing, Standing],
-    policies: tuple[Policy, Policy],
+    policies: tuple[PolicySpec, PolicySpec],
     words: Callable[[StoredResult], str],
 ) -> tuple[CaseFlip, ...]:
     """Return the cases whose verdict changes or that of one of their executions, in their order.
@@ -140,7 +140,7 @@ class Telling:
         self,
         stored: StoredRun,
         rows: Rows,
-        policies: tuple[Policy, Policy],
+        policies: tuple[PolicySpec, PolicySpec],
         words: Callable[[StoredResult], str],
     ) -> None:
         self.stored, self.rows, self.policies, self.words = stored, rows, policies, words

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind, KindConfig
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import ROOT_PATH, Node, below, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from runs.engine.plan import Plan, judge_models, script_paths, tree_of_case
 from runs.running.rules import Origins
 
@@ -24,8 +24,8 @@ ORIGIN = "origin"
 class RuleSet:
     """A policy and a suite's tree. `judge` is the slug of the suite's judge or ""; `files` are paths with hashes."""
 
-    policy: Policy
-    root: Node
+    policy: PolicySpec
+    root: EvaluatorSpec
     judge: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
 
@@ -39,8 +39,8 @@ class RuleSet:
 class CaseTrees:
     """The trees that score some cases before and after."""
 
-    before: Node
-    after: Node
+    before: EvaluatorSpec
+    after: EvaluatorSpec
     origins: Origins
 
 
@@ -76,10 +76,10 @@ def trees_of(
         own = tree_of_case(before.root, evaluators)
         return CaseTrees(own, own, None)
     joined = [tree_of_case(root, evaluators, append=True) for root in (before.root, after.root)]
-    return CaseTrees(joined[0], joined[1], _with_own(origins, Node.from_json(evaluators)))
+    return CaseTrees(joined[0], joined[1], _with_own(origins, EvaluatorSpec.from_json(evaluators)))
 
 
-def _with_own(origins: Origins, own: Node) -> Origins:
+def _with_own(origins: Origins, own: EvaluatorSpec) -> Origins:
     if origins is None:
         return None
     return {**origins, **{path: path for path, _ in walk(own) if path != ROOT_PATH}}
@@ -112,7 +112,7 @@ class LeafChange:
     """
 
     path: str
-    node: Node
+    node: EvaluatorSpec
     origin: str | None
     reach: Reach
     why: str = ""
@@ -149,7 +149,7 @@ class Comparing:
         found = path if origins is None or path == ROOT_PATH else origins.get(path)
         return found if found in self.known else None
 
-    def _change(self, path: str, node: Node) -> LeafChange:
+    def _change(self, path: str, node: EvaluatorSpec) -> LeafChange:
         origin = self.origin(path)
         change = LeafChange(path, node, origin, Reach.KEPT, asks=self._asks(node))
         if origin is None:
@@ -162,7 +162,7 @@ class Comparing:
             return replace(change, reach=Reach.OLD, why=why) if why else change
         return self._leaf(change, old)
 
-    def _leaf(self, change: LeafChange, old: Node) -> LeafChange:
+    def _leaf(self, change: LeafChange, old: EvaluatorSpec) -> LeafChange:
         node = change.node
         kind, same = self.kinds.get(node.kind), old.config == node.config
         if why := self._asked_otherwise(old, node):
@@ -184,7 +184,7 @@ class Comparing:
             return replace(change, reach=Reach.OLD, why=why)
         return replace(change, reach=Reach.RESCORED, config=config)
 
-    def _asked_otherwise(self, old: Node, node: Node) -> str:
+    def _asked_otherwise(self, old: EvaluatorSpec, node: EvaluatorSpec) -> str:
         """Return which judge or file another answer would come from, "" when it is the same."""
         sides = ((old, self.before.judge), (node, self.after.judge))
         asked = [
@@ -211,7 +211,7 @@ class Comparing:
                 return "the verdicts it is shown follow other bands"
         return ""
 
-    def _asks(self, node: Node) -> str:
+    def _asks(self, node: EvaluatorSpec) -> str:
         alone = replace(node, children=())
         kind = self.kinds.get(node.kind)
         if judge_models(alone, self.kinds, default="judge") or (
@@ -221,7 +221,7 @@ class Comparing:
         return "script" if script_paths(alone, self.kinds) else ""
 
 
-def _other_thing(old: Node, new: Node) -> str:
+def _other_thing(old: EvaluatorSpec, new: EvaluatorSpec) -> str:
     """Return why nothing is stored of an evaluator although it was there, "" when something is."""
     if old.kind != new.kind:
         return f"it is a {new.kind} now and was a {old.kind}, so nothing is stored of it"

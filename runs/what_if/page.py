@@ -9,8 +9,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, OuterRef, Q
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, validate
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.engine.plan import read_plan
@@ -135,7 +135,7 @@ def edited_rules(
     edited from: a run may have been started with a judge of its own. Raises DomainError for a
     policy or tree that cannot be.
     """
-    root = Node.from_json(content["evaluators"])
+    root = EvaluatorSpec.from_json(content["evaluators"])
     validate(root)
     plan = read_plan(run.snapshot)
     judge = str(content.get("judge") or "")
@@ -143,7 +143,7 @@ def edited_rules(
         judge = plan.judge
     files = content.get("files", (base or {}).get("files"))
     rules = RuleSet(
-        policy=Policy.from_json(content["policy"]),
+        policy=PolicySpec.from_json(content["policy"]),
         root=root,
         judge=judge,
         files=plan.files if files is None else files,
@@ -288,7 +288,7 @@ def rules_for(
     """
     files = dict(run.suite.files.values_list("path", "content_id"))
     rules, origins = edited_rules(run, content, base={**base, "files": files})
-    before, ran = tree_of(base), Node.from_json(run.snapshot["evaluators"])
+    before, ran = tree_of(base), EvaluatorSpec.from_json(run.snapshot["evaluators"])
     if origins is not None and before != ran:
         pairs = matched(before, ran)
         origins = {path: pairs.get(origin or "") for path, origin in origins.items()}

@@ -13,7 +13,7 @@ from django.db.models import F
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.score_tree import OutcomeResults, Rules
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import (
     DomainError,
     Finding,
@@ -45,7 +45,7 @@ OF_GATES = ("no outcomes produced", "expected outcomes could not be judged")
 class Anew:
     """A result decided by the new rules: its tree, what the evaluators said by their new paths, the decision."""
 
-    root: Node
+    root: EvaluatorSpec
     outcomes: Mapping[str, Outcome]
     decision: Decision
 
@@ -98,7 +98,7 @@ class Rescoring:
     def _outcome(
         self,
         change: LeafChange,
-        known: Mapping[str, Node],
+        known: Mapping[str, EvaluatorSpec],
         row: ScoreRow | None,
         results: tuple[OutcomeResult, ...],
     ) -> Outcome:
@@ -145,7 +145,7 @@ def _as_run(outcomes: Mapping[str, Outcome], decision: Decision) -> dict[str, Ou
     }
 
 
-def _of_output(warned: Iterable[str], nodes: Iterable[Node]) -> list[str]:
+def _of_output(warned: Iterable[str], nodes: Iterable[EvaluatorSpec]) -> list[str]:
     """Return the warnings that no evaluator and no gate gave."""
     names = tuple(f"{node.name}{end}" for node in nodes for end in (": ", " could not be scored"))
     return [one for one in warned if not one.startswith((*names, *OF_GATES))]

@@ -16,7 +16,7 @@ from runs.formats import suite_files
 from runs.formats.suite_files import suite_head
 from runs.models.results import Result, ResultOutput
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.profiles import profile_named
 from runs.suites.services import archive_suite, create_suite
 from runs.suites.stored import case_content, stored_content
@@ -28,7 +28,7 @@ CASES = "/suites/support/cases/"
 NEW = f"{CASES}new/"
 BULK = "/suites/support/case-bulk/"
 EXPORT = "/suites/support/case-export/"
-RICH = CaseContent(
+RICH = CaseSpec(
     key="returns",
     title=" Re\nturns ",
     tags=("a, b", "refunds"),
@@ -68,7 +68,7 @@ def suite(ada: User) -> Suite:
         b"name: x\ntests:\n- id: a\n  input: b\n  evaluators:\n  - type: contains\n    value: c\n"
     )
     own = contains.cases[0].evaluators
-    rest = [CaseContent(f"C-{n}", ({"role": "user", "content": f"Ask {n}"},)) for n in range(3)]
+    rest = [CaseSpec(f"C-{n}", ({"role": "user", "content": f"Ask {n}"},)) for n in range(3)]
     put_cases(suite, [replace(RICH, evaluators=own), *rest], by=ada)
     return suite
 
@@ -147,7 +147,7 @@ def test_what_the_form_cannot_show_stays_as_it_was(editor: Client, suite: Suite)
     assert case_content(current()) == replace(before, criteria="Long")
     form = editor.get(edit).context["form"]
     rows = sent(form)["input-content"]
-    add_case(suite, CaseContent(key=" a/b\n", input=RICH.input), by=None)
+    add_case(suite, CaseSpec(key=" a/b\n", input=RICH.input), by=None)
     odd = f"{CASES}%20a%252Fb%0A/edit/"
     assert editor.post(odd, sent(editor.get(odd).context["form"], title="T")).status_code == 302
     assert current(" a/b\n").title == "T"

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from evaluators.models import AuditEntry
-from evaluators.scoring.tree import COMPOSITE, Node
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.cases.checks import InvalidCaseError
 from runs.cases.services import (
@@ -29,7 +29,7 @@ from runs.cases.services import (
     untag_cases,
 )
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.suites.services import archive_suite, create_suite
 from runs.suites.stored import case_content, stored_content
 from runs.suites.versions import restore_version
@@ -37,7 +37,7 @@ from tests.execution.test_races import at_once
 from tests.support.factories import make_result, make_run, make_target, make_user
 
 ASKED = ({"role": "user", "content": "The tent arrived torn. What now?"},)
-RETURNS = CaseContent(
+RETURNS = CaseSpec(
     key="returns",
     title="Returns",
     input=ASKED,
@@ -45,7 +45,7 @@ RETURNS = CaseContent(
     expected_outcomes=("Names the 30 days", "Says who pays"),
     metadata={"plan": {"name": "pro"}},
 )
-SIZES = CaseContent(key="sizes", input=ASKED)
+SIZES = CaseSpec(key="sizes", input=ASKED)
 
 
 @pytest.fixture
@@ -193,15 +193,15 @@ def test_a_case_moves_to_another_place(suite: Suite, ada: User) -> None:
     assert [case.key for case in stored_content(suite).cases] == ["sizes", "returns"]
 
 
-def judged_by(model: str = "", weight: float = 1.0) -> Node:
+def judged_by(model: str = "", weight: float = 1.0) -> EvaluatorSpec:
     config = {"model": model} if model else {}
-    judge = Node(name="tone", kind="llm_judge", config=config, weight=weight)
-    return Node(name="suite", kind=COMPOSITE, children=(judge,))
+    judge = EvaluatorSpec(name="tone", kind="llm_judge", config=config, weight=weight)
+    return EvaluatorSpec(name="suite", kind=COMPOSITE, children=(judge,))
 
 
-def asking(agent: str) -> Node:
-    judge = Node(name="tone", kind="agent_judge", config={"agent": agent})
-    return Node(name="suite", kind=COMPOSITE, children=(judge,))
+def asking(agent: str) -> EvaluatorSpec:
+    judge = EvaluatorSpec(name="tone", kind="agent_judge", config={"agent": agent})
+    return EvaluatorSpec(name="suite", kind=COMPOSITE, children=(judge,))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.cli.evaluating import conclude, summary_document
 from runs.summary.figures import Execution
@@ -18,7 +18,7 @@ WRONG = ("error", None, None)
 
 
 def ended(*rows, cases_pass_threshold=0.5, metrics_pass_threshold=0.5, **columns):
-    policy = Policy(
+    policy = PolicySpec(
         cases_pass_threshold=cases_pass_threshold, metrics_pass_threshold=metrics_pass_threshold
     )
     executions = [

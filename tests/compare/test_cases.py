@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
 from evaluators.templatetags.figures import delta
 from runs.compare.cases import (
@@ -119,7 +119,9 @@ def test_a_run_without_figures_breaches_nothing() -> None:
 def test_tolerances_may_be_given_or_come_from_the_policy() -> None:
     wide = Tolerances(max_pass_rate_drop=0.1, max_avg_score_drop=0.1, max_latency_increase_pct=50)
     assert not compare_runs(BASELINE, RunSide(8, 10, 0.8, 1500), wide).regression_detected
-    policy = Policy(max_pass_rate_drop=0.2, max_avg_score_drop=0.0, max_latency_increase_pct=0.0)
+    policy = PolicySpec(
+        max_pass_rate_drop=0.2, max_avg_score_drop=0.0, max_latency_increase_pct=0.0
+    )
     assert Tolerances.of(policy) == Tolerances(0.2, 0.0, 0.0)
 
 
@@ -186,7 +188,7 @@ def test_the_worst_cases_come_first() -> None:
 
 SNAPSHOT = {
     "suite": {"slug": "support", "version": 1},
-    "policy": Policy().as_json(),
+    "policy": PolicySpec().as_json(),
     "evaluators": {
         "name": "all",
         "kind": "composite",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from evaluators.kinds._base import Output
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import OutcomeResult, Score, Skipped, Unscored
 from runs.engine.execute import execute
 from runs.engine.ports import Cause, TargetFailure
@@ -106,7 +106,7 @@ def test_a_gate_may_hold_composites_of_its_own():
 def test_a_gate_with_a_part_that_could_not_be_scored_holds_the_others_back(on_unscored):
     safety = composite("safe", composite("inner", leaf("one"), leaf("two")))
     ports = FakePorts({"one": raises(TimeoutError()), "two": says(1.0), "good": says(1.0)})
-    policy = Policy(on_unscored=on_unscored)
+    policy = PolicySpec(on_unscored=on_unscored)
     done = run(make_execution(composite("all", leaf("good"), safety, **GATE), policy=policy), ports)
 
     assert ports.ran == ["safe/inner/one", "safe/inner/two"]
@@ -178,7 +178,7 @@ def outcomes_met(*met):
     return behave
 
 
-BY_OUTCOMES = Policy(case_gate="expected_outcomes")
+BY_OUTCOMES = PolicySpec(case_gate="expected_outcomes")
 
 
 @pytest.mark.parametrize(("met", "verdict"), [((True, True), "pass"), ((True, False), "fail")])

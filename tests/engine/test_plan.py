@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evaluators.kinds import all_kinds
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import walk
 from runs.engine.plan import (
     OUTCOMES_PATH,
@@ -32,7 +32,7 @@ def make_plan(**facts):
     return Plan(
         **{
             "suite": {"slug": "s", "title": "S", "version": 2},
-            "policy": Policy(pass_threshold=0.9),
+            "policy": PolicySpec(pass_threshold=0.9),
             "root": ROOT,
             "target": TargetPlan("agent", "chat", {"system_prompt": "Be kind."}, "mock"),
             "judge": "mock",

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.scoring.policy import REVIEW_RULES, Policy
+from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.engine.review_rules import Finished, Missed, Reason, distance_of, entries_of, reasons_of
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
-OUTCOMES = Policy(case_gate="expected_outcomes")
-SCORE = Policy()
+OUTCOMES = PolicySpec(case_gate="expected_outcomes")
+SCORE = PolicySpec()
 NO_AUDIT: dict[str, Any] = {"review_pass_sample": 0.0, "review_fail_sample": 0.0}
 
 
@@ -23,7 +23,7 @@ def done(verdict: Verdict, score: float | None, **facts: Any) -> Finished:
     return Finished(**{"result": 1, "case": 1, "verdict": verdict, "score": score} | facts)
 
 
-TABLE: dict[str, tuple[Policy, Finished, set[str]]] = {
+TABLE: dict[str, tuple[PolicySpec, Finished, set[str]]] = {
     "a clear pass": (SCORE, done(PASS, 0.95), set()),
     "a clear fail": (SCORE, done(FAIL, 0.2), set()),
     "a borderline verdict": (SCORE, done(BORDERLINE, 0.7), {"borderline"}),
@@ -83,7 +83,7 @@ TABLE: dict[str, tuple[Policy, Finished, set[str]]] = {
 
 
 @pytest.mark.parametrize(("policy", "one", "reasons"), TABLE.values(), ids=TABLE.keys())
-def test_the_rules(policy: Policy, one: Finished, reasons: set[str]) -> None:
+def test_the_rules(policy: PolicySpec, one: Finished, reasons: set[str]) -> None:
     assert set(reasons_of(one, policy)) == reasons
 
 
@@ -177,7 +177,7 @@ class TestTheRandomAudit:
     st.sampled_from([SCORE, OUTCOMES]),
 )
 def test_an_entry_has_a_reason_and_a_rate_that_can_be_divided_by(
-    rows: list[Finished], policy: Policy
+    rows: list[Finished], policy: PolicySpec
 ) -> None:
     for one in entries_of(rows, policy, run=1):
         assert one.reasons

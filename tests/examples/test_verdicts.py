@@ -30,7 +30,7 @@ from runs.engine.execute import execute
 from runs.engine.plan import OUTCOMES_PATH, tree_of_case
 from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.formats import suite_files
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.target_kinds._outputs import output_from_json
 from tests.examples.reading import SUPPORT_AGENT, VERSIONS, Entry, read_lines, read_outputs
 
@@ -128,11 +128,11 @@ class Ended:
 
 
 @cache
-def imported() -> SuiteContent:
+def imported() -> SuiteSpec:
     return suite_files.read_suite((SUPPORT_AGENT / "suite.yaml").read_bytes())
 
 
-def ended(suite: SuiteContent, case: CaseContent, target: str, line: Entry | None) -> Ended:
+def ended(suite: SuiteSpec, case: CaseSpec, target: str, line: Entry | None) -> Ended:
     own = case.evaluators.as_json() if case.evaluators else None
     facts = CaseFacts(
         key=case.key,

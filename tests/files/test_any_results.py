@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.files.importing_results import common_tree, told
 from runs.formats.results_reading import read_results
 from runs.models.stored import score_rows
@@ -94,10 +94,10 @@ def test_any_line_is_refused_or_decided(lines):
         read = read_results(content.encode()).results
     except UnreadableFileError:
         return
-    policy = Policy()
+    policy = PolicySpec()
     results = [one.result for one in read]
     tree = common_tree(results, None, policy)
-    assert Node.from_json(json.loads(json.dumps(tree.as_json()))) == tree
+    assert EvaluatorSpec.from_json(json.loads(json.dumps(tree.as_json()))) == tree
     for one in results:
         alone = common_tree([one], None, policy) if one.evaluators else tree
         found = told(one, alone, policy)

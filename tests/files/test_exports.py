@@ -17,7 +17,7 @@ from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
 from runs.formats.packing import packed
 from runs.models.suites import Suite, SuiteVersion
-from runs.specs.content import SuiteContent
+from runs.specs.content import SuiteSpec
 from runs.suites.stored import UnknownVersionError, stored_content
 from tests.formats.contents import suites
 from tests.support.factories import make_model
@@ -25,7 +25,7 @@ from tests.support.factories import make_model
 pytestmark = pytest.mark.django_db
 
 
-def through_a_file(content: SuiteContent) -> SuiteContent:
+def through_a_file(content: SuiteSpec) -> SuiteSpec:
     file = packed(content, "suite")
     found = read_suites(bundles_of([(file.name, BytesIO(b"".join(file.parts)))]))
     return found.suites[0].content
@@ -39,7 +39,7 @@ def through_a_file(content: SuiteContent) -> SuiteContent:
     suppress_health_check=list(HealthCheck),
 )
 @given(suites())
-def test_a_suite_goes_out_and_comes_in_under_another_name_unchanged(content: SuiteContent) -> None:
+def test_a_suite_goes_out_and_comes_in_under_another_name_unchanged(content: SuiteSpec) -> None:
     for slug in {"strict", *models_of(content)}:
         LanguageModel.objects.get_or_create(
             slug=slug, defaults={"name": slug, "model_id": slug, "base_url": "http://x.test/v1"}
@@ -58,12 +58,12 @@ def test_a_suite_goes_out_and_comes_in_under_another_name_unchanged(content: Sui
     assert (again.slug, again.version) == ("first", 1)
 
 
-def models_of(content: SuiteContent) -> set[str]:
+def models_of(content: SuiteSpec) -> set[str]:
     trees = [content.root, *(case.evaluators for case in content.cases if case.evaluators)]
     return {slug for tree in trees for _, _, slug in models_named(tree, all_kinds())}
 
 
-def suite_of(*texts: str) -> SuiteContent:
+def suite_of(*texts: str) -> SuiteSpec:
     cases = "".join(f"  - {{id: C-{n}, input: {text}}}\n" for n, text in enumerate(texts))
     return suite_files.read_suite(f"name: shop\nowner: me\ntests:\n{cases}".encode())
 

@@ -15,7 +15,7 @@ from runs.files.importing import TargetKindDiffersError, import_recorded_outputs
 from runs.formats import suite_files
 from runs.models.suites import FileContent, Suite
 from runs.models.targets import Target
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import UnreadableFileError
 from runs.suites.references import UnknownJudgeError
 from tests.support.factories import make_model, make_user
@@ -44,7 +44,7 @@ FILES = {"tone.md": b"Is it kind?"}
 
 
 @pytest.fixture
-def content() -> SuiteContent:
+def content() -> SuiteSpec:
     make_model(slug="strict")
     return suite_files.read_suite(FILE.encode(), files=FILES)
 
@@ -54,7 +54,7 @@ def current(suite: Suite) -> list[tuple[str, int, int]]:
     return [(case.key, case.revision, case.position) for case in rows]
 
 
-def test_a_suite_is_stored_whole(content: SuiteContent) -> None:
+def test_a_suite_is_stored_whole(content: SuiteSpec) -> None:
     user = make_user()
 
     suite = import_suite(content, imported_by=user)
@@ -79,7 +79,7 @@ def test_a_suite_is_stored_whole(content: SuiteContent) -> None:
     assert (entry.action, entry.actor, entry.object_name) == ("import", user, "shop")
 
 
-def test_the_same_file_again_changes_nothing(content: SuiteContent) -> None:
+def test_the_same_file_again_changes_nothing(content: SuiteSpec) -> None:
     first = import_suite(content, imported_by=None)
     ids = sorted(Evaluator.objects.values_list("pk", flat=True))
 
@@ -92,11 +92,11 @@ def test_the_same_file_again_changes_nothing(content: SuiteContent) -> None:
 
 
 def test_changed_cases_get_a_new_revision_and_lost_ones_are_not_current(
-    content: SuiteContent,
+    content: SuiteSpec,
 ) -> None:
     import_suite(content, imported_by=None)
     first, second = content.cases
-    new = CaseContent(key="C", input=({"role": "user", "content": "new"},))
+    new = CaseSpec(key="C", input=({"role": "user", "content": "new"},))
 
     suite = import_suite(
         replace(content, cases=(new, replace(second, criteria="Short"))), imported_by=None
@@ -109,7 +109,7 @@ def test_changed_cases_get_a_new_revision_and_lost_ones_are_not_current(
     assert suite.versions.get(number=2).note == "1 case added, 1 case changed, 1 case removed"
 
 
-def test_a_case_that_comes_back_gets_the_next_revision(content: SuiteContent) -> None:
+def test_a_case_that_comes_back_gets_the_next_revision(content: SuiteSpec) -> None:
     import_suite(content, imported_by=None)
     import_suite(replace(content, cases=content.cases[:1]), imported_by=None)
 
@@ -119,7 +119,7 @@ def test_a_case_that_comes_back_gets_the_next_revision(content: SuiteContent) ->
     assert suite.version == 3
 
 
-def test_cases_in_another_order_keep_their_revisions(content: SuiteContent) -> None:
+def test_cases_in_another_order_keep_their_revisions(content: SuiteSpec) -> None:
     import_suite(content, imported_by=None)
 
     suite = import_suite(replace(content, cases=content.cases[::-1]), imported_by=None)
@@ -138,7 +138,7 @@ def test_cases_in_another_order_keep_their_revisions(content: SuiteContent) -> N
     ],
 )
 def test_the_note_of_a_version_says_what_changed(
-    content: SuiteContent, old: str, new: str, note: str
+    content: SuiteSpec, old: str, new: str, note: str
 ) -> None:
     make_model(slug="cheap")
     import_suite(content, imported_by=None)
@@ -151,7 +151,7 @@ def test_the_note_of_a_version_says_what_changed(
 
 
 def test_a_changed_prompt_file_makes_a_new_version_and_keeps_the_old_bytes(
-    content: SuiteContent,
+    content: SuiteSpec,
 ) -> None:
     import_suite(content, imported_by=None)
 
@@ -164,7 +164,7 @@ def test_a_changed_prompt_file_makes_a_new_version_and_keeps_the_old_bytes(
     assert suite.files.get().content_id == after
 
 
-def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteContent) -> None:
+def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteSpec) -> None:
     silent = replace(content, judge="")
     import_suite(silent, imported_by=None, judge="strict")
 
@@ -175,7 +175,7 @@ def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteConte
     assert bare.versions.get(number=2).note == "judge: strict → none"
 
 
-def test_a_slug_and_a_judge_can_be_chosen_at_the_import(content: SuiteContent) -> None:
+def test_a_slug_and_a_judge_can_be_chosen_at_the_import(content: SuiteSpec) -> None:
     make_model(slug="cheap")
 
     suite = import_suite(content, imported_by=None, slug="shop-2", judge="cheap")
@@ -274,7 +274,7 @@ def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
     ],
 )
 def test_a_judge_that_is_not_set_up_refuses_the_suite_and_leaves_nothing(
-    content: SuiteContent, old: str, new: str, said: str
+    content: SuiteSpec, old: str, new: str, said: str
 ) -> None:
     unknown = suite_files.read_suite(FILE.replace(old, new).encode(), files=FILES)
 
@@ -286,7 +286,7 @@ def test_a_judge_that_is_not_set_up_refuses_the_suite_and_leaves_nothing(
 
 
 def test_an_import_that_breaks_leaves_the_suite_as_it_was(
-    content: SuiteContent, monkeypatch: pytest.MonkeyPatch
+    content: SuiteSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import_suite(content, imported_by=None)
 
@@ -302,7 +302,7 @@ def test_an_import_that_breaks_leaves_the_suite_as_it_was(
 
 
 def test_many_cases_take_no_more_queries_than_few(
-    content: SuiteContent,
+    content: SuiteSpec,
     django_assert_max_num_queries: Callable[[int], AbstractContextManager[Any]],
 ) -> None:
     cases = tuple(replace(content.cases[0], key=f"C-{n}") for n in range(900))
@@ -312,7 +312,7 @@ def test_many_cases_take_no_more_queries_than_few(
 
 
 def test_a_tree_is_read_in_one_query(
-    content: SuiteContent, django_assert_num_queries: Callable[[int], AbstractContextManager[Any]]
+    content: SuiteSpec, django_assert_num_queries: Callable[[int], AbstractContextManager[Any]]
 ) -> None:
     suite = import_suite(content, imported_by=None)
 
@@ -320,7 +320,7 @@ def test_a_tree_is_read_in_one_query(
         Evaluator.objects.tree(suite.root)
 
 
-def test_rows_that_make_no_tree_are_refused(content: SuiteContent) -> None:
+def test_rows_that_make_no_tree_are_refused(content: SuiteSpec) -> None:
     import_suite(content, imported_by=None)
 
     with pytest.raises(BrokenTreeError, match="0 trees"):
@@ -329,7 +329,7 @@ def test_rows_that_make_no_tree_are_refused(content: SuiteContent) -> None:
         node_from_rows(Evaluator.objects.filter(kind__in=["text_check", "llm_judge"]))
 
 
-def test_recorded_outputs_make_a_target(content: SuiteContent) -> None:
+def test_recorded_outputs_make_a_target(content: SuiteSpec) -> None:
     user = make_user()
     lines = ['{"id": "A", "output": "Hi", "latency_ms": 3}', '{"id": "B", "output": "Bye"}']
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds._text import yaml_of
-from evaluators.scoring.policy import REVIEW_RULES, Policy
-from evaluators.scoring.tree import COMPOSITE, Aggregator, Node, walk
+from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
+from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
 from runs.formats import suite_files
 from runs.formats.suite_evaluators import root_of
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 
 STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 TEXT = st.text(STORABLE, min_size=1, max_size=40)
@@ -177,14 +177,16 @@ LEAVES = st.one_of(
 
 
 @st.composite
-def nodes(draw: st.DrawFn, depth: int = 2, taken: frozenset[str] = frozenset()) -> tuple[Node, ...]:
+def nodes(
+    draw: st.DrawFn, depth: int = 2, taken: frozenset[str] = frozenset()
+) -> tuple[EvaluatorSpec, ...]:
     free = NAMES.filter(lambda name: name not in taken)
     names = draw(st.lists(free, min_size=1, max_size=3, unique=True))
     return tuple(draw(node(name, depth)) for name in names)
 
 
 @st.composite
-def node(draw: st.DrawFn, name: str, depth: int) -> Node:
+def node(draw: st.DrawFn, name: str, depth: int) -> EvaluatorSpec:
     facts: dict[str, Any] = {
         "weight": draw(WEIGHTS),
         "required": draw(st.booleans()),
@@ -194,14 +196,14 @@ def node(draw: st.DrawFn, name: str, depth: int) -> Node:
     if depth and draw(st.booleans()):
         children = draw(nodes(depth - 1))
         config = {"aggregator": draw(aggregators(children))}
-        made = Node(name=name, kind=COMPOSITE, config=config, children=children, **facts)
-        return Node.from_json(made.as_json())
+        made = EvaluatorSpec(name=name, kind=COMPOSITE, config=config, children=children, **facts)
+        return EvaluatorSpec.from_json(made.as_json())
     kind, config = draw(LEAVES)
-    return Node(name=name, kind=kind, config=config, **facts)
+    return EvaluatorSpec(name=name, kind=kind, config=config, **facts)
 
 
 @st.composite
-def aggregators(draw: st.DrawFn, children: tuple[Node, ...]) -> dict[str, Any]:
+def aggregators(draw: st.DrawFn, children: tuple[EvaluatorSpec, ...]) -> dict[str, Any]:
     names = [child.name for child in children]
     share = draw(st.floats(0, 1))
     plain = draw(
@@ -270,11 +272,11 @@ def inputs(draw: st.DrawFn) -> tuple[Mapping[str, Any], ...]:
 
 
 @st.composite
-def case(draw: st.DrawFn, key: str, taken: frozenset[str]) -> CaseContent:
+def case(draw: st.DrawFn, key: str, taken: frozenset[str]) -> CaseSpec:
     append = draw(st.booleans())
     own = draw(st.none() | nodes(1, taken if append else frozenset()))
     aggregator = None if own is None or append else draw(st.none() | aggregators(own))
-    return CaseContent(
+    return CaseSpec(
         key=key,
         input=draw(inputs()),
         title=draw(ANY_TEXT),
@@ -290,9 +292,9 @@ def case(draw: st.DrawFn, key: str, taken: frozenset[str]) -> CaseContent:
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> Policy:
+def policies(draw: st.DrawFn) -> PolicySpec:
     bands = sorted([draw(st.floats(0, 1)), draw(st.floats(0, 1))])
-    return Policy(
+    return PolicySpec(
         borderline_threshold=bands[0],
         pass_threshold=bands[1],
         case_gate=draw(st.sampled_from(["score", "expected_outcomes"])),
@@ -315,13 +317,13 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @st.composite
-def suites(draw: st.DrawFn) -> SuiteContent:
+def suites(draw: st.DrawFn) -> SuiteSpec:
     children = draw(nodes())
     names = frozenset(child.name for child in children)
     keys = draw(st.lists(TEXT.filter(str.strip), min_size=1, max_size=3, unique=True))
     root = root_of(children, draw(st.none() | aggregators(children)))
     made = tuple(draw(case(key, names)) for key in keys)
-    return SuiteContent(
+    return SuiteSpec(
         slug=draw(st.from_regex(r"[a-z0-9_]{1,5}(-[a-z0-9_]{1,5}){0,2}", fullmatch=True)),
         title=draw(TEXT),
         description=draw(ANY_TEXT),
@@ -335,7 +337,7 @@ def suites(draw: st.DrawFn) -> SuiteContent:
     )
 
 
-def files_of(root: Node, cases: tuple[CaseContent, ...]) -> dict[str, bytes]:
+def files_of(root: EvaluatorSpec, cases: tuple[CaseSpec, ...]) -> dict[str, bytes]:
     """Return the files a suite says it needs; a script takes along all that lies in its folder."""
     said = repr([root, cases])
     named = {path for path in FILES if f"./{path}" in said}
@@ -344,6 +346,6 @@ def files_of(root: Node, cases: tuple[CaseContent, ...]) -> dict[str, bytes]:
     return {path: FILES[path] for path in sorted(named)}
 
 
-def kinds_in(content: SuiteContent) -> set[str]:
+def kinds_in(content: SuiteSpec) -> set[str]:
     trees = [content.root, *(case.evaluators for case in content.cases if case.evaluators)]
     return {found.kind for tree in trees for _, found in walk(tree)}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
-from runs.specs.content import SuiteContent
+from runs.specs.content import SuiteSpec
 from runs.specs.problems import UnreadableFileError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -17,7 +17,7 @@ HEAD = "name: shop\n"
 CASES = "tests:\n  - id: A\n    input: hi\n"
 
 
-def read(text: str, **options: Any) -> SuiteContent:
+def read(text: str, **options: Any) -> SuiteSpec:
     return suite_files.read_suite(text.encode(), file=options.pop("file", "shop.yaml"), **options)
 
 
@@ -27,7 +27,7 @@ def problems(text: str, **options: Any) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
-def leaves(root: Node) -> dict[str, Node]:
+def leaves(root: EvaluatorSpec) -> dict[str, EvaluatorSpec]:
     return {path: node for path, node in walk(root) if not node.is_composite}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.cases.checks import (
     mapping_text,
     own_text,
@@ -39,7 +39,7 @@ def test_own_evaluators_read_back(text: str) -> None:
     assert own is not None
     assert [child.kind for child in own.children] == ["text_check", "composite"]
     assert read_own(own_text(own), root=SUITE, append=False) == own
-    assert Node.from_json(own.as_json()) == own
+    assert EvaluatorSpec.from_json(own.as_json()) == own
     assert read_own(" \n", root=SUITE, append=False) is None
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runs.formats.table_cases import ReadCases, read_cases, rejected_csv, write_cases
 from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
 from runs.formats.tables import read_table
-from runs.specs.content import CaseContent
+from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
 
 
@@ -362,7 +362,7 @@ TURNS = st.lists(
 )
 CASES = st.lists(
     st.builds(
-        CaseContent,
+        CaseSpec,
         key=STRIPPED,
         input=st.one_of(
             TURNS.map(tuple), FILLED.map(lambda text: ({"role": "user", "content": text},))
@@ -382,7 +382,7 @@ CASES = st.lists(
 
 
 @given(CASES)
-def test_cases_written_as_csv_read_back(cases: list[CaseContent]) -> None:
+def test_cases_written_as_csv_read_back(cases: list[CaseSpec]) -> None:
     table = read_table(write_cases(cases).encode())
     found = read_cases(table, suggest(table))
     assert found.rejected == ()

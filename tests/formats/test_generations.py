@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import Step
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.target_kinds._outputs import output_from_json
 
 FOLDER = Path(__file__).parent / "generations"
@@ -18,15 +18,15 @@ FILES = {p.relative_to(FOLDER).as_posix(): p.read_bytes() for p in FOLDER.rglob(
 GENERATIONS = ("first", "second", "third")
 
 
-def suite(name: str) -> SuiteContent:
+def suite(name: str) -> SuiteSpec:
     return suite_files.read_suite(FILES[f"{name}.yaml"], file=f"{name}.yaml", files=FILES)
 
 
-def case(name: str, key: str) -> CaseContent:
+def case(name: str, key: str) -> CaseSpec:
     return next(case for case in suite(name).cases if case.key == key)
 
 
-def kinds(root: Node | None) -> dict[str, str]:
+def kinds(root: EvaluatorSpec | None) -> dict[str, str]:
     assert root is not None
     rules = {
         path: node.aggregator.type if node.aggregator else node.kind for path, node in walk(root)
@@ -34,7 +34,7 @@ def kinds(root: Node | None) -> dict[str, str]:
     return {path: rule for path, rule in rules.items() if path}
 
 
-def criteria(root: Node | None, name: str) -> list[tuple[str, str, bool]]:
+def criteria(root: EvaluatorSpec | None, name: str) -> list[tuple[str, str, bool]]:
     assert root is not None
     node = next(node for _, node in walk(root) if node.name == name)
     return [(c["id"], c["expected_outcome"], c["required"]) for c in node.config["rubrics"]]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from evaluators.kinds import read_config
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats import suite_files
 from runs.formats.suite_evaluators import root_of
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import UnreadableFileError
 
 FILES = {
@@ -153,11 +153,13 @@ def test_every_script_is_exported_and_read_back_the_same(
         config = read_config("script", {**program, **options, "protocol": protocol})
     except InvalidConfigError:
         reject()
-    leaf = Node(name="s", kind="script", config=config.model_dump(mode="json"))
+    leaf = EvaluatorSpec(name="s", kind="script", config=config.model_dump(mode="json"))
     rule = read_config("composite", {"aggregator": {"type": "code_judge", **program, **options}})
     options = rule.model_dump(mode="json", exclude_defaults=True)["aggregator"]
-    gate = Node(name="g", kind="composite", config={"aggregator": options}, children=(leaf,))
-    case = CaseContent(key="a", input=({"role": "user", "content": "hi"},))
-    content = SuiteContent(slug="s", title="s", root=root_of((gate,)), cases=(case,))
+    gate = EvaluatorSpec(
+        name="g", kind="composite", config={"aggregator": options}, children=(leaf,)
+    )
+    case = CaseSpec(key="a", input=({"role": "user", "content": "hi"},))
+    content = SuiteSpec(slug="s", title="s", root=root_of((gate,)), cases=(case,))
 
     assert suite_files.read_suite(suite_files.write_suite(content)) == content

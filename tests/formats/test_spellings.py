@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
 from runs.formats.reading import MAX_PROBLEMS
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import UnreadableFileError
 
 HEAD = "name: shop\n"
@@ -22,17 +22,17 @@ FILES = {
 }
 
 
-def read(text: str) -> SuiteContent:
+def read(text: str) -> SuiteSpec:
     content = suite_files.read_suite(text.encode(), file="evals/shop.yaml", files=FILES)
     assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
     return content
 
 
-def evaluator(written: str) -> Node:
+def evaluator(written: str) -> EvaluatorSpec:
     return read(f"{HEAD}{CASES}assertions:\n  - {written}\n").root.children[0]
 
 
-def first_case(written: str, suite: str = "") -> CaseContent:
+def first_case(written: str, suite: str = "") -> CaseSpec:
     return read(f"{HEAD}{suite}tests:\n  - id: A\n    {written}\n").cases[0]
 
 

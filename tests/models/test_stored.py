@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
 from evaluators.scoring.types import Score
 from runs.models.results import EvaluatorScore as ScoreRow
@@ -13,7 +13,7 @@ def test_a_score_is_stored_with_the_weight_it_had_in_its_parent():
     inner = composite("inner", leaf("tone"), weights={"tone": 3.0})
     tree = composite("all", leaf("safe", weight=2.0), inner, weights={"safe": 5.0, "inner": 0.5})
     outcomes = {"safe": Score(1.0), "inner/tone": Score(0.5)}
-    rows = score_rows(1, tree, outcomes, decide(tree, outcomes, Policy()))
+    rows = score_rows(1, tree, outcomes, decide(tree, outcomes, PolicySpec()))
 
     named = [dict(zip(SCORE_COLUMNS, row, strict=True)) for row in rows]
     assert {row["path"]: row["weight"] for row in named} == {

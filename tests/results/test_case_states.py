@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.case_groups import case_groups, count_states, policy_of, state_of_rows
 from runs.models.results import Result
 from tests.support.factories import make_case, make_result, make_run, make_suite
@@ -71,6 +71,6 @@ def test_a_sum_of_floats_never_decides(  # 0.9, 0.8 and 0.7 average to 0.8 or to
             case=case,
             repetition=number,
             score=score,
-            verdict=str(Policy().verdict_of(score)),
+            verdict=str(PolicySpec().verdict_of(score)),
         )
     assert case_groups(run).values_list("state", flat=True).get() == "pass"

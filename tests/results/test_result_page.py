@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.scoring.score_tree import decide
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import OutcomeResult, Score, Unscored
 from runs.models.results import Result
 from tests.support.factories import (
@@ -52,7 +52,7 @@ def judged(
     case = columns.pop("case", None) or make_case(suite=suite, key="C-001")
     run = columns.pop("run", None) or make_run(suite=suite)
     outcomes = {"tone": Score(tone, reasoning="Kind enough."), "refund": Score(refund)}
-    decision = decide(Node.from_json(TREE), outcomes, suite.policy())
+    decision = decide(EvaluatorSpec.from_json(TREE), outcomes, suite.policy())
     result = make_result(
         run=run,
         case=case,
@@ -163,7 +163,7 @@ def test_an_errored_result_says_stage_cost_and_what_is_kept(editor_client: Clien
         "tone": Unscored("the reply was no JSON object", stage="parse"),
         "refund": Score(1.0),
     }
-    decision = decide(Node.from_json(TREE), outcomes, suite.policy())
+    decision = decide(EvaluatorSpec.from_json(TREE), outcomes, suite.policy())
     result = make_result(
         run=make_run(suite=suite),
         case=make_case(suite=suite),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.case_groups import ResultsQuery
 from runs.costs import run_costs
 from runs.models.results import ResultOutput
@@ -117,7 +117,7 @@ def run_of(**columns: Any) -> Run:
 def test_the_metrics_gate_in_words(
     columns: dict[str, Any], share: float | None, state: str, words: str
 ) -> None:
-    gate = metrics_gate(run_of(**columns), Policy())
+    gate = metrics_gate(run_of(**columns), PolicySpec())
     assert (gate.share, gate.state) == (pytest.approx(share) if share else share, state)
     assert words in gate.note
 
@@ -133,7 +133,7 @@ def test_the_metrics_gate_in_words(
     ],
 )
 def test_the_cases_gate_in_words(columns: dict[str, Any], state: str, words: str) -> None:
-    gate = cases_gate(run_of(**columns), Policy(cases_pass_threshold=1.0))
+    gate = cases_gate(run_of(**columns), PolicySpec(cases_pass_threshold=1.0))
     assert gate.state == state
     assert words in gate.note
 

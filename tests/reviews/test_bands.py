@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.engine.review_rules import VERDICTS
 from runs.reviews.agreement import (
     AGREEMENT,
@@ -31,7 +31,7 @@ def found_of(
 def agreement_with(
     reviewed: list[Reviewed], pass_: float, borderline: float
 ) -> tuple[float, float | None]:
-    policy = Policy(pass_threshold=pass_, borderline_threshold=borderline)
+    policy = PolicySpec(pass_threshold=pass_, borderline_threshold=borderline)
     pairs = [
         Pair(policy.verdict_of(one.score).value, one.person, one.sampling_rate) for one in reviewed
     ]

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from evaluators.sandbox import probe
 from evaluators.sandbox.probe import SandboxOffer
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
@@ -257,6 +257,6 @@ def test_where_workers_are_on_machines_of_their_own_theirs_is_the_sandbox_that_c
     for number, words in enumerate(shown):
         make_worker(pid=number + 1, sandbox=words)
 
-    said = scripts_problem([Node.from_json(tree(SCRIPT))], None, member(allowed=True))
+    said = scripts_problem([EvaluatorSpec.from_json(tree(SCRIPT))], None, member(allowed=True))
     assert refused in said
     assert bool(said) is bool(refused)

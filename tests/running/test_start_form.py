@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite
 from runs.models.targets import Target
@@ -183,7 +183,7 @@ def test_evaluators_with_nothing_to_score_by_are_named_before_the_start(
 ) -> None:
     assert "has nothing to score by" not in estimate(editor_client, suite)
     for key, kind in (("A", "expected_output"), ("B", "llm_judge")):
-        own = Node("", "composite", children=(Node("wanted", kind),)).as_json()
+        own = EvaluatorSpec("", "composite", children=(EvaluatorSpec("wanted", kind),)).as_json()
         suite.cases.filter(key=key).update(evaluators=own, evaluators_append=True)
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "wanted has nothing to score by in 1 of 2 cases: it has no expected output." in page

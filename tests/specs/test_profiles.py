@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from evaluators.scoring.metrics import DEFAULT_METRICS
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, walk
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
-from runs.specs.content import SuiteContent
+from runs.specs.content import SuiteSpec
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import UnknownProfileError, all_profiles, profile_named
 from tests.examples.test_seeds import content_of
@@ -22,7 +22,7 @@ NAMES = ("verdicts", "metrics", "tasks", "hybrid")
 CASE = "tests: [{id: A, input: Hello}]"
 
 
-def suite(*lines: str) -> SuiteContent:
+def suite(*lines: str) -> SuiteSpec:
     return suite_files.read_suite("\n".join((*lines, CASE)).encode(), file="start.yaml")
 
 
@@ -98,7 +98,7 @@ def test_what_the_file_says_goes_before_the_profile() -> None:
         *("verdicts: {pass: 0.9}", "evaluators: [{name: said, type: contains, value: Hello}]"),
     )
 
-    assert content.policy == Policy(
+    assert content.policy == PolicySpec(
         case_gate="score", fallback_threshold=0.5, pass_threshold=0.9, scale=100
     )
     assert [node.name for node in content.root.children] == ["said"]
@@ -128,7 +128,7 @@ def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
     written = b"name: start\npolicy: {case_gate: score}\n" + CASE.encode()
     content = suite_files.read_suite(written, file="start.yaml", profile=chosen)
 
-    assert (content.policy, content.root) == (Policy(case_gate="score", scale=100), chosen.root)
+    assert (content.policy, content.root) == (PolicySpec(case_gate="score", scale=100), chosen.root)
     assert content.warnings == ()
 
 
@@ -154,7 +154,7 @@ def test_a_profile_that_the_file_names_goes_before_the_chosen_one(
 
     own, other = (suite.content for suite in found.suites)
     assert own.policy == profile_named("tasks").policy
-    assert other.policy == (profile_named(chosen).policy if chosen else Policy())
+    assert other.policy == (profile_named(chosen).policy if chosen else PolicySpec())
     told = (
         "a.yaml, line 2, profile: the file starts from tasks, which goes before the chosen metrics"
     )

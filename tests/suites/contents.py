@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.suites.edits import content_of, tree_of
 from tests.evaluators.scoring.trees import composite, leaf, root
 
 
-def version(tree: Node, **parts: Any) -> dict[str, Any]:
+def version(tree: EvaluatorSpec, **parts: Any) -> dict[str, Any]:
     """Return what a version of the shop's suite keeps, with this tree."""
     return {
         "title": "Shop",
@@ -18,7 +18,7 @@ def version(tree: Node, **parts: Any) -> dict[str, Any]:
         "tags": [],
         "judge": "",
         "metadata": {},
-        "policy": Policy().as_json(),
+        "policy": PolicySpec().as_json(),
         "evaluators": tree.as_json(),
         "files": {},
         "cases": [],
@@ -26,7 +26,7 @@ def version(tree: Node, **parts: Any) -> dict[str, Any]:
     }
 
 
-def shop() -> Node:
+def shop() -> EvaluatorSpec:
     """Return a tree with every way of being tied to a name: weights, gates, nesting."""
     return root(
         composite(
@@ -43,7 +43,7 @@ def shop() -> Node:
     )
 
 
-def draft(tree: Node | None = None, **parts: Any) -> dict[str, Any]:
+def draft(tree: EvaluatorSpec | None = None, **parts: Any) -> dict[str, Any]:
     return content_of(version(tree or shop(), **parts))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.suites.differences import compare_versions
 from runs.suites.edits import Describe, SetPolicy, change
 from runs.suites.tree_edits import (
@@ -176,7 +176,7 @@ def test_versions_of_an_earlier_form_are_read() -> None:
     }
     new = {
         **version(root(leaf("a", kind="rubric"))),
-        "policy": Policy().as_json(),
+        "policy": PolicySpec().as_json(),
         "cases": [{"key": "A", "revision": 1, "hash": "x"}],
     }
     assert compare_versions(old, new).is_empty

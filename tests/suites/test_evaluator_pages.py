@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evaluators.scoring.tree import Node, below, walk
+from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from runs.models.suites import Suite, SuiteDraft
 from runs.suites.drafts import draft_of
 from runs.suites.edits import nodes_with_paths, tree_of
@@ -22,13 +22,13 @@ KEEP = f"{PAGE}keep/"
 HTML = "<script>alert(1)</script>"
 
 
-def leaf(name: str, weight: float = 1.0, **marks: Any) -> Node:
-    return Node(name=name, kind="llm_judge", weight=weight, **marks)
+def leaf(name: str, weight: float = 1.0, **marks: Any) -> EvaluatorSpec:
+    return EvaluatorSpec(name=name, kind="llm_judge", weight=weight, **marks)
 
 
-def group(name: str, *children: Node, **aggregator: Any) -> Node:
+def group(name: str, *children: EvaluatorSpec, **aggregator: Any) -> EvaluatorSpec:
     config = {"aggregator": {"type": "weighted_average", **aggregator}}
-    return Node(name=name, kind="composite", config=config, children=children)
+    return EvaluatorSpec(name=name, kind="composite", config=config, children=children)
 
 
 TREE = group(
@@ -94,7 +94,7 @@ def keep(client: Client, **changes: Any) -> Any:
     return client.post(KEEP, {name: value for name, value in sent.items() if value is not None})
 
 
-def nodes(suite: Suite, ada: User) -> dict[str, Node]:
+def nodes(suite: Suite, ada: User) -> dict[str, EvaluatorSpec]:
     return dict(walk(tree_of(draft_content(suite, ada))))
 
 

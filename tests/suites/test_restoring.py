@@ -10,7 +10,7 @@ from evaluators.models import AuditEntry, Evaluator, LanguageModel
 from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.suites import FileContent, Suite
-from runs.specs.content import CaseContent, SuiteContent
+from runs.specs.content import CaseSpec, SuiteSpec
 from runs.suites.differences import compare_versions
 from runs.suites.drafts import change_draft, draft_of, save_draft
 from runs.suites.edits import SetPolicy
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def content() -> SuiteContent:
+def content() -> SuiteSpec:
     make_model(slug="strict")
     return suite_files.read_suite(FILE.encode(), files=FILES)
 
@@ -34,13 +34,13 @@ def current(suite: Suite) -> list[tuple[str, int, int]]:
     return [(case.key, case.revision, case.position) for case in rows]
 
 
-def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: SuiteContent) -> None:
+def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: SuiteSpec) -> None:
     ada = make_user(name="ada")
     suite = import_suite(content, imported_by=ada)
     run = make_run(suite=suite)
     ran = make_result(run=run, case=suite.cases.get(key="B"), verdict="pass", score=0.9)
     _, second = content.cases
-    new = CaseContent(key="C", input=({"role": "user", "content": "new"},))
+    new = CaseSpec(key="C", input=({"role": "user", "content": "new"},))
     other = replace(
         content,
         title="Other",
@@ -76,7 +76,7 @@ def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: Suit
     assert current(again) == [("C", 2, 0), ("B", 3, 1)]
 
 
-def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteContent) -> None:
+def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteSpec) -> None:
     ada = make_user()
     suite = import_suite(content, imported_by=ada)
     draft = draft_of(suite, ada)
@@ -98,13 +98,13 @@ def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteContent) -> 
     assert Suite.objects.get(pk=suite.pk).pass_threshold == 0.95
 
 
-def test_what_is_so_already_is_not_restored(content: SuiteContent) -> None:
+def test_what_is_so_already_is_not_restored(content: SuiteSpec) -> None:
     suite = import_suite(content, imported_by=None)
     with pytest.raises(CannotRestoreError, match="nothing to restore"):
         restore_version(suite, 1, by=None)
 
 
-def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteContent) -> None:
+def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteSpec) -> None:
     ada = make_user()
     suite = import_suite(content, imported_by=ada)
     draft = draft_of(suite, ada)

@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.suites.warnings import remarks, unfinished
 from tests.evaluators.scoring.trees import composite, leaf, root
 from tests.suites.contents import version
 
-OVERALL = Policy(final_score="judge_overall").as_json()
-OUTCOMES = Policy(case_gate="expected_outcomes").as_json()
+OVERALL = PolicySpec(final_score="judge_overall").as_json()
+OUTCOMES = PolicySpec(case_gate="expected_outcomes").as_json()
 RUBRIC = {"rubrics": [{"id": "a", "expected_outcome": "Is kind"}]}
 
 
-def judged(**settings: Any) -> Node:
-    return Node(
+def judged(**settings: Any) -> EvaluatorSpec:
+    return EvaluatorSpec(
         "all", "composite", config={"aggregator": settings}, children=(leaf("a", 0), leaf("b", 0))
     )
 
 
-TREES: dict[str, tuple[Node, dict[str, Any], list[tuple[str, str]]]] = {
+TREES: dict[str, tuple[EvaluatorSpec, dict[str, Any], list[tuple[str, str]]]] = {
     "nothing odd": (root(leaf("a", 2), leaf("b")), {}, []),
     "under minimum": (root(leaf("a", 2), leaf("b"), rule="minimum"), {}, [("no_effect", "a")]),
     "under maximum": (root(leaf("a", 2), leaf("b"), rule="maximum"), {}, [("no_effect", "a")]),
@@ -89,7 +89,9 @@ TREES: dict[str, tuple[Node, dict[str, Any], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("tree", "parts", "expected"), TREES.values(), ids=TREES)
-def test_what_is_pointed_out(tree: Node, parts: dict[str, Any], expected: list[Any]) -> None:
+def test_what_is_pointed_out(
+    tree: EvaluatorSpec, parts: dict[str, Any], expected: list[Any]
+) -> None:
     found = remarks(version(tree, **parts))
     assert [(one.code, one.path) for one in found] == expected
     assert all(one.text.endswith(".") for one in found)

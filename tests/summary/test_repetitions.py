@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import case_decision, latencies_of, summarise_case
 from runs.summary.figures import Execution, Summary
 from runs.summary.metrics import DimensionMean, SideMean, dimension_means, finals_by_key
 from runs.summary.run import summarise
 
-POLICY, OUTCOMES = Policy(), Policy(case_gate="expected_outcomes")
-REVIEWED = Policy(count_reviews=True)
+POLICY, OUTCOMES = PolicySpec(), PolicySpec(case_gate="expected_outcomes")
+REVIEWED = PolicySpec(count_reviews=True)
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 
 
@@ -31,7 +31,7 @@ def errored(case: str = "a") -> Execution:
     return Execution(case, "error")
 
 
-def of(rows: Sequence[Execution], policy: Policy = POLICY) -> Summary:
+def of(rows: Sequence[Execution], policy: PolicySpec = POLICY) -> Summary:
     return summarise(rows, policy, is_completed=True, seed=1)
 
 
@@ -83,7 +83,7 @@ def of(rows: Sequence[Execution], policy: Policy = POLICY) -> Summary:
     ],
 )
 def test_a_case_says_by_which_rule_it_came_to_its_verdict(
-    rows: list[Execution], policy: Policy, verdict: Verdict | None, rule: str, text: str
+    rows: list[Execution], policy: PolicySpec, verdict: Verdict | None, rule: str, text: str
 ) -> None:
     found = case_decision(rows, policy)
     assert (found.verdict, found.rule, found.text) == (verdict, rule, text)

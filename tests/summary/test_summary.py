@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import means_of, summarise_case
 from runs.summary.figures import Execution, Summary, shares
 from runs.summary.metrics import MetricMean, means_by_key, metric_means
 from runs.summary.run import Progress, cases_forecast, metrics_forecast, summarise
 
-POLICY = Policy()
-OUTCOMES = Policy(case_gate="expected_outcomes")
+POLICY = PolicySpec()
+OUTCOMES = PolicySpec(case_gate="expected_outcomes")
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 
 
@@ -32,7 +32,9 @@ def errored(case: str = "a", **more: Any) -> Execution:
     return Execution(case, "error", **more)
 
 
-def of(rows: Sequence[Execution], policy: Policy = POLICY, *, completed: bool = True) -> Summary:
+def of(
+    rows: Sequence[Execution], policy: PolicySpec = POLICY, *, completed: bool = True
+) -> Summary:
     return summarise(rows, policy, is_completed=completed, seed=41)
 
 
@@ -118,7 +120,7 @@ class TestCase:
 
 
 class TestReviews:
-    policy = Policy(count_reviews=True)
+    policy = PolicySpec(count_reviews=True)
 
     def test_count_only_where_the_policy_says_so(self) -> None:
         rows = [done(verdict=FAIL, score=0.1, reviewed_verdict=PASS)]
@@ -133,7 +135,7 @@ class TestReviews:
         assert found.metrics_gate.so_far == 0.8
 
     def test_of_a_borderline_is_the_case(self) -> None:
-        for policy in (self.policy, Policy(count_reviews=True, case_gate="expected_outcomes")):
+        for policy in (self.policy, PolicySpec(count_reviews=True, case_gate="expected_outcomes")):
             rows = [done(verdict=FAIL, score=0.1, reviewed_verdict=BORDERLINE)]
             assert of(rows, policy).cases[0].verdict is BORDERLINE
 
@@ -145,8 +147,8 @@ class TestReviews:
 
     @pytest.mark.parametrize("case_gate", ["score", "expected_outcomes"])
     def test_that_agree_with_the_machine_change_nothing(self, case_gate: str) -> None:
-        policy = Policy(count_reviews=True, case_gate=case_gate)
-        machine = Policy(case_gate=case_gate)
+        policy = PolicySpec(count_reviews=True, case_gate=case_gate)
+        machine = PolicySpec(case_gate=case_gate)
         for first, second in (
             (done(score=0.9), done(verdict=BORDERLINE, score=0.75)),
             (done(score=0.9), done(verdict=FAIL, score=0.9, is_forced=True)),
@@ -160,7 +162,7 @@ class TestReviews:
         assert of(rows, self.policy).cases[0].verdict is FAIL
 
     def test_of_which_none_passes_fail_the_case_under_the_outcomes_gate(self) -> None:
-        policy = Policy(count_reviews=True, case_gate="expected_outcomes")
+        policy = PolicySpec(count_reviews=True, case_gate="expected_outcomes")
         rows = [done(verdict=FAIL, reviewed_verdict=BORDERLINE), done(verdict=FAIL)]
         assert of(rows, policy).cases[0].verdict is FAIL
 
@@ -186,7 +188,7 @@ class TestGates:
         assert found.metrics_gate.passed is True
 
     def test_of_zero_means_what_it_says(self) -> None:
-        policy = Policy(metrics_pass_threshold=0.0, cases_pass_threshold=0.0)
+        policy = PolicySpec(metrics_pass_threshold=0.0, cases_pass_threshold=0.0)
         found = of([done(verdict=FAIL, score=0.0)], policy)
         assert (found.metrics_gate.passed, found.cases_gate.passed) == (True, True)
 
@@ -275,7 +277,7 @@ def test_a_summary_survives_json_without_its_cases() -> None:
 
 
 def test_percentages_read_as_they_were_set() -> None:
-    policy = Policy(metrics_pass_threshold=0.57, cases_pass_threshold=0.29)
+    policy = PolicySpec(metrics_pass_threshold=0.57, cases_pass_threshold=0.29)
     written = of([done(score=0.57)], policy).as_json()
     assert written["metrics_pass_threshold"] == written["weighted_metrics_score_pct"] == 57
     assert written["cases_pass_threshold"] == 29
@@ -306,7 +308,7 @@ rows_of_a_run = st.lists(
 def test_the_order_of_executions_changes_nothing(
     rows: list[Execution], data: st.DataObject, gate: str
 ) -> None:
-    policy = Policy(case_gate=gate)
+    policy = PolicySpec(case_gate=gate)
     one, other = of(rows, policy), of(data.draw(st.permutations(rows)), policy)
     assert one.distribution == other.distribution
     assert (one.cases_gate, one.metrics_gate) == (other.cases_gate, other.metrics_gate)
@@ -371,7 +373,7 @@ class TestMetricsOutlook:
 
 
 class TestCasesOutlook:
-    policy = Policy(cases_pass_threshold=0.85)
+    policy = PolicySpec(cases_pass_threshold=0.85)
 
     def test_at_risk_says_how_many_of_the_last_must_pass(self) -> None:
         found = cases_forecast(progress(), self.policy)
@@ -391,7 +393,7 @@ class TestCasesOutlook:
         assert last.text == "Out of reach: 6 more must pass, 1 is left"
 
     def test_enough_have_passed(self) -> None:
-        found = cases_forecast(progress(passed=10), Policy(cases_pass_threshold=0.0))
+        found = cases_forecast(progress(passed=10), PolicySpec(cases_pass_threshold=0.0))
         assert (found.state, found.needed, found.text) == (
             "on_course",
             0,
@@ -401,7 +403,7 @@ class TestCasesOutlook:
     def test_thresholds_are_met_exactly(self) -> None:
         found = cases_forecast(
             Progress(total=10, ended=5, passed=3, score_sum=0, score_count=0),
-            Policy(cases_pass_threshold=0.7),
+            PolicySpec(cases_pass_threshold=0.7),
         )
         assert found.needed == 4
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Context, Judge, Kind, KindConfig, Output
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Aggregator, Node
+from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from evaluators.scoring.types import Outcome
 from runs.engine.ports import Execution, TargetFailure
 
@@ -71,18 +71,20 @@ class FakePorts:
         return None
 
 
-def leaf(name: str, kind: str = "", **facts: Any) -> Node:
-    return Node(name=name, kind=kind or name, **facts)
+def leaf(name: str, kind: str = "", **facts: Any) -> EvaluatorSpec:
+    return EvaluatorSpec(name=name, kind=kind or name, **facts)
 
 
-def composite(name: str, *children: Node, **aggregator: Any) -> Node:
+def composite(name: str, *children: EvaluatorSpec, **aggregator: Any) -> EvaluatorSpec:
     settings = Aggregator(**aggregator)
-    return Node(name=name, kind="composite", aggregator=settings, children=children)
+    return EvaluatorSpec(name=name, kind="composite", aggregator=settings, children=children)
 
 
-def make_execution(root: Node, *, policy: Policy | None = None, **facts: Any) -> Execution:
+def make_execution(
+    root: EvaluatorSpec, *, policy: PolicySpec | None = None, **facts: Any
+) -> Execution:
     case = CaseFacts(key="C-1", input=(), expected_outcomes=facts.pop("expected_outcomes", ()))
-    return Execution(case=case, root=root, rules=Rules(root, policy or Policy()), **facts)
+    return Execution(case=case, root=root, rules=Rules(root, policy or PolicySpec()), **facts)
 
 
 class Failing:

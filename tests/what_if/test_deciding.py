@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.metrics_judge import Config as MetricsConfig
 from evaluators.kinds.metrics_judge import rescore as rescore_metrics
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score, Skipped, Unscored
 from runs.what_if.changes import RuleSet, origins_of
 from runs.what_if.figures import StoredCase
@@ -21,12 +21,12 @@ from tests.evaluators.scoring.test_properties import FEW, cases
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.what_if.values import FAILED_TARGET, ask, stored_run
 
-POLICY = Policy()
+POLICY = PolicySpec()
 QUALITY = root(leaf("facts", 3), leaf("tone"))
-BY_OUTCOMES = Policy(case_gate="expected_outcomes")
+BY_OUTCOMES = PolicySpec(case_gate="expected_outcomes")
 
 
-def rules(tree: Node, policy: Policy = POLICY, **facts: object) -> RuleSet:
+def rules(tree: EvaluatorSpec, policy: PolicySpec = POLICY, **facts: object) -> RuleSet:
     return RuleSet(policy, tree, **facts)
 
 
@@ -60,7 +60,7 @@ def test_only_a_case_that_has_a_verdict_keeps_it():
 
 def test_thresholds_move_both_gates_with_their_limits():
     stored = stored_run(QUALITY, POLICY, [scores(facts=0.7, tone=0.7), scores(facts=0.9, tone=0.9)])
-    after = Policy(pass_threshold=0.7, metrics_pass_threshold=0.9, cases_pass_threshold=0.5)
+    after = PolicySpec(pass_threshold=0.7, metrics_pass_threshold=0.9, cases_pass_threshold=0.5)
     found = ask(stored, rules(QUALITY), rules(QUALITY, after))
     gates = [(side.metrics_gate, side.cases_gate) for side in (found.before, found.after)]
     assert [(m.passed, c.passed) for m, c in gates] == [(True, False), (False, True)]
@@ -74,7 +74,7 @@ def test_reviews_are_marked_where_a_flip_contradicts_or_meets_them():
     stored = stored_run(
         QUALITY, POLICY, said, reviewed={0: "borderline", 1: "pass", 2: "fail", 3: "fail"}
     )
-    found = ask(stored, rules(QUALITY), rules(QUALITY, Policy(pass_threshold=0.7)))
+    found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(pass_threshold=0.7)))
     assert [flip.review for flip in found.flips] == ["contradicted", "agreed"]
     assert (found.contradicted, found.agreed) == (1, 1)
     assert (found.before.agreement.agreed, found.after.agreement.agreed) == (2, 2)
@@ -83,7 +83,7 @@ def test_reviews_are_marked_where_a_flip_contradicts_or_meets_them():
 
 def test_counted_reviews_move_cases_and_gates():
     stored = stored_run(QUALITY, POLICY, [scores(facts=0.7, tone=0.7)], reviewed={0: "pass"})
-    found = ask(stored, rules(QUALITY), rules(QUALITY, Policy(count_reviews=True)))
+    found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(count_reviews=True)))
     assert flips(found) == {"C-0": ("borderline", "pass")}
     assert found.executions_flipped == 0
     assert found.after.cases_gate.share == 1.0
@@ -93,11 +93,13 @@ def test_errors_stay_errors_and_are_never_a_score():
     said = [FAILED_TARGET, {"facts": Score(0.9), "tone": Unscored("timed out", "judge")}]
     stored = stored_run(QUALITY, POLICY, said)
     found = ask(
-        stored, rules(QUALITY), rules(QUALITY, Policy(pass_threshold=0.0, borderline_threshold=0))
+        stored,
+        rules(QUALITY),
+        rules(QUALITY, PolicySpec(pass_threshold=0.0, borderline_threshold=0)),
     )
     assert (found.before.errors, found.after.errors, found.unanswered) == (2, 2, 1)
     assert sum(one.after for one in found.histogram.bins) == 0
-    spared = ask(stored, rules(QUALITY), rules(QUALITY, Policy(on_unscored="exclude")))
+    spared = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(on_unscored="exclude")))
     assert flips(spared) == {"C-1": ("error", "pass")}
     assert spared.flips[0].before.decided_by == "tone could not be scored: timed out"
 
@@ -105,11 +107,11 @@ def test_errors_stay_errors_and_are_never_a_score():
 def test_a_case_follows_its_repetitions():
     said = [scores(facts=s, tone=s) for s in (0.9, 0.72, 0.9, 0.9)]
     stored = stored_run(QUALITY, POLICY, said, repetitions=2)
-    found = ask(stored, rules(QUALITY), rules(QUALITY, Policy(pass_threshold=0.85)))
+    found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(pass_threshold=0.85)))
     assert flips(found) == {"C-0": ("pass", "borderline")}
     assert not found.flips[0].executions
     assert found.flips[0].before.decided_by == "mean 0.81 ≥ 0.80"
-    lower = ask(stored, rules(QUALITY), rules(QUALITY, Policy(pass_threshold=0.7)))
+    lower = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(pass_threshold=0.7)))
     assert [flip.is_flip for flip in lower.flips] == [False]
     assert [one.repetition for one in lower.flips[0].executions] == [2]
     assert (lower.cases_flipped, lower.executions_flipped) == (0, 1)
@@ -120,7 +122,7 @@ def test_the_histogram_counts_a_score_on_a_band_above_it():
     found = ask(
         stored_run(QUALITY, POLICY, said),
         rules(QUALITY),
-        rules(QUALITY, Policy(pass_threshold=0.9)),
+        rules(QUALITY, PolicySpec(pass_threshold=0.9)),
     )
     counted = {one.low: one.before for one in found.histogram.bins if one.before}
     assert counted == {0.0: 1, 0.75: 1, 0.8: 1, 0.95: 1}
@@ -165,7 +167,7 @@ GATED = root(leaf("safe"), leaf("facts"), rule="safety_gate", required=("safe",)
 def test_what_a_gate_kept_from_running_is_open_never_zero():
     said = [{"safe": Score(0.5), "facts": Skipped()}, {"safe": Score(0.9), "facts": Score(0.9)}]
     for on_unscored in ("error", "zero", "exclude"):
-        before = Policy(on_unscored=on_unscored)
+        before = PolicySpec(on_unscored=on_unscored)
         stored = stored_run(GATED, before, said)
         after = root(
             leaf("safe"), leaf("facts"), rule="safety_gate", required=("safe",), gate_threshold=0.4
@@ -267,9 +269,9 @@ def test_a_new_name_that_an_old_evaluator_had_is_new():
     assert [one.path for one in found.stale] == ["tone"]
 
 
-def judged(**options: object) -> Node:
+def judged(**options: object) -> EvaluatorSpec:
     aggregator = {"type": "llm_judge", **options}
-    return Node(
+    return EvaluatorSpec(
         "root",
         "composite",
         config={"aggregator": aggregator},
@@ -280,12 +282,12 @@ def judged(**options: object) -> Node:
 def test_a_judge_of_a_composite_is_asked_again_when_what_it_sees_changes():
     said = [{"": Score(0.9), **scores(facts=0.9, tone=0.5)}]
     stored = stored_run(judged(), POLICY, said)
-    same = ask(stored, rules(judged()), rules(judged(), Policy(cases_pass_threshold=0.5)))
+    same = ask(stored, rules(judged()), rules(judged(), PolicySpec(cases_pass_threshold=0.5)))
     assert same.is_exact
     for after, why in (
         (rules(judged(prompt="Weigh facts.")), "its settings changed"),
         (
-            rules(judged(), Policy(pass_threshold=0.95)),
+            rules(judged(), PolicySpec(pass_threshold=0.95)),
             "the verdicts it is shown follow other bands",
         ),
         (rules(replace(judged(), children=(leaf("facts"),))), "what it looks at changed"),
@@ -334,7 +336,7 @@ def test_metric_weights_are_followed_and_new_metrics_are_named():
         assert (stale.why, stale.instead) == (why, "kept")
 
 
-def rubric(*criteria: dict, **facts: object) -> Node:
+def rubric(*criteria: dict, **facts: object) -> EvaluatorSpec:
     return leaf("facts", kind="rubric", config={"rubrics": list(criteria), **facts})
 
 
@@ -363,7 +365,7 @@ def test_rubric_weights_and_required_criteria_are_followed():
     assert stale.why == "criterion a reads otherwise"
 
 
-def hybrid(**config: object) -> Node:
+def hybrid(**config: object) -> EvaluatorSpec:
     return leaf(
         "overall", kind="hybrid_judge", config={"dimensions": ["task", "process"], **config}
     )
@@ -393,7 +395,7 @@ def test_hybrid_dimensions_and_the_judges_own_overall_score_are_followed():
     weighed = root(hybrid(score_from="dimension_weights"), leaf("tone"))
     found = ask(stored, rules(tree), rules(weighed), said=said)
     assert found.after.mean_score == pytest.approx((0.7 + 0.1) / 2)
-    judge_overall = Policy(final_score="judge_overall")
+    judge_overall = PolicySpec(final_score="judge_overall")
     own = ask(stored, rules(tree), rules(weighed, judge_overall), said=said)
     assert own.after.mean_score == pytest.approx(0.9)
     assert flips(own) == {"C-0": ("fail", "pass")}
@@ -458,12 +460,12 @@ def test_cases_with_evaluators_of_their_own_follow_those():
 def test_verdicts_that_the_rules_did_not_give_are_kept_and_counted():
     said = [scores(facts=0.9, tone=0.9), scores(facts=0.9, tone=0.9)]
     stored = stored_run(QUALITY, POLICY, said, verdicts={0: "fail"})
-    found = ask(stored, rules(QUALITY), rules(QUALITY, Policy(pass_threshold=0.95)))
+    found = ask(stored, rules(QUALITY), rules(QUALITY, PolicySpec(pass_threshold=0.95)))
     assert found.told == 1
     assert flips(found) == {"C-1": ("pass", "borderline")}
 
 
-def skipped(tree: Node, outcomes: dict) -> dict:
+def skipped(tree: EvaluatorSpec, outcomes: dict) -> dict:
     """Return what a run would have stored: nothing of what a gate kept from running."""
     nodes_ = decide(tree, outcomes, POLICY).nodes
     return {
@@ -476,7 +478,7 @@ def skipped(tree: Node, outcomes: dict) -> dict:
 @given(cases(unscored=True), st.sampled_from(["error", "exclude", "zero"]))
 def test_the_same_rules_change_nothing(case, on_unscored):
     tree, outcomes = case
-    policy = Policy(on_unscored=on_unscored)
+    policy = PolicySpec(on_unscored=on_unscored)
     stored = stored_run(tree, policy, [skipped(tree, outcomes)])
     found = ask(stored, rules(tree, policy), rules(tree, policy))
     assert not found.flips
@@ -488,7 +490,7 @@ def test_the_same_rules_change_nothing(case, on_unscored):
 @given(cases(unscored=True), st.data(), st.sampled_from(["error", "exclude", "zero"]))
 def test_the_answer_is_what_scoring_anew_would_give(case, data, on_unscored):
     tree, outcomes = case
-    policy = Policy(pass_threshold=0.7, borderline_threshold=0.4, on_unscored=on_unscored)
+    policy = PolicySpec(pass_threshold=0.7, borderline_threshold=0.4, on_unscored=on_unscored)
     stored = stored_run(tree, POLICY, [outcomes])
     after = data.draw(reshaped(tree))
     found = ask(stored, rules(tree), rules(after, policy))
@@ -522,7 +524,7 @@ def test_a_higher_band_never_lets_more_pass(values, one, other):
         ask(
             stored,
             rules(QUALITY),
-            rules(QUALITY, Policy(pass_threshold=limit, borderline_threshold=0)),
+            rules(QUALITY, PolicySpec(pass_threshold=limit, borderline_threshold=0)),
         ).after.passed
         for limit in (low, high)
     ]
@@ -530,7 +532,7 @@ def test_a_higher_band_never_lets_more_pass(values, one, other):
 
 
 @st.composite
-def reshaped(draw: st.DrawFn, tree: Node) -> Node:
+def reshaped(draw: st.DrawFn, tree: EvaluatorSpec) -> EvaluatorSpec:
     """Draw a tree of the same evaluators with other weights, marks and aggregators."""
     weight = draw(st.sampled_from([0.5, 1.0, 4.0]))
     children = tuple(draw(reshaped(child)) for child in tree.children)

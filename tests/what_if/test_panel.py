@@ -12,7 +12,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from runs.models.results import Result
 from runs.models.reviews import Review
 from runs.models.runs import Run, RunStatus
@@ -30,7 +30,7 @@ from tests.support.trees import tree
 pytestmark = pytest.mark.django_db(transaction=True)
 HTMX = {"HX-Request": "true"}
 STRICT = {"pass_threshold": "0.9", "borderline_threshold": "0.8"}
-STRICTER = Policy(pass_threshold=0.9, borderline_threshold=0.8)
+STRICTER = PolicySpec(pass_threshold=0.9, borderline_threshold=0.8)
 
 
 def text_of(response: Any) -> str:

@@ -8,8 +8,8 @@ import pytest
 from django.urls import reverse
 
 from evaluators.models import AuditEntry
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.charts.queries import ChartsQuery, left_out
 from runs.execution import reaper
 from runs.execution.finishing import summarise_ended
@@ -40,8 +40,8 @@ from tests.support.scored_runs import (
 pytestmark = pytest.mark.django_db(transaction=True)
 TRIMMED = {**EXACT, "config": {"match": "exact", "trim": True}}
 PATIENT = {**STYLE, "children": [{**SHORT, "config": {"max_duration_ms": 120}}, NO_CARD]}
-CHANGED = Node.from_json({**TREE, "children": [CHECK, TRIMMED, PATIENT]})
-STRICT = Policy(pass_threshold=0.9)
+CHANGED = EvaluatorSpec.from_json({**TREE, "children": [CHECK, TRIMMED, PATIENT]})
+STRICT = PolicySpec(pass_threshold=0.9)
 
 
 def standing(run):
@@ -124,7 +124,7 @@ def test_its_page_and_the_list_of_runs_name_its_source(client):
 
 def test_evaluators_that_moved_keep_their_scores_under_their_new_names():
     source = finished_run()
-    root = Node.from_json(
+    root = EvaluatorSpec.from_json(
         {
             **TREE,
             "children": [CHECK, STYLE["children"][0], {**NO_CARD, "negate": False}],
@@ -149,7 +149,7 @@ def test_evaluators_that_moved_keep_their_scores_under_their_new_names():
 def test_what_a_gate_holds_back_now_has_no_score_of_its_own_any_more():
     source = finished_run()
     gate = {"type": "safety_gate", "required": ["exact"], "gate_threshold": 0.5}
-    root = Node.from_json({**TREE, "config": {"aggregator": gate}})
+    root = EvaluatorSpec.from_json({**TREE, "config": {"aggregator": gate}})
     with pytest.raises(NewCallsNeededError, match="behind a gate"):
         rescore_run(source, rules_of(source, root=root), by=None)
     source = finished_run(("Your refund is on its way", "Your refund"))
@@ -166,7 +166,7 @@ def test_what_a_gate_holds_back_now_has_no_score_of_its_own_any_more():
 def test_a_run_that_needs_calls_or_has_no_scores_is_refused_with_the_reason():
     source = finished_run()
     other = {**CHECK, "config": {"operator": "contains", "value": "money"}}
-    root = Node.from_json({**TREE, "children": [other, EXACT, STYLE]})
+    root = EvaluatorSpec.from_json({**TREE, "children": [other, EXACT, STYLE]})
     with pytest.raises(NewCallsNeededError, match="mentions_refund: its settings changed") as error:
         rescore_run(source, rules_of(source, root=root), by=None)
     assert [one.path for one in error.value.stale] == ["mentions_refund"]
@@ -182,7 +182,7 @@ def test_a_run_that_needs_calls_or_has_no_scores_is_refused_with_the_reason():
 
 def test_many_executions_are_left_to_a_worker_who_may_die(monkeypatch):
     source = finished_run()
-    lenient = rules_of(source, policy=Policy(pass_threshold=0.7))
+    lenient = rules_of(source, policy=PolicySpec(pass_threshold=0.7))
     queued = []
     monkeypatch.setattr(what_if_services, "AT_ONCE", 0)
     monkeypatch.setattr(

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from evaluators.scoring.policy import Policy
-from evaluators.scoring.tree import Node, TreeError
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, TreeError
 from evaluators.scoring.types import DomainError
 from runs.models.results import EvaluatorScore, Result
 from runs.models.runs import Run, RunStatus
@@ -50,8 +50,8 @@ def test_settings_weights_and_bands_move_it_without_new_calls():
     run = finished_run()
     trimmed = {**EXACT, "config": {"match": "exact", "trim": True}}
     patient = {**STYLE, "children": [{**SHORT, "config": {"max_duration_ms": 120}}, NO_CARD]}
-    root = Node.from_json({**TREE, "children": [CHECK, trimmed, patient]})
-    found = what_if_of(run, rules_of(run, root=root, policy=Policy(pass_threshold=0.9)))
+    root = EvaluatorSpec.from_json({**TREE, "children": [CHECK, trimmed, patient]})
+    found = what_if_of(run, rules_of(run, root=root, policy=PolicySpec(pass_threshold=0.9)))
     assert found.is_exact
     before = {r.case.key: (r.verdict, r.score) for r in run.results.select_related("case")}
     assert before["C-1"] == ("borderline", 0.75)
@@ -62,7 +62,7 @@ def test_settings_weights_and_bands_move_it_without_new_calls():
 def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
     run = finished_run()
     gate = {"type": "safety_gate", "required": ["mentions_refund"], "gate_threshold": 0.0}
-    root = Node.from_json({**TREE, "config": {"aggregator": gate}})
+    root = EvaluatorSpec.from_json({**TREE, "config": {"aggregator": gate}})
     found = what_if_of(run, rules_of(run, root=root))
     assert {
         one.path: (one.instead, one.results, one.total) for one in found.stale
@@ -72,7 +72,7 @@ def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
 
 def test_it_takes_few_queries_however_many_results_there_are(django_assert_max_num_queries):
     run = finished_run()
-    root = Node.from_json(
+    root = EvaluatorSpec.from_json(
         {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
     )
     run = Run.objects.select_related("suite").defer("leaf_scores").get(pk=run.pk)
@@ -82,15 +82,15 @@ def test_it_takes_few_queries_however_many_results_there_are(django_assert_max_n
 
 def test_scores_packed_by_another_version_are_read_from_the_rows(monkeypatch):
     run = finished_run()
-    expected = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7)))
+    expected = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7)))
     run.leaf_scores = None
-    assert what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7))) == expected
+    assert what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
     from runs.models import stored
 
     monkeypatch.setattr(stored, "VERSION", 2)
     run.leaf_scores = stored.pack_leaf_scores(run.pk)
     monkeypatch.undo()
-    assert what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.7))) == expected
+    assert what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.7))) == expected
 
 
 def test_what_is_kept_of_one_run_serves_no_other():
@@ -108,7 +108,7 @@ def test_cases_follow_their_own_evaluators():
     }
     run = finished_run(own={0: alone, 1: joined})
     assert what_if_of(run, rules_of(run)).told == 0
-    root = Node.from_json({**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]})
+    root = EvaluatorSpec.from_json({**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]})
     found = what_if_of(run, rules_of(run, root=root))
     assert "C-0" not in states(found)
     assert states(found)["C-1"] == ("pass", "fail")
@@ -118,9 +118,9 @@ def test_cases_follow_their_own_evaluators():
 def test_a_verdict_that_a_file_told_is_kept_and_counted():
     run = finished_run()
     Result.objects.filter(run=run, case__key="C-0").update(verdict="fail", is_forced=True)
-    found = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.99)))
+    found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
     stored.TOLD.found.clear()
-    found = what_if_of(run, rules_of(run, policy=Policy(pass_threshold=0.99)))
+    found = what_if_of(run, rules_of(run, policy=PolicySpec(pass_threshold=0.99)))
     assert found.told == 1
     assert "C-0" not in states(found)
 
@@ -174,7 +174,7 @@ def replace_weight(node):
 def test_stored_parts_that_cannot_be_read_keep_the_score():
     run = finished_run()
     EvaluatorScore.objects.filter(result__run=run, path="exact").update(details={"matches": None})
-    root = Node.from_json(
+    root = EvaluatorSpec.from_json(
         {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
     )
     (stale,) = what_if_of(run, rules_of(run, root=root)).stale

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluators.kinds import all_kinds
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Node, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
 from runs.what_if.asking import Asked, what_if
 from runs.what_if.changes import RuleSet
@@ -20,8 +20,8 @@ Said = Mapping[str, Outcome] | str
 
 
 def stored_run(
-    root: Node,
-    policy: Policy,
+    root: EvaluatorSpec,
+    policy: PolicySpec,
     said: Sequence[Said],
     *,
     repetitions: int = 1,
@@ -89,8 +89,8 @@ def parts_of(asked: Asked, said: Sequence[Said]) -> Mapping[str, PartsRead]:
 def _result(
     at: int,
     place: tuple[int, int],
-    root: Node,
-    policy: Policy,
+    root: EvaluatorSpec,
+    policy: PolicySpec,
     outcomes: Said,
     marks: str,
     case: StoredCase,

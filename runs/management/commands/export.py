@@ -15,7 +15,7 @@ from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT, suite_named
 from runs.formats import suite_files
 from runs.formats.packing import packed, suite_file_name
-from runs.specs.content import SuiteContent
+from runs.specs.content import SuiteSpec
 from runs.suites.stored import stored_content
 
 EPILOG = """\
@@ -87,7 +87,7 @@ class Command(AnsweringCommand):
         self.stderr.write(f"{suite.slug}, version {version}, is written to {names}")
 
 
-def _write(content: SuiteContent, out: Path, *, is_folder: bool) -> list[Path]:
+def _write(content: SuiteSpec, out: Path, *, is_folder: bool) -> list[Path]:
     """Write the form that the path asks for and return the files it became."""
     if is_folder or out.is_dir():
         suite_file = {suite_file_name(content): suite_files.write_suite(content)}

@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import Context, ScriptResult
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import script_paths
 from runs.formats import suite_files
 from runs.specs.problems import UnreadableFileError
@@ -165,8 +165,8 @@ def test_a_script_check_that_cannot_run_is_refused(check: str, said: str) -> Non
 
 
 def test_only_a_hybrid_judge_with_a_script_runs_programs() -> None:
-    scripted = Node("a", KIND, config={"checks": [{"type": "script", "script": "x"}]})
-    plain = Node("b", KIND, config={"checks": [PRESENT]})
-    root = Node("", "composite", children=(scripted, plain, Node("c", KIND)))
+    scripted = EvaluatorSpec("a", KIND, config={"checks": [{"type": "script", "script": "x"}]})
+    plain = EvaluatorSpec("b", KIND, config={"checks": [PRESENT]})
+    root = EvaluatorSpec("", "composite", children=(scripted, plain, EvaluatorSpec("c", KIND)))
 
     assert script_paths(root, all_kinds()) == ["a"]

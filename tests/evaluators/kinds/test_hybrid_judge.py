@@ -12,9 +12,9 @@ from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.hybrid import DIMENSIONS
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score
 from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
@@ -224,12 +224,16 @@ def test_the_policy_may_take_the_judges_overall_for_the_final_score(way: str) ->
         dimensions=["task"],
         score_from="dimension_weights",
     )
-    root = Node(
-        "", "composite", children=(Node("other", "text_check"), Node("overall", KIND, weight=1.0))
+    root = EvaluatorSpec(
+        "",
+        "composite",
+        children=(EvaluatorSpec("other", "text_check"), EvaluatorSpec("overall", KIND, weight=1.0)),
     )
 
     decision = decide(
-        root, {"other": Score(0.0), "overall": score}, Policy(final_score=way, pass_threshold=0.7)
+        root,
+        {"other": Score(0.0), "overall": score},
+        PolicySpec(final_score=way, pass_threshold=0.7),
     )
 
     assert decision.score == (0.7 if way == "judge_overall" else 0.25)

@@ -12,12 +12,12 @@ from evaluators.kinds import kind_for_spelling, kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.metrics import DEFAULT_METRICS
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score
 from runs.formats import suite_files
-from runs.specs.content import SuiteContent
+from runs.specs.content import SuiteSpec
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 
 KIND = "metrics_judge"
@@ -124,12 +124,12 @@ def test_the_worked_cases_hold_through_the_judge(vector: dict[str, Any]) -> None
 
 
 def gated(score: Score, expected: tuple[str, ...], **policy: Any) -> Any:
-    node = Node(name="metrics", kind=KIND, config={})
-    root = Node(name="", kind="composite", config={}, children=(node,))
+    node = EvaluatorSpec(name="metrics", kind=KIND, config={})
+    root = EvaluatorSpec(name="", kind="composite", config={}, children=(node,))
     return decide(
         root,
         {"metrics": score},
-        Policy(case_gate="expected_outcomes", **policy),
+        PolicySpec(case_gate="expected_outcomes", **policy),
         expected_outcomes=expected,
         outcome_results=score.outcomes,
     )
@@ -374,7 +374,7 @@ def test_files_write_metrics_in_several_ways(line: str, weights: dict[str, float
     assert {one["key"]: one["weight"] for one in node.config["metrics"]} == weights
 
 
-def suite_with(line: str) -> SuiteContent:
+def suite_with(line: str) -> SuiteSpec:
     evaluator = f"{{name: m, type: metrics, {line}}}"
     text = f"name: s\nevaluators:\n  - {evaluator}\ntests:\n  - {{id: a, input: hi}}\n"
     return suite_files.read_suite(text.encode())

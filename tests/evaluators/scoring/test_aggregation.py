@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import aggregate, decide, gate_failure, gate_order, score_tree
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, Score, Skipped, Unscored
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 
-POLICY = Policy()
+POLICY = PolicySpec()
 
 
-def total(tree: Node, **by_name: float | None) -> float | None:
+def total(tree: EvaluatorSpec, **by_name: float | None) -> float | None:
     return decide(tree, scores(by_name), POLICY).score
 
 
@@ -35,7 +35,7 @@ def test_a_weight_of_zero_is_recorded_and_counts_nowhere() -> None:
     assert score_tree(root(leaf("a"), free), scores(a=0.5, free=0.1), POLICY)["free"].score == 0.1
 
 
-def gate(remainder: str = "all", threshold: float = 0.6) -> Node:
+def gate(remainder: str = "all", threshold: float = 0.6) -> EvaluatorSpec:
     return root(
         leaf("safety"),
         leaf("quality"),
@@ -106,7 +106,7 @@ def test_a_child_passes_a_threshold_by_its_own_verdict() -> None:
     tree = root(strict, leaf("picky", required_below=0.95), leaf("c"), rule="threshold", share=0.3)
     outcomes = scores({"strict/x": 1.0, "strict/y": 0.8}, picky=0.96, c=0.8)
     assert decide(tree, outcomes, POLICY).score == pytest.approx(2 / 3)
-    lenient = Policy(pass_threshold=0.0, borderline_threshold=0.0)
+    lenient = PolicySpec(pass_threshold=0.0, borderline_threshold=0.0)
     assert decide(tree, outcomes, lenient).score == pytest.approx(2 / 3)
 
 
@@ -232,7 +232,7 @@ def test_aggregate_follows_the_policy_for_children_without_a_score(
     on_unscored: str, expected: Outcome
 ) -> None:
     tree = root(leaf("a"), leaf("b"))
-    assert aggregate(tree, scores(a=0.4, b=None), Policy(on_unscored=on_unscored)) == expected
+    assert aggregate(tree, scores(a=0.4, b=None), PolicySpec(on_unscored=on_unscored)) == expected
 
 
 def test_aggregate_counts_a_child_that_missed_a_required_part_as_not_passing() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide, score_tree
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
@@ -124,7 +124,7 @@ def test_the_deciding_path_follows_what_cost_most_and_is_the_root_alone_for_a_pa
     assert [n.path for n in nodes.values() if n.on_deciding_path] == ["", "low", "low/y"]
     passing = score_tree(tree, scores({"low/x": 0.9, "low/y": 0.9}, a=0.9), POLICY)
     assert [n.path for n in passing.values() if n.on_deciding_path] == [""]
-    strict = Policy(pass_threshold=1.0)
+    strict = PolicySpec(pass_threshold=1.0)
     perfect = composite("q", leaf("z"), rule="threshold")
     nodes = score_tree(root(perfect, leaf("a")), scores({"q/z": 1.0}, a=0.9), strict)
     assert [n.path for n in nodes.values() if n.on_deciding_path] == ["", "a"]

@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from evaluators.scoring.decision import Flip
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 
-POLICY = Policy()
+POLICY = PolicySpec()
 
 
-def flip_of(tree: Node, outcomes: dict[str, Outcome], policy: Policy = POLICY) -> Flip:
+def flip_of(tree: EvaluatorSpec, outcomes: dict[str, Outcome], policy: PolicySpec = POLICY) -> Flip:
     flip = decide(tree, outcomes, policy).flip
     assert flip is not None
     return flip
@@ -33,7 +33,7 @@ def test_a_fail_becomes_borderline_first() -> None:
 
 
 def test_a_fail_becomes_a_pass_where_no_borderline_lies_between() -> None:
-    policy = Policy(borderline_threshold=0.8)
+    policy = PolicySpec(borderline_threshold=0.8)
     assert flip_of(leaf("a"), {"": Score(0.5)}, policy).verdict == "pass"
 
 
@@ -83,7 +83,7 @@ def test_a_gate_that_held_others_back_says_what_it_needs() -> None:
 def test_what_a_gate_held_back_is_never_guessed(on_unscored: str) -> None:
     tree = root(leaf("g"), leaf("a"), rule="safety_gate", required=("g",))
     outcomes: dict[str, Outcome] = {"g": Score(0.5), "a": Skipped()}
-    policy = Policy(on_unscored=on_unscored, borderline_threshold=0.3)
+    policy = PolicySpec(on_unscored=on_unscored, borderline_threshold=0.3)
     flip = decide(tree, outcomes, policy).flip
     assert flip is not None
     assert flip.text == "none alone: g must reach 0.60, then the evaluators it held back must run"
@@ -143,13 +143,13 @@ def test_under_a_negated_node_a_rise_may_lift_a_rule_and_not_more() -> None:
 
 
 def test_the_fallback_flips_at_its_own_threshold() -> None:
-    policy = Policy(case_gate="expected_outcomes")
+    policy = PolicySpec(case_gate="expected_outcomes")
     flip = flip_of(root(leaf("a"), leaf("b")), scores(a=0.7, b=0.7), policy)
     assert (flip.path, flip.to_score, flip.verdict) == ("a", 0.8, "pass")
 
 
 def test_a_forced_fail_under_the_outcomes_gate_flips_by_its_score_when_all_are_met() -> None:
-    policy = Policy(case_gate="expected_outcomes")
+    policy = PolicySpec(case_gate="expected_outcomes")
     tree = root(leaf("safety", required=True), leaf("a"))
     for met in (True, False):
         found = (OutcomeResult("x", met),)
@@ -159,7 +159,7 @@ def test_a_forced_fail_under_the_outcomes_gate_flips_by_its_score_when_all_are_m
 
 
 def test_a_forced_fail_without_a_score_flips_all_the_same() -> None:
-    policy = Policy(case_gate="expected_outcomes")
+    policy = PolicySpec(case_gate="expected_outcomes")
     tree = root(leaf("safety", required=True), leaf("a"))
     found = (OutcomeResult("x", True),)
     flip = decide(tree, scores(safety=0.0, a=None), policy, outcome_results=found).flip

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.scoring.policy import Policy, UnknownPolicyError
+from evaluators.scoring.policy import PolicySpec, UnknownPolicyError
 from evaluators.scoring.types import ScoreOutOfRangeError, Verdict
 
 SHARES = (
@@ -33,13 +33,13 @@ SHARES = (
     ],
 )
 def test_bands(score: float, verdict: str) -> None:
-    assert Policy().verdict_of(score) == verdict
+    assert PolicySpec().verdict_of(score) == verdict
 
 
 def test_bands_of_zero_mean_what_they_say() -> None:
-    policy = Policy(pass_threshold=0.0, borderline_threshold=0.0)
+    policy = PolicySpec(pass_threshold=0.0, borderline_threshold=0.0)
     assert policy.verdict_of(0.0) is Verdict.PASS
-    assert Policy(borderline_threshold=0.0).verdict_of(0.0) is Verdict.BORDERLINE
+    assert PolicySpec(borderline_threshold=0.0).verdict_of(0.0) is Verdict.BORDERLINE
 
 
 @pytest.mark.parametrize("name", SHARES)
@@ -47,20 +47,20 @@ def test_bands_of_zero_mean_what_they_say() -> None:
 def test_a_share_outside_its_range_is_refused_by_name(name: str, value: float) -> None:
     settings: dict[str, Any] = {name: value}
     with pytest.raises(ScoreOutOfRangeError, match=name):
-        Policy(**settings)
+        PolicySpec(**settings)
 
 
 def test_bands_out_of_order_are_refused() -> None:
     with pytest.raises(
         ScoreOutOfRangeError, match=r"borderline_threshold 0\.9 is above pass_threshold"
     ):
-        Policy(borderline_threshold=0.9)
+        PolicySpec(borderline_threshold=0.9)
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_a_latency_tolerance_is_zero_or_more(value: float) -> None:
     with pytest.raises(ScoreOutOfRangeError, match="max_latency_increase_pct"):
-        Policy(max_latency_increase_pct=value)
+        PolicySpec(max_latency_increase_pct=value)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,11 @@ def test_a_latency_tolerance_is_zero_or_more(value: float) -> None:
 )
 def test_an_unknown_word_is_refused_with_the_choices(settings: dict[str, Any]) -> None:
     with pytest.raises(UnknownPolicyError, match="is none of"):
-        Policy(**settings)
+        PolicySpec(**settings)
 
 
 def test_a_policy_survives_json() -> None:
-    policy = Policy(pass_threshold=0.9, case_gate="expected_outcomes", count_reviews=True, scale=10)
-    assert Policy.from_json(json.loads(json.dumps(policy.as_json()))) == policy
+    policy = PolicySpec(
+        pass_threshold=0.9, case_gate="expected_outcomes", count_reviews=True, scale=10
+    )
+    assert PolicySpec.from_json(json.loads(json.dumps(policy.as_json()))) == policy

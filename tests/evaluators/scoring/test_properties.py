@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules, decide
-from evaluators.scoring.tree import Aggregator, Node, walk
+from evaluators.scoring.tree import Aggregator, EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Score, Unscored
 from tests.evaluators.scoring.trees import composite, leaf, root
 
-POLICY = Policy()
+POLICY = PolicySpec()
 RANKS = {"fail": 0, "borderline": 1, "pass": 2}
 RULES = ("weighted_average", "minimum", "maximum", "safety_gate", "all_or_nothing", "threshold")
 # Steps that a mean of few can tell apart by far more than the ninth decimal.
@@ -34,7 +34,7 @@ weight_values = st.sampled_from([0.5, 1.0, 2.0, 3.0, 7.5])
 
 
 @st.composite
-def nodes(draw: st.DrawFn, name: str = "root", depth: int = 2) -> Node:
+def nodes(draw: st.DrawFn, name: str = "root", depth: int = 2) -> EvaluatorSpec:
     requirement = draw(st.sampled_from([{}, {}, {}, {"required": True}, {"required_below": 0.5}]))
     weight = draw(weight_values)
     if depth == 0 or (name != "root" and draw(st.booleans())):
@@ -48,12 +48,12 @@ def nodes(draw: st.DrawFn, name: str = "root", depth: int = 2) -> Node:
         required=("n0",) if rule == "safety_gate" else (),
         remainder="remaining" if len(children) > 1 and draw(st.booleans()) else "all",
     )
-    node = Node(name, "composite", weight=weight, aggregator=aggregator, children=children)
+    node = EvaluatorSpec(name, "composite", weight=weight, aggregator=aggregator, children=children)
     return replace(node, **requirement) if name != "root" else node
 
 
 @st.composite
-def cases(draw: st.DrawFn, unscored: bool = False) -> tuple[Node, dict[str, Outcome]]:
+def cases(draw: st.DrawFn, unscored: bool = False) -> tuple[EvaluatorSpec, dict[str, Outcome]]:
     tree = draw(nodes())
     values: st.SearchStrategy[Outcome] = score_values.map(Score)
     if unscored:
@@ -61,7 +61,7 @@ def cases(draw: st.DrawFn, unscored: bool = False) -> tuple[Node, dict[str, Outc
     return tree, {path: draw(values) for path, node in walk(tree) if not node.is_composite}
 
 
-def shuffled(node: Node, order: st.DataObject) -> Node:
+def shuffled(node: EvaluatorSpec, order: st.DataObject) -> EvaluatorSpec:
     children = order.draw(st.permutations(node.children)) if node.children else ()
     return replace(node, children=tuple(shuffled(child, order) for child in children))
 
@@ -69,7 +69,7 @@ def shuffled(node: Node, order: st.DataObject) -> Node:
 @FEW
 @given(cases(), st.data())
 def test_the_order_of_evaluators_changes_neither_score_nor_verdict(
-    case: tuple[Node, dict[str, Outcome]], order: st.DataObject
+    case: tuple[EvaluatorSpec, dict[str, Outcome]], order: st.DataObject
 ) -> None:
     tree, outcomes = case
     one, other = decide(tree, outcomes, POLICY), decide(shuffled(tree, order), outcomes, POLICY)
@@ -79,10 +79,10 @@ def test_the_order_of_evaluators_changes_neither_score_nor_verdict(
 @FEW
 @given(cases(), st.sampled_from(["error", "exclude", "zero"]))
 def test_scores_stay_between_0_and_1_and_between_their_parts(
-    case: tuple[Node, dict[str, Outcome]], on_unscored: str
+    case: tuple[EvaluatorSpec, dict[str, Outcome]], on_unscored: str
 ) -> None:
     tree, outcomes = case
-    decision = decide(tree, outcomes, Policy(on_unscored=on_unscored))
+    decision = decide(tree, outcomes, PolicySpec(on_unscored=on_unscored))
     for path, node in walk(tree):
         found = decision.nodes[path].score
         assert found is None or 0.0 <= found <= 1.0
@@ -96,11 +96,11 @@ def test_scores_stay_between_0_and_1_and_between_their_parts(
 @FEW
 @given(cases(), st.sampled_from([0.001, 0.1, 3.0, 1000.0]))
 def test_only_the_ratio_of_weights_matters(
-    case: tuple[Node, dict[str, Outcome]], factor: float
+    case: tuple[EvaluatorSpec, dict[str, Outcome]], factor: float
 ) -> None:
     tree, outcomes = case
 
-    def scaled(node: Node) -> Node:
+    def scaled(node: EvaluatorSpec) -> EvaluatorSpec:
         children = tuple(scaled(replace(c, weight=c.weight * factor)) for c in node.children)
         return replace(node, children=children)
 
@@ -111,7 +111,9 @@ def test_only_the_ratio_of_weights_matters(
 
 @FEW
 @given(cases())
-def test_a_composite_of_one_is_its_only_child(case: tuple[Node, dict[str, Outcome]]) -> None:
+def test_a_composite_of_one_is_its_only_child(
+    case: tuple[EvaluatorSpec, dict[str, Outcome]],
+) -> None:
     tree, outcomes = case
     inner = replace(tree, name="inner")
     wrapped = root(inner)
@@ -143,7 +145,7 @@ def test_averages_of_averages_are_one_average_with_proportional_weights(
 @FEW
 @given(cases(), st.data())
 def test_a_higher_score_never_makes_the_verdict_worse(
-    case: tuple[Node, dict[str, Outcome]], data: st.DataObject
+    case: tuple[EvaluatorSpec, dict[str, Outcome]], data: st.DataObject
 ) -> None:
     tree, outcomes = case
     path = data.draw(st.sampled_from(sorted(outcomes)))
@@ -158,10 +160,10 @@ def test_a_higher_score_never_makes_the_verdict_worse(
 @FEW
 @given(cases(unscored=True), st.sampled_from(["error", "exclude", "zero"]))
 def test_the_quick_way_agrees_with_the_whole_decision(
-    case: tuple[Node, dict[str, Outcome]], on_unscored: str
+    case: tuple[EvaluatorSpec, dict[str, Outcome]], on_unscored: str
 ) -> None:
     tree, outcomes = case
-    rules = Rules(tree, Policy(on_unscored=on_unscored))
+    rules = Rules(tree, PolicySpec(on_unscored=on_unscored))
     decision, ruling = rules.decide(outcomes), rules.rule(outcomes)
     assert (decision.verdict, decision.rule) == (ruling.verdict, ruling.rule)
     assert (decision.status == "error") == (decision.verdict is None) == bool(decision.error)
@@ -170,7 +172,9 @@ def test_the_quick_way_agrees_with_the_whole_decision(
 
 @FEW
 @given(cases(unscored=True))
-def test_no_verdict_without_a_score_that_it_needs(case: tuple[Node, dict[str, Outcome]]) -> None:
+def test_no_verdict_without_a_score_that_it_needs(
+    case: tuple[EvaluatorSpec, dict[str, Outcome]],
+) -> None:
     tree, outcomes = case
     decision = decide(tree, outcomes, POLICY)
     seen = [n for p, n in decision.nodes.items() if p in outcomes and n.state == "unscored"]
@@ -180,7 +184,7 @@ def test_no_verdict_without_a_score_that_it_needs(case: tuple[Node, dict[str, Ou
 @settings(parent=FEW, max_examples=120)
 @given(cases())
 def test_the_flip_is_the_smallest_rise_that_reaches_the_next_verdict(
-    case: tuple[Node, dict[str, Outcome]],
+    case: tuple[EvaluatorSpec, dict[str, Outcome]],
 ) -> None:
     tree, outcomes = case
     decision = decide(tree, outcomes, POLICY)
@@ -201,7 +205,7 @@ def test_the_flip_is_the_smallest_rise_that_reaches_the_next_verdict(
 
 
 def flips(
-    tree: Node, outcomes: dict[str, Outcome], path: str, score: float, before: Decision
+    tree: EvaluatorSpec, outcomes: dict[str, Outcome], path: str, score: float, before: Decision
 ) -> bool:
     return rank(decide(tree, {**outcomes, path: Score(score)}, POLICY)) > rank(before)
 

@@ -26,10 +26,10 @@ from evaluators.scoring.hybrid import (
     evaluate_hybrid,
 )
 from evaluators.scoring.metrics import Metric, binary_score, metric_label, overall_score
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.samples import Vote, bracket_of, deliberation_score, winner_of
 from evaluators.scoring.score_tree import decide, gate_failure
-from evaluators.scoring.tree import Aggregator, Node, validate
+from evaluators.scoring.tree import Aggregator, EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
 from runs.compare.cases import CaseSide, RunSide, Tolerances, compare_case, compare_runs
 from runs.summary.cases import distribution_of, means_of
@@ -67,16 +67,16 @@ def assert_matches(found: Any, expected: Any, tolerance: float) -> None:
         assert found == expected
 
 
-def node_of(values: Values, *, name: str = "root") -> Node:
+def node_of(values: Values, *, name: str = "root") -> EvaluatorSpec:
     """Build a tree of composites (with evaluators) and leaves, as the vectors spell them."""
     if "evaluators" not in values:
-        return Node(
+        return EvaluatorSpec(
             values["name"],
             "llm_judge",
             weight=values.get("weight", 1.0),
             required=values.get("required", False),
         )
-    root = Node(
+    root = EvaluatorSpec(
         values.get("name", name),
         "composite",
         weight=values.get("weight", 1.0),
@@ -99,11 +99,11 @@ def outcomes_of(values: Values, prefix: str = "") -> dict[str, Outcome]:
 
 
 def decided(values: Values) -> Decision:
-    return decide(node_of(values), outcomes_of(values), Policy())
+    return decide(node_of(values), outcomes_of(values), PolicySpec())
 
 
 def score_to_verdict(values: Values) -> Values:
-    return {"verdict": Policy().verdict_of(values["score"])}
+    return {"verdict": PolicySpec().verdict_of(values["score"])}
 
 
 def composite(values: Values) -> Values:
@@ -162,7 +162,7 @@ def aggregate_hits_misses(values: Values) -> Values:
         )
         for row in rows
     }
-    decision = decide(node_of({"evaluators": rows}), outcomes, Policy())
+    decision = decide(node_of({"evaluators": rows}), outcomes, PolicySpec())
     return {"hits": list(decision.hits), "misses": list(decision.misses)}
 
 
@@ -185,7 +185,7 @@ def binary_metric_score(values: Values) -> Values:
 
 def case_passed(values: Values) -> Values:
     results = values["expected_outcome_results"] or []
-    policy = Policy(
+    policy = PolicySpec(
         case_gate="expected_outcomes",
         fallback_threshold=values.get("pass_threshold", 75.0) / 100,
     )
@@ -207,14 +207,14 @@ def execution_of(number: int, values: Values) -> Execution:
     return Execution(str(number), "scored", verdict, score=None if score is None else score / 100)
 
 
-def summary_of(results: Sequence[Values], policy: Policy) -> Summary:
+def summary_of(results: Sequence[Values], policy: PolicySpec) -> Summary:
     executions = [execution_of(number, row) for number, row in enumerate(results)]
     return summarise(executions, policy, is_completed=True, seed=1)
 
 
-def thresholds_of(values: Values) -> Policy:
+def thresholds_of(values: Values) -> PolicySpec:
     given = {**values, **values.get("thresholds", {})}
-    return Policy(
+    return PolicySpec(
         case_gate="expected_outcomes",
         metrics_pass_threshold=given.get("metrics_pass_threshold", 80.0) / 100,
         cases_pass_threshold=given.get("cases_pass_threshold", 100.0) / 100,
@@ -227,7 +227,7 @@ def run_aggregate(values: Values) -> Values:
 
 def run_threshold_snapshot(values: Values) -> Values:
     snapshot = json.dumps(thresholds_of(values["run_config_at_creation"]).as_json())
-    policy = Policy.from_json(json.loads(snapshot))
+    policy = PolicySpec.from_json(json.loads(snapshot))
     return summary_of(values["results"], policy).as_json()
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules, decide, rules_of
-from evaluators.scoring.tree import Node
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, Score, Skipped, Verdict
 from tests.evaluators.scoring.trees import composite, leaf, root, scores
 from tests.evaluators.scoring.verdicts import OUTCOMES, POLICY, TREE, results
@@ -36,7 +36,7 @@ def test_the_score_gate_says_what_it_compared(a: float, verdict: str, decided_by
 def test_a_score_is_spelt_finely_enough_to_have_reached_its_band(
     score: float, decided_by: str
 ) -> None:
-    decision = decide(TREE, scores(a=score, b=score), Policy(pass_threshold=0.855))
+    decision = decide(TREE, scores(a=score, b=score), PolicySpec(pass_threshold=0.855))
     assert decision.decided_by == decided_by
 
 
@@ -63,9 +63,9 @@ GATED_PARTLY = root(leaf("a", required_below=0.7), leaf("b"))
     ],
 )
 def test_everything_is_said_on_the_scale_of_the_suite(
-    tree: Node, said: dict[str, float], scale: int, texts: tuple[str, str, str, str]
+    tree: EvaluatorSpec, said: dict[str, float], scale: int, texts: tuple[str, str, str, str]
 ) -> None:
-    decision = decide(tree, scores(**said), Policy(scale=scale))
+    decision = decide(tree, scores(**said), PolicySpec(scale=scale))
     decided_by, arithmetic, end, start = texts
     assert decision.decided_by == decided_by
     told = [node.arithmetic for node in decision.nodes.values()]
@@ -73,7 +73,7 @@ def test_everything_is_said_on_the_scale_of_the_suite(
     assert decision.flip is not None
     assert f"scored {end} instead of {start}" in decision.flip.text
     # Scale is how a score is shown: what is stored and compared is the same on each.
-    plain = decide(tree, scores(**said), Policy())
+    plain = decide(tree, scores(**said), PolicySpec())
     assert (decision.verdict, decision.score, decision.rule) == (
         plain.verdict,
         plain.score,
@@ -82,7 +82,7 @@ def test_everything_is_said_on_the_scale_of_the_suite(
 
 
 def test_a_limit_between_whole_numbers_is_said_exactly() -> None:
-    decision = decide(TREE, scores(a=0.8579, b=0.8579), Policy(pass_threshold=0.855, scale=100))
+    decision = decide(TREE, scores(a=0.8579, b=0.8579), PolicySpec(pass_threshold=0.855, scale=100))
     assert decision.decided_by == "85.7 ≥ 85.5"
 
 
@@ -199,7 +199,7 @@ class TestUnscored:
         assert decision.verdict == "pass"
 
     def test_is_left_out_where_the_policy_says_so(self) -> None:
-        policy = Policy(on_unscored="exclude")
+        policy = PolicySpec(on_unscored="exclude")
         decision = decide(TREE, scores(a=0.9, b=None), policy)
         assert (decision.verdict, decision.score) == ("pass", 0.9)
         assert decision.warnings == ("b could not be scored and is left out: b timed out",)
@@ -207,13 +207,13 @@ class TestUnscored:
 
     def test_counts_as_0_where_the_policy_says_so(self) -> None:
         tree = root(leaf("a"), leaf("b"), leaf("c"))
-        decision = decide(tree, scores(a=0.9, b=None, c=None), Policy(on_unscored="zero"))
+        decision = decide(tree, scores(a=0.9, b=None, c=None), PolicySpec(on_unscored="zero"))
         assert (decision.verdict, decision.score) == ("fail", 0.3)
         assert decision.warnings[0] == "b could not be scored and counts as 0: b timed out"
         assert decision.nodes[""].note == "b, c could not be scored and are counted as 0"
 
     def test_with_nothing_left_is_an_error(self) -> None:
-        policy = Policy(on_unscored="exclude")
+        policy = PolicySpec(on_unscored="exclude")
         decision = decide(TREE, scores(a=None, b=None), policy)
         assert (decision.status, decision.error) == ("error", "nothing to aggregate")
         assert decision.decided_by == "nothing to aggregate"
@@ -221,13 +221,13 @@ class TestUnscored:
 
     def test_leaves_a_composite_out_that_has_nothing_left(self) -> None:
         tree = root(composite("q", leaf("x")), leaf("a"))
-        decision = decide(tree, scores({"q/x": None}, a=0.9), Policy(on_unscored="exclude"))
+        decision = decide(tree, scores({"q/x": None}, a=0.9), PolicySpec(on_unscored="exclude"))
         assert (decision.verdict, decision.score) == ("pass", 0.9)
 
     @pytest.mark.parametrize("on_unscored", ["error", "exclude", "zero"])
     def test_fails_closed_at_a_gate_and_holds_the_rest_back(self, on_unscored: str) -> None:
         tree = root(leaf("g"), leaf("a"), rule="safety_gate", required=("g",))
-        decision = decide(tree, scores(g=None, a=1.0), Policy(on_unscored=on_unscored))
+        decision = decide(tree, scores(g=None, a=1.0), PolicySpec(on_unscored=on_unscored))
         assert (decision.status, decision.evaluator) == ("error", "g")
         assert decision.nodes["a"].state == "skipped"
 
@@ -236,7 +236,7 @@ class TestUnscored:
         safety = composite("safety", leaf("x"), leaf("y"), rule="minimum")
         tree = root(safety, leaf("a"), rule="safety_gate", required=("safety",))
         outcomes = scores({"safety/x": 1.0, "safety/y": None}, a=1.0)
-        decision = decide(tree, outcomes, Policy(on_unscored=on_unscored))
+        decision = decide(tree, outcomes, PolicySpec(on_unscored=on_unscored))
         assert (decision.status, decision.evaluator) == ("error", "safety/y")
 
     @pytest.mark.parametrize("on_unscored", ["error", "exclude", "zero"])
@@ -245,7 +245,7 @@ class TestUnscored:
         self, on_unscored: str, options: dict[str, float]
     ) -> None:
         tree = root(leaf("a"), leaf("b", 0.0, **options))
-        decision = decide(tree, scores(a=1.0, b=None), Policy(on_unscored=on_unscored))
+        decision = decide(tree, scores(a=1.0, b=None), PolicySpec(on_unscored=on_unscored))
         assert (decision.status, decision.evaluator) == ("error", "b")
 
     def test_of_a_second_gate_is_an_error_though_the_first_failed(self) -> None:
@@ -256,7 +256,7 @@ class TestUnscored:
         panel = composite("panel", leaf("x"), rule="llm_judge")
         outcomes = scores({"panel": 0.9, "panel/x": None})
         assert decide(root(panel), outcomes, POLICY).status == "error"
-        kept = decide(root(panel), outcomes, Policy(on_unscored="exclude"))
+        kept = decide(root(panel), outcomes, PolicySpec(on_unscored="exclude"))
         assert (kept.verdict, kept.score) == ("pass", 0.9)
 
     def test_skipped_ones_whose_gate_now_holds_are_unscored(self) -> None:
@@ -267,7 +267,7 @@ class TestUnscored:
 
 
 class TestJudgeOverall:
-    policy = Policy(final_score="judge_overall")
+    policy = PolicySpec(final_score="judge_overall")
 
     def test_is_the_score_of_the_first_hybrid_evaluator(self) -> None:
         tree = root(leaf("a", 9.0), leaf("h", kind="hybrid_judge"))
@@ -322,7 +322,7 @@ class TestJudgeOverall:
     def test_follows_the_policy_when_it_could_not_score(
         self, on_unscored: str, status: str
     ) -> None:
-        policy = Policy(final_score="judge_overall", on_unscored=on_unscored)
+        policy = PolicySpec(final_score="judge_overall", on_unscored=on_unscored)
         decision = decide(root(leaf("h", kind="hybrid_judge")), scores(h=None), policy)
         assert decision.status == status
 
@@ -351,5 +351,5 @@ def test_a_gate_that_could_not_be_scored_is_an_error_even_where_nothing_weighs(
         **{"rule": "safety_gate", "required": ("g",), "weight": 0.0},
     )
     outcomes = {**scores({"free/g": None}), "free/x": Skipped(), "a": Score(1.0)}
-    decision = decide(root(free, leaf("a")), outcomes, Policy(on_unscored=on_unscored))
+    decision = decide(root(free, leaf("a")), outcomes, PolicySpec(on_unscored=on_unscored))
     assert (decision.status, decision.verdict) == ("error", None)

@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluators.scoring.tree import Aggregator, Node
+from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from evaluators.scoring.types import Outcome, Score, Unscored
 
 
-def leaf(name: str, weight: float = 1.0, **options: Any) -> Node:
-    return Node(name, options.pop("kind", "llm_judge"), weight=weight, **options)
+def leaf(name: str, weight: float = 1.0, **options: Any) -> EvaluatorSpec:
+    return EvaluatorSpec(name, options.pop("kind", "llm_judge"), weight=weight, **options)
 
 
-def composite(name: str, *children: Node, rule: str = "weighted_average", **options: Any) -> Node:
+def composite(
+    name: str, *children: EvaluatorSpec, rule: str = "weighted_average", **options: Any
+) -> EvaluatorSpec:
     own = ("weight", "required", "required_below", "negate")
     node = {
         key: options.pop(key)
         for key in own
         if key in options and not isinstance(options[key], tuple)
     }
-    return Node(
+    return EvaluatorSpec(
         name, "composite", aggregator=Aggregator(rule, **options), children=children, **node
     )
 
 
-def root(*children: Node, rule: str = "weighted_average", **options: Any) -> Node:
+def root(*children: EvaluatorSpec, rule: str = "weighted_average", **options: Any) -> EvaluatorSpec:
     return composite("root", *children, rule=rule, **options)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from evaluators.scoring.policy import Policy
+from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import OutcomeResult
 from tests.evaluators.scoring.trees import leaf, root
 
-POLICY = Policy()
-OUTCOMES = Policy(case_gate="expected_outcomes")
+POLICY = PolicySpec()
+OUTCOMES = PolicySpec(case_gate="expected_outcomes")
 TREE = root(leaf("a"), leaf("b"))
 
 
