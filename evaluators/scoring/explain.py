@@ -19,12 +19,12 @@ def arithmetic(layout: CompiledTree, frame: CompiledNode, values: Values) -> str
     failure = own_failure(layout, frame, values)
     if failure:
         return failure if frame.rule == "threshold" else f"{failure}, so {spelt(0.0, scale=scale)}"
-    negated = spelt(1.0 - score, scale=scale)
-    negated = f"{scale} − {negated} = {spelt(score, scale=scale)}" if frame.negate else ""
+    before = spelt(1.0 - score, scale=scale)
+    negated = f"{scale} − {before} = {spelt(score, scale=scale)}" if frame.negate else ""
     if frame.rule == LEAF:
         return negated
     counted = _counted(layout, frame, values)
-    result = negated if frame.negate else spelt(score, scale=scale)
+    result = before if frame.negate else spelt(score, scale=scale)
     shown = f"{_sum(layout, frame, values, counted)} = {result}"
     return f"{shown}; {negated}" if negated else shown
 

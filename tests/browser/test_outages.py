@@ -12,8 +12,9 @@ from tests.services.site import Site, running_site
 
 STORE = """
 from evaluators.models import Evaluator, LanguageModel
-from runs import services
-from runs.models import Case, Suite, Target
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
+from runs.running import services
 root = Evaluator.objects.create(name="all", kind="text_check", config={"operator": "contains", "value": "x"})
 suite = Suite.objects.create(slug="support", title="Support", root=root)
 Case.objects.create(suite=suite, key="C-1", content_hash="1", input=[], recorded_output={"output": "x"})

@@ -18,7 +18,8 @@ CASES = 200
 
 STORE = """
 from evaluators.models import Evaluator, LanguageModel
-from runs.models import Case, Suite, Target
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
 root = Evaluator.objects.create(name="all", kind="composite", config={})
 Evaluator.objects.create(
     parent=root, name="right", kind="llm_judge", config={"prompt": "Is it right?"}
@@ -36,9 +37,9 @@ for n in range(200):
 Target.objects.create(name="agent", kind="chat", model=model)
 """
 STOP = """
-from runs import services
-from runs.models import Run
-services.stop_run(Run.objects.get(), stopped_by=None)
+from runs.models.runs import Run
+from runs.running import retrying
+retrying.stop_run(Run.objects.get(), stopped_by=None)
 """
 
 pytestmark = [pytest.mark.slow, pytest.mark.processes]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from celery import Celery, current_app
+from celery import Celery
 
 from evalsite.settings import REDIS_OPTIONS
 from runs import queue as runs_queue
@@ -61,7 +61,9 @@ def test_a_broker_that_froze_holds_up_one_caller_for_a_moment_and_the_next_not_a
         # Without a time-out this would wait for as long as the broker is frozen.
         queue(WORK_ON_RUN, 2)
         asked: list[str] = []
-        monkeypatch.setattr(current_app, "send_task", lambda *a, **k: asked.append("task"))
+        monkeypatch.setattr(
+            runs_queue.current_app, "send_task", lambda *a, **k: asked.append("task")
+        )
         queue(WORK_ON_RUN, 3)
         assert asked == []
     finally:

@@ -21,8 +21,9 @@ KEY = "sk-kept-by-the-backup"
 STORE = """
 from evaluators.model_calls.models import encrypt
 from evaluators.models import Evaluator, LanguageModel
-from runs import services
-from runs.models import Case, Suite, Target
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
+from runs.running import services
 root = Evaluator.objects.create(name="all", kind="composite", config={{}})
 Evaluator.objects.create(
     parent=root, name="right", kind="llm_judge", config={{"prompt": "Is it right?"}}

@@ -34,8 +34,9 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 STORE = """
 from evaluators.models import Evaluator
-from runs import services
-from runs.models import Case, Suite, Target
+from runs.models.suites import Case, Suite
+from runs.models.targets import Target
+from runs.running import services
 root = Evaluator.objects.create(
     name="all", kind="text_check", config={"operator": "contains", "value": "refund"}
 )
