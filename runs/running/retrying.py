@@ -362,7 +362,7 @@ def of_kind(which: str) -> Q:
     return WHICH[which][0]
 
 
-def retry_results(  # noqa: PLR0913 - every choice of the retry form
+def retry_results(
     run: Run,
     *,
     asked_by: User | None,

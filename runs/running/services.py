@@ -117,7 +117,7 @@ class Limits:
             raise CannotStartError(f"The budget is ${self.budget_usd}; it must be above 0.")
 
 
-def start_run(  # noqa: PLR0913 - every choice of the start form
+def start_run(
     *,
     suite: Suite,
     target: Target,

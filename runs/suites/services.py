@@ -33,7 +33,7 @@ class SuiteInUseError(DomainError):
     code = "suite_in_use"
 
 
-def create_suite(  # noqa: PLR0913 - every choice of the form
+def create_suite(
     *,
     slug: str,
     title: str,

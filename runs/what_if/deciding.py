@@ -93,7 +93,7 @@ class Deciding:
     judged were to be judged under these rules too, so that their absence means the same.
     """
 
-    def __init__(  # noqa: PLR0913 - what is stored, what is made of it, and how to read it
+    def __init__(
         self,
         rules: Rules,
         leaves: Mapping[str, LeafChange],

@@ -47,7 +47,7 @@ def ended(run: Run) -> Run:
     return run
 
 
-def judged_run(**policy: Any) -> Run:  # noqa: PLR0915 - one result a rule
+def judged_run(**policy: Any) -> Run:
     """Return a run that is about to end: one result a rule."""
     required = {**JUDGED, "required_below": 0.7}
     doubted = {**CHECK, "negate": True, "required_below": 0.5}
