@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeVar
 
@@ -15,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic.config import JsonDict
 
 from evaluators.kinds._base import CaseFacts, Message, Output, Step
+from evaluators.kinds._json_paths import PathError, describe, follow, leads_nowhere, parse_path
 from evaluators.scoring.types import Usage
 from runs.target_kinds._base import AgentReading, AgentReply, TargetConfig
 from runs.target_kinds._outputs import (
@@ -25,121 +24,6 @@ from runs.target_kinds._outputs import (
     kept_files,
     read_conversation,
 )
-
-EVERY = "*"
-STEP = re.compile(
-    r"""\[\s*(?P<every>\*)\s*\]|\[\s*(?P<index>-?\d{1,9})\s*\]|\[\s*(?P<quoted>"(?:[^"\\]|\\.)*")\s*\]"""
-    r"""|(?P<name>[^.\[\]]+)"""
-)
-INDEX = re.compile(r"-?\d{1,9}")
-MAX_NAMES_LENGTH = 120
-
-PathPart = str | int
-
-
-class PathError(ValueError):
-    """A path cannot be read, or leads nowhere in a reply; says at which step, and what stood there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Every:
-    """The step into every part of a list."""
-
-
-def parse_path(text: str) -> tuple[PathPart | Every, ...]:
-    """Return the steps of a path; raises PathError naming the character that is wrong."""
-    steps: list[PathPart | Every] = []
-    at = 0
-    while at < len(text) or not steps:
-        if steps and text[at] == ".":
-            at += 1
-        elif steps and text[at] != "[":
-            raise PathError(f"expected a dot or [ at character {at + 1}")
-        found = STEP.match(text, at)
-        if found is None:
-            raise PathError(f"expected a name, a number or [*] at character {at + 1}")
-        steps.append(_path_part(found))
-        at = found.end()
-    return tuple(steps)
-
-
-def _path_part(found: re.Match[str]) -> PathPart | Every:
-    if found["every"]:
-        return Every()
-    if found["index"]:
-        return int(found["index"])
-    if found["quoted"]:
-        try:
-            return str(json.loads(found["quoted"]))
-        except ValueError:
-            raise PathError(f"{found['quoted']} is not a quoted name") from None
-    name = found["name"].strip()
-    if name == EVERY:
-        return Every()
-    return int(name) if INDEX.fullmatch(name) else name
-
-
-def follow(path: str, value: Any) -> Any:
-    """Return what stands at the path; raises PathError when it leads nowhere."""
-    return _follow(parse_path(path), value, "")
-
-
-def leads_nowhere(path: str, value: Any) -> bool:
-    """Tell whether nothing stands at the path, or null."""
-    try:
-        return follow(path, value) is None
-    except PathError:
-        return True
-
-
-def _follow(steps: tuple[PathPart | Every, ...], value: Any, place: str) -> Any:
-    for number, step in enumerate(steps):
-        if isinstance(step, Every):
-            if not isinstance(value, list):
-                raise PathError(_said(place, value, "not a list"))
-            rest = steps[number + 1 :]
-            return [_follow(rest, part, f"{place}[{at}]") for at, part in enumerate(value)]
-        value = _into(value, step, place)
-        place = f"{place}.{step}" if place else str(step)
-    return value
-
-
-def _into(value: Any, step: PathPart, place: str) -> Any:
-    if isinstance(value, dict):
-        # A number may be the name of a field, too: {"0": …}.
-        if str(step) in value:
-            return value[str(step)]
-        raise PathError(_said(place, value, f"without {step!r}"))
-    if not isinstance(step, int):
-        raise PathError(_said(place, value, f"where an object with {step!r} is expected"))
-    if not isinstance(value, list):
-        raise PathError(_said(place, value, "where a list is expected"))
-    if not -len(value) <= step < len(value):
-        raise PathError(_said(place, value, f"without a part {step}"))
-    return value[step]
-
-
-def _said(place: str, value: Any, problem: str) -> str:
-    return f"{place or 'the reply'} is {describe(value)}, {problem}"
-
-
-def describe(value: Any) -> str:
-    """Return in a few words what a value is."""
-    if value is None:
-        return "null"
-    if isinstance(value, dict):
-        names = ", ".join(str(name) for name in value)
-        cut = f"{names[:MAX_NAMES_LENGTH]}…" if len(names) > MAX_NAMES_LENGTH else names
-        return f"an object with {cut}" if names else "an empty object"
-    if isinstance(value, list):
-        return f"a list of {len(value)}" if value else "an empty list"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return f"the number {str(value)[:40]}"
-    text = str(value)
-    return f"the text “{text[:60]}…”" if len(text) > 60 else f"the text “{text}”"
-
 
 MAX_STEPS = 5000
 NANO_USD = Decimal("0.000000001")
@@ -350,7 +234,7 @@ class ReplyPaths(TargetConfig):
     @field_validator(*PATHS)
     @classmethod
     def _is_path(cls, value: str) -> str:
-        path = value.strip().removeprefix("$.").strip()
+        path = value.strip()
         if path:
             try:
                 parse_path(path)

@@ -20,6 +20,7 @@ from evaluators.kinds._base import (
     ScriptResult,
     Step,
 )
+from evaluators.kinds._json_paths import describe
 from evaluators.model_calls.calls import storable
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure
@@ -27,7 +28,6 @@ from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
 from runs.target_kinds._outputs import check_files, clean_path, kept_files
 from runs.target_kinds._replies import (
     UnreadableReplyError,
-    describe,
     read_count,
     read_files,
     read_steps,

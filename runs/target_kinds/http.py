@@ -33,10 +33,11 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, field_validator
 
 from evaluators.kinds._base import CaseFacts, Output
+from evaluators.kinds._json_paths import PathError, follow, parse_path
 from evaluators.model_calls.addresses import address_problem
 from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import AgentFailure, AgentRequest, Header, TargetContext, target_kind
-from runs.target_kinds._replies import REPLY, PathError, ReplyPaths, follow, parse_path, read
+from runs.target_kinds._replies import REPLY, ReplyPaths, read
 
 PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 METADATA = "metadata."
@@ -140,11 +141,10 @@ def _last_of_user(case: CaseFacts) -> str:
 
 def _metadata(path: str, case: CaseFacts) -> Any:
     try:
-        return follow(path, dict(case.metadata))
+        return follow(path, dict(case.metadata), "its metadata")
     except PathError as error:
-        said = str(error).replace("the reply", "its metadata")
         raise PlaceholderError(
-            f"case {case.key} has nothing for {{{{metadata.{path}}}}}: {said}"
+            f"case {case.key} has nothing for {{{{metadata.{path}}}}}: {error}"
         ) from None
 
 

@@ -12,15 +12,20 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._json import (
-    LACKING,
     is_json,
     number_of,
-    parsed_path,
     same,
     shown_text,
     shown_value,
     spelt_value,
-    values_at,
+)
+from evaluators.kinds._json_paths import (
+    MISSING_ENTRY,
+    PathError,
+    Steps,
+    counts_from_end,
+    find_values,
+    parse_path,
 )
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds._text import compiled, found
@@ -80,6 +85,7 @@ def _iso_day(text: str) -> date | None:
 
 Match = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
 MAX_NUMBER_LENGTH = 100
+MAX_PATH_LENGTH = 300
 # What makes two rules compare alike; the rest says what a comparison counts for.
 COUNTING = {"weight", "required", "min_score", "optional"}
 HOW = {
@@ -93,6 +99,24 @@ RELATIONS = {
     "contains": ("contains", "does not contain"),
     "regex": ("matches", "does not match"),
 }
+
+
+def field_path(text: str) -> Steps:
+    """Return the steps to a field; raises ValueError for a text that is no path to one.
+
+    The same place has to have the same name in the answer and in what is expected, and the end of a
+    list has not.
+    """
+    if not 1 <= len(text.strip()) <= MAX_PATH_LENGTH:
+        raise ValueError(f"a path has 1 to {MAX_PATH_LENGTH} characters")
+    shape = f"{text!r} is no path such as total, lines[0].price or lines[*].price"
+    try:
+        steps = parse_path(text.strip())
+    except PathError as error:
+        raise ValueError(f"{shape}: {error}") from error
+    if counts_from_end(steps):
+        raise ValueError(f"{shape}: count from the start of a list")
+    return steps
 
 
 class UncomparableError(Exception):
@@ -117,7 +141,7 @@ class FieldRule(BaseModel):
 
     @model_validator(mode="after")
     def _can_be_compared(self) -> Self:
-        parsed_path(self.path)
+        field_path(self.path)
         if not is_json(self.expected):
             raise ValueError("expected is no JSON value; put dates and the like in quotes")
         if self.match != "numeric_tolerance" and (self.tolerance or self.relative):
@@ -279,13 +303,13 @@ async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
 
     Raises UncomparableError for an expected value its rule cannot be held to, and SlowPatternError.
     """
-    path = parsed_path(rule.path)
-    reached = {} if answer is ABSENT else values_at(answer, path, MAX_VALUES)
+    path = field_path(rule.path)
+    reached = {} if answer is ABSENT else find_values(answer, path, MAX_VALUES)
     found = _there(reached)
     if rule.expected is not None:
         wanted = dict.fromkeys(reached or (rule.path,), rule.expected)
     else:
-        wanted = {} if case is ABSENT else _there(values_at(case, path, MAX_VALUES))
+        wanted = {} if case is ABSENT else _there(find_values(case, path, MAX_VALUES))
         for value in wanted.values():
             check_expected(rule, value)
     if len(wanted) > MAX_VALUES and rule.expected is None:
@@ -300,7 +324,7 @@ async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
 
 
 def _there(reached: Mapping[str, Any]) -> dict[str, Any]:
-    return {place: value for place, value in reached.items() if value is not LACKING}
+    return {place: value for place, value in reached.items() if value is not MISSING_ENTRY}
 
 
 async def _differences(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runs.target_kinds._replies import PathError, follow, parse_path
+from evaluators.kinds._json_paths import PathError, follow, parse_path
 
 REPLY = {
     "choices": [{"message": {"content": "Hello"}}],
@@ -40,12 +40,12 @@ def test_a_path_leads_to_what_stands_there(path: str, value: Any) -> None:
     ("path", "words"),
     [
         ("choices.1.message", "choices is a list of 1, without a part 1"),
-        ("choices.0.text", "choices.0 is an object with message, without 'text'"),
+        ("choices.0.text", "choices[0] is an object with message, without 'text'"),
         ("choices.first", "choices is a list of 1, where an object with 'first' is expected"),
         ("none.deeper", "none is null, where an object with 'deeper' is expected"),
         ("choices[*].message.text", "without 'text'"),
         ("odd[*]", "the reply is an object"),
-        ("steps[0][*]", "steps.0 is an object with tool, not a list"),
+        ("steps[0][*]", "steps[0] is an object with tool, not a list"),
     ],
 )
 def test_a_path_that_leads_nowhere_says_what_stood_there(path: str, words: str) -> None:
@@ -71,3 +71,24 @@ def test_what_is_no_path_is_refused_with_the_character(path: str, words: str) ->
     with pytest.raises(PathError) as refusal:
         parse_path(path)
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "choices[0].message",
+        "$.choices[0].message",
+        "$['choices'][0]['message']",
+        "choices.0.message",
+    ],
+)
+def test_short_forms_and_jsonpath_are_one_language(path: str) -> None:
+    assert follow(path, REPLY) == {"content": "Hello"}
+
+
+def test_a_quoted_star_is_a_name() -> None:
+    assert follow('["*"]', {"*": 1, "a": 2}) == 1
+
+
+def test_a_dollar_alone_is_the_whole_value() -> None:
+    assert follow("$", REPLY) == REPLY

@@ -1,0 +1,187 @@
+"""Paths into JSON: `choices[0].message.content`, `steps[*].tool`, `["odd.name"].total`, `$.total`.
+
+Settings write paths in this short form. It is translated into JSONPath (RFC 9535) here and nowhere else,
+and the library selects what each step leads to. The steps are taken one by one, so that a path that
+leads nowhere can say where it breaks off.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from jsonpath import JSONPathEnvironment, JSONPathError, JSONPathMatch
+from jsonpath.segments import JSONPathSegment
+from jsonpath.selectors import IndexSelector, NameSelector
+
+ROOT = "$"
+STEP = re.compile(
+    r"""\[\s*(?P<every>\*)\s*\]"""
+    r"""|\[\s*(?P<index>-?\d{1,9})\s*\]"""
+    r"""|\[\s*(?P<quoted>"(?:[^"\\]|\\.)*"|'[^']*')\s*\]"""
+    r"""|(?P<name>[^.\[\]]+)"""
+)
+INDEX = re.compile(r"-?\d{1,9}")
+MAX_NAMES_LENGTH = 120
+# Stands for an entry of a list that lacks what the path asks of every entry.
+MISSING_ENTRY = object()
+
+Steps = tuple[JSONPathSegment, ...]
+_JSONPATH = JSONPathEnvironment(strict=True)
+
+
+class PathError(ValueError):
+    """A path cannot be read, or it leads nowhere: says where, and what stands there."""
+
+
+@lru_cache(maxsize=1024)
+def parse_path(text: str) -> Steps:
+    """Return the steps of a path; raises PathError naming the character that is wrong."""
+    query = ROOT
+    at = start = 1 if re.match(r"\$(?:[.\[]|\Z)", text) else 0
+    while at < len(text) or not text:
+        if at and text[at] == ".":
+            at += 1
+        elif at > start and text[at] != "[":
+            raise PathError(f"expected a dot or [ at character {at + 1}")
+        step = STEP.match(text, at)
+        if step is None:
+            raise PathError(f"expected a name, a number or [*] at character {at + 1}")
+        query += _selector(step)
+        at = step.end()
+    try:
+        return tuple(_JSONPATH.compile(query).segments)  # type: ignore[union-attr]  # never a union
+    except JSONPathError as error:
+        raise PathError(str(error)) from error
+
+
+def _selector(step: re.Match[str]) -> str:
+    """Return a step in the words of RFC 9535."""
+    quoted, name = step["quoted"], step["index"] or (step["name"] or "").strip()
+    if step["every"] or name == "*":
+        return "[*]"
+    if quoted:
+        try:
+            name = quoted[1:-1] if quoted.startswith("'") else str(json.loads(quoted))
+        except ValueError:
+            raise PathError(f"{quoted} is not a quoted name") from None
+    elif INDEX.fullmatch(name):
+        # A number may be the name of a field, too: {"0": …}.
+        return f'["{name}", {int(name)}]'
+    return f"[{json.dumps(name)}]"
+
+
+def counts_from_end(steps: Steps) -> bool:
+    """Tell whether a path counts from the end of a list, as `lines[-1]` does."""
+    return any(isinstance(name := _name(step), int) and name < 0 for step in steps)
+
+
+def follow(path: str, value: Any, root: str = "the reply") -> Any:
+    """Return what stands at the path, for `[*]` a list; raises PathError when it leads nowhere.
+
+    `root` is what the error calls the whole value.
+    """
+    return _follow(parse_path(path), _match(value), root)
+
+
+def leads_nowhere(path: str, value: Any) -> bool:
+    """Tell whether nothing stands at the path, or null."""
+    try:
+        return follow(path, value) is None
+    except PathError:
+        return True
+
+
+def find_values(value: Any, steps: Steps, limit: int) -> dict[str, Any]:
+    """Return each value that a path leads to by its place, such as `lines[0].price`; {} for none.
+
+    An entry of a list without what is asked of every entry is MISSING_ENTRY at its place. Of more values than
+    the limit one more is returned, so that the caller sees that there are too many.
+    """
+    values: dict[str, Any] = {}
+    for place, part in _reach(steps, _match(value), in_list=False):
+        values[place] = part
+        if len(values) > limit:
+            break
+    return values
+
+
+def _match(value: Any) -> JSONPathMatch:
+    return JSONPathMatch(filter_context={}, obj=value, parent=None, path=ROOT, parts=(), root=value)
+
+
+def _follow(steps: Steps, match: JSONPathMatch, root: str) -> Any:
+    if not steps:
+        return match.obj
+    values = [_follow(steps[1:], child, root) for child in _children(steps[0], match, root)]
+    return values if _name(steps[0]) is None else values[0]
+
+
+def _reach(steps: Steps, match: JSONPathMatch, *, in_list: bool) -> Iterator[tuple[str, Any]]:
+    if not steps:
+        yield _place(match.parts) or ROOT, match.obj
+        return
+    name = _name(steps[0])
+    try:
+        children = _children(steps[0], match, ROOT)
+    except PathError:
+        if in_list and name is not None:
+            yield _place((*match.parts, name)), MISSING_ENTRY
+        return
+    for child in children:
+        yield from _reach(steps[1:], child, in_list=in_list or name is None)
+
+
+def _children(step: JSONPathSegment, match: JSONPathMatch, root: str) -> list[JSONPathMatch]:
+    """Return what a step leads to; raises PathError saying what stands where it leads nowhere."""
+    value, name = match.obj, _name(step)
+    is_list = isinstance(value, list)
+    if name is None and is_list:
+        return list(step.resolve([match]))
+    if name is not None and (children := list(step.resolve([match]))):
+        return children
+    if name is None:
+        problem = "not a list"
+    elif isinstance(value, dict):
+        problem = f"without {name!r}"
+    elif isinstance(name, str):
+        problem = f"where an object with {name!r} is expected"
+    else:
+        problem = f"without a part {name}" if is_list else "where a list is expected"
+    raise PathError(f"{_place(match.parts) or root} is {describe(value)}, {problem}")
+
+
+def _name(step: JSONPathSegment) -> str | int | None:
+    """Return the key or the number a step selects, None for every part of a list."""
+    selector = step.selectors[-1]
+    if isinstance(selector, IndexSelector):
+        return selector.index
+    return selector.name if isinstance(selector, NameSelector) else None
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    place = ""
+    for part in parts:
+        place += f"[{part}]" if isinstance(part, int) else f".{part}" if place else part
+    return place
+
+
+def describe(value: Any) -> str:
+    """Return in a few words what a JSON value is."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        names = ", ".join(str(name) for name in value)
+        cut = f"{names[:MAX_NAMES_LENGTH]}…" if len(names) > MAX_NAMES_LENGTH else names
+        return f"an object with {cut}" if names else "an empty object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:40]}"
+    text = str(value)
+    return f"the text “{text[:60]}…”" if len(text) > 60 else f"the text “{text}”"
