@@ -6,7 +6,8 @@ from typing import Any
 
 from celery import shared_task
 
-from runs.execution import evaluator_trials, finishing, run_worker, target_trials
+from runs import finishing
+from runs.execution import evaluator_trials, run_worker, target_trials
 from runs.execution.reaper import runs_needing_workers
 from runs.models.clock import database_now
 from runs.what_if.rescoring import carry_out
@@ -31,14 +32,13 @@ def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
 @shared_task(name="runs.summarise_run")
 def summarise_run(run_id: int, **later: Any) -> None:
     """Give a run that ended early the figures it has so far."""
-    finishing.summarise_ended(run_id)
+    finishing.summarise_run(run_id)
 
 
 @shared_task(name="runs.rescore_run")
 def rescore_run(run_id: int, **later: Any) -> None:
     """Carry out a run that is made of another's stored scores."""
-    if carry_out(run_id):
-        finishing.summarise_ended(run_id)
+    carry_out(run_id, in_background=False)
 
 
 @shared_task(name="runs.try_target", ignore_result=True)

@@ -29,7 +29,7 @@ from runs.cli.names import url_of
 from runs.cli.printing import GAPS, Progress
 from runs.cli.watching import STOPPED, carry_out
 from runs.costs import Cost
-from runs.execution.finishing import end_run
+from runs.finishing import finish_run
 from runs.formats.junit import write_junit_of_several
 from runs.formats.results_writing import write_results
 from runs.models.runs import Campaign, Run, RunStatus
@@ -97,7 +97,7 @@ def carry_out_all(
 def end_all(waiting: Sequence[int]) -> None:
     """End runs whose turn does not come any more; they can be resumed on their pages."""
     for run in waiting:
-        end_run(run, RunStatus.STOPPED, STOPPED)
+        finish_run(run, RunStatus.STOPPED, reason=STOPPED, in_background=False)
 
 
 def worst_code(concluded: Sequence[Concluded]) -> int:

@@ -16,9 +16,9 @@ from django.db import DatabaseError, InterfaceError, connection
 from runs.cli.evaluating import NOT_EVALUATED
 from runs.cli.printing import Progress
 from runs.execution.database import first_of, in_words, is_away
-from runs.execution.finishing import end_run, summarise_ended
 from runs.execution.reaper import reap
 from runs.execution.run_worker import patiently, release_run, work_on_run
+from runs.finishing import finish_run, summarise_run
 from runs.models.clock import LEASE, database_now
 from runs.models.runs import ACTIVE_RUN_STATUSES, HEAVY_RUN_COLUMNS, Run, RunStatus
 
@@ -74,7 +74,7 @@ class LocalWorker:
 
     def stop(self, reason: str) -> None:
         """End the run, keeping what is done; raises the database's own error when it does not answer."""
-        end_run(self._run_id, RunStatus.STOPPED, reason)
+        finish_run(self._run_id, RunStatus.STOPPED, reason=reason, in_background=False)
 
     def release(self, *, for_good: bool = True) -> None:
         """Let go of the run; `for_good`, or with none waiting, within seconds.
@@ -153,7 +153,7 @@ def carry_out(
         watch.look(stop_wanted=stop.is_set())
     progress.close()
     if not run_workers.problem:
-        summarise_ended(run.pk)
+        summarise_run(run.pk)
     return run_workers.problem
 
 

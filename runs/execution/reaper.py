@@ -14,8 +14,8 @@ from evaluators.models import SlotLease
 from evaluators.sandbox.processes import is_dead, process_name
 from runs.execution.claims import RELEASED
 from runs.execution.database import is_away, note_error
-from runs.execution.finishing import end_run, finish_run, summarise_ended
 from runs.execution.rate_limits import forget_leases, forget_starts
+from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.clock import LEASE, database_answers_since
 from runs.models.results import OPEN_RESULT_STATUSES, Attempt, Result, ResultStatus
 from runs.models.runs import (
@@ -103,8 +103,8 @@ def reap(*, now: datetime) -> list[int]:
     _stop_abandoned_command_lines(now=now, is_silence_telling=is_silence_telling)
     for run_id in abandoned_rescorings(now=now):
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
-    _of_each(_runs_without_open_results(), finish_run)
-    _of_each(_ended_without_summary(), summarise_ended)
+    _of_each(_runs_without_open_results(), complete_run)
+    _of_each(_ended_without_summary(), summarise_run)
     return runs_needing_workers(now=now)
 
 
@@ -201,7 +201,7 @@ def _stop_abandoned_command_lines(*, now: datetime, is_silence_telling: bool) ->
         is_silent = heartbeat_at is not None and heartbeat_at < now - COMMAND_LINE_SILENCE
         if (is_silent and is_silence_telling) or is_dead(owner_id):
             reason = "The command line that carried out this run is gone."
-            end_run(run_id, RunStatus.STOPPED, reason)
+            finish_run(run_id, RunStatus.STOPPED, reason=reason, in_background=False)
 
 
 def _runs_without_open_results() -> list[int]:

@@ -18,6 +18,7 @@ from evaluators.kinds._base import Sandbox
 from evaluators.model_calls.calls import CallRecord
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.rate_limits import Limiter
+from evaluators.models import ZERO_USD
 from evaluators.scoring.types import DomainError
 from runs.engine.execute import execute
 from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
@@ -40,12 +41,12 @@ from runs.execution.database import (
     note_crash,
     note_error,
 )
-from runs.execution.finishing import end_run, finish_run, is_budget_spent, summarise_ended
 from runs.execution.ledger import Admission, Budget, CallRefusedError
 from runs.execution.loading import RunWork, load_work
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
 from runs.execution.result_writer import Ended, ResultWriter, RunState
+from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.clock import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker
 from runs.target_kinds._base import TargetContext
@@ -463,7 +464,7 @@ def _carry_out(place: Place, owner_id: str) -> None:
         work = patiently(lambda: load_work(run))
     except (DomainError, ValueError, KeyError, TypeError) as error:
         logger.exception("Run %s cannot be carried out", run_id)
-        end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {error}")
+        _fail(run_id, f"The run cannot be carried out: {error}")
         return
     with _registered(run_id) as token:
         ended = _work_off(work, token, place)
@@ -496,24 +497,33 @@ def _after_crash(run_id: int, error: Exception) -> None:
     """Note why hands broke off; a run on which they do so again and again is failed by it."""
     reason = note_error(error)
     if not is_away(first_of(error)) and note_crash(run_id, reason):
-        end_run(run_id, RunStatus.FAILED, f"The run cannot be carried out: {reason}")
+        _fail(run_id, f"The run cannot be carried out: {reason}")
 
 
 def _conclude(work: RunWork, run_workers: RunLoop, state: RunState | None) -> None:
     """End the run where these hands brought its end, by budget, by a broken target or by the last result."""
     if run_workers.were_dropped:
         # The run ended without them and may be on again: what they saw of it tells nothing now.
-        summarise_ended(work.run_id)
-        finish_run(work.run_id)
+        summarise_run(work.run_id)
+        complete_run(work.run_id)
     elif state is not None and state.broken_target:
-        reason = f"{ALL_ALIKE} {state.broken_target}"
-        end_run(work.run_id, RunStatus.FAILED, reason)
-    elif run_workers.budget.was_reached and is_budget_spent(
-        work.run_id, replays=work.target.replays
-    ):
-        end_run(work.run_id, RunStatus.BUDGET_REACHED, run_workers.budget.in_words())
+        _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
+    elif run_workers.budget.was_reached and _is_budget_spent(work):
+        reason = run_workers.budget.in_words()
+        finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
     else:
-        finish_run(work.run_id)
+        complete_run(work.run_id)
+
+
+def _fail(run_id: int, reason: str) -> None:
+    finish_run(run_id, RunStatus.FAILED, reason=reason, in_background=False)
+
+
+def _is_budget_spent(work: RunWork) -> bool:
+    """Tell whether the run's cap, as it is now, is spent; what replayed outputs once cost is not."""
+    run = Run.objects.only("budget_usd", "run_cost_usd", "evaluation_cost_usd").get(id=work.run_id)
+    target_usd = ZERO_USD if work.target.replays else run.run_cost_usd
+    return run.budget_usd is not None and run.evaluation_cost_usd + target_usd >= run.budget_usd
 
 
 @contextmanager

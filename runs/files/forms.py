@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -16,14 +15,13 @@ from django.db import transaction
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.files.importing import ImportedFile, import_recorded_outputs, import_suites
-from runs.files.importing_results import ImportedResults, store_results
+from runs.files.importing_results import ImportedResults, import_results
 from runs.form_fields import ManyFilesField, named_parts
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import SUFFIXES, FoundSuites, read_suites
 from runs.formats.recorded_outputs import read_outputs
 from runs.models.suites import Suite
 from runs.models.targets import Target
-from runs.queue import SUMMARISE_RUN, queue
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import all_profiles
 
@@ -282,27 +280,6 @@ def _first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 def _count_of(problems: Sequence[Problem]) -> str:
     count = len(problems)
     return f"{'1 problem is' if count == 1 else f'{count} problems are'} listed at the top."
-
-
-def import_results(
-    content: bytes,
-    *,
-    file: str,
-    suite: Suite | None,
-    imported_by: User | None,
-    target_name: str = "",
-) -> ImportedResults:
-    """Store the results of a file as completed runs, and have their figures made on commit.
-
-    As `runs.imports.import_results` does, which says what it raises.
-    """
-    with transaction.atomic():
-        done = store_results(
-            content, file=file, suite=suite, imported_by=imported_by, target_name=target_name
-        )
-        for run in done.runs:
-            transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
-    return done
 
 
 MAX_RESULTS_BYTES = 200 * 1024 * 1024

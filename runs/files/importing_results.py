@@ -51,6 +51,7 @@ from runs.engine.plan import (
     tree_of_case,
 )
 from runs.files.importing import import_content
+from runs.finishing import finish_run
 from runs.formats.results_reading import ReadResult, read_results
 from runs.formats.results_writing import EvaluatorLine, ResultLine, walk_lines
 from runs.formats.suite_evaluators import default_children, root_of
@@ -624,7 +625,7 @@ class ImportedResults:
     notes: tuple[str, ...]
 
 
-def store_results(
+def import_results(
     content: bytes,
     *,
     file: str,
@@ -632,7 +633,7 @@ def store_results(
     imported_by: User | None,
     target_name: str = "",
 ) -> ImportedResults:
-    """Store the results of a file as completed runs without figures yet, one for each target.
+    """Store the results of a file as completed runs, one for each target; workers compute their figures.
 
     Without a suite they belong to the one the lines name, else to one of the file's name; where there
     is none, it is made of the cases the lines tell of. `target_name` stands for lines that name none.
@@ -698,6 +699,8 @@ def _import_run(
     write_results(
         run, policy, [(*n, d, c) for n, d, c in zip(numbered, decided, cases, strict=True)]
     )
+    finish_run(run.pk, RunStatus.COMPLETED, finished_at=run.finished_at)
+    run.status = RunStatus.COMPLETED
     _audit(run, suite, by, origin)
     return run
 
@@ -756,12 +759,12 @@ def _create_run(
     return Run.objects.create(
         suite=suite,
         number=last + 1,
-        status=RunStatus.COMPLETED,
+        status=RunStatus.RUNNING,
         target_name=plan.target.name,
         suite_version=suite.version,
         note=f"Imported from {origin['file']}"[:300],
         created_by=by,
-        # No hands here ever began with it.
+        # No worker here ever began with it.
         started_at=None,
         finished_at=max(moments, default=database_now()),
         repetitions=max(number for _, number in numbered),

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Self
 
 from django.conf import settings
-from django.db import models, transaction
+from django.db import models
 
 from evaluators.models import money_field
 from runs.models.clock import LEASE, database_now
@@ -64,22 +64,6 @@ class RunQuerySet(models.QuerySet["Run"]):
         other in a circle. Claiming alone does not: it waits for nobody.
         """
         return self.select_for_update(no_key=True).defer(*HEAVY_RUN_COLUMNS).get(id=run_id)
-
-    def end(self, run_id: int, *, status: RunStatus, reason: str, now: datetime) -> bool:
-        """Cancel what is open and end an active run early; False when it is over already.
-
-        What is finished is kept. Records that come later are refused, because their results are
-        not running any more.
-        """
-        with transaction.atomic():
-            run = self.hold(run_id)
-            if not run.is_active:
-                return False
-            run.results.filter(status__in=("pending", "running")).update(
-                status="cancelled", lease_token="", lease_until=None
-            )
-            self.filter(id=run_id).update(status=status, status_reason=reason, finished_at=now)
-        return True
 
 
 class Run(models.Model):

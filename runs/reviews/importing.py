@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from django.db import transaction
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
 from runs.engine.review_rules import Reason, named, settle
+from runs.finishing import renew_figures
 from runs.formats.reviews import ReadReviews, ReviewLine, read_reviews
 from runs.formats.table_cases import Rejected
 from runs.models.clock import database_now
@@ -24,7 +24,6 @@ from runs.models.reviews import ENDED, Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.uploads import ReviewUpload
-from runs.queue import SUMMARISE_RUN, queue
 from runs.reviews.files import output_digest
 from runs.reviews.services import ACTION, MAX_NAME_LENGTH, clean_tags, counts_reviews, reviewers_of
 
@@ -391,8 +390,7 @@ def _settle(run: Run, results: Iterable[Result], reviewers: int, by: User | None
             entries.append(_override(run, result, verdict, by))
     AuditEntry.objects.bulk_create(entries)
     if entries and not run.is_active and counts_reviews(run):
-        Run.objects.filter(pk=run.pk).update(summary=None)
-        transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
+        renew_figures(run.pk)
     return len(entries)
 
 

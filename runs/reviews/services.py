@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -15,6 +14,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
 from runs.engine.review_rules import LABELS, Reason, Settled, settle
+from runs.finishing import renew_figures
 from runs.models.clock import database_now
 from runs.models.results import Result
 from runs.models.reviews import (
@@ -28,7 +28,6 @@ from runs.models.reviews import (
 )
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
-from runs.queue import SUMMARISE_RUN, queue
 from runs.suites.drafts import change_draft, draft_of
 from runs.suites.edits import SetPolicy
 from runs.suites.versions import SuiteArchivedError
@@ -362,8 +361,7 @@ def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
         after={"verdict": result.verdict, "reviewed_verdict": verdict},
     )
     if not run.is_active and counts_reviews(run):
-        Run.objects.filter(pk=run.pk).update(summary=None)
-        transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
+        renew_figures(run.pk)
 
 
 def counts_reviews(run: Run) -> bool:

@@ -19,6 +19,7 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.costs import counted_usd
 from runs.engine.plan import OUTCOMES_PATH, needs_outcomes_call, read_plan
+from runs.finishing import finish_run
 from runs.models.bulk import insert_rows
 from runs.models.clock import database_now
 from runs.models.results import (
@@ -31,7 +32,7 @@ from runs.models.results import (
 )
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
-from runs.queue import SUMMARISE_RUN, queue, queue_workers
+from runs.queue import queue_workers
 from runs.running.checks import check_scripts_again
 
 
@@ -161,6 +162,10 @@ def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
 def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
     """Tell the readers of the run what somebody did, and keep it, with the form's key, in the audit trail."""
     RunEvent.objects.create(run=run, kind=action, text=text[:500])
+    _audit(run, action, text, by=by, form_key=form_key)
+
+
+def _audit(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
     AuditEntry.objects.create(
         actor=by,
         actor_name=name_of(by),
@@ -259,11 +264,9 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
     name = name_of(stopped_by)
     reason = f"Stopped by {name}" if name else "Stopped"
     with transaction.atomic():
-        ended = Run.objects.end(run.pk, status=RunStatus.STOPPED, reason=reason, now=database_now())
-        if not ended:
+        if not finish_run(run.pk, RunStatus.STOPPED, reason=reason):
             raise RunNotActiveError(f"Run {run} is over already; nothing is left to stop.")
-        note(run, "stop", reason, by=stopped_by)
-        transaction.on_commit(partial(queue, SUMMARISE_RUN, run.pk))
+        _audit(run, "stop", reason, by=stopped_by)
 
 
 def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None = None) -> int:

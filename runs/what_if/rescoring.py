@@ -25,12 +25,13 @@ from evaluators.scoring.types import (
     Usage,
 )
 from runs.engine.plan import OUTCOMES_PATH, read_plan
+from runs.finishing import finish_run
 from runs.models.bulk import insert_rows, update_rows
 from runs.models.clock import database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review
-from runs.models.runs import RESCORED, Run, RunEvent, RunStatus
+from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, outcome_of, score_rows
 from runs.what_if.changes import LeafChange, Reach, RuleSet
 from runs.what_if.deciding import rescored
@@ -181,10 +182,11 @@ class SourceGoneError(DomainError):
     code = "source_gone"
 
 
-def carry_out(run_id: int) -> bool:
+def carry_out(run_id: int, *, in_background: bool = True) -> bool:
     """Write what is left of a run that scores another's results again, and complete it.
 
-    False when it is over already. A run whose source is gone or cannot be read ends as failed.
+    False when it is over already. A run whose source is gone or cannot be read ends as failed. Its
+    figures are computed as `finish_run` does.
     """
     run = Run.objects.select_related("source_run").filter(id=run_id).first()
     if run is None or not run.is_active:
@@ -192,13 +194,13 @@ def carry_out(run_id: int) -> bool:
     try:
         found = question_of(run)
     except DomainError as error:
-        fail(run_id, str(error))
+        finish_run(run_id, RunStatus.FAILED, reason=str(error), in_background=in_background)
         return False
     rescoring = Rescoring(found)
     for batch in _left(run):
         if not _write(run, rescoring, batch):
             return False
-    return _complete(run_id)
+    return _complete(run_id, in_background=in_background)
 
 
 def question_of(run: Run) -> Question:
@@ -208,13 +210,6 @@ def question_of(run: Run) -> Question:
     plan = read_plan(run.snapshot)
     origins = run.snapshot[RESCORED]["origins"]
     return question(run.source_run, RuleSet.of_plan(plan), origins=origins)
-
-
-def fail(run_id: int, reason: str) -> None:
-    """End a run that cannot be made, saying why."""
-    now = database_now()
-    if Run.objects.end(run_id, status=RunStatus.FAILED, reason=reason, now=now):
-        RunEvent.objects.create(run_id=run_id, kind=RunStatus.FAILED.value, text=reason[:500])
 
 
 def _left(run: Run) -> Iterator[list[int]]:
@@ -379,24 +374,13 @@ def _count(run_id: int, results: Sequence[Result]) -> None:
     )
 
 
-def _complete(run_id: int) -> bool:
+def _complete(run_id: int, *, in_background: bool) -> bool:
     """End the run as its source ended: what that left out is left out here too."""
-    with transaction.atomic():
-        held = Run.objects.hold(run_id)
-        source = Run.objects.only("status").filter(id=held.source_run_id or 0).first()
-        if not held.is_active or source is None:
-            return False
-        left = held.results.exclude(status__in=CARRIED_OUT).count()
-        status = RunStatus.COMPLETED
-        if source.status != RunStatus.COMPLETED:
-            status = RunStatus.STOPPED
-        reason = f"{left} executions were left out of the run it is made of" if left else ""
-        Run.objects.filter(id=run_id).update(
-            status=status,
-            status_reason=reason,
-            finished_at=database_now(),
-            heartbeat_at=None,
-            summary=None,
-            leaf_scores=None,
-        )
-    return True
+    run = Run.objects.select_related("source_run").only("source_run__status").get(id=run_id)
+    if run.source_run is None:
+        return False
+    left = run.results.exclude(status__in=CARRIED_OUT).count()
+    reason = f"{left} executions were left out of the run it is made of" if left else ""
+    was_completed = run.source_run.status == RunStatus.COMPLETED
+    status = RunStatus.COMPLETED if was_completed else RunStatus.STOPPED
+    return finish_run(run_id, status, reason=reason, in_background=in_background)

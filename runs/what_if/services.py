@@ -17,7 +17,7 @@ from runs.engine.plan import CHANGED, content_hash, read_plan
 from runs.models.clock import database_now
 from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.suites import Case, Suite
-from runs.queue import RESCORE_RUN, SUMMARISE_RUN, queue
+from runs.queue import RESCORE_RUN, queue
 from runs.running.checks import check_trees
 from runs.running.retrying import name_of, note
 from runs.running.rules import Origins, samples_kept
@@ -89,7 +89,6 @@ def rescore_run(
         _tell(run, made, by, form_key)
         if made.execution_count <= AT_ONCE:
             carry_out(made.pk)
-            transaction.on_commit(partial(queue, SUMMARISE_RUN, made.pk))
         else:
             transaction.on_commit(partial(queue, RESCORE_RUN, made.pk))
     made.refresh_from_db()

@@ -11,7 +11,7 @@ from django.test import Client
 from drf_spectacular.generators import SchemaGenerator
 from jsonschema import Draft202012Validator
 
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.results import Result
 from runs.models.runs import Run
 from tests.results.test_result_page import judged
@@ -59,7 +59,7 @@ def make_site() -> tuple[Run, Run, Result]:
     make_result(run=after, case=cases[0], verdict="borderline", score=0.7, latency_ms=9000)
     make_result(run=after, case=cases[1], status="error", error="HTTP 502", error_stage="target")
     for run in (before, after):
-        summarise_ended(run.pk)
+        summarise_run(run.pk)
     make_run(suite=make_suite(slug="other"), status="running")
     return before, after, whole
 

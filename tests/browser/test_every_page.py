@@ -13,7 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from evaluators.scoring.types import Verdict
 from runs.compare.cases import Tolerances
-from runs.files.importing_results import store_results
+from runs.files.importing_results import import_results
 from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
@@ -193,7 +193,7 @@ def site_with_runs(transactional_db: None) -> None:
 def import_and_review() -> None:
     """Make a suite of another tool's results, one of which a person decided otherwise than the machine."""
     line = json.dumps({**NESTED, "dataset": "elsewhere"}).encode()
-    done = store_results(line, file="results.jsonl", suite=None, imported_by=None)
+    done = import_results(line, file="results.jsonl", suite=None, imported_by=None)
     result = done.runs[0].results.first()
     item = ReviewItem.objects.create(pk=2, result=result, reasons=" borderline ", sampling_rate=0.5)
     decide(item, Decided(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite
 from tests.support.factories import (
@@ -49,7 +49,7 @@ def started(campaign: Campaign, name: str, verdicts: Sequence[str], **columns: o
         target=make_target(name=name),
         **columns,
     )
-    summarise_ended(run.pk)
+    summarise_run(run.pk)
     run.refresh_from_db()
     return run
 

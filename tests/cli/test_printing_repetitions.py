@@ -9,7 +9,7 @@ import pytest
 from runs.cli.evaluating import conclude, summary_document
 from runs.cli.files import junit_run
 from runs.cli.printing import summary_table
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.runs import Run
 from tests.support.factories import make_result, make_run, make_score, make_suite
 
@@ -36,7 +36,7 @@ def run() -> Run:
             final = {"final_score": 6.5 + number, "final_dimensions": {"task": 6 + number}}
             details = {"dimensions": dimensions, "final_evaluation": final}
             make_score(result=result, path="h", score=0.6, kind="hybrid_judge", details=details)
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     run.refresh_from_db()
     return run
 
@@ -102,7 +102,7 @@ def test_a_junit_file_says_it_among_its_properties(run: Run) -> None:
 def test_where_each_case_ran_once_nothing_is_said_of_repetitions() -> None:
     run = make_run(suite=make_suite(cases=1))
     make_result(run=run, case=run.suite.cases.get(), verdict="pass", score=1.0)
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     run.refresh_from_db()
     assert "Flaky" not in summary_table(run)
     assert "flaky" not in junit_run(run, conclude(run), url="").properties

@@ -12,12 +12,12 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from runs.execution import finishing
-from runs.execution.finishing import summarise_ended
+from runs import finishing
 from runs.execution.ledger import Budget, add_costs
 from runs.execution.loading import load_work
 from runs.execution.result_writer import read_state
 from runs.execution.run_worker import _conclude, work_on_run
+from runs.finishing import summarise_run
 from runs.models.results import ModelCall
 from runs.models.runs import Run
 from runs.running.retrying import resume_run, stop_run
@@ -58,7 +58,7 @@ def stopped_in_flight(start_chat: StartRun, model_server: ModelServer) -> tuple[
     model_server.wait_for_chats(3)
     wait_until(lambda: again(run).done_count == 1)
     stop_run(run, stopped_by=None)
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     return run, worker
 
 
@@ -95,8 +95,8 @@ def test_a_call_booked_while_the_figures_are_made_is_in_them(
         return figures
 
     monkeypatch.setattr(finishing, "_figures", book_meanwhile)
-    finishing.finish_run(run.pk)
-    finishing.finish_run(run.pk)
+    finishing.complete_run(run.pk)
+    finishing.complete_run(run.pk)
 
     run = again(run)
     assert run.status == "completed"

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 from django.db import OperationalError
 
-from runs.execution import database, finishing, run_worker
+from runs import finishing
+from runs.execution import database, run_worker
 from runs.execution.reaper import reap, register_worker
 from runs.execution.run_worker import work_on_run
 from runs.models.clock import database_now

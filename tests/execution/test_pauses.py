@@ -13,10 +13,10 @@ from evalsite.heartbeat import Heartbeat, reap_and_queue
 from evaluators.models import SlotLease
 from runs.execution import claims, reaper, result_writer, run_worker
 from runs.execution.claims import begin_run, claim_jobs, claim_results, register_run_worker
-from runs.execution.finishing import finish_run
 from runs.execution.loading import load_work
 from runs.execution.reaper import reap
 from runs.execution.run_worker import work_on_run
+from runs.finishing import complete_run
 from runs.models.clock import database_now
 from runs.models.results import ModelCall, Result
 from runs.models.runs import Run, RunWorker
@@ -219,10 +219,10 @@ def test_hands_begin_and_end_although_their_threads_connection_has_died(
 
     def finishes(*args, **kwargs):
         finish(False)
-        return finish_run(*args, **kwargs)
+        return complete_run(*args, **kwargs)
 
     monkeypatch.setattr(run_worker, "begin_run", begins)
-    monkeypatch.setattr(run_worker, "finish_run", finishes)
+    monkeypatch.setattr(run_worker, "complete_run", finishes)
     work_on_run(run.pk)
     assert counts(run) == ("completed", 1, 1, 0)
     assert len(begin.heard) == len(finish.heard) == 2

@@ -12,8 +12,8 @@ from django.db import connection
 from django.db.models import Sum
 
 from evaluators.scoring.types import DomainError
-from runs.execution.finishing import finish_run
 from runs.execution.run_worker import Place, _work, work_on_run
+from runs.finishing import complete_run
 from runs.models.results import Attempt, ModelCall, Result, Retry
 from runs.models.runs import Run
 from runs.models.suites import SuiteDraft
@@ -114,7 +114,7 @@ def test_a_stop_while_the_run_finishes_has_one_winner(start_recorded: StartRun) 
         work_on_run(run.pk)
         Run.objects.filter(pk=run.pk).update(status="running", summary=None, finished_at=None)
         stop = partial(stop_run, run, stopped_by=None)
-        _, refused = done_and_refused(at_once(stop, partial(finish_run, run.pk)))
+        _, refused = done_and_refused(at_once(stop, partial(complete_run, run.pk)))
         ended = again(run)
         assert ended.status == ("completed" if refused else "stopped")
         assert ended.done_count == 2

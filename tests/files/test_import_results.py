@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from evaluators.models import AuditEntry
 from runs.costs import listed_costs, result_costs, run_costs, with_costs
-from runs.execution.finishing import summarise_ended
 from runs.execution.run_worker import work_on_run
-from runs.files.importing_results import NotOfThisSuiteError, store_results
+from runs.files.importing_results import NotOfThisSuiteError, import_results
+from runs.finishing import summarise_run
 from runs.formats.results_writing import write_results
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -30,9 +30,9 @@ GOOD = {"eval_id": "C-1", "score": 0.9, "target": "agent"}
 
 def brought_in(*lines, suite=None, file="results.jsonl", **choices):
     content = "\n".join(json.dumps(line) for line in lines).encode()
-    done = store_results(content, file=file, suite=suite, imported_by=None, **choices)
+    done = import_results(content, file=file, suite=suite, imported_by=None, **choices)
     for run in done.runs:
-        summarise_ended(run.pk)
+        summarise_run(run.pk)
         run.refresh_from_db()
     return done
 
@@ -233,7 +233,7 @@ def test_what_one_site_writes_another_shows_alike():
     work_on_run(run.pk)
     written = "".join(write_results(result_lines(run)))
 
-    [copy] = store_results(written.encode(), file="r.jsonl", suite=suite, imported_by=None).runs
+    [copy] = import_results(written.encode(), file="r.jsonl", suite=suite, imported_by=None).runs
 
     def told(text):
         return [
@@ -285,7 +285,7 @@ def test_what_judges_cost_elsewhere_is_not_known_and_never_nothing(viewer_client
 def test_many_results_take_few_trees(django_assert_max_num_queries):
     scores = [{"name": f"e{n}", "score": 0.9} for n in range(5)]
     lines = [{"eval_id": f"C-{n}", "score": 0.9, "scores": scores} for n in range(300)]
-    with django_assert_max_num_queries(70):
+    with django_assert_max_num_queries(72):
         brought_in(*lines)
     assert Result.objects.count() == 300
 

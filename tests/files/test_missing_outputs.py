@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runs.files.importing_results import store_results
+from runs.files.importing_results import import_results
 from runs.formats.results_writing import write_results
 from runs.results.files import result_lines
 
@@ -20,7 +20,7 @@ def test_an_imported_result_without_an_output_is_told_without_one():
         {"eval_id": "C-3", "error": "gone"},
     ]
     content = "\n".join(map(json.dumps, given)).encode()
-    [run] = store_results(content, file="r.jsonl", suite=None, imported_by=None).runs
+    [run] = import_results(content, file="r.jsonl", suite=None, imported_by=None).runs
     lines = [json.loads(line) for line in write_results(result_lines(run))]
     assert [line["output"] for line in lines] == [None, "Hello", None]
     assert lines[0]["score"] == 0.9

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from runs.execution.run_worker import work_on_run
-from runs.files.importing_results import store_results
+from runs.files.importing_results import import_results
 from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import write_results
 from runs.results.files import result_lines
@@ -73,10 +73,10 @@ def test_a_finding_that_speaks_against_a_negated_evaluator_is_a_miss_everywhere(
 
 def test_results_that_went_out_and_came_back_are_the_same_lines_and_pages(run):
     content = "".join(write_results(result_lines(run))).encode()
-    [copy] = store_results(content, file="r.jsonl", suite=run.suite, imported_by=None).runs
+    [copy] = import_results(content, file="r.jsonl", suite=run.suite, imported_by=None).runs
     assert written(copy) == written(run)
     for key in ("C-0", "C-1"):
         assert found(copy, key) == found(run, key)
     again = "".join(write_results(result_lines(copy))).encode()
-    [third] = store_results(again, file="r.jsonl", suite=run.suite, imported_by=None).runs
+    [third] = import_results(again, file="r.jsonl", suite=run.suite, imported_by=None).runs
     assert written(third) == written(run)

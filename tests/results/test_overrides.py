@@ -20,7 +20,7 @@ from runs.campaigns.page import CampaignPage
 from runs.cli.evaluating import conclude, summary_document
 from runs.cli.files import junit_run
 from runs.cli.printing import summary_table
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
 from runs.results.documents import run_facts
@@ -153,7 +153,7 @@ def test_every_figure_says_that_reviews_count_or_is_the_machines(
     run = reviewed_run(ann, count_reviews=counts)
     campaign = Campaign.objects.create(suite=run.suite, name="Both")
     Run.objects.filter(pk=run.pk).update(campaign=campaign)
-    summarise_ended(run.pk)
+    summarise_run(run.pk)
     run = Run.objects.select_related("suite", "campaign").get(pk=run.pk)
     assert run.summary is not None
     assert (run.summary["passed"], run.summary["distribution"]["pass"]) == (passed, passed)
@@ -242,7 +242,7 @@ def test_a_late_review_changes_every_figure_and_a_share_link_says_so(
     decide(item_of(run), Decided(Verdict.PASS, note="Only for colleagues"), by=ann)
     run.refresh_from_db()
     assert run.summary is None
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     after = text_of(client, "runs:run-list")
     rates = [(text.count("50.0%"), text.count("100.0%")) for text in (before, after)]
     assert rates == [(2, 0), (1, 1)]

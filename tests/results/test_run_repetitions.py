@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.runs import Run
 from tests.support.factories import make_call, make_result, make_run, make_score, make_suite
 
@@ -62,7 +62,7 @@ def test_an_ended_run_and_one_without_a_summary_say_the_same_of_their_repetition
     run.save()
 
     before = live(viewer_client, run)
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     after = live(viewer_client, Run.objects.get(pk=run.pk))
 
     for page in (before, after):

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from runs.execution.finishing import enter, finish_run, review_entries, summarise_ended
+from runs.finishing import complete_run, enter, review_entries, summarise_run
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
@@ -43,7 +43,7 @@ def reasons(run: Run) -> dict[str, str]:
 def ended(run: Run) -> Run:
     """Give a run that ended without figures these, as the reaper does."""
     Run.objects.filter(pk=run.pk).update(summary=None, leaf_scores=None, status="completed")
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     return run
 
 
@@ -115,7 +115,7 @@ EXPECTED = {
 
 def test_each_rule_brings_in_its_results_when_the_run_ends_and_once_is_enough() -> None:
     run = judged_run(review_reviewers=2)
-    assert finish_run(run.pk)
+    assert complete_run(run.pk)
     assert reasons(run) == EXPECTED
     assert set(ReviewItem.objects.values_list("sampling_rate", "wanted")) == {(1.0, 2)}
     first = next(iter(ReviewItem.objects.all()))
@@ -136,7 +136,7 @@ def test_rules_that_are_off_bring_in_nothing() -> None:
         False,
     )
     run = judged_run(**off)
-    assert finish_run(run.pk)
+    assert complete_run(run.pk)
     assert not ReviewItem.objects.exists()
 
 
@@ -144,7 +144,7 @@ def test_the_rules_are_those_frozen_in_the_run() -> None:
     run = judged_run()
     run.suite.review_borderline = False
     run.suite.save()
-    assert finish_run(run.pk)
+    assert complete_run(run.pk)
     assert reasons(run) == EXPECTED
 
 
@@ -207,7 +207,7 @@ def test_a_run_of_stored_scores_leaves_out_what_waits_at_its_source_and_draws_no
     ReviewItem.objects.exclude(pk=kept.pk).delete()
     rules = rules_of(source)
     made = rescore_run(source, rules, by=None)
-    summarise_ended(made.pk)
+    summarise_run(made.pk)
     assert "C-1.1" not in reasons(made)
     assert "audit" not in reasons(made).values()
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.results import Result, ResultOutput
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
@@ -195,7 +195,7 @@ class TestFigures:
         decide(item_of(run, "C-002"), PASS, by=ann)
         run.refresh_from_db()
         assert run.summary is None
-        assert summarise_ended(run.pk)
+        assert summarise_run(run.pk)
         run.refresh_from_db()
         assert (run.summary["passed"], run.summary["reviews"]) == (2, 1)
         assert (run.pass_count, run.borderline_count) == (1, 1)
@@ -212,7 +212,7 @@ class TestFigures:
         run = queued_run(["pass", "borderline"], count_reviews=True)
         Run.objects.filter(pk=run.pk).update(summary=None)
         item = item_of(run, "C-002")
-        packed = "runs.execution.finishing.pack_leaf_scores"
+        packed = "runs.finishing.pack_leaf_scores"
 
         def meanwhile(run_id: int) -> bytes:
             if not Review.objects.exists():
@@ -220,8 +220,8 @@ class TestFigures:
             return b""
 
         monkeypatch.setattr(packed, meanwhile)
-        assert not summarise_ended(run.pk)
-        assert summarise_ended(run.pk)
+        assert not summarise_run(run.pk)
+        assert summarise_run(run.pk)
         run.refresh_from_db()
         assert run.summary["passed"] == 2
 

@@ -22,7 +22,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
 from tests.sharing.linked import share
@@ -65,7 +65,7 @@ def runs(db: None) -> tuple[Run, Run]:
             for repetition in (1, 2):
                 has_failed = bool(drop) and key in ("C-03", "C-04") and repetition == 1
                 _execute(run, cases[key], repetition, chance, drop, has_failed=has_failed)
-        assert summarise_ended(run.pk)
+        assert summarise_run(run.pk)
         found.append(Run.objects.get(pk=run.pk))
     return found[0], found[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runs.execution.finishing import summarise_ended
+from runs.finishing import summarise_run
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from tests.support.factories import make_scored_run, make_suite
@@ -17,7 +17,7 @@ def queued_run(verdicts: Sequence[str] = ("borderline",) * 3, **policy: Any) -> 
     """Return a completed run with its figures, whose borderline results wait in the queue."""
     suite = make_suite(**NO_AUDIT | policy)
     run = make_scored_run(verdicts=verdicts, suite=suite, summary=None, leaf_scores=None)
-    assert summarise_ended(run.pk)
+    assert summarise_run(run.pk)
     run.refresh_from_db()
     return run
 

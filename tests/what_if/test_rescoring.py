@@ -12,8 +12,8 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.charts.queries import ChartsQuery, left_out
 from runs.execution import reaper
-from runs.execution.finishing import summarise_ended
 from runs.execution.reaper import reap
+from runs.finishing import summarise_run
 from runs.models.clock import LEASE, database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput
 from runs.models.reviews import Review
@@ -23,7 +23,6 @@ from runs.tasks import rescore_run as carried_out
 from runs.what_if import services as what_if_services
 from runs.what_if import stored
 from runs.what_if.page import what_if_of
-from runs.what_if.rescoring import fail
 from runs.what_if.services import CannotRescoreError, NewCallsNeededError, rescore_run
 from tests.support.factories import make_user
 from tests.support.scored_runs import (
@@ -56,7 +55,7 @@ def test_it_comes_to_what_was_foreseen():
     rules = rules_of(source, root=CHANGED, policy=STRICT)
     foreseen = what_if_of(source, rules)
     run = rescore_run(source, rules, by=None, text="stricter")
-    summarise_ended(run.pk)
+    summarise_run(run.pk)
     run.refresh_from_db()
 
     assert (run.status, run.source_run, run.number) == ("completed", source, source.number + 1)
@@ -222,7 +221,6 @@ def test_a_run_that_was_stopped_or_whose_source_is_gone_ends_without_it(monkeypa
         "failed",
         f"The run that {lost} scores again is gone.",
     )
-    fail(lost.pk, "again")
     assert lost.events.filter(kind="failed").count() == 1
 
 

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError, CommandParser
 from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT, suite_named, url_of
 from runs.cli.printing import summary_table, tell
-from runs.execution.finishing import summarise_ended
-from runs.files.forms import import_results
+from runs.files.importing_results import import_results
+from runs.finishing import summarise_run
 
 EPILOG = """\
 FILE holds one JSON object a line, as `evaluate --out` and AgentV write them, in snake_case or
@@ -72,7 +72,7 @@ class Command(AnsweringCommand):
         for note in done.notes:
             tell(self.stderr, f"Note: {note}")
         for run in done.runs:
-            summarise_ended(run.pk)
+            summarise_run(run.pk)
             run.refresh_from_db()
             tell(self.stdout, f"{done.suite.slug}{run} against {run.target_name}: {url_of(run)}")
             tell(self.stdout, f"{summary_table(run)}\n")

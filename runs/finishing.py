@@ -1,0 +1,405 @@
+"""End a run, once: its status, its figures and gates, and the results that wait for reviewers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Count, Exists, Max, OuterRef, Q, Sum
+
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec, walk
+from evaluators.scoring.types import DomainError, Verdict
+from runs.engine.plan import DELIBERATION_KIND, read_plan, tree_of_case
+from runs.engine.review_rules import (
+    Entry,
+    Finished,
+    Missed,
+    Reason,
+    entries_of,
+    in_order,
+    verdict_like,
+)
+from runs.models.bulk import insert_rows
+from runs.models.clock import database_now
+from runs.models.results import (
+    CHUNK,
+    OPEN_RESULT_STATUSES,
+    EvaluatorScore,
+    Result,
+    ResultOutput,
+    ResultStatus,
+    ScoreState,
+)
+from runs.models.reviews import Review, ReviewItem
+from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunEvent, RunStatus
+from runs.models.stored import executions_of, pack_leaf_scores
+from runs.models.suites import Case
+from runs.queue import SUMMARISE_RUN, queue
+from runs.summary.metrics import dimension_means, finals_by_key, means_by_key, metric_means
+from runs.summary.run import summarise
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What came out of a run: the columns that hold it, and what enters the review queue."""
+
+    columns: Mapping[str, Any]
+    entries: Sequence[Entry] | None
+    reviewers: int
+
+    @classmethod
+    def compute(cls, run: Run, status: RunStatus, *, with_entries: bool = True) -> Conclusion:
+        """Read everything that a run came to."""
+        entries = review_entries(run) if with_entries else None
+        return cls(_figures(run, status), entries, _policy(run).review_reviewers)
+
+    def write(self, run: Run) -> None:
+        """Store it; the caller holds the run."""
+        Run.objects.filter(id=run.pk).update(**self.columns)
+        if self.entries is not None:
+            enter(run, self.entries, wanted=self.reviewers)
+
+
+def finish_run(
+    run_id: int,
+    status: RunStatus,
+    *,
+    reason: str = "",
+    finished_at: datetime | None = None,
+    conclusion: Conclusion | None = None,
+    in_background: bool = True,
+) -> bool:
+    """End an active run; False when it is over already. Every end of every run passes here.
+
+    Open results are cancelled, finished ones are kept, and records that come later are refused.
+    Readers of the run are told the reason. Without a `conclusion` a worker computes the figures
+    after the commit; when that is not `in_background`, this process does before it returns.
+    """
+    with transaction.atomic():
+        run = Run.objects.hold(run_id)
+        if not run.is_active:
+            return False
+        run.results.filter(status__in=OPEN_RESULT_STATUSES).update(
+            status=ResultStatus.CANCELLED, lease_token="", lease_until=None
+        )
+        Run.objects.filter(id=run_id).update(
+            status=status, status_reason=reason, finished_at=finished_at or database_now()
+        )
+        if reason:
+            RunEvent.objects.create(run=run, kind=status.value, text=reason[:500])
+        if conclusion is not None:
+            conclusion.write(run)
+        elif in_background:
+            transaction.on_commit(partial(queue, SUMMARISE_RUN, run_id))
+    if conclusion is None and not in_background:
+        summarise_run(run_id)
+    return True
+
+
+def complete_run(run_id: int) -> bool:
+    """End a run that has no open results, with its figures; False when some are open or it is over.
+
+    It is stopped again, not completed, where it ended early before and results are still cancelled:
+    a retry in a stopped run does not carry out the rest of it.
+    """
+    run = Run.objects.filter(id=run_id, status__in=ACTIVE_RUN_STATUSES).first()
+    if run is None or not _is_done(run_id):
+        return False
+    version = _version(run)
+    left = run.results.filter(status=ResultStatus.CANCELLED).count()
+    status, reason = RunStatus.COMPLETED, ""
+    if left:
+        verb = "executions are" if left > 1 else "execution is"
+        status, reason = RunStatus.STOPPED, f"The retry is done; {left} {verb} left"
+    conclusion = Conclusion.compute(run, status)
+    with transaction.atomic():
+        held = Run.objects.hold(run_id)
+        # A retry or a late call has made the figures old: its own end computes them again.
+        if not _is_done(run_id) or _version(held) != version:
+            return False
+        return finish_run(run_id, status, reason=reason, conclusion=conclusion)
+
+
+def summarise_run(run_id: int) -> bool:
+    """Give a run that is over its figures if it has none; False when it has, or is active again."""
+    ended = Run.objects.exclude(status__in=ACTIVE_RUN_STATUSES)
+    run = ended.filter(id=run_id, summary__isnull=True).first()
+    if run is None:
+        return False
+    version = _ended_version(run)
+    # A run that has its leaf scores has entered the review queue already.
+    is_first = run.leaf_scores is None
+    conclusion = Conclusion.compute(run, RunStatus(run.status), with_entries=is_first)
+    with transaction.atomic():
+        held = Run.objects.hold(run_id)
+        is_waiting = ended.filter(id=run_id, summary__isnull=True).exists()
+        # A call or a review that came meanwhile has made the figures old: they are computed again.
+        if not is_waiting or _ended_version(held) != version:
+            return False
+        conclusion.write(held)
+    return True
+
+
+def renew_figures(run_id: int) -> None:
+    """Have the figures of a run that is over computed again after the commit."""
+    Run.objects.filter(pk=run_id).update(summary=None)
+    transaction.on_commit(partial(queue, SUMMARISE_RUN, run_id))
+
+
+def _is_done(run_id: int) -> bool:
+    return not Result.objects.filter(run_id=run_id, status__in=OPEN_RESULT_STATUSES).exists()
+
+
+def _version(run: Run) -> tuple[Any, ...]:
+    """Return what grows with every retry, attempt, call and review: equal means unchanged."""
+    sums = run.results.order_by().aggregate(Sum("generation"), Sum("attempt"))
+    return run.run_cost_usd, run.evaluation_cost_usd, sums, _decisions(run)
+
+
+def _ended_version(run: Run) -> tuple[Any, ...]:
+    """Return what changes with every call and every decision of a reviewer."""
+    return run.finished_at, run.run_cost_usd, run.evaluation_cost_usd, _decisions(run)
+
+
+def _decisions(run: Run) -> Mapping[str, Any]:
+    reviews = Review.objects.filter(result__run=run).order_by()
+    return reviews.aggregate(Max("id"), Count("withdrawn_at"), Count("stale_at"))
+
+
+def _figures(run: Run, status: RunStatus) -> dict[str, Any]:
+    """Return the columns of a run that hold its figures."""
+    is_completed = status == RunStatus.COMPLETED
+    summary = summarise(executions_of(run), _policy(run), is_completed=is_completed, seed=run.pk)
+    metrics = metric_means(EvaluatorScore.objects.judged_metrics(run.pk))
+    dimensions = dimension_means(EvaluatorScore.objects.judged_dimensions(run.pk))
+    means = replace(
+        summary.means, metrics=means_by_key(metrics), dimensions=finals_by_key(dimensions)
+    )
+    written = replace(summary, means=means).as_json()
+    written["metrics"] = [metric.as_json() for metric in metrics]
+    written["dimensions"] = [dimension.as_json() for dimension in dimensions]
+    return {"summary": written, "leaf_scores": pack_leaf_scores(run.pk)}
+
+
+def _policy(run: Run) -> PolicySpec:
+    """Return the frozen policy; the suite's where a run ended because its snapshot cannot be read."""
+    try:
+        return read_plan(run.snapshot).policy
+    except (DomainError, KeyError, TypeError):
+        return run.suite.policy()
+
+
+RUBRIC_KIND = "rubric"
+# Rubric criteria are graded in tenths.
+RUBRIC_STEP = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Required:
+    """The least score of an evaluator whose own score forces a fail below it."""
+
+    minimum: float
+    is_negated: bool
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """What the evaluators of one result reported, as far as review rules look at it."""
+
+    samples: list[tuple[float, ...]] = field(default_factory=list)
+    votes: list[tuple[str, ...]] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
+    text: str = ""
+
+
+def review_entries(run: Run) -> list[Entry]:
+    """Return what of a run enters the review queue by its frozen rules; nothing where they cannot be read.
+
+    Results that people have decided already are left out. A run made of another's stored scores draws
+    no random audit and leaves out what waits in its source's queue: the outputs are the same.
+    """
+    try:
+        plan = read_plan(run.snapshot)
+    except (DomainError, KeyError, TypeError):
+        return []
+    reviewed = run.results.exclude(reviewed_verdict="").order_by()
+    left_out = {*reviewed.values_list("id", flat=True), *_waiting_at_source(run)}
+    finished = finished_executions(run, plan.policy, plan.root)
+    entries = entries_of(finished, plan.policy, run=run.pk, draws=run.source_run_id is None)
+    return [entry for entry in entries if entry.result not in left_out]
+
+
+def _waiting_at_source(run: Run) -> Iterator[int]:
+    """Yield the results that are copies of a result that waits for a person."""
+    if run.source_run_id is None:
+        return
+    same = ReviewItem.objects.waiting().filter(
+        result__run=run.source_run_id,
+        result__case=OuterRef("case"),
+        result__repetition=OuterRef("repetition"),
+    )
+    yield from run.results.filter(Exists(same)).order_by().values_list("id", flat=True)
+
+
+def finished_executions(run: Run, policy: PolicySpec, root: EvaluatorSpec) -> Iterator[Finished]:
+    """Yield the executions of a run that have a verdict, reading only what the policy's rules need."""
+    evidence: dict[int, _Evidence] = defaultdict(_Evidence)
+    if policy.review_split_panel or policy.review_samples:
+        _read_judges(run, evidence)
+    if policy.review_required:
+        _read_missed(run, root, evidence)
+        _read_criteria(run, evidence)
+    if policy.review_verdict_like:
+        _read_texts(run, evidence)
+    rows = run.results.filter(status=ResultStatus.SCORED).exclude(verdict="").order_by("id")
+    columns = ("id", "case_id", "verdict", "score", "is_forced", "outcome_marks")
+    for pk, case, verdict, score, is_forced, marks in rows.values_list(*columns).iterator(CHUNK):
+        seen = evidence.get(pk) or _Evidence()
+        yield Finished(
+            result=pk,
+            case=case,
+            verdict=Verdict(verdict),
+            score=score,
+            is_forced=is_forced,
+            outcome_marks=marks,
+            samples=tuple(seen.samples),
+            votes=tuple(seen.votes),
+            missed=tuple(seen.missed),
+            says=seen.text,
+        )
+
+
+def _read_judges(run: Run, evidence: Mapping[int, _Evidence]) -> None:
+    """Note the scores of judges that gave several samples, and the last votes of panels."""
+    several = Q(details__has_key="sample_scores") | Q(details__has_key="overall_scores")
+    scores = EvaluatorScore.objects.filter(result__run=run, state=ScoreState.SCORED).order_by()
+    rows = scores.filter(several | Q(kind=DELIBERATION_KIND)).values_list(
+        "result_id",
+        "scale",
+        "details__sample_scores",
+        "details__overall_scores",
+        "details__rounds",
+    )
+    for result, scale, samples, overall, rounds in rows.iterator(CHUNK):
+        shares = samples or [score / scale for score in overall or ()]
+        if len(shares) > 1:
+            evidence[result].samples.append(tuple(shares))
+        if rounds:
+            votes = (vote.get("bracket") for vote in rounds[-1].get("votes") or ())
+            evidence[result].votes.append(tuple(vote for vote in votes if vote))
+
+
+def _read_missed(run: Run, root: EvaluatorSpec, evidence: Mapping[int, _Evidence]) -> None:
+    """Note the required evaluators with a minimum that stayed below it."""
+    usual = _required(root)
+    own = {
+        case.pk: _required(tree_of_case(root, case.evaluators, append=case.evaluators_append))
+        for case in Case.objects.filter(results__run=run, evaluators__isnull=False).distinct()
+    }
+    paths = {path for required in (usual, *own.values()) for path in required}
+    if not paths:
+        return
+    rows = EvaluatorScore.objects.filter(
+        result__run=run, result__is_forced=True, path__in=paths, score__isnull=False
+    ).order_by("position")
+    for result, case, path, score in rows.values_list(
+        "result_id", "result__case_id", "path", "score"
+    ).iterator(CHUNK):
+        required = own.get(case, usual).get(path)
+        if required is None or score is None:
+            continue
+        reached = 1 - score if required.is_negated else score
+        if reached < required.minimum:
+            evidence[result].missed.append(Missed(reached, required.minimum))
+
+
+def _read_criteria(run: Run, evidence: Mapping[int, _Evidence]) -> None:
+    """Note the criteria of rubrics that stayed below their own minimum."""
+    rows = EvaluatorScore.objects.filter(
+        result__run=run, result__is_forced=True, kind=RUBRIC_KIND, state=ScoreState.SCORED
+    ).order_by("position")
+    for result, criteria in rows.values_list("result_id", "details__criteria").iterator(CHUNK):
+        for part in criteria or ():
+            if part.get("failed_required") and part.get("min_score") is not None:
+                missed = Missed(float(part["score"]), float(part["min_score"]), RUBRIC_STEP)
+                evidence[result].missed.append(missed)
+
+
+def _required(root: EvaluatorSpec) -> dict[str, _Required]:
+    """Return by path the evaluators with a minimum; the row of a composite has its score after negation."""
+    return {
+        path: _Required(node.required_below, node.negate and not node.is_composite)
+        for path, node in walk(root)
+        if node.required_below is not None
+    }
+
+
+def _read_texts(run: Run, evidence: Mapping[int, _Evidence]) -> None:
+    """Note what in an output reads like a verdict or speaks to its judge."""
+    scored = Result.objects.filter(run=run, status=ResultStatus.SCORED).order_by()
+    outputs = ResultOutput.objects.filter(result__in=scored.values("pk"))
+    for result, text in outputs.values_list("pk", "text").iterator(CHUNK):
+        if phrase := verdict_like(text):
+            evidence[result].text = phrase
+
+
+ITEM_COLUMNS = ("result_id", "reasons", "rank", "distance", "sampling_rate", "wanted", "created_at")
+
+
+def enter(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:
+    """Bring entries into the review queue; the caller holds the run.
+
+    Repeating it changes nothing. Items that are there get the reasons of now; those that nobody has
+    touched and that no rule brings in any more leave.
+    """
+    items = {item.result_id: item for item in ReviewItem.objects.filter(result__run=run)}
+    now = database_now()
+    rows = (
+        (
+            *(entry.result, _reason_names(entry.reasons), entry.reasons[0].rank),
+            *(entry.distance, entry.sampling_rate, wanted, now),
+        )
+        for entry in entries
+        if entry.result not in items
+    )
+    insert_rows(ReviewItem, ITEM_COLUMNS, rows)
+    changed = [
+        items[entry.result]
+        for entry in entries
+        if entry.result in items and _renew(items[entry.result], entry)
+    ]
+    fields = ("reasons", "rank", "distance", "sampling_rate")
+    ReviewItem.objects.bulk_update(changed, fields, batch_size=200)
+    # What a person added, opened or decided on stays, whatever the rules say.
+    untouched = (
+        ReviewItem.objects.waiting()
+        .filter(result__run=run, added_by=None, assigned_to=None, result__reviews=None)
+        .exclude(reserved_until__gt=database_now())
+    )
+    entered = {entry.result for entry in entries}
+    gone = [pk for pk, result in untouched.values_list("id", "result_id") if result not in entered]
+    for start in range(0, len(gone), CHUNK):
+        ReviewItem.objects.filter(pk__in=gone[start : start + CHUNK]).delete()
+
+
+def _reason_names(reasons: Sequence[Reason]) -> str:
+    return f" {' '.join(reason.value for reason in reasons)} "
+
+
+def _renew(item: ReviewItem, entry: Entry) -> bool:
+    """Give an item that waits the reasons of now; False when nothing of it changes."""
+    if item.closed_at is not None:
+        return False
+    by_hand = (Reason.ASKED_FOR,) if Reason.ASKED_FOR in item.why else ()
+    reasons = in_order((*by_hand, *entry.reasons))
+    facts = (_reason_names(reasons), reasons[0].rank, entry.distance, entry.sampling_rate)
+    if facts == (item.reasons, item.rank, item.distance, item.sampling_rate):
+        return False
+    item.reasons, item.rank, item.distance, item.sampling_rate = facts
+    return True
