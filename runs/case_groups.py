@@ -60,7 +60,7 @@ UNSCORED_PLACES = {"running": -3.0, "error": -2.0, "cancelled": 2.0, "waiting": 
 
 def policy_of(run: Run) -> PolicySpec:
     """Return the policy frozen in the run's snapshot."""
-    return PolicySpec.from_json(run.snapshot["policy"])
+    return PolicySpec.model_validate(run.snapshot["policy"])
 
 
 def case_groups(run: Run) -> Groups:

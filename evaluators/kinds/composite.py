@@ -73,7 +73,7 @@ from evaluators.kinds.script.program import ScriptSettings, named_settings
 from evaluators.kinds.script.running import judged_by_script, told_of
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import aggregate
-from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import Outcome, Unscored
 
 RESULTS = "evaluator_results"
@@ -259,11 +259,9 @@ async def score(config: Config, context: Context) -> Outcome:
         return await judged_by_script(config.aggregator, "stdin", context)
     if config.aggregator.type == "llm_judge":
         return await _judged(config.aggregator, context)
-    aggregator = Aggregator.from_json(config.aggregator.model_dump(mode="json"))
     children = tuple(EvaluatorSpec(name=name, kind="") for name in context.children)
-    node = EvaluatorSpec(
-        name=context.path, kind=COMPOSITE, aggregator=aggregator, children=children
-    )
+    settings = config.model_dump(mode="json")
+    node = EvaluatorSpec(name=context.path, kind=COMPOSITE, config=settings, children=children)
     return aggregate(node, context.children, PolicySpec())
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Self
+
+from pydantic import ConfigDict, model_validator
 
 from evaluators.scoring.numbers import rounded
-from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
+from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Spec, Verdict
 
 WORDS = {
     "case_gate": ("score", "expected_outcomes"),
@@ -50,8 +50,7 @@ class UnknownPolicyError(DomainError):
     code = "unknown_policy"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySpec:
+class PolicySpec(Spec):
     """What turns scores into verdicts and runs into passed or failed gates (SCORING §4, §8, §9).
 
     Thresholds and drops are shares from 0 to 1; `max_latency_increase_pct` is in percent.
@@ -64,6 +63,8 @@ class PolicySpec:
 
     Raises ScoreOutOfRangeError or UnknownPolicyError naming the field and the value.
     """
+
+    model_config = ConfigDict(extra="forbid")
 
     pass_threshold: float = 0.8
     borderline_threshold: float = 0.6
@@ -93,7 +94,8 @@ class PolicySpec:
     review_reviewers: int = 1
     review_blind: bool = False
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         """Refuse bands and thresholds outside 0 ≤ borderline ≤ pass ≤ 1, and unknown words (SCORING §1)."""
         for name in SHARES:
             value = getattr(self, name)
@@ -115,6 +117,7 @@ class PolicySpec:
             raise ScoreOutOfRangeError(
                 f"review_reviewers {self.review_reviewers!r} is not 1 to {MAX_REVIEWERS}"
             )
+        return self
 
     def verdict_of(self, score: float) -> Verdict:
         """Return the band a score from 0 to 1 falls into (SCORING §4.3)."""
@@ -124,12 +127,3 @@ class PolicySpec:
         if seen >= rounded(self.borderline_threshold):
             return Verdict.BORDERLINE
         return Verdict.FAIL
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the policy as plain JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> PolicySpec:
-        """Return the policy that as_json wrote."""
-        return cls(**values)

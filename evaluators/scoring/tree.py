@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
+
 from evaluators.scoring.numbers import listed, share_of, weight_of
-from evaluators.scoring.types import DomainError
+from evaluators.scoring.types import DomainError, Spec
 
 COMPOSITE = "composite"
 ROOT_PATH = ""
@@ -25,6 +27,11 @@ AGGREGATOR_TYPES = (
     *JUDGING_AGGREGATORS,
 )
 REMAINDERS = ("all", "remaining")
+SETTINGS_BY_TYPE = {
+    "safety_gate": ("gate_threshold", "remainder"),
+    "all_or_nothing": ("threshold",),
+    "threshold": ("share",),
+}
 
 
 class TreeError(DomainError):
@@ -33,60 +40,52 @@ class TreeError(DomainError):
     code = "invalid_tree"
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregator:
+def _without_none(values: Any) -> Any:
+    """Leave out what is None, so that it takes its default."""
+    if isinstance(values, Mapping):
+        return {name: value for name, value in values.items() if value is not None}
+    return values
+
+
+class Aggregator(Spec):
     """How a composite makes one score of its children's (SCORING §3).
 
     `weights` go before the children's own. `required`, `gate_threshold` and `remainder` belong to
-    safety_gate, `threshold` to all_or_nothing, `share` to threshold; thresholds are 0 to 1.
+    safety_gate, `threshold` to all_or_nothing, `share` to threshold; thresholds are 0 to 1. Further
+    settings of judging aggregators are left to the kind.
     """
 
     type: str = "weighted_average"
-    weights: Mapping[str, float] = field(default_factory=dict)
+    weights: dict[str, float] = {}
     required: tuple[str, ...] = ()
     gate_threshold: float = 0.6
     remainder: str = "all"
     threshold: float = 0.7
     share: float = 0.5
 
+    _complete = model_validator(mode="before")(_without_none)
+
     @property
     def is_judging(self) -> bool:
         """Tell whether a script or a judge makes the score, not arithmetic."""
         return self.type in JUDGING_AGGREGATORS
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the settings that this type of aggregator has, as plain JSON values."""
-        written: dict[str, Any] = {"type": self.type}
-        if self.weights:
-            written["weights"] = dict(self.weights)
-        if self.required:
-            written["required"] = list(self.required)
-        if self.type == "safety_gate":
-            written |= {"gate_threshold": self.gate_threshold, "remainder": self.remainder}
-        if self.type == "all_or_nothing":
-            written["threshold"] = self.threshold
-        if self.type == "threshold":
-            written["share"] = self.share
-        return written
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Aggregator:
-        """Return the aggregator that as_json wrote; keys of judging aggregators are left to the kind."""
-        names = [setting.name for setting in fields(cls)]
-        known = {name: values[name] for name in names if values.get(name) is not None}
-        if "weights" in known:
-            known["weights"] = dict(known["weights"])
-        if "required" in known:
-            known["required"] = tuple(known["required"])
-        return cls(**known)
+    @model_serializer(mode="wrap")
+    def _write_own_settings(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the settings that this type does not have, and empty ones."""
+        own = ("type", "weights", "required", *SETTINGS_BY_TYPE.get(self.type, ()))
+        return {
+            name: value
+            for name, value in write(self).items()
+            if name in own and value not in ({}, [], ())
+        }
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatorSpec:
+class EvaluatorSpec(Spec):
     """One evaluator with everything under it.
 
-    The path of the root is "", of a node the names from below the root joined by "/". A composite
-    always has an aggregator: the one given, else that of its config, else the weighted average.
+    The path of the root is "", of a node the names from below the root joined by "/". The config of a
+    composite always says how it combines: by a weighted average unless another aggregator is given.
     `required` forces a fail at score 0, `required_below` at any score below it (SCORING §4.2).
     `negate` turns its score s into 1 − s.
     """
@@ -97,15 +96,24 @@ class EvaluatorSpec:
     required: bool = False
     required_below: float | None = None
     negate: bool = False
-    config: Mapping[str, Any] = field(default_factory=dict)
-    aggregator: Aggregator | None = None
+    config: dict[str, Any] = {}
     children: tuple[EvaluatorSpec, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Give a composite its aggregator."""
-        if self.is_composite and self.aggregator is None:
-            read = Aggregator.from_json(self.config.get("aggregator") or {})
-            object.__setattr__(self, "aggregator", read)
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, values: Any) -> Any:
+        values = _without_none(values)
+        if isinstance(values, dict) and values.get("kind") == COMPOSITE:
+            config = values.get("config") or {}
+            given = config.get("aggregator") or {}
+            whole = {**given, **Aggregator.model_validate(given).as_json()}
+            values["config"] = {**config, "aggregator": whole}
+        return values
+
+    @cached_property
+    def aggregator(self) -> Aggregator | None:
+        """Return how a composite combines its children; None for other kinds."""
+        return Aggregator.model_validate(self.config["aggregator"]) if self.is_composite else None
 
     @property
     def is_composite(self) -> bool:
@@ -130,40 +138,6 @@ class EvaluatorSpec:
         if self.aggregator is None:
             return child.weight
         return self.aggregator.weights.get(child.name, child.weight)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the form a snapshot holds, children included."""
-        config = dict(self.config)
-        if self.aggregator is not None:
-            config["aggregator"] = {
-                **(self.config.get("aggregator") or {}),
-                **self.aggregator.as_json(),
-            }
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "weight": self.weight,
-            "required": self.required,
-            "required_below": self.required_below,
-            "negate": self.negate,
-            "config": config,
-            "children": [child.as_json() for child in self.children],
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> EvaluatorSpec:
-        """Return the tree that as_json wrote; what is missing takes its default."""
-        weight = values.get("weight")
-        return cls(
-            name=values["name"],
-            kind=values["kind"],
-            weight=1.0 if weight is None else weight,
-            required=bool(values.get("required", False)),
-            required_below=values.get("required_below"),
-            negate=bool(values.get("negate", False)),
-            config=values.get("config") or {},
-            children=tuple(cls.from_json(child) for child in values.get("children") or ()),
-        )
 
 
 def walk(node: EvaluatorSpec, path: str = ROOT_PATH) -> Iterator[tuple[str, EvaluatorSpec]]:

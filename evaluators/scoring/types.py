@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict
 
 SCORE_DIGITS = 9
 
@@ -23,6 +25,22 @@ class ScoreOutOfRangeError(DomainError):
     """A score, weight or threshold is not a number within its range."""
 
     code = "score_out_of_range"
+
+
+class Spec(BaseModel):
+    """The base of what users write down: suites, cases, evaluators, policies. Values never change in place."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="constants")
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values, checked like a new one."""
+        return type(self)(
+            **{name: getattr(self, name) for name in type(self).model_fields} | changes
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form that files, versions and snapshots store; `model_validate` reads it."""
+        return self.model_dump(mode="json")
 
 
 class Verdict(StrEnum):

@@ -105,7 +105,7 @@ def whole_version(suite: Suite, version: SuiteVersion) -> dict[str, Any]:
         "tags": content["tags"],
         "judge": content["judge"] or None,
         "metadata": content["metadata"],
-        "policy": policy_document(PolicySpec.from_json(content["policy"])),
+        "policy": policy_document(PolicySpec.model_validate(content["policy"])),
         "evaluators": content["evaluators"],
         "files": sorted(content["files"]),
         "cases": [{"key": one["key"], "revision": one["revision"]} for one in content["cases"]],

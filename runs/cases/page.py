@@ -137,7 +137,7 @@ def case_page(case: Case) -> CasePage:
         previous=earlier.values_list("key", flat=True).first(),
         following=beyond(current, (case.position, case.pk)).values_list("key", flat=True).first(),
         runs=_case_runs(case),
-        evaluators=branches(EvaluatorSpec.from_json(case.evaluators), scale=suite.scale)
+        evaluators=branches(EvaluatorSpec.model_validate(case.evaluators), scale=suite.scale)
         if case.evaluators
         else None,
         recorded=_recorded(case.recorded_output),
@@ -209,7 +209,7 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
         )
     )
     return [
-        _case_run(case, list(group), PolicySpec.from_json(policies[run]))
+        _case_run(case, list(group), PolicySpec.model_validate(policies[run]))
         for run, group in groupby(rows, key=itemgetter("run_id"))
     ]
 

@@ -163,7 +163,7 @@ def _named(suite: Suite, query: ChartsQuery) -> QuerySet[Run]:
 def _charted(
     run: Run, slug: str, costs: RunCosts, score_interval: tuple[float, float] | None
 ) -> ChartedRun:
-    policy = PolicySpec.from_json(run.policy_json)  # type: ignore[attr-defined]  # annotated above
+    policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # annotated above
     summary: Mapping[str, Any] = run.summary or {}
     interval = summary.get("interval")
     distribution: Mapping[str, int] = summary.get("distribution", {})

@@ -52,7 +52,7 @@ def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ..
         _suite(*sides),
         _version(*sides),
         _cases(baseline.cases, candidate.cases),
-        _evaluators(*(EvaluatorSpec.from_json(side["evaluators"]) for side in sides)),
+        _evaluators(*(EvaluatorSpec.model_validate(side["evaluators"]) for side in sides)),
         _policy(*(side["policy"] for side in sides)),
         *_changes(*sides),
         _files(*(side.get("files") or {} for side in sides)),

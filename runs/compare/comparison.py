@@ -386,8 +386,8 @@ def _with_people(group: Sequence[Execution], policy: PolicySpec) -> dict[str, Ve
     if not any(row.reviewed_verdict is not None and row.is_ended for row in group):
         return {}
     counting = {
-        "machine": replace(policy, count_reviews=False),
-        "reviewed": replace(policy, count_reviews=True),
+        "machine": policy.replace(count_reviews=False),
+        "reviewed": policy.replace(count_reviews=True),
     }
     return {name: case_verdict(group, rules) for name, rules in counting.items()}
 

@@ -98,7 +98,7 @@ class Scoring:
         layout = self.execution.rules.layout
         policy = layout.policy
         if layout.frames[layout.index_of[path]].strict:
-            policy = replace(policy, on_unscored="error")
+            policy = policy.model_copy(update={"on_unscored": "error"})
         outcome = self.combined[path] = aggregate(node, children, policy)
         return outcome
 

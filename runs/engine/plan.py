@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaluators.kinds._base import Kind, models_of_samples
@@ -97,8 +97,8 @@ def read_plan(snapshot: Mapping[str, Any]) -> Plan:
         )
     return Plan(
         suite=snapshot["suite"],
-        policy=PolicySpec.from_json(snapshot["policy"]),
-        root=EvaluatorSpec.from_json(snapshot["evaluators"]),
+        policy=PolicySpec.model_validate(snapshot["policy"]),
+        root=EvaluatorSpec.model_validate(snapshot["evaluators"]),
         target=TargetPlan(**snapshot["target"]),
         judge=(snapshot["judge"] or {}).get("slug", ""),
         models=snapshot["models"],
@@ -122,8 +122,8 @@ def tree_of_case(
     """
     if not evaluators:
         return root
-    own = EvaluatorSpec.from_json(evaluators)
-    return replace(root, children=(*root.children, *own.children)) if append else own
+    own = EvaluatorSpec.model_validate(evaluators)
+    return root.replace(children=(*root.children, *own.children)) if append else own
 
 
 def content_hash(value: Any) -> str:

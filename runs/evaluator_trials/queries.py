@@ -227,7 +227,7 @@ class TryPage:
 
 def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) -> TryPage:
     """Return the page of an evaluator of a draft whose judge has this slug; "" for none."""
-    root, kinds = EvaluatorSpec.from_json(node), all_kinds()
+    root, kinds = EvaluatorSpec.model_validate(node), all_kinds()
     kind = kinds.get(root.kind)
     models = judge_models(root, kinds, default=judge)
     cases = Case.objects.filter(suite=suite, is_current=True).values_list("key", "title")
@@ -420,7 +420,7 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
         requests=tuple(request_shown(one) for one in found.get("requests") or ()),
         scripts=tuple(script_shown(one) for one in found.get("scripts") or ()),
         foreword=dry_run_words(found, trial.root),
-        is_current=tree is None or EvaluatorSpec.from_json(tree).as_json() == trial.tree,
+        is_current=tree is None or EvaluatorSpec.model_validate(tree).as_json() == trial.tree,
     )
 
 

@@ -75,7 +75,7 @@ def try_evaluator(
         return before
     trial = _trial(draft, node_id, on, asked_by=asked_by, once=once)
     trial.is_dry = is_dry
-    root = EvaluatorSpec.from_json(trial.tree)
+    root = EvaluatorSpec.model_validate(trial.tree)
     if not is_dry:
         check_scripts((root,), None, asked_by)
     check_agents((root,))
@@ -100,7 +100,7 @@ def _trial(
         suite=draft.suite,
         node=node_id,
         path=path,
-        tree=EvaluatorSpec.from_json(node).as_json(),
+        tree=EvaluatorSpec.model_validate(node).as_json(),
         policy=draft.content["policy"],
         judge=str(draft.content["judge"]),
         case=on.case,

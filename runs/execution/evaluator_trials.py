@@ -27,7 +27,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Aggregator, EvaluatorSpec, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Skipped, Unscored
 from runs.engine.execute import execute
 from runs.engine.plan import Plan, TargetPlan, agent_paths, judge_calls, judge_models
@@ -138,7 +138,7 @@ def unsent_of(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
 
 def _calls_at_most(root: EvaluatorSpec) -> dict[str, int]:
     """Return by path how many calls of judges each evaluator makes at most."""
-    alone = ((path, replace(node, children=())) for path, node in walk(root))
+    alone = ((path, node.replace(children=())) for path, node in walk(root))
     return {path: judge_calls(node, all_kinds(), has_outcomes=False) for path, node in alone}
 
 
@@ -273,7 +273,7 @@ def work_of(trial: EvaluatorTrial) -> RunWork:
 
     A dry run takes no keys and no secrets, and knows no limits: it sends nothing.
     """
-    root, kinds, is_dry = EvaluatorSpec.from_json(trial.tree), all_kinds(), trial.is_dry
+    root, kinds, is_dry = EvaluatorSpec.model_validate(trial.tree), all_kinds(), trial.is_dry
     agents = _agents(root, is_dry=is_dry)
     slugs = judge_models(root, kinds, default=trial.judge) - {""}
     slugs |= {agent.plan.model for agent in agents.values()} - {""}
@@ -288,7 +288,7 @@ def work_of(trial: EvaluatorTrial) -> RunWork:
         clock_offset=clock_offset(),
         plan=Plan(
             suite={},
-            policy=PolicySpec.from_json(trial.policy),
+            policy=PolicySpec.model_validate(trial.policy),
             root=root,
             target=TargetPlan(name, RECORDED),
             judge=trial.judge,
@@ -457,8 +457,8 @@ def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:
     """Return a tree in which no gate keeps an evaluator from being asked: who judges is still asked."""
     children = tuple(without_gates(child) for child in node.children)
     if node.aggregator is None or node.aggregator.is_judging:
-        return replace(node, children=children)
-    return replace(node, aggregator=Aggregator(), children=children)
+        return node.replace(children=children)
+    return node.replace(config={}, children=children)
 
 
 def _was_kept(outcome: Outcome) -> bool:

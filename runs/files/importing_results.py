@@ -471,7 +471,7 @@ def _readable(rule: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return None
     if settings is None:
         return None
-    return Aggregator.from_json(settings.model_dump(mode="json")["aggregator"]).as_json()
+    return Aggregator.model_validate(settings.model_dump(mode="json")["aggregator"]).as_json()
 
 
 def _leaves(children: Sequence[EvaluatorLine]) -> tuple[EvaluatorSpec, ...]:
@@ -485,7 +485,7 @@ def _root(
     node = EvaluatorSpec(
         name=name, kind=COMPOSITE, config={"aggregator": dict(rule)}, children=children
     )
-    return EvaluatorSpec.from_json(node.as_json())
+    return EvaluatorSpec.model_validate(node.as_json())
 
 
 def _is_sound(tree: EvaluatorSpec) -> bool:

@@ -42,7 +42,7 @@ def root_of(
 
 def canonical(node: EvaluatorSpec) -> EvaluatorSpec:
     """Return the tree as it reads back from the form it is stored in."""
-    return EvaluatorSpec.from_json(node.as_json())
+    return EvaluatorSpec.model_validate(node.as_json())
 
 
 def default_children() -> tuple[EvaluatorSpec, ...]:
@@ -77,7 +77,7 @@ def read_aggregator(
         reading.refuse(path, str(error), case=case)
         return {}
     found = settings.model_dump(mode="json", exclude_defaults=True).get("aggregator", {})
-    return {**found, **Aggregator.from_json(found).as_json()}
+    return {**found, **Aggregator.model_validate(found).as_json()}
 
 
 def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: str = "") -> None:
@@ -88,7 +88,7 @@ def check_composite(reading: Reading, path: Path, node: EvaluatorSpec, *, case: 
         return
     try:
         check_paths(node)
-        validate(replace(node, children=children))
+        validate(node.replace(children=children))
     except DomainError as error:
         reading.refuse(path, str(error), case=case)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -63,7 +62,7 @@ def read_policy(reading: Reading, suite: Fields, usual: PolicySpec) -> PolicySpe
     bands.refuse_rest("pass and borderline")
     given = {name: value for name, value in values.items() if value is not None}
     try:
-        return replace(usual, **given)
+        return usual.replace(**given)
     except DomainError as error:
         at = bands_key if set(BANDS.values()) & set(str(error).split()) else key
         reading.refuse((at,), str(error))
@@ -73,11 +72,7 @@ def read_policy(reading: Reading, suite: Fields, usual: PolicySpec) -> PolicySpe
 def written_policy(policy: PolicySpec) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the blocks `policy` and `verdicts` that read back as this policy; defaults are left out."""
     usual = PolicySpec()
-    changed = {
-        column.name: getattr(policy, column.name)
-        for column in fields(PolicySpec)
-        if getattr(policy, column.name) != getattr(usual, column.name)
-    }
+    changed = {name: value for name, value in policy if value != getattr(usual, name)}
     block: dict[str, Any] = {
         name: _percent(changed[column]) for name, column in PERCENTS.items() if column in changed
     }

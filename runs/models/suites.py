@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import fields
 
 from django.conf import settings
 from django.db import models
@@ -80,9 +79,7 @@ class PolicyColumns(models.Model):
 
     def policy(self) -> PolicySpec:
         """Return the policy as the scoring core takes it; raises ScoreOutOfRangeError for bad bands."""
-        return PolicySpec(
-            **{column.name: getattr(self, column.name) for column in fields(PolicySpec)}
-        )
+        return PolicySpec(**{name: getattr(self, name) for name in PolicySpec.model_fields})
 
 
 class Suite(PolicyColumns):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -177,19 +176,19 @@ class EvaluatorTrial(models.Model):
     @property
     def root(self) -> EvaluatorSpec:
         """Return the evaluator at its own path, alone in composites of the names above it."""
-        node = EvaluatorSpec.from_json(self.tree)
+        node = EvaluatorSpec.model_validate(self.tree)
         if not self.path:
             return node
         for name in (*reversed(self.path.split("/")[:-1]), "all"):
             # What it weighs among others says nothing while it is alone.
-            node = EvaluatorSpec(name=name, kind=COMPOSITE, children=(replace(node, weight=1.0),))
+            node = EvaluatorSpec(name=name, kind=COMPOSITE, children=(node.replace(weight=1.0),))
         return node
 
     @property
     def rules(self) -> PolicySpec:
         """Return the policy of the draft; the score alone decides, as nobody judges the outcomes."""
-        policy = PolicySpec.from_json(self.policy)
-        return replace(policy, case_gate="score", final_score="aggregate")
+        policy = PolicySpec.model_validate(self.policy)
+        return policy.replace(case_gate="score", final_score="aggregate")
 
     def begin(self) -> bool:
         """Move a waiting try to running; False when another worker has it, or nobody waits any more."""

@@ -86,8 +86,8 @@ def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> O
     if not any(row["reviewed_verdict"] and row["status"] in ENDED for row in rows):
         return None
     group = [execution_of(row) for row in rows]
-    machine = case_verdict(group, replace(policy, count_reviews=False))
-    people = case_verdict(group, replace(policy, count_reviews=True))
+    machine = case_verdict(group, policy.replace(count_reviews=False))
+    people = case_verdict(group, policy.replace(count_reviews=True))
     return Override(
         "error" if machine is None else machine.value,
         "" if people is None else people.value,

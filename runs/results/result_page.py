@@ -97,7 +97,7 @@ def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
 
 
 def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRun:
-    policy = PolicySpec.from_json(results[0]["run__snapshot__policy"])
+    policy = PolicySpec.model_validate(results[0]["run__snapshot__policy"])
     found = summarise_case("", [execution_of(row) for row in results], policy)
     place = {"slug": run.suite.slug, "number": number}
     return PastRun(

@@ -141,7 +141,7 @@ def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 def listed_policy(run: Run) -> PolicySpec:
     """Return the frozen policy of a run of `listed`."""
-    return PolicySpec.from_json(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
+    return PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
 
 
 def _matching(query: RunsQuery) -> QuerySet[Run]:

@@ -47,7 +47,7 @@ NOTHING = "none"
 
 def run_changes(snapshot: Mapping[str, Any]) -> tuple[str, ...]:
     """Return one text for each value that differs: "Pass from 0.80 → 0.75", "tone: Weight ×2 → ×3"."""
-    scale = PolicySpec.from_json(snapshot["policy"]).scale
+    scale = PolicySpec.model_validate(snapshot["policy"]).scale
     found = []
     for one in snapshot.get(CHANGED) or ():
         old, new = (spelt(one["name"], one[side], scale) or NOTHING for side in ("old", "new"))

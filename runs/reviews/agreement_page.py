@@ -217,7 +217,7 @@ def bands_panel(
 
 def bands_of(draft: SuiteDraft) -> tuple[float, float]:
     """Return the thresholds of a draft, pass and borderline, 0 to 1."""
-    policy = PolicySpec.from_json(draft.content["policy"])
+    policy = PolicySpec.model_validate(draft.content["policy"])
     return policy.pass_threshold, policy.borderline_threshold
 
 

@@ -367,7 +367,7 @@ def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
 def counts_reviews(run: Run) -> bool:
     """Tell whether the run's own rules let reviewed verdicts count in its figures (SCORING §4.6)."""
     snapshot = Run.objects.only("snapshot").get(pk=run.pk).snapshot
-    policy: PolicySpec = PolicySpec.from_json(snapshot.get("policy") or {})
+    policy: PolicySpec = PolicySpec.model_validate(snapshot.get("policy") or {})
     return policy.count_reviews
 
 

@@ -162,7 +162,7 @@ class PastRuns:
         if not self._trees:
             kept = Run.objects.filter(pk__in=[one.pk for one in self.judged.runs])
             rows = kept.values_list("pk", "snapshot__evaluators")
-            self._trees = {pk: EvaluatorSpec.from_json(tree) for pk, tree in rows}
+            self._trees = {pk: EvaluatorSpec.model_validate(tree) for pk, tree in rows}
         return calls_of(self._trees[run.pk], outcomes)
 
 

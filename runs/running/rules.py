@@ -124,7 +124,7 @@ def _sampling(content: Content, samples: int) -> Iterator[Operation]:
 
 def takes_samples(node: Mapping[str, Any]) -> bool:
     """Tell whether an evaluator in JSON asks a judge that can be asked several times for one score."""
-    alone = EvaluatorSpec.from_json({**node, "children": []})
+    alone = EvaluatorSpec.model_validate({**node, "children": []})
     kinds = all_kinds()
     known = kinds.get(node["kind"])
     if node["kind"] != COMPOSITE and (known is None or SAMPLES not in known.config.model_fields):
@@ -167,7 +167,7 @@ def with_own_samples(
         holder = _holder(node)
         if one is not None and (holder.get(SAMPLES) or ONCE) == (one["old"] or ONCE):
             holder[SAMPLES] = one["new"]
-    return EvaluatorSpec.from_json(written)
+    return EvaluatorSpec.model_validate(written)
 
 
 def samples_kept(

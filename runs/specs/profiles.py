@@ -35,7 +35,7 @@ class Profile:
     def root(self) -> EvaluatorSpec:
         """Return the evaluators under the outermost composite, a weighted average."""
         root = EvaluatorSpec(name="suite", kind=COMPOSITE, children=self.evaluators)
-        return EvaluatorSpec.from_json(root.as_json())
+        return EvaluatorSpec.model_validate(root.as_json())
 
 
 def all_profiles() -> tuple[Profile, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -124,7 +124,7 @@ def _problems(
     else:
         options = config.get("aggregator") or {}
         yield from _file_problems(node.kind, config, options, files)
-        for _, field, slug in models_named(replace(node, children=()), all_kinds()):
+        for _, field, slug in models_named(node.replace(children=()), all_kinds()):
             if slug not in models:
                 yield field, missing_model(slug)
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from evaluators.scoring.policy import FLAGS, WORDS, PolicySpec
@@ -37,19 +37,19 @@ def edited_parts(version: Content) -> dict[str, Any]:
     return {
         **described,
         "tags": list(described["tags"]),
-        "policy": PolicySpec.from_json(version.get("policy") or {}).as_json(),
+        "policy": PolicySpec.model_validate(version.get("policy") or {}).as_json(),
         "evaluators": tree_of(version).as_json(),
     }
 
 
 def tree_of(content: Content) -> EvaluatorSpec:
     """Return the tree of a draft or of a stored version."""
-    return EvaluatorSpec.from_json(content["evaluators"])
+    return EvaluatorSpec.model_validate(content["evaluators"])
 
 
 def policy_of(content: Content) -> PolicySpec:
     """Return the policy of a draft or of a stored version."""
-    return PolicySpec.from_json(content["policy"])
+    return PolicySpec.model_validate(content["policy"])
 
 
 def nodes_with_paths(
@@ -265,7 +265,7 @@ MAX_TAG_LENGTH = 60
 MAX_TAGS = 30
 MAX_PERCENT = 1_000_000
 REVIEWERS = "review_reviewers"
-POLICY = tuple(column.name for column in fields(PolicySpec))
+POLICY = tuple(PolicySpec.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class SetPolicy:
             elif name == "max_latency_increase_pct" and value > MAX_PERCENT:
                 raise ScoreOutOfRangeError(f"{name} {value:g} is above {MAX_PERCENT:g}")
         policy = {**editing.content["policy"], **self.fields}
-        editing.content["policy"] = PolicySpec.from_json(policy).as_json()
+        editing.content["policy"] = PolicySpec.model_validate(policy).as_json()
 
 
 def _tags(tags: Sequence[str]) -> list[str]:

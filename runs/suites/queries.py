@@ -58,7 +58,7 @@ def suite_head(suite: Suite) -> SuiteHead:
 def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
     """Return how a suite scores; `tree` is the evaluators of its current version as stored."""
     policy = suite.policy()
-    root = EvaluatorSpec.from_json(tree) if tree else None
+    root = EvaluatorSpec.model_validate(tree) if tree else None
     return SuiteRules(
         head=suite_head(suite),
         policy=policy,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
@@ -50,7 +49,7 @@ def create_suite(
     transaction. Raises SlugTakenError.
     """
     policy = profile.policy if profile else PolicySpec()
-    columns = {column.name: getattr(policy, column.name) for column in fields(PolicySpec)}
+    columns = dict(policy)
     with transaction.atomic():
         root = Evaluator.objects.plant(profile.root if profile else EMPTY_ROOT)
         try:

@@ -224,7 +224,7 @@ def stored_fields(node: Mapping[str, Any], parent: dict[str, Any] | None, scale:
     )
     if node["kind"] != COMPOSITE:
         return found
-    rule = Aggregator.from_json(node["config"].get("aggregator") or {})
+    rule = Aggregator.model_validate(node["config"].get("aggregator") or {})
     children = node["children"]
     return replace(
         found,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -153,8 +153,8 @@ def put_parts(
     suite: Suite, policy: PolicySpec, root: EvaluatorSpec, columns: Mapping[str, Any]
 ) -> None:
     """Store policy, tree and other columns of a suite that exists; rows of a tree that stays, stay."""
-    for column in fields(PolicySpec):
-        setattr(suite, column.name, getattr(policy, column.name))
+    for name in PolicySpec.model_fields:
+        setattr(suite, name, getattr(policy, name))
     for name, value in columns.items():
         setattr(suite, name, value)
     suite.save()
@@ -233,7 +233,9 @@ def is_version(version: SuiteVersion, kept: Mapping[str, Any]) -> bool:
 def _with_whole_policy(content: Mapping[str, Any]) -> Mapping[str, Any]:
     policy = content.get("policy")
     return (
-        content if policy is None else {**content, "policy": PolicySpec.from_json(policy).as_json()}
+        content
+        if policy is None
+        else {**content, "policy": PolicySpec.model_validate(policy).as_json()}
     )
 
 
@@ -372,7 +374,9 @@ def _check_models(version: SuiteVersion, cases: Iterable[Case]) -> None:
     content = version.content
     trees = [("", tree_of(content))]
     trees += [
-        (case.key, EvaluatorSpec.from_json(case.evaluators)) for case in cases if case.evaluators
+        (case.key, EvaluatorSpec.model_validate(case.evaluators))
+        for case in cases
+        if case.evaluators
     ]
     named = [("the suite's judge", content.get("judge") or "")]
     for key, tree in trees:

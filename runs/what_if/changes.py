@@ -76,7 +76,9 @@ def trees_of(
         own = tree_of_case(before.root, evaluators)
         return CaseTrees(own, own, None)
     joined = [tree_of_case(root, evaluators, append=True) for root in (before.root, after.root)]
-    return CaseTrees(joined[0], joined[1], _with_own(origins, EvaluatorSpec.from_json(evaluators)))
+    return CaseTrees(
+        joined[0], joined[1], _with_own(origins, EvaluatorSpec.model_validate(evaluators))
+    )
 
 
 def _with_own(origins: Origins, own: EvaluatorSpec) -> Origins:
@@ -188,7 +190,7 @@ class Comparing:
         """Return which judge or file another answer would come from, "" when it is the same."""
         sides = ((old, self.before.judge), (node, self.after.judge))
         asked = [
-            judge_models(replace(one, children=()), self.kinds, default=judge)
+            judge_models(one.replace(children=()), self.kinds, default=judge)
             for one, judge in sides
         ]
         if asked[1] and asked[0] != asked[1]:
@@ -212,7 +214,7 @@ class Comparing:
         return ""
 
     def _asks(self, node: EvaluatorSpec) -> str:
-        alone = replace(node, children=())
+        alone = node.replace(children=())
         kind = self.kinds.get(node.kind)
         if judge_models(alone, self.kinds, default="judge") or (
             kind is not None and kind.targets_asked(node.config)

@@ -135,7 +135,7 @@ def edited_rules(
     edited from: a run may have been started with a judge of its own. Raises DomainError for a
     policy or tree that cannot be.
     """
-    root = EvaluatorSpec.from_json(content["evaluators"])
+    root = EvaluatorSpec.model_validate(content["evaluators"])
     validate(root)
     plan = read_plan(run.snapshot)
     judge = str(content.get("judge") or "")
@@ -143,7 +143,7 @@ def edited_rules(
         judge = plan.judge
     files = content.get("files", (base or {}).get("files"))
     rules = RuleSet(
-        policy=PolicySpec.from_json(content["policy"]),
+        policy=PolicySpec.model_validate(content["policy"]),
         root=root,
         judge=judge,
         files=plan.files if files is None else files,
@@ -288,7 +288,7 @@ def rules_for(
     """
     files = dict(run.suite.files.values_list("path", "content_id"))
     rules, origins = edited_rules(run, content, base={**base, "files": files})
-    before, ran = tree_of(base), EvaluatorSpec.from_json(run.snapshot["evaluators"])
+    before, ran = tree_of(base), EvaluatorSpec.model_validate(run.snapshot["evaluators"])
     if origins is not None and before != ran:
         pairs = matched(before, ran)
         origins = {path: pairs.get(origin or "") for path, origin in origins.items()}

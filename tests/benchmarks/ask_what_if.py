@@ -10,7 +10,6 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -111,9 +110,9 @@ def measure(run_id: int) -> dict[str, float]:
 
     plan = read_plan(Run.objects.get(pk=run_id).snapshot)
     children = tuple(
-        replace(child, weight=1.0 + number % 3) for number, child in enumerate(plan.root.children)
+        child.replace(weight=1.0 + number % 3) for number, child in enumerate(plan.root.children)
     )
-    rules = RuleSet(replace(plan.policy, **BANDS), replace(plan.root, children=children))
+    rules = RuleSet(plan.policy.replace(**BANDS), plan.root.replace(children=children))
 
     def ask() -> None:
         found = what_if_of(Run.objects.defer("leaf_scores").get(pk=run_id), rules)

@@ -272,7 +272,7 @@ def test_runs_whose_evaluators_need_new_calls_are_not_scored_alike_and_stay_as_t
 
 def rescored(run: Run, **policy) -> Run:
     rules = RuleSet.of_plan(read_plan(run.snapshot))
-    return rescore_run(run, replace(rules, policy=replace(rules.policy, **policy)), by=None)
+    return rescore_run(run, replace(rules, policy=rules.policy.replace(**policy)), by=None)
 
 
 def test_what_cannot_be_scored_alike_says_why(runs):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -242,7 +241,7 @@ def test_a_metrics_evaluator_of_weight_0_that_could_not_score_leaves_no_outcomes
         {"metrics": unreadable, "good": says(1.0)},
         facts={"metrics": {"supplies_outcomes": True}},
     )
-    tree = composite("all", replace(leaf("metrics"), weight=0.0), leaf("good"))
+    tree = composite("all", leaf("metrics").replace(weight=0.0), leaf("good"))
     execution = make_execution(tree, policy=BY_OUTCOMES, expected_outcomes=("a",))
 
     assert run(execution, ports).decision.status == "error"
@@ -278,7 +277,7 @@ def test_a_judging_aggregator_reads_what_all_below_it_came_to():
 
     tree = composite(
         "gate",
-        replace(leaf("short"), negate=True),
+        leaf("short").replace(negate=True),
         composite("inner", leaf("good"), leaf("lost"), type="minimum"),
         type="code_judge",
         weights={"short": 3.0},

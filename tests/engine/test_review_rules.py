@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,17 +32,17 @@ TABLE: dict[str, tuple[PolicySpec, Finished, set[str]]] = {
     "both": (SCORE, done(BORDERLINE, 0.79), {"borderline", "near_threshold"}),
     "a forced fail near a band": (SCORE, done(FAIL, 0.81, is_forced=True), set()),
     "on the threshold, distance 0": (
-        replace(SCORE, review_distance=0.0),
+        SCORE.replace(review_distance=0.0),
         done(PASS, 0.8),
         {"near_threshold"},
     ),
-    "beside it, distance 0": (replace(SCORE, review_distance=0.0), done(PASS, 0.81), set()),
+    "beside it, distance 0": (SCORE.replace(review_distance=0.0), done(PASS, 0.81), set()),
     "passed below the fallback": (OUTCOMES, done(PASS, 0.74, outcome_marks="11"), {"disagreement"}),
     "passed at it": (OUTCOMES, done(PASS, 0.75, outcome_marks="11"), set()),
     "failed at it": (OUTCOMES, done(FAIL, 0.75, outcome_marks="001"), {"disagreement"}),
     "failed below it": (OUTCOMES, done(FAIL, 0.749, outcome_marks="001"), set()),
     "a pass below it under the score gate": (
-        replace(SCORE, pass_threshold=0.5, borderline_threshold=0.4),
+        SCORE.replace(pass_threshold=0.5, borderline_threshold=0.4),
         done(PASS, 0.6),
         set(),
     ),
@@ -91,7 +90,7 @@ def test_the_rules(policy: PolicySpec, one: Finished, reasons: set[str]) -> None
 def test_each_rule_can_be_switched_off_alone(rule: str) -> None:
     reason = Reason(rule.removeprefix("review_"))
     policy, one, _ = next(row for row in TABLE.values() if row[2] == {reason})
-    assert reasons_of(one, replace(policy, **{rule: False})) == ()
+    assert reasons_of(one, policy.replace(**{rule: False})) == ()
 
 
 def test_repetitions_of_a_case_that_differ_enter_all_and_others_do_not() -> None:
@@ -101,10 +100,10 @@ def test_repetitions_of_a_case_that_differ_enter_all_and_others_do_not() -> None
         done(PASS, 0.95, result=3, case=8),
         done(PASS, 0.85, result=4, case=8),
     ]
-    policy = replace(SCORE, **NO_AUDIT)
+    policy = SCORE.replace(**NO_AUDIT)
     found = {one.result: one.reasons for one in entries_of(rows, policy, run=1)}
     assert found == {1: (Reason.REPETITIONS,), 2: (Reason.REPETITIONS,)}
-    assert list(entries_of(rows, replace(policy, review_repetitions=False), run=1)) == []
+    assert list(entries_of(rows, policy.replace(review_repetitions=False), run=1)) == []
 
 
 def test_reasons_stand_with_the_weightiest_first() -> None:
@@ -124,7 +123,7 @@ class TestTheRandomAudit:
         done(PASS if number % 2 else FAIL, 0.95 if number % 2 else 0.1, result=number, case=number)
         for number in range(20_000)
     )
-    policy = replace(SCORE, review_pass_sample=0.1, review_fail_sample=0.4)
+    policy = SCORE.replace(review_pass_sample=0.1, review_fail_sample=0.4)
 
     def test_passes_and_fails_are_drawn_with_their_rates_which_are_kept(self) -> None:
         found = list(entries_of(self.rows, self.policy, run=3))
@@ -142,7 +141,7 @@ class TestTheRandomAudit:
         assert first == again != other
 
     def test_a_higher_rate_draws_the_same_and_more(self) -> None:
-        more = replace(self.policy, review_pass_sample=0.2)
+        more = self.policy.replace(review_pass_sample=0.2)
         few, many = (
             {one.result for one in entries_of(self.rows, policy, run=3)}
             for policy in (self.policy, more)
@@ -151,12 +150,12 @@ class TestTheRandomAudit:
 
     @pytest.mark.parametrize(("rate", "count"), [(0.0, 0), (1.0, 20_000)])
     def test_none_and_all(self, rate: float, count: int) -> None:
-        policy = replace(SCORE, review_pass_sample=rate, review_fail_sample=rate)
+        policy = SCORE.replace(review_pass_sample=rate, review_fail_sample=rate)
         assert len(list(entries_of(self.rows, policy, run=3))) == count
 
     def test_without_draws_only_the_rules_bring_in(self) -> None:
         rows = [*self.rows[:100], done(BORDERLINE, 0.7, result=-1, case=-1)]
-        policy = replace(SCORE, review_pass_sample=1.0)
+        policy = SCORE.replace(review_pass_sample=1.0)
         found = list(entries_of(rows, policy, run=3, draws=False))
         assert [(one.result, one.sampling_rate) for one in found] == [(-1, 1.0)]
 

@@ -97,7 +97,7 @@ def test_any_line_is_refused_or_decided(lines):
     policy = PolicySpec()
     results = [one.result for one in read]
     tree = common_tree(results, None, policy)
-    assert EvaluatorSpec.from_json(json.loads(json.dumps(tree.as_json()))) == tree
+    assert EvaluatorSpec.model_validate(json.loads(json.dumps(tree.as_json()))) == tree
     for one in results:
         alone = common_tree([one], None, policy) if one.evaluators else tree
         found = told(one, alone, policy)

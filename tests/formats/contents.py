@@ -197,7 +197,7 @@ def node(draw: st.DrawFn, name: str, depth: int) -> EvaluatorSpec:
         children = draw(nodes(depth - 1))
         config = {"aggregator": draw(aggregators(children))}
         made = EvaluatorSpec(name=name, kind=COMPOSITE, config=config, children=children, **facts)
-        return EvaluatorSpec.from_json(made.as_json())
+        return EvaluatorSpec.model_validate(made.as_json())
     kind, config = draw(LEAVES)
     return EvaluatorSpec(name=name, kind=kind, config=config, **facts)
 
@@ -209,10 +209,10 @@ def aggregators(draw: st.DrawFn, children: tuple[EvaluatorSpec, ...]) -> dict[st
     plain = draw(
         st.sampled_from(
             [
-                *map(Aggregator, ("weighted_average", "minimum", "maximum")),
-                Aggregator("all_or_nothing", threshold=share),
-                Aggregator("threshold", share=share),
-                Aggregator("safety_gate", required=(names[0],), gate_threshold=share),
+                *(Aggregator(type=name) for name in ("weighted_average", "minimum", "maximum")),
+                Aggregator(type="all_or_nothing", threshold=share),
+                Aggregator(type="threshold", share=share),
+                Aggregator(type="safety_gate", required=(names[0],), gate_threshold=share),
                 Aggregator(weights={names[-1]: draw(WEIGHTS)}),
             ]
         )

@@ -39,7 +39,7 @@ def test_own_evaluators_read_back(text: str) -> None:
     assert own is not None
     assert [child.kind for child in own.children] == ["text_check", "composite"]
     assert read_own(own_text(own), root=SUITE, append=False) == own
-    assert EvaluatorSpec.from_json(own.as_json()) == own
+    assert EvaluatorSpec.model_validate(own.as_json()) == own
     assert read_own(" \n", root=SUITE, append=False) is None
 
 

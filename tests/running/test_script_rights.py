@@ -257,6 +257,6 @@ def test_where_workers_are_on_machines_of_their_own_theirs_is_the_sandbox_that_c
     for number, words in enumerate(shown):
         make_worker(pid=number + 1, sandbox=words)
 
-    said = scripts_problem([EvaluatorSpec.from_json(tree(SCRIPT))], None, member(allowed=True))
+    said = scripts_problem([EvaluatorSpec.model_validate(tree(SCRIPT))], None, member(allowed=True))
     assert refused in said
     assert bool(said) is bool(refused)

@@ -183,7 +183,9 @@ def test_evaluators_with_nothing_to_score_by_are_named_before_the_start(
 ) -> None:
     assert "has nothing to score by" not in estimate(editor_client, suite)
     for key, kind in (("A", "expected_output"), ("B", "llm_judge")):
-        own = EvaluatorSpec("", "composite", children=(EvaluatorSpec("wanted", kind),)).as_json()
+        own = EvaluatorSpec(
+            name="", kind="composite", children=(EvaluatorSpec(name="wanted", kind=kind),)
+        ).as_json()
         suite.cases.filter(key=key).update(evaluators=own, evaluators_append=True)
     page = estimate(editor_client, suite, **filled(suite, target))
     assert "wanted has nothing to score by in 1 of 2 cases: it has no expected output." in page

@@ -58,7 +58,7 @@ def test_a_file_of_three_lines_gets_policy_and_evaluators(name: str) -> None:
     profile, content = profile_named(name), suite("name: start", f"profile: {name}")
 
     assert (content.policy, content.root) == (profile.policy, profile.root)
-    assert content.root.aggregator == Aggregator("weighted_average")
+    assert content.root.aggregator == Aggregator(type="weighted_average")
     assert content.warnings == ()
     assert suite_files.read_suite(suite_files.write_suite(content), file="start.yaml") == content
     lines, beside = suite_files.write_case_lines(content)

@@ -19,7 +19,10 @@ RUBRIC = {"rubrics": [{"id": "a", "expected_outcome": "Is kind"}]}
 
 def judged(**settings: Any) -> EvaluatorSpec:
     return EvaluatorSpec(
-        "all", "composite", config={"aggregator": settings}, children=(leaf("a", 0), leaf("b", 0))
+        name="all",
+        kind="composite",
+        config={"aggregator": settings},
+        children=(leaf("a", 0), leaf("b", 0)),
     )
 
 

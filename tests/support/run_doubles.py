@@ -10,7 +10,7 @@ from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Context, Judge, Kind, KindConfig, Output
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules
-from evaluators.scoring.tree import Aggregator, EvaluatorSpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome
 from runs.engine.ports import Execution, TargetFailure
 
@@ -19,9 +19,10 @@ Behaviour = Callable[[Context], Awaitable[Outcome]]
 
 
 class AnyConfig(KindConfig):
-    """A setting that may be wrong."""
+    """A setting that may be wrong, and what composites have."""
 
     limit: int = 1
+    aggregator: Any = None
 
 
 def make_kind(name: str, behave: Behaviour, **facts: Any) -> Kind:
@@ -76,8 +77,9 @@ def leaf(name: str, kind: str = "", **facts: Any) -> EvaluatorSpec:
 
 
 def composite(name: str, *children: EvaluatorSpec, **aggregator: Any) -> EvaluatorSpec:
-    settings = Aggregator(**aggregator)
-    return EvaluatorSpec(name=name, kind="composite", aggregator=settings, children=children)
+    return EvaluatorSpec(
+        name=name, kind="composite", config={"aggregator": aggregator}, children=children
+    )
 
 
 def make_execution(

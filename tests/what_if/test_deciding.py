@@ -272,8 +272,8 @@ def test_a_new_name_that_an_old_evaluator_had_is_new():
 def judged(**options: object) -> EvaluatorSpec:
     aggregator = {"type": "llm_judge", **options}
     return EvaluatorSpec(
-        "root",
-        "composite",
+        name="root",
+        kind="composite",
         config={"aggregator": aggregator},
         children=(leaf("facts"), leaf("tone")),
     )
@@ -290,7 +290,7 @@ def test_a_judge_of_a_composite_is_asked_again_when_what_it_sees_changes():
             rules(judged(), PolicySpec(pass_threshold=0.95)),
             "the verdicts it is shown follow other bands",
         ),
-        (rules(replace(judged(), children=(leaf("facts"),))), "what it looks at changed"),
+        (rules(judged().replace(children=(leaf("facts"),))), "what it looks at changed"),
     ):
         (stale,) = ask(stored, rules(judged()), after).stale
         assert (stale.path, stale.why, stale.instead) == ("", why, "kept")
@@ -538,12 +538,13 @@ def reshaped(draw: st.DrawFn, tree: EvaluatorSpec) -> EvaluatorSpec:
     children = tuple(draw(reshaped(child)) for child in tree.children)
     required = draw(st.booleans()) and tree.name != "root"
     if not tree.is_composite:
-        return replace(tree, weight=weight, required=required)
+        return tree.replace(weight=weight, required=required)
     rule = draw(st.sampled_from(["weighted_average", "minimum", "all_or_nothing", "threshold"]))
-    aggregator = replace(tree.aggregator, type=rule, required=(), remainder="all")
+    given = tree.config["aggregator"]
+    aggregator = {**given, "type": rule, "required": (), "remainder": "all"}
     if draw(st.booleans()):
-        aggregator = replace(aggregator, type="safety_gate", required=(children[0].name,))
-    return replace(tree, weight=weight, aggregator=aggregator, children=children)
+        aggregator |= {"type": "safety_gate", "required": [children[0].name]}
+    return tree.replace(weight=weight, config={"aggregator": aggregator}, children=children)
 
 
 def test_what_agents_and_panels_were_asked_is_not_answered_by_weights():

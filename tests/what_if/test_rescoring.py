@@ -39,7 +39,7 @@ from tests.support.scored_runs import (
 pytestmark = pytest.mark.django_db(transaction=True)
 TRIMMED = {**EXACT, "config": {"match": "exact", "trim": True}}
 PATIENT = {**STYLE, "children": [{**SHORT, "config": {"max_duration_ms": 120}}, NO_CARD]}
-CHANGED = EvaluatorSpec.from_json({**TREE, "children": [CHECK, TRIMMED, PATIENT]})
+CHANGED = EvaluatorSpec.model_validate({**TREE, "children": [CHECK, TRIMMED, PATIENT]})
 STRICT = PolicySpec(pass_threshold=0.9)
 
 
@@ -123,7 +123,7 @@ def test_its_page_and_the_list_of_runs_name_its_source(client):
 
 def test_evaluators_that_moved_keep_their_scores_under_their_new_names():
     source = finished_run()
-    root = EvaluatorSpec.from_json(
+    root = EvaluatorSpec.model_validate(
         {
             **TREE,
             "children": [CHECK, STYLE["children"][0], {**NO_CARD, "negate": False}],
@@ -148,7 +148,7 @@ def test_evaluators_that_moved_keep_their_scores_under_their_new_names():
 def test_what_a_gate_holds_back_now_has_no_score_of_its_own_any_more():
     source = finished_run()
     gate = {"type": "safety_gate", "required": ["exact"], "gate_threshold": 0.5}
-    root = EvaluatorSpec.from_json({**TREE, "config": {"aggregator": gate}})
+    root = EvaluatorSpec.model_validate({**TREE, "config": {"aggregator": gate}})
     with pytest.raises(NewCallsNeededError, match="behind a gate"):
         rescore_run(source, rules_of(source, root=root), by=None)
     source = finished_run(("Your refund is on its way", "Your refund"))
@@ -165,7 +165,7 @@ def test_what_a_gate_holds_back_now_has_no_score_of_its_own_any_more():
 def test_a_run_that_needs_calls_or_has_no_scores_is_refused_with_the_reason():
     source = finished_run()
     other = {**CHECK, "config": {"operator": "contains", "value": "money"}}
-    root = EvaluatorSpec.from_json({**TREE, "children": [other, EXACT, STYLE]})
+    root = EvaluatorSpec.model_validate({**TREE, "children": [other, EXACT, STYLE]})
     with pytest.raises(NewCallsNeededError, match="mentions_refund: its settings changed") as error:
         rescore_run(source, rules_of(source, root=root), by=None)
     assert [one.path for one in error.value.stale] == ["mentions_refund"]

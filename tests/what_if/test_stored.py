@@ -50,7 +50,7 @@ def test_settings_weights_and_bands_move_it_without_new_calls():
     run = finished_run()
     trimmed = {**EXACT, "config": {"match": "exact", "trim": True}}
     patient = {**STYLE, "children": [{**SHORT, "config": {"max_duration_ms": 120}}, NO_CARD]}
-    root = EvaluatorSpec.from_json({**TREE, "children": [CHECK, trimmed, patient]})
+    root = EvaluatorSpec.model_validate({**TREE, "children": [CHECK, trimmed, patient]})
     found = what_if_of(run, rules_of(run, root=root, policy=PolicySpec(pass_threshold=0.9)))
     assert found.is_exact
     before = {r.case.key: (r.verdict, r.score) for r in run.results.select_related("case")}
@@ -62,7 +62,7 @@ def test_settings_weights_and_bands_move_it_without_new_calls():
 def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
     run = finished_run()
     gate = {"type": "safety_gate", "required": ["mentions_refund"], "gate_threshold": 0.0}
-    root = EvaluatorSpec.from_json({**TREE, "config": {"aggregator": gate}})
+    root = EvaluatorSpec.model_validate({**TREE, "config": {"aggregator": gate}})
     found = what_if_of(run, rules_of(run, root=root))
     assert {
         one.path: (one.instead, one.results, one.total) for one in found.stale
@@ -72,7 +72,7 @@ def test_a_gate_that_lets_through_asks_for_calls_that_were_never_made():
 
 def test_it_takes_few_queries_however_many_results_there_are(django_assert_max_num_queries):
     run = finished_run()
-    root = EvaluatorSpec.from_json(
+    root = EvaluatorSpec.model_validate(
         {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
     )
     run = Run.objects.select_related("suite").defer("leaf_scores").get(pk=run.pk)
@@ -108,7 +108,9 @@ def test_cases_follow_their_own_evaluators():
     }
     run = finished_run(own={0: alone, 1: joined})
     assert what_if_of(run, rules_of(run)).told == 0
-    root = EvaluatorSpec.from_json({**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]})
+    root = EvaluatorSpec.model_validate(
+        {**TREE, "children": [CHECK, {**EXACT, "weight": 9.0}, STYLE]}
+    )
     found = what_if_of(run, rules_of(run, root=root))
     assert "C-0" not in states(found)
     assert states(found)["C-1"] == ("pass", "fail")
@@ -174,7 +176,7 @@ def replace_weight(node):
 def test_stored_parts_that_cannot_be_read_keep_the_score():
     run = finished_run()
     EvaluatorScore.objects.filter(result__run=run, path="exact").update(details={"matches": None})
-    root = EvaluatorSpec.from_json(
+    root = EvaluatorSpec.model_validate(
         {**TREE, "children": [CHECK, {**EXACT, "config": {"match": "contains"}}, STYLE]}
     )
     (stale,) = what_if_of(run, rules_of(run, root=root)).stale

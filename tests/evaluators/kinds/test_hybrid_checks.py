@@ -165,8 +165,12 @@ def test_a_script_check_that_cannot_run_is_refused(check: str, said: str) -> Non
 
 
 def test_only_a_hybrid_judge_with_a_script_runs_programs() -> None:
-    scripted = EvaluatorSpec("a", KIND, config={"checks": [{"type": "script", "script": "x"}]})
-    plain = EvaluatorSpec("b", KIND, config={"checks": [PRESENT]})
-    root = EvaluatorSpec("", "composite", children=(scripted, plain, EvaluatorSpec("c", KIND)))
+    scripted = EvaluatorSpec(
+        name="a", kind=KIND, config={"checks": [{"type": "script", "script": "x"}]}
+    )
+    plain = EvaluatorSpec(name="b", kind=KIND, config={"checks": [PRESENT]})
+    root = EvaluatorSpec(
+        name="", kind="composite", children=(scripted, plain, EvaluatorSpec(name="c", kind=KIND))
+    )
 
     assert script_paths(root, all_kinds()) == ["a"]

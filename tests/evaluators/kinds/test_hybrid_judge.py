@@ -225,9 +225,12 @@ def test_the_policy_may_take_the_judges_overall_for_the_final_score(way: str) ->
         score_from="dimension_weights",
     )
     root = EvaluatorSpec(
-        "",
-        "composite",
-        children=(EvaluatorSpec("other", "text_check"), EvaluatorSpec("overall", KIND, weight=1.0)),
+        name="",
+        kind="composite",
+        children=(
+            EvaluatorSpec(name="other", kind="text_check"),
+            EvaluatorSpec(name="overall", kind=KIND, weight=1.0),
+        ),
     )
 
     decision = decide(

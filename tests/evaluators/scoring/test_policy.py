@@ -76,4 +76,4 @@ def test_a_policy_survives_json() -> None:
     policy = PolicySpec(
         pass_threshold=0.9, case_gate="expected_outcomes", count_reviews=True, scale=10
     )
-    assert PolicySpec.from_json(json.loads(json.dumps(policy.as_json()))) == policy
+    assert PolicySpec.model_validate(json.loads(json.dumps(policy.as_json()))) == policy

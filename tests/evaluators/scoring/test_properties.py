@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import Rules, decide
-from evaluators.scoring.tree import Aggregator, EvaluatorSpec, walk
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import Outcome, Score, Unscored
 from tests.evaluators.scoring.trees import composite, leaf, root
 
@@ -43,13 +41,19 @@ def nodes(draw: st.DrawFn, name: str = "root", depth: int = 2) -> EvaluatorSpec:
         draw(nodes(name=f"n{number}", depth=depth - 1)) for number in range(draw(st.integers(1, 3)))
     )
     rule = draw(st.sampled_from(RULES))
-    aggregator = Aggregator(
-        rule,
-        required=("n0",) if rule == "safety_gate" else (),
-        remainder="remaining" if len(children) > 1 and draw(st.booleans()) else "all",
+    aggregator = {
+        "type": rule,
+        "required": ("n0",) if rule == "safety_gate" else (),
+        "remainder": "remaining" if len(children) > 1 and draw(st.booleans()) else "all",
+    }
+    node = EvaluatorSpec(
+        name=name,
+        kind="composite",
+        weight=weight,
+        config={"aggregator": aggregator},
+        children=children,
     )
-    node = EvaluatorSpec(name, "composite", weight=weight, aggregator=aggregator, children=children)
-    return replace(node, **requirement) if name != "root" else node
+    return node.replace(**requirement) if name != "root" else node
 
 
 @st.composite
@@ -63,7 +67,7 @@ def cases(draw: st.DrawFn, unscored: bool = False) -> tuple[EvaluatorSpec, dict[
 
 def shuffled(node: EvaluatorSpec, order: st.DataObject) -> EvaluatorSpec:
     children = order.draw(st.permutations(node.children)) if node.children else ()
-    return replace(node, children=tuple(shuffled(child, order) for child in children))
+    return node.replace(children=tuple(shuffled(child, order) for child in children))
 
 
 @FEW
@@ -101,8 +105,8 @@ def test_only_the_ratio_of_weights_matters(
     tree, outcomes = case
 
     def scaled(node: EvaluatorSpec) -> EvaluatorSpec:
-        children = tuple(scaled(replace(c, weight=c.weight * factor)) for c in node.children)
-        return replace(node, children=children)
+        children = tuple(scaled(c.replace(weight=c.weight * factor)) for c in node.children)
+        return node.replace(children=children)
 
     one, other = decide(tree, outcomes, POLICY), decide(scaled(tree), outcomes, POLICY)
     assert one.verdict == other.verdict
@@ -115,7 +119,7 @@ def test_a_composite_of_one_is_its_only_child(
     case: tuple[EvaluatorSpec, dict[str, Outcome]],
 ) -> None:
     tree, outcomes = case
-    inner = replace(tree, name="inner")
+    inner = tree.replace(name="inner")
     wrapped = root(inner)
     moved = {f"inner/{path}".rstrip("/"): outcome for path, outcome in outcomes.items()}
     one, other = decide(tree, outcomes, POLICY), decide(wrapped, moved, POLICY)

@@ -32,7 +32,7 @@ def test_a_tree_survives_json_with_every_setting() -> None:
         composite("most", leaf("d"), rule="threshold", share=0.25),
         rule="minimum",
     )
-    read = EvaluatorSpec.from_json(json.loads(json.dumps(tree.as_json())))
+    read = EvaluatorSpec.model_validate(json.loads(json.dumps(tree.as_json())))
     assert read.as_json() == tree.as_json()
     assert [node.aggregator for _, node in walk(read)] == [
         node.aggregator for _, node in walk(tree)
@@ -41,7 +41,7 @@ def test_a_tree_survives_json_with_every_setting() -> None:
 
 def test_a_composite_reads_its_aggregator_from_its_config_and_keeps_what_else_is_there() -> None:
     config = {"aggregator": {"type": "llm_judge", "prompt": "Look at the children."}}
-    node = EvaluatorSpec("panel", "composite", config=config, children=(leaf("a"),))
+    node = EvaluatorSpec(name="panel", kind="composite", config=config, children=(leaf("a"),))
     assert node.aggregator is not None
     assert node.aggregator.type == "llm_judge"
     assert node.aggregator.is_judging
@@ -49,12 +49,14 @@ def test_a_composite_reads_its_aggregator_from_its_config_and_keeps_what_else_is
 
 
 def test_a_composite_without_an_aggregator_averages_and_a_leaf_has_none() -> None:
-    assert EvaluatorSpec("all", "composite").aggregator == Aggregator("weighted_average")
+    assert EvaluatorSpec(name="all", kind="composite").aggregator == Aggregator(
+        type="weighted_average"
+    )
     assert leaf("a").aggregator is None
     assert leaf("a").weight_of(leaf("b", 3.0)) == 3.0
-    read = EvaluatorSpec.from_json({"name": "a", "kind": "llm_judge"})
+    read = EvaluatorSpec.model_validate({"name": "a", "kind": "llm_judge"})
     assert (read.weight, read.required, read.required_below) == (1.0, False, None)
-    assert EvaluatorSpec.from_json({"name": "a", "kind": "llm_judge", "weight": 0}).weight == 0
+    assert EvaluatorSpec.model_validate({"name": "a", "kind": "llm_judge", "weight": 0}).weight == 0
 
 
 def test_the_weights_of_the_aggregator_go_before_those_of_the_children() -> None:
@@ -89,7 +91,7 @@ REFUSED = {
     "weights that sum to 0": (root(leaf("a", 0.0), leaf("b", 0.0)), "sum to 0"),
     "no children": (root(), "composite without evaluators"),
     "children of a leaf": (
-        root(EvaluatorSpec("a", "llm_judge", children=(leaf("b"),))),
+        root(EvaluatorSpec(name="a", kind="llm_judge", children=(leaf("b"),))),
         "“a” is a llm_judge and cannot hold",
     ),
     "an unknown aggregator": (root(leaf("a"), rule="best_of"), "'best_of' is none of"),

@@ -29,7 +29,7 @@ from evaluators.scoring.metrics import Metric, binary_score, metric_label, overa
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.samples import Vote, bracket_of, deliberation_score, winner_of
 from evaluators.scoring.score_tree import decide, gate_failure
-from evaluators.scoring.tree import Aggregator, EvaluatorSpec, validate
+from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
 from runs.compare.cases import CaseSide, RunSide, Tolerances, compare_case, compare_runs
 from runs.summary.cases import distribution_of, means_of
@@ -71,16 +71,16 @@ def node_of(values: Values, *, name: str = "root") -> EvaluatorSpec:
     """Build a tree of composites (with evaluators) and leaves, as the vectors spell them."""
     if "evaluators" not in values:
         return EvaluatorSpec(
-            values["name"],
-            "llm_judge",
+            name=values["name"],
+            kind="llm_judge",
             weight=values.get("weight", 1.0),
             required=values.get("required", False),
         )
     root = EvaluatorSpec(
-        values.get("name", name),
-        "composite",
+        name=values.get("name", name),
+        kind="composite",
         weight=values.get("weight", 1.0),
-        aggregator=Aggregator.from_json(values.get("aggregator", {})),
+        config={"aggregator": values.get("aggregator", {})},
         children=tuple(node_of(child) for child in values["evaluators"]),
     )
     validate(root)
@@ -227,7 +227,7 @@ def run_aggregate(values: Values) -> Values:
 
 def run_threshold_snapshot(values: Values) -> Values:
     snapshot = json.dumps(thresholds_of(values["run_config_at_creation"]).as_json())
-    policy = PolicySpec.from_json(json.loads(snapshot))
+    policy = PolicySpec.model_validate(json.loads(snapshot))
     return summary_of(values["results"], policy).as_json()
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluators.scoring.tree import Aggregator, EvaluatorSpec
+from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, Score, Unscored
 
 
 def leaf(name: str, weight: float = 1.0, **options: Any) -> EvaluatorSpec:
-    return EvaluatorSpec(name, options.pop("kind", "llm_judge"), weight=weight, **options)
+    return EvaluatorSpec(name=name, kind=options.pop("kind", "llm_judge"), weight=weight, **options)
 
 
 def composite(
@@ -23,7 +23,11 @@ def composite(
         if key in options and not isinstance(options[key], tuple)
     }
     return EvaluatorSpec(
-        name, "composite", aggregator=Aggregator(rule, **options), children=children, **node
+        name=name,
+        kind="composite",
+        config={"aggregator": {"type": rule, **options}},
+        children=children,
+        **node,
     )
 
 
