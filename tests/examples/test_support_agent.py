@@ -1,3 +1,5 @@
+"""The support agent of the examples: its suite, outputs and scripted replies agree with each other."""
+
 from __future__ import annotations
 
 import json
@@ -31,48 +33,40 @@ REPLIES = read_lines("judge.jsonl")
 OUTPUTS = {f"support-agent {version}": read_outputs(version) for version in VERSIONS}
 
 
-def texts_of(value: Any) -> Iterator[str]:
+def texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for part in value.values():
-            yield from texts_of(part)
+            yield from texts(part)
     elif isinstance(value, list):
         for part in value:
-            yield from texts_of(part)
+            yield from texts(part)
 
 
-def key_of(entry: Entry) -> tuple[str, str, str]:
+def key(entry: Entry) -> tuple[str, str, str]:
     return entry["target"], entry["case"], entry["evaluator"]
 
 
-def where(entry: Entry) -> str:
-    return " ".join(key_of(entry))
+def identify(entry: Entry) -> str:
+    return " ".join(key(entry))
 
 
 READABLE = [entry for entry in REPLIES if "reply" in entry]
-
-
-def replies_of(*keys: str) -> list[Any]:
-    return [
-        pytest.param(entry, id=where(entry))
-        for entry in READABLE
-        if entry["reply"].keys() == {*keys}
-    ]
 
 
 def test_the_suite_has_thirty_cases_in_order() -> None:
     assert list(CASES) == [f"CS-{number:03}" for number in range(1, 31)]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case["id"])
-def test_a_case_says_what_a_good_answer_is(case: Entry) -> None:
-    assert case["title"]
-    assert case["tags"]
-    assert case["input"]
-    assert case["criteria"].strip()
-    assert case["expected_output"].strip()
-    assert len(case.get("expected_outcomes", ["", "", ""])) in range(3, 6)
+def test_every_case_describes_a_good_answer() -> None:
+    for case in CASES.values():
+        assert case["title"], case["id"]
+        assert case["tags"], case["id"]
+        assert case["input"], case["id"]
+        assert case["criteria"].strip(), case["id"]
+        assert case["expected_output"].strip(), case["id"]
+        assert len(case.get("expected_outcomes", ["", "", ""])) in range(3, 6), case["id"]
 
 
 def test_names_of_siblings_differ() -> None:
@@ -82,17 +76,14 @@ def test_names_of_siblings_differ() -> None:
         assert len({*own, *TREE}) == len(own) + len(TREE)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_version_has_an_output_for_every_case_but_those_left_out_on_purpose(
-    version: str,
-) -> None:
-    recorded = [line["id"] for line in read_lines(f"outputs-{version}.jsonl")]
-    assert recorded == [case for case in CASES if case not in NOT_RECORDED[version]]
+def test_every_version_has_an_output_for_every_case_but_those_left_out_on_purpose() -> None:
+    for version in VERSIONS:
+        recorded = [line["id"] for line in read_lines(f"outputs-{version}.jsonl")]
+        assert recorded == [case for case in CASES if case not in NOT_RECORDED[version]]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_usage_latency_and_trace_of_an_output_agree(version: str) -> None:
-    for line in read_outputs(version).values():
+def test_usage_latency_and_trace_of_every_output_agree() -> None:
+    for line in (line for outputs in OUTPUTS.values() for line in outputs.values()):
         calls = [step for step in line["trace"] if step["type"] == "model"]
         assert sum(step["input_tokens"] for step in calls) == line["usage"]["input_tokens"]
         assert sum(step["output_tokens"] for step in calls) == line["usage"]["output_tokens"]
@@ -117,55 +108,59 @@ def test_every_judge_call_of_both_versions_has_one_reply() -> None:
         for case in outputs
         for path in [*JUDGED, *(["@outcomes"] if CASES[case].get("expected_outcomes") else [])]
     ]
-    assert sorted(map(key_of, REPLIES)) == sorted(expected)
+    assert sorted(map(key, REPLIES)) == sorted(expected)
 
 
 def test_only_the_announced_reply_is_unreadable() -> None:
     unreadable = [entry for entry in REPLIES if "reply" not in entry]
-    assert [key_of(entry) for entry in unreadable] == UNREADABLE
+    assert [key(entry) for entry in unreadable] == UNREADABLE
     with pytest.raises(json.JSONDecodeError):
         json.loads(unreadable[0]["text"])
 
 
-@pytest.mark.parametrize("entry", replies_of("reasoning", "hits", "misses", "score"))
-def test_a_judges_score_fits_its_findings(entry: Entry) -> None:
-    reply = entry["reply"]
-    assert TREE[entry["evaluator"]]["type"] == "llm_judge"
-    assert reply["reasoning"]
-    assert 0 <= reply["score"] <= 1
-    assert reply["hits"] or reply["misses"]
+def test_every_reply_is_consistent_and_quotes_the_answer() -> None:
+    for entry in READABLE:
+        reply, answer = entry["reply"], OUTPUTS[entry["target"]][entry["case"]]["output"]
+        for text in texts(reply):
+            for quote in re.findall("“([^”]*)”", text):
+                assert quote in answer, identify(entry)
+        check = REPLY_CHECKS[frozenset(reply)]
+        check(entry, reply, answer)
+
+
+def check_score(entry: Entry, reply: Entry, answer: str) -> None:
+    assert TREE[entry["evaluator"]]["type"] == "llm_judge", identify(entry)
+    assert reply["reasoning"], identify(entry)
+    assert 0 <= reply["score"] <= 1, identify(entry)
+    assert reply["hits"] or reply["misses"], identify(entry)
     if reply["score"] < 0.8:
-        assert reply["misses"]
+        assert reply["misses"], identify(entry)
     if reply["score"] == 0:
-        assert len(reply["misses"]) > len(reply["hits"])
+        assert len(reply["misses"]) > len(reply["hits"]), identify(entry)
 
 
-@pytest.mark.parametrize("entry", replies_of("reasoning", "criteria"))
-def test_a_rubric_reply_judges_every_criterion_on_evidence(entry: Entry) -> None:
-    wanted = [criterion["id"] for criterion in TREE[entry["evaluator"]]["rubrics"]]
-    judged = entry["reply"]["criteria"]
-    assert [criterion["id"] for criterion in judged] == wanted
-    answer = OUTPUTS[entry["target"]][entry["case"]]["output"]
-    for criterion in judged:
+def check_rubric(entry: Entry, reply: Entry, answer: str) -> None:
+    expected = [criterion["id"] for criterion in TREE[entry["evaluator"]]["rubrics"]]
+    assert [criterion["id"] for criterion in reply["criteria"]] == expected, identify(entry)
+    for criterion in reply["criteria"]:
         is_absent = criterion["evidence"].startswith("Not in the answer")
-        assert criterion["evidence"] in answer or (is_absent and not criterion["satisfied"])
+        is_unmet = is_absent and not criterion["satisfied"]
+        assert criterion["evidence"] in answer or is_unmet, identify(entry)
 
 
-@pytest.mark.parametrize("entry", replies_of("outcomes"))
-def test_an_outcomes_reply_answers_every_outcome(entry: Entry) -> None:
-    assert entry["evaluator"] == "@outcomes"
-    outcomes = entry["reply"]["outcomes"]
-    wanted = CASES[entry["case"]]["expected_outcomes"]
-    assert [outcome["number"] for outcome in outcomes] == list(range(1, len(wanted) + 1))
-    assert all(outcome["justification"] for outcome in outcomes)
+def check_outcomes(entry: Entry, reply: Entry, answer: str) -> None:
+    assert entry["evaluator"] == "@outcomes", identify(entry)
+    expected = CASES[entry["case"]]["expected_outcomes"]
+    numbers = [outcome["number"] for outcome in reply["outcomes"]]
+    assert numbers == list(range(1, len(expected) + 1)), identify(entry)
+    assert all(outcome["justification"] for outcome in reply["outcomes"]), identify(entry)
 
 
-@pytest.mark.parametrize("entry", READABLE, ids=where)
-def test_words_in_quotes_occur_in_the_answer(entry: Entry) -> None:
-    answer = OUTPUTS[entry["target"]][entry["case"]]["output"]
-    for text in texts_of(entry["reply"]):
-        for quote in re.findall("“([^”]*)”", text):
-            assert quote in answer
+REPLY_CHECKS = {
+    frozenset({"reasoning", "hits", "misses", "score"}): check_score,
+    frozenset({"reasoning", "criteria"}): check_rubric,
+    frozenset({"outcomes"}): check_outcomes,
+}
 
 
 def test_no_two_replies_share_their_reasoning() -> None:
@@ -173,11 +168,12 @@ def test_no_two_replies_share_their_reasoning() -> None:
     assert len(set(reasons)) == len(reasons)
 
 
-@pytest.mark.parametrize("path", sorted(SUPPORT_AGENT.iterdir()), ids=lambda path: path.name)
-def test_nothing_looks_like_a_real_person_or_secret(path: Any) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert {address.split("@")[1] for address in re.findall(r"[\w.]+@[\w.]+\w", text)} <= {
-        "example.com"
-    }
-    assert set(re.findall(r"\b(?:\d[ -]?){12,18}\d\b", text)) <= {PUBLIC_TEST_CARD}
-    assert not re.search(r"sk-\w{8}|https?://|\+\d{6}|BEGIN [A-Z ]*KEY", text)
+def test_nothing_looks_like_a_real_person_or_secret() -> None:
+    for path in SUPPORT_AGENT.iterdir():
+        text = path.read_text(encoding="utf-8")
+        hosts = {address.split("@")[1] for address in re.findall(r"[\w.]+@[\w.]+\w", text)}
+        assert hosts <= {"example.com"}, path.name
+        cards = set(re.findall(r"\b(?:\d[ -]?){12,18}\d\b", text))
+        assert cards <= {PUBLIC_TEST_CARD}, path.name
+        secret = r"sk-\w{8}|https?://|\+\d{6}|BEGIN [A-Z ]*KEY"
+        assert not re.search(secret, text), path.name
