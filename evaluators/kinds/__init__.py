@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from evaluators.kinds._base import Kind, KindConfig
 from evaluators.kinds._judging import models_named
-from evaluators.kinds._prompts import is_reference, literal_variable, text_of
+from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
 from evaluators.kinds._refusals import (
     InvalidConfigError,
     Refusal,
@@ -144,7 +144,7 @@ def _texts_of(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) 
     texts: dict[str, str] = {}
     for key, reference in references_of(settings).items():
         try:
-            texts[key] = text_of(reference, files)
+            texts[key] = reference_text(reference, files)
         except ValueError as error:
             raise InvalidConfigError(evaluator, (Refusal((key,), str(error)),)) from error
     return texts

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any, TypeGuard
 
 from evaluators.kinds._base import Context, Message, Step
+from evaluators.kinds._json_paths import PathError
+from evaluators.kinds._variables import (
+    METADATA_NAME,
+    VARIABLE,
+    metadata_value,
+    value_text,
+    variables_problem,
+)
 
 FILE_REFERENCE = re.compile(r"\A(?:file:(?://)?)?(\.{1,2}/\S+|[\w./-]+\.(?:md|txt|prompt|j2))\Z")
 
@@ -19,7 +26,7 @@ def is_reference(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and bool(FILE_REFERENCE.match(value.strip()))
 
 
-def path_of(reference: str, folder: str = "") -> str:
+def reference_path(reference: str, folder: str = "") -> str:
     """Return the path a reference means, seen from a folder of the suite; "" when it leads outside."""
     match = FILE_REFERENCE.match(reference.strip())
     named = match.group(1) if match else reference.strip()
@@ -27,9 +34,9 @@ def path_of(reference: str, folder: str = "") -> str:
     return "" if path.startswith(("..", "/")) else path
 
 
-def text_of(reference: str, files: Mapping[str, bytes]) -> str:
+def reference_text(reference: str, files: Mapping[str, bytes]) -> str:
     """Return the text of the file; raises ValueError naming a file that is missing or no text."""
-    path = path_of(reference)
+    path = reference_path(reference)
     if path not in files:
         raise ValueError(f"the file {reference.strip()!r} is not among the files of the suite")
     try:
@@ -38,90 +45,86 @@ def text_of(reference: str, files: Mapping[str, bytes]) -> str:
         raise ValueError(f"the file {reference.strip()!r} is not text in UTF-8") from error
 
 
-def text_or_file(value: str, files: Mapping[str, bytes]) -> str:
+def prompt_text(value: str, files: Mapping[str, bytes]) -> str:
     """Return a prompt: the text itself or that of the file it names; raises ValueError like text_of."""
-    return text_of(value, files) if is_reference(value) else value
+    return reference_text(value, files) if is_reference(value) else value
 
 
-PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
-METADATA = re.compile(r"metadata(?:\.[\w-]+)*\Z")
 NOTHING = "(none given)"
 NO_TRACE = "(the agent reports no tool calls)"
 NO_CALLS = "(no tool was called)"
 
 ANSWER, QUESTION, CONVERSATION = "candidate_answer", "question", "input"
 REFERENCE, TOOLS = "reference_answer", "tool_calls"
-SAME = {
+EVALUATOR_RESULTS = "evaluator_results"
+# Names that people know from elsewhere, such as AgentV.
+ALIASES = {
     **{"output": ANSWER, "answer": ANSWER, "expected_output": REFERENCE},
     **{"expected_messages": REFERENCE, "input_messages": CONVERSATION},
     **{"output_messages": "messages", "expected_outcome": "criteria", "outcome": "criteria"},
     **{"note": "metadata.note", "metadata_json": "metadata"},
+    "EVALUATOR_RESULTS_JSON": EVALUATOR_RESULTS,
 }
 SHOWS_OUTPUT = {ANSWER, "output", "answer", TOOLS}
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class FilledPrompt:
     """A prompt with its variables filled in: the instructions, and the quoted texts they speak of."""
 
     instructions: str
     quoted: tuple[tuple[str, str], ...]
 
 
-def known_variables() -> tuple[str, ...]:
-    """Return the names a prompt may use."""
-    return (*sorted({*_QUOTED, *_TRUSTED, *SAME}), "metadata", "metadata.<key>")
+def prompt_problem(prompt: str, extra: Collection[str] = ()) -> str:
+    """Return what is wrong with the variables of a prompt, "" for nothing; `extra` are known besides."""
+    names = {*extra, *_QUOTED, *_TRUSTED}
+    aliases = {
+        alias for alias, name in ALIASES.items() if name in names or METADATA_NAME.match(name)
+    }
+    return variables_problem(prompt, (*extra, *sorted((names | aliases) - {*extra})))
 
 
-def variables_in(prompt: str) -> tuple[str, ...]:
-    """Return the names between double braces, as written, in order."""
-    return tuple(match.strip() for match in PLACEHOLDER.findall(prompt))
-
-
-def unknown_variables(prompt: str) -> tuple[str, ...]:
-    """Return the names in a prompt that mean nothing."""
-    return tuple(dict.fromkeys(name for name in variables_in(prompt) if not _is_known(name)))
-
-
-def fill(prompt: str, context: Context, *, always: tuple[str, ...] = ()) -> Written:
+def fill(
+    prompt: str,
+    context: Context,
+    *,
+    always: tuple[str, ...] = (),
+    extra: Mapping[str, str] | None = None,
+) -> FilledPrompt:
     """Return the prompt with each variable replaced; those in `always` are quoted even if not named.
 
-    Nothing a value holds is read as a variable.
+    `extra` holds more texts to quote, by variable.
     """
     quoted: dict[str, str] = {}
 
     def put(name: str) -> str:
-        name = SAME.get(name, name)
+        name = ALIASES.get(name, name)
         if name in _TRUSTED:
             return _TRUSTED[name](context) or NOTHING
-        text = _untrusted(name, context)
+        text = extra[name] if extra and name in extra else _untrusted(name, context)
         if not text:
             return NOTHING
         quoted[name] = text
         return f"[quoted text: {name}]"
 
-    instructions = PLACEHOLDER.sub(lambda match: put(match.group(1).strip()), prompt)
+    instructions = VARIABLE.sub(lambda match: put(match[1]), prompt)
     for name in always:
         put(name)
-    return Written(instructions, tuple(quoted.items()))
-
-
-def _is_known(name: str) -> bool:
-    return name in _QUOTED or name in _TRUSTED or name in SAME or bool(METADATA.match(name))
+    return FilledPrompt(instructions, tuple(quoted.items()))
 
 
 def _untrusted(name: str, context: Context) -> str:
     if name in _QUOTED:
         return _QUOTED[name](context)
-    value: Any = context.case.metadata
-    for key in name.split(".")[1:]:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    if value is None or value == {}:
+    try:
+        value = metadata_value(name, context.case.metadata)
+    except PathError:
         return ""
-    return value if isinstance(value, str) else _json(value)
+    return "" if value == {} else value_text(value)
 
 
-def question_of(context: Context) -> str:
+def last_question(context: Context) -> str:
     """Return what the target was asked last, the whole conversation where no user speaks in it."""
     asked = [turn.content for turn in context.case.input if turn.role == "user"]
     return asked[-1] if asked else _conversation(context)
@@ -146,19 +149,15 @@ def _tool_calls(context: Context) -> str:
 
 def _call(step: Step) -> str:
     facts = {"tool": step.name, "input": step.input, "output": step.output, "error": step.error}
-    return _json({name: value for name, value in facts.items() if value not in (None, "")})
+    return value_text({name: value for name, value in facts.items() if value not in (None, "")})
 
 
 def _listed(texts: tuple[str, ...]) -> str:
     return "\n".join(f"{n}. {text}" for n, text in enumerate(texts, 1))
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
 _QUOTED: Mapping[str, Callable[[Context], str]] = {
-    QUESTION: question_of,
+    QUESTION: last_question,
     CONVERSATION: _conversation,
     ANSWER: lambda context: context.output.text or "(the answer is empty)",
     REFERENCE: lambda context: context.case.expected_output,
@@ -216,7 +215,7 @@ def _reference(name: str) -> str:
     return name if name.startswith((".", "file:")) else f"./{name}"
 
 
-VARIABLE = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*(?:\|[^{}]*)?\}\}")
+LOOKS_LIKE_VARIABLE = re.compile(r"\{\{\s*[A-Za-z_][\w.-]*\s*(?:\|[^{}]*)?\}\}")
 # How type expected_output compares where a check was to do it; by contains where not said.
 MATCHES = {"equals": "exact", "regex": "regex"}
 MAX_SHOWN_LENGTH = 60
@@ -233,7 +232,7 @@ class LiteralVariable:
 def literal_variable(kind: str, config: Mapping[str, Any]) -> LiteralVariable | None:
     """Return the first variable that a text check, or one of a hybrid judge, takes by the letter."""
     for setting, operator, text in _looked_for(kind, config):
-        if found := VARIABLE.search(text):
+        if found := LOOKS_LIKE_VARIABLE.search(text):
             said = (
                 f"looks for “{found[0][:MAX_SHOWN_LENGTH]}” by the letter, as no text check fills in variables; "
                 "to look for the expected output of each case, use "

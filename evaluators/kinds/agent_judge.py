@@ -53,7 +53,7 @@ from evaluators.kinds._judging import (
     opinion,
     scale_problem,
 )
-from evaluators.kinds._prompts import fill, text_or_file
+from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.scoring.types import Outcome, Score, Unscored
 
 PROMPT_VERSION = 1
@@ -173,7 +173,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 async def score(config: Config, context: Context) -> Outcome:
     """Return the score that the agent gives, with what it said in every sample."""
     try:
-        criteria = text_or_file(config.criteria, context.files).strip()
+        criteria = prompt_text(config.criteria, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
     agent = context.target_as_judge(config.agent) if context.target_as_judge else None

@@ -44,7 +44,6 @@ evaluators:
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -62,12 +61,12 @@ from evaluators.kinds._judging import (
     without_single_sample,
 )
 from evaluators.kinds._prompts import (
+    EVALUATOR_RESULTS,
     fill,
     is_reference,
-    known_variables,
+    prompt_problem,
+    prompt_text,
     read_prompt,
-    text_or_file,
-    unknown_variables,
 )
 from evaluators.kinds.script.program import ScriptSettings, named_settings
 from evaluators.kinds.script.running import judged_by_script, told_of
@@ -75,20 +74,6 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import aggregate
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import Outcome, Unscored
-
-RESULTS = "evaluator_results"
-# The second is how AgentV spells it.
-RESULT_NAMES = (RESULTS, "EVALUATOR_RESULTS_JSON")
-NAMED = re.compile(r"\{\{\s*(?:" + "|".join(RESULT_NAMES) + r")\s*\}\}")
-
-
-def prompt_problem(prompt: str) -> str:
-    """Return which variables of a prompt mean nothing to a judge over evaluators, or ""."""
-    unknown = [name for name in unknown_variables(prompt) if name not in RESULT_NAMES]
-    if not unknown:
-        return ""
-    names = ", ".join(f"{{{{{name}}}}}" for name in unknown)
-    return f"{names} is not a variable; there are {', '.join((RESULTS, *known_variables()))}"
 
 
 async def judged_by_model(
@@ -104,12 +89,11 @@ async def judged_by_model(
 
     `written` are the instructions; variables in it are filled in, `{{evaluator_results}}` among them.
     """
-    label = f"[quoted text: {RESULTS}]"
-    filled = fill(NAMED.sub(label, written), context)
+    filled = fill(written, context, extra={EVALUATOR_RESULTS: _json(context.results)})
     question = JudgeQuestion(
         purpose="llm_judge_aggregator",
         instructions=filled.instructions,
-        quoted=(*filled.quoted, (RESULTS, _json(context.results))),
+        quoted=filled.quoted,
         schema=OPINION_SCHEMA,
         check=lambda reply: scale_problem(reply, 1),
         model=model,
@@ -206,7 +190,9 @@ class AggregatorOptions(ScriptSettings):
             )
         if self.type == "code_judge" and self.program_problem:
             raise ValueError(f"code_judge {self.program_problem}")
-        if not is_reference(self.prompt) and (problem := prompt_problem(self.prompt)):
+        if not is_reference(self.prompt) and (
+            problem := prompt_problem(self.prompt, [EVALUATOR_RESULTS])
+        ):
             raise ValueError(f"prompt: {problem}")
         return self
 
@@ -267,7 +253,7 @@ async def score(config: Config, context: Context) -> Outcome:
 
 async def _judged(options: AggregatorOptions, context: Context) -> Outcome:
     try:
-        own = text_or_file(options.prompt, context.files).strip()
+        own = prompt_text(options.prompt, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
     weighing = OWN.replace("{prompt}", own) if own else USUAL

@@ -52,7 +52,7 @@ from evaluators.kinds._base import (
     kind,
 )
 from evaluators.kinds._judging import JUDGE_RULES, ask, judge_timeout
-from evaluators.kinds._prompts import fill, text_or_file
+from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.scoring.samples import (
     BRACKETS,
     Bracket,
@@ -378,7 +378,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 async def score(config: Config, context: Context) -> Outcome:
     """Return the score of the bracket that most judges vote for, with every vote of every round."""
     try:
-        criteria = text_or_file(config.criteria, context.files).strip()
+        criteria = prompt_text(config.criteria, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
     criteria = criteria or context.case.criteria.strip() or "(none given)"

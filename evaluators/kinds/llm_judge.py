@@ -63,16 +63,15 @@ from evaluators.kinds._judging import (
 from evaluators.kinds._prompts import (
     ANSWER,
     SHOWS_OUTPUT,
-    Written,
+    FilledPrompt,
     fill,
     is_reference,
-    known_variables,
     lists_criteria,
+    prompt_problem,
+    prompt_text,
     read_prompt,
-    text_or_file,
-    unknown_variables,
-    variables_in,
 )
+from evaluators.kinds._variables import variables_in
 from evaluators.scoring.types import Outcome, Unscored
 
 PROMPT_VERSION = 2
@@ -133,11 +132,8 @@ class Config(KindConfig):
     @field_validator("prompt")
     @classmethod
     def _knows_its_variables(cls, prompt: str) -> str:
-        unknown = () if is_reference(prompt) else unknown_variables(prompt)
-        if unknown:
-            names = ", ".join(f"{{{{{name}}}}}" for name in unknown)
-            known = ", ".join(known_variables())
-            raise ValueError(f"{names} is not a variable; there are {known}")
+        if not is_reference(prompt) and (problem := prompt_problem(prompt)):
+            raise ValueError(problem)
         return prompt
 
 
@@ -160,7 +156,7 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
 async def score(config: Config, context: Context) -> Outcome:
     """Return the score the judge gives, with its hits and misses."""
     try:
-        prompt = text_or_file(config.prompt, context.files)
+        prompt = prompt_text(config.prompt, context.files)
     except ValueError as error:
         return Unscored(str(error), stage="config")
     written = written_for(prompt, context)
@@ -187,7 +183,7 @@ async def score(config: Config, context: Context) -> Outcome:
     return found if isinstance(found, Unscored) else without_single_sample(found)
 
 
-def written_for(prompt: str, context: Context) -> Written | None:
+def written_for(prompt: str, context: Context) -> FilledPrompt | None:
     """Return what the judge is told and shown; None when there is nothing to judge by."""
     if variables_in(prompt):
         shows = SHOWS_OUTPUT.intersection(variables_in(prompt))
@@ -196,7 +192,7 @@ def written_for(prompt: str, context: Context) -> Written | None:
     if not criteria:
         return None
     built_in = fill(BUILT_IN, context)
-    return Written(built_in.instructions + criteria, built_in.quoted)
+    return FilledPrompt(built_in.instructions + criteria, built_in.quoted)
 
 
 def _criteria_of(case: CaseFacts) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from evaluators.kinds._base import Message, Output
+from evaluators.kinds._variables import VARIABLE, variables_in
 from evaluators.model_calls.calls import CallStatus
 from evaluators.model_calls.models import KeyUnreadableError, decrypt
 from evaluators.model_calls.redaction import redact, redact_bytes, redact_json
@@ -18,11 +19,9 @@ from runs.engine.ports import Cause
 from runs.models.targets import Target
 from runs.target_kinds._base import Header, TargetConfig
 from runs.target_kinds.http import (
-    VARIABLE,
     is_allowed_variable,
     origin_of,
     value_problem,
-    variables_of,
 )
 
 CAUSES: Mapping[CallStatus, Cause] = {
@@ -136,7 +135,7 @@ def open_secrets(headers: Iterable[Header], stored: Mapping[str, str]) -> Target
     variables: dict[str, str] = {}
     for header in headers:
         if not header.secret:
-            variables.update({name: _variable(name) for name in variables_of(header.value)})
+            variables.update({name: _variable(name) for name in variables_in(header.value)})
             continue
         if not stored.get(header.name.lower()):
             said = f"The secret header {header.name} has no value stored. Enter it in the target."

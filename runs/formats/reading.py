@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.kinds._prompts import path_of
+from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import placed
 from runs.formats.bundles import OUTSIDE, absent
@@ -61,7 +61,7 @@ class Reading:
 
         Raises ValueError saying why it cannot be used.
         """
-        path, shown = path_of(reference, self.folder), repr(reference.strip())
+        path, shown = reference_path(reference, self.folder), repr(reference.strip())
         if not path:
             raise ValueError(f"the file {shown} {OUTSIDE}")
         if path not in self.files:
@@ -84,7 +84,7 @@ class Reading:
 
     def keep(self, references: Iterable[str]) -> None:
         """Keep files with the suite that are named by their paths in it."""
-        for path in (path_of(reference) for reference in references):
+        for path in (reference_path(reference) for reference in references):
             self.used_files[path] = self.files[path]
 
     def place_script(self, config: Mapping[str, Any]) -> dict[str, Any]:

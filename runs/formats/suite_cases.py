@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from evaluators.kinds._prompts import path_of
+from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats.bundles import OUTSIDE, absent
@@ -37,7 +37,11 @@ from runs.specs.problems import Problem, UnreadableFileError
 
 def cases_file_of(document: Document) -> str:
     """Return the path of the file of cases that a suite file's `tests` name, "" when they name none."""
-    return path_of(_reference(document), folder_of(document.file)) if _reference(document) else ""
+    return (
+        reference_path(_reference(document), folder_of(document.file))
+        if _reference(document)
+        else ""
+    )
 
 
 def with_cases(document: Document, files: Mapping[str, bytes]) -> tuple[Document, tuple[str, ...]]:

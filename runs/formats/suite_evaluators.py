@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluators.kinds import all_kinds, is_spelling, kind_for_spelling, read_config
 from evaluators.kinds._base import Kind
-from evaluators.kinds._prompts import is_reference, literal_variable, text_of
+from evaluators.kinds._prompts import is_reference, literal_variable, reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.kinds.composite import prompt_file, read_options, runs_script
 from evaluators.scoring.tree import (
@@ -64,7 +64,7 @@ def read_aggregator(
             options = reading.place_script(options)
         if named := prompt_file(options):
             options["prompt"] = f"./{reading.use(named)}"
-            text = text_of(options["prompt"], reading.used_files)
+            text = reference_text(options["prompt"], reading.used_files)
             read_config(COMPOSITE, {"aggregator": {**options, "prompt": text}})
         settings = read_config(COMPOSITE, {"aggregator": options})
     except InvalidConfigError as error:

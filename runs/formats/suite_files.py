@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from evaluators.kinds import read_config, spelled_as
-from evaluators.kinds._prompts import path_of
+from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
 from evaluators.kinds._text import yaml_of
 from evaluators.scoring.policy import PolicySpec
@@ -373,7 +373,7 @@ def _head(files: Mapping[str, bytes], path: str, cases: str) -> Document:
     for key, value in document.value.items():
         if normal_spelling(key) not in CASES_KEYS:
             continue
-        if not isinstance(value, str) or path_of(value, folder_of(path)) != cases:
+        if not isinstance(value, str) or reference_path(value, folder_of(path)) != cases:
             said = "the cases stand in the JSON Lines beside this file; remove them here"
             raise UnreadableFileError([Problem(said, path, document.line_of((key,)), key=key)])
         # It says what is so anyway.

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from pydantic import ValidationError
 
 from evaluators.kinds import all_kinds, read_config
+from evaluators.kinds._variables import variables_in
 from evaluators.model_calls.models import spec_of
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.sandbox import probe
@@ -23,7 +24,6 @@ from runs.models.suites import Case, Suite
 from runs.models.targets import RecordedOutput, Target
 from runs.target_kinds import target_kind_named, target_kinds
 from runs.target_kinds._base import Header, TargetKind
-from runs.target_kinds.http import variables_of
 
 MAX_SHOWN_LENGTH = 60
 
@@ -311,7 +311,7 @@ def _headers_problem(headers: Sequence[Header], target: Target) -> str:
     for header in headers:
         if header.secret and not target.encrypted_secrets.get(header.name.lower()):
             return f"the secret header {header.name} has no value stored. Enter it in the target."
-        for variable in variables_of(header.value):
+        for variable in variables_in(header.value):
             if variable not in settings.TARGET_SECRETS:
                 return f"the variable {variable} is not set on the server."
     return ""

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from evaluators.kinds import all_kinds, kind_of, read_config
 from evaluators.kinds._judging import models_named
-from evaluators.kinds._prompts import text_of
+from evaluators.kinds._prompts import reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
 from evaluators.kinds.composite import prompt_file, runs_script
 from evaluators.kinds.script.program import placed
@@ -142,7 +142,7 @@ def _file_problems(
         yield from _script_problems(options, files)
     if named := prompt_file(options):
         try:
-            text_of(named, files)
+            reference_text(named, files)
         except ValueError as error:
             yield "aggregator.prompt", f"{error}."
 

@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import Any, TypeVar
 
 from evaluators.kinds._base import Message, Output, Step
-from evaluators.kinds._prompts import path_of
+from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.scoring.types import Usage
 
@@ -283,7 +283,7 @@ def _beside(name: str, reference: str, beside: Mapping[str, bytes] | None) -> by
     if beside is None:
         said = "names a file of a suite, which only a case of a suite file can"
         raise ValueError(f"files: {name!r} {said}; write its text or base64 here")
-    path = path_of(reference)
+    path = reference_path(reference)
     if path not in beside:
         raise ValueError(f"files: {name!r}: the file {reference!r} is not among those of the suite")
     return beside[path]

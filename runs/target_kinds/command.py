@@ -35,7 +35,7 @@ from runs.target_kinds._replies import (
     read_turns,
     read_usd,
 )
-from runs.target_kinds.http import filled
+from runs.target_kinds.http import fill_template
 
 Reply = Literal["auto", "text", "json"]
 STEPS = ("tool_calls", "trace", "steps")
@@ -324,5 +324,5 @@ def _files(config: Config) -> dict[str, bytes]:
 
 
 def _case_as_json(case: CaseFacts) -> bytes:
-    told = {**filled(CASE, case), "metadata": dict(case.metadata)}
+    told = {**fill_template(CASE, case), "metadata": dict(case.metadata)}
     return json.dumps(told, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"

@@ -1,31 +1,32 @@
-"""Send the case to an agent's own endpoint over HTTP and take its output out of the reply.
+"""Send the case to an agent's own endpoint over HTTP and read its output from the reply.
 
-The body is a JSON document of yours. Its texts may hold placeholders: `{{input}}` is the last text of
-the user, `{{conversation}}` all turns as one text, `{{messages}}` the turns as a list of role and content,
-`{{case_id}}` the case's id and `{{metadata.customer.id}}` what the case's metadata holds there. What is
-expected of a case is never sent.
+The body is a JSON document that you write. Its texts may hold variables: `{{input}}` is the user's last
+text, `{{conversation}}` all turns as one text, `{{messages}}` the turns as a list of role and content,
+`{{case_id}}` the id of the case and `{{metadata.customer.id}}` a value from its metadata. The agent is
+never sent what a case expects.
 
-Paths say where the reply holds what: `choices.0.message.content` goes into objects by name and into
-lists by number, `steps[*].tool` takes something of every part of a list, `["odd.name"]` holds a name with
-dots. Without a path for the output the whole reply is the output, as plain text. A path that leads nowhere
-means for the output that the reply is bad; for anything else that the agent does not report it.
+Paths say where the reply holds each part: `choices.0.message.content` enters objects by name and lists by
+number, `steps[*].tool` takes one value from every entry of a list, and `["odd.name"]` holds a name with
+dots. Without a path for the output, the whole reply is the output, as plain text. If the path of the output
+leads nowhere, the reply cannot be read. If any other path leads nowhere, the agent does not report that part.
 
-Tool calls are steps with `name`, `input` and `output`, or calls as model servers spell them. Files are
-`{"report.md": "text"}` or a list of `path` with `content` or `base64`; they become artifacts of the result.
+Tool calls are steps with `name`, `input` and `output`, or calls in the form that model servers send. Files
+are `{"report.md": "text"}` or a list of `path` with `content` or `base64`; they become artifacts of the
+result.
 
-Secret headers are stored encrypted, never shown again, and sent to the address they were entered for
-only. A header may also name a variable of the server: `Bearer {{EVALSITE_TARGET_SECRET_AGENT}}`.
+Secret headers are stored encrypted and never shown again. They are only sent to the address they were entered
+for. A header may also name a variable of the server: `Bearer {{EVALSITE_TARGET_SECRET_AGENT}}`.
 
-The time-out is for one case, with every retry. An answer of 429 or 5xx, and a connection that could not
-be made, are tried again, after Retry-After where the agent says so; an agent that charges for failed
-requests charges for each. Nothing else is repeated. Redirects are not followed, and addresses from which
-clouds hand out their secrets are refused, whatever name leads there; private networks are allowed.
+The time-out covers one case with all its retries. A request is repeated after a 429 or 5xx answer, or when no
+connection could be made, and waits for Retry-After if the agent sends it. An agent that charges for failed
+requests charges for each of them. Nothing else is repeated. Redirects are not followed. Addresses where cloud
+providers hand out credentials are refused under any name; private networks are allowed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
@@ -33,131 +34,101 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, field_validator
 
 from evaluators.kinds._base import CaseFacts, Output
-from evaluators.kinds._json_paths import PathError, follow, parse_path
+from evaluators.kinds._json_paths import PathError
+from evaluators.kinds._variables import (
+    VARIABLE,
+    VariableError,
+    in_braces,
+    metadata_value,
+    value_text,
+    variables_in,
+    variables_problem,
+)
 from evaluators.model_calls.addresses import address_problem
 from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import AgentFailure, AgentRequest, Header, TargetContext, target_kind
 from runs.target_kinds._replies import REPLY, ReplyPaths, read
 
-PLACEHOLDER = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
-METADATA = "metadata."
-NAMES = ("input", "conversation", "messages", "case_id")
-KNOWN = "{{input}}, {{conversation}}, {{messages}}, {{case_id}} and {{metadata.…}}"
+MESSAGES = "messages"
+NAMES = ("input", "conversation", MESSAGES, "case_id")
 EXPECTED = ("expected", "criteria", "outcome", "rubric")
 
 
-class PlaceholderError(ValueError):
-    """A placeholder is not known, stands where it cannot, or has nothing to be filled with."""
-
-
-def placeholder_problem(template: Any, place: str = "") -> str:
-    """Return what is wrong with the placeholders of a template, naming where; "" when nothing is."""
+def template_problem(template: Any, place: str = "") -> str:
+    """Return what is wrong with the variables of a JSON document, naming where; "" when nothing is."""
     if isinstance(template, str):
         problem = _text_problem(template)
         return f"{place}: {problem}" if problem and place else problem
     if isinstance(template, dict):
-        if named := next((name for name in template if PLACEHOLDER.search(str(name))), None):
-            return f"{place}.{named}: a placeholder stands in a value, not in a name".lstrip(".")
+        if name := next((name for name in template if variables_in(str(name))), None):
+            return f"{place}.{name}: a variable stands in a value, not in a name".lstrip(".")
         parts = [(f"{place}.{name}".lstrip("."), part) for name, part in template.items()]
     elif isinstance(template, list):
         parts = [(f"{place}[{number}]", part) for number, part in enumerate(template)]
     else:
         parts = []
-    return next((said for at, part in parts if (said := placeholder_problem(part, at))), "")
+    problems = (template_problem(part, part_place) for part_place, part in parts)
+    return next(filter(None, problems), "")
 
 
 def _text_problem(text: str) -> str:
-    for found in PLACEHOLDER.finditer(text):
-        name = found[1]
-        if problem := _name_problem(name):
-            return problem
-        if name == "messages" and found[0] != text.strip():
-            return '{{messages}} is a list and must be the whole text: "{{messages}}"'
-    rest = PLACEHOLDER.sub("", text)
-    if "{{" in rest:
-        return "{{ is not closed: a placeholder is written {{input}}"
-    return ""
+    names = variables_in(text)
+    for name in names:
+        if name.lower().startswith(EXPECTED):
+            return f"{in_braces(name)}: what is expected of a case is never given to the agent"
+    if MESSAGES in names and not VARIABLE.fullmatch(text.strip()):
+        return '{{messages}} is a list and must be the whole text: "{{messages}}"'
+    return variables_problem(text, NAMES)
 
 
-def _name_problem(name: str) -> str:
-    if name in NAMES:
-        return ""
-    if name.startswith(METADATA):
-        try:
-            parse_path(name.removeprefix(METADATA))
-        except PathError as error:
-            return f"{{{{{name}}}}} is no path: {error}"
-        return ""
-    if name.lower().startswith(EXPECTED):
-        return f"{{{{{name}}}}}: what is expected of a case is never given to the agent"
-    return f"there is no placeholder {{{{{name}}}}}; there are {KNOWN}"
+def fill_template(template: Any, case: CaseFacts) -> Any:
+    """Return a JSON document with every variable replaced; raises VariableError.
 
-
-def filled(template: Any, case: CaseFacts) -> Any:
-    """Return the template with every placeholder replaced; raises PlaceholderError.
-
-    A placeholder that is the whole text gives its value as it is: a list, a number.
+    A variable that is the whole text gives its value as it is: a list, a number.
     """
     if isinstance(template, str):
-        return _filled_text(template, case)
+        whole = VARIABLE.fullmatch(template.strip())
+        return _value(whole[1], case) if whole else _fill_text(template, case, value_text)
     if isinstance(template, dict):
-        return {name: filled(part, case) for name, part in template.items()}
+        return {name: fill_template(part, case) for name, part in template.items()}
     if isinstance(template, list):
-        return [filled(part, case) for part in template]
+        return [fill_template(part, case) for part in template]
     return template
 
 
-def filled_url(template: str, case: CaseFacts) -> str:
-    """Return the address with every placeholder replaced, percent-encoded; raises PlaceholderError."""
-    return PLACEHOLDER.sub(lambda found: quote(_as_text(_value(found[1], case)), safe=""), template)
+def fill_url(template: str, case: CaseFacts) -> str:
+    """Return the address with every variable replaced, percent-encoded; raises VariableError."""
+    return _fill_text(template, case, lambda value: quote(value_text(value), safe=""))
 
 
-def _filled_text(text: str, case: CaseFacts) -> Any:
-    whole = PLACEHOLDER.fullmatch(text.strip())
-    if whole is not None:
-        return _value(whole[1], case)
-    return PLACEHOLDER.sub(lambda found: _as_text(_value(found[1], case)), text)
+def _fill_text(text: str, case: CaseFacts, write: Callable[[Any], str]) -> str:
+    return VARIABLE.sub(lambda match: write(_value(match[1], case)), text)
 
 
 def _value(name: str, case: CaseFacts) -> Any:
-    if name.startswith(METADATA):
-        return _metadata(name.removeprefix(METADATA), case)
-    values: Mapping[str, Any] = {
-        "input": _last_of_user(case),
-        "conversation": "\n\n".join(f"{turn.role}: {turn.content}" for turn in case.input),
-        "messages": [{"role": turn.role, "content": turn.content} for turn in case.input],
-        "case_id": case.key,
-    }
-    if name not in values:
-        raise PlaceholderError(_name_problem(name))
-    return values[name]
+    match name:
+        case "input":
+            # Where no user speaks, the last turn is what the agent is asked.
+            of_user = [turn.content for turn in case.input if turn.role == "user"]
+            return (of_user or [turn.content for turn in case.input] or [""])[-1]
+        case "conversation":
+            return "\n\n".join(f"{turn.role}: {turn.content}" for turn in case.input)
+        case "messages":
+            return [{"role": turn.role, "content": turn.content} for turn in case.input]
+        case "case_id":
+            return case.key
+        case _:
+            return _from_metadata(name, case)
 
 
-def _last_of_user(case: CaseFacts) -> str:
-    """Return the last text of the user; without any, the last of whoever spoke."""
-    of_user = [turn.content for turn in case.input if turn.role == "user"]
-    return (of_user or [turn.content for turn in case.input] or [""])[-1]
-
-
-def _metadata(path: str, case: CaseFacts) -> Any:
+def _from_metadata(name: str, case: CaseFacts) -> Any:
     try:
-        return follow(path, dict(case.metadata), "its metadata")
+        return metadata_value(name, case.metadata)
     except PathError as error:
-        raise PlaceholderError(
-            f"case {case.key} has nothing for {{{{metadata.{path}}}}}: {error}"
-        ) from None
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: ""}[value]
-    return str(value)
+        raise VariableError(f"case {case.key} has nothing for {in_braces(name)}: {error}") from None
 
 
 VARIABLE_PREFIX = "EVALSITE_TARGET_SECRET_"
-VARIABLE = re.compile(r"\{\{\s*([^{}]*?)\s*\}\}")
 NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 MAX_VALUE_LENGTH = 8000
 MIN_SECRET = 6
@@ -185,7 +156,7 @@ def value_problem(name: str, value: str) -> str:
         return f"the value of {name} is longer than {MAX_VALUE_LENGTH} characters"
     if not (value.isascii() and value.isprintable()):
         return f"the value of {name} holds characters that no header has: visible ASCII only"
-    for variable in variables_of(value):
+    for variable in variables_in(value):
         if not is_allowed_variable(variable):
             return (
                 f"the value of {name} names {{{{{variable}}}}}; only variables of the server whose "
@@ -197,11 +168,6 @@ def value_problem(name: str, value: str) -> str:
 def is_allowed_variable(name: str) -> bool:
     """Return whether a header may be filled from this variable: any other is a secret of the server."""
     return name.startswith(VARIABLE_PREFIX) and name != VARIABLE_PREFIX
-
-
-def variables_of(value: str) -> list[str]:
-    """Return the variables of the server that a value names."""
-    return [found[1] for found in VARIABLE.finditer(value)]
 
 
 def origin_of(url: Any) -> str:
@@ -221,7 +187,7 @@ class Config(ReplyPaths):
 
     url: str = Field(
         title="Address",
-        description="Such as https://agent.example.com/ask. Path and query may hold placeholders.",
+        description="Such as https://agent.example.com/ask. Path and query may hold variables.",
         json_schema_extra={"section": REQUEST, "widget": "code"},
     )
     method: Literal["POST", "PUT", "PATCH", "GET"] = Field(
@@ -268,10 +234,10 @@ class Config(ReplyPaths):
     def _may_be_called(cls, value: str) -> str:
         url = value.strip()
         scheme_and_host = re.match(r"[^/]*//[^/?#]*", url)
-        if PLACEHOLDER.search(scheme_and_host[0] if scheme_and_host else url):
-            raise ValueError("a placeholder may stand in path and query, not in the host")
-        plain = PLACEHOLDER.sub("x", url)
-        problem = placeholder_problem(url) or address_problem(plain, may_have_query=True)
+        if VARIABLE.search(scheme_and_host[0] if scheme_and_host else url):
+            raise ValueError("a variable may stand in path and query, not in the host")
+        plain = VARIABLE.sub("x", url)
+        problem = template_problem(url) or address_problem(plain, may_have_query=True)
         if problem:
             raise ValueError(problem)
         return url
@@ -289,8 +255,8 @@ class Config(ReplyPaths):
 
     @field_validator("body")
     @classmethod
-    def _has_known_placeholders(cls, value: Any) -> Any:
-        if problem := placeholder_problem(value):
+    def _has_known_variables(cls, value: Any) -> Any:
+        if problem := template_problem(value):
             raise ValueError(problem)
         return value
 
@@ -303,15 +269,15 @@ async def answer(config: Config, context: TargetContext) -> Output | TargetFailu
     try:
         request = AgentRequest(
             method=config.method,
-            url=filled_url(config.url, context.case),
+            url=fill_url(config.url, context.case),
             headers=config.headers,
-            body=None if config.method == "GET" else filled(config.body, context.case),
+            body=None if config.method == "GET" else fill_template(config.body, context.case),
             read=partial(read, config, context.case),
             timeout_s=config.timeout_s,
             tries=config.tries,
             most_at_once=config.concurrency,
         )
-    except PlaceholderError as error:
+    except VariableError as error:
         return TargetFailure(str(error), Cause.FAILED)
     try:
         return await context.agent(request)

@@ -13,8 +13,9 @@ from django.template.loader import render_to_string
 from pydantic.fields import FieldInfo
 
 from evaluators.catalog.kind_forms import LinesField, bounds_of, plain_type
+from evaluators.kinds._variables import variables_in
 from runs.target_kinds._base import Header, TargetKind
-from runs.target_kinds.http import MIN_SECRET, value_problem, variables_of
+from runs.target_kinds.http import MIN_SECRET, value_problem
 
 MAX_ROWS = 20
 OPEN_ROWS = 2
@@ -96,7 +97,7 @@ def _row_problem(row: Mapping[str, Any]) -> str:
         return f"{name} has no value."
     if not (row["secret"] and value):
         return ""
-    if variables_of(value):
+    if variables_in(value):
         return f"{name} names a variable of the server; leave its tick for secret out."
     if len(value) < MIN_SECRET:
         return f"The secret value of {name} has fewer than {MIN_SECRET} characters."
@@ -143,7 +144,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def with_line(message: str, typed: str, field: forms.Field | None) -> str:
-    """Return what is wrong with a JSON document with the line of the placeholder it speaks of."""
+    """Return what is wrong with a JSON document with the line of the variable it speaks of."""
     named = PLACEHOLDER.search(message)
     if named is None or not isinstance(field, JsonText):
         return message

@@ -161,7 +161,7 @@ def test_many_odd_files_are_counted() -> None:
         ({"url": "http://169.254.169.254/latest"}, "metadata"),
         ({"url": "http://user:pw@agent.example"}, "password"),
         ({"url": "https://{{input}}/ask"}, "not in the host"),
-        ({"url": "https://a.example/{{secret}}"}, "no placeholder"),
+        ({"url": "https://a.example/{{secret}}"}, "is not a variable"),
         ({"body": {"a": "{{expected_output}}"}}, "never given"),
         ({"output_path": "a..b"}, "character 3"),
         ({"cost_path": "cost"}, "where the output is"),

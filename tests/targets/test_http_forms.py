@@ -118,7 +118,11 @@ def test_a_stored_secret_is_not_sent_to_another_server(editor_client: Client) ->
         ((), {"url": "http://169.254.169.254/"}, "Nothing is called there"),
         ((), {"url": ""}, "This field is required."),
         ((), {"body": '{\n  "q": \n}'}, "Line 3, character 1, is not JSON"),
-        ((), {"body": '{\n  "a": 1,\n  "q": "{{inptu}}"\n}'}, "Line 3, q: there is no placeholder"),
+        (
+            (),
+            {"body": '{\n  "a": 1,\n  "q": "{{inptu}}"\n}'},
+            "Line 3, q: {{inptu}} is not a variable",
+        ),
         ((), {"body": '{"q": "{{expected_output}}"}'}, "never given to the agent"),
         ((), {"body": "7"}, "should be a valid"),
         ((), {"output_path": "a..b"}, "“a..b” is no path"),

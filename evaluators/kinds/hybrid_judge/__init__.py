@@ -67,7 +67,7 @@ from evaluators.kinds._judging import (
     judge_samples,
     judge_timeout,
 )
-from evaluators.kinds._prompts import fill, text_or_file
+from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.kinds.hybrid_judge.checks import (
     MAX_CHECKS,
     CheckSetting,
@@ -265,7 +265,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 async def score(config: Config, context: Context) -> Outcome:
     """Return the judge's overall score, with the dimensions of checks and judge side by side."""
     try:
-        added = text_or_file(config.instructions, context.files).strip()
+        added = prompt_text(config.instructions, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
     made = [await carried_out(check, context) for check in config.checks]

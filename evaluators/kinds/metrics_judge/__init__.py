@@ -63,7 +63,7 @@ from evaluators.kinds._judging import (
     judge_samples,
     judge_timeout,
 )
-from evaluators.kinds._prompts import fill, text_or_file
+from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.kinds.metrics_judge.metrics import (
     MAX_METRICS,
     MetricSetting,
@@ -202,7 +202,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 async def score(config: Config, context: Context) -> Outcome:
     """Return the weighted metrics the judge gives, with each expected outcome met or missed."""
     try:
-        added = text_or_file(config.instructions, context.files).strip()
+        added = prompt_text(config.instructions, context.files).strip()
     except ValueError as error:
         return Unscored(str(error), stage="config")
     asked = await ask_samples(context, _question(config, context, added), config.samples)

@@ -18,7 +18,7 @@ from evaluators.kinds._base import (
     ScriptResult,
     Step,
 )
-from evaluators.kinds._prompts import question_of
+from evaluators.kinds._prompts import last_question
 from evaluators.kinds.script.program import OUTPUT_FILE, Protocol, ScriptSettings, program_of
 from evaluators.scoring.numbers import on_scale
 from evaluators.scoring.types import (
@@ -136,7 +136,7 @@ def environment(context: Context) -> dict[str, str]:
     told = {
         "EVAL_OUTPUT": context.output.text,
         "EVAL_CASE_ID": case.key,
-        "EVAL_INPUT": question_of(context),
+        "EVAL_INPUT": last_question(context),
         "EVAL_EXPECTED_OUTPUT": case.expected_output,
         "EVAL_CRITERIA": case.criteria,
         "EVAL_EXPECTED_OUTCOMES": _json(list(case.expected_outcomes)),
@@ -149,7 +149,7 @@ def environment(context: Context) -> dict[str, str]:
 def payload(context: Context, config: Mapping[str, Any]) -> bytes:
     """Return the JSON object of the stdin protocol."""
     case, output = context.case, context.output
-    question = question_of(context)
+    question = last_question(context)
     expected = [{"role": "assistant", "content": case.expected_output}]
     answered = _output_messages(context)
     asked = [{"role": turn.role, "content": turn.content} for turn in case.input]

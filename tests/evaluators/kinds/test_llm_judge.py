@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -159,13 +160,26 @@ def test_without_prompt_criteria_outcomes_and_expected_output_it_is_unscored_and
     assert judge.questions == []
 
 
-@pytest.mark.parametrize("name", ["reply", "Question", "metadata.a b", "", "outputs"])
+@pytest.mark.parametrize("name", ["reply", "Question", "metadatas", "", "outputs"])
 def test_an_unknown_variable_is_refused_with_the_list_of_known_ones(name: str) -> None:
     with pytest.raises(InvalidConfigError) as refused:
         read_config("llm_judge", {"prompt": f"Look at {{{{{name}}}}}"}, evaluator="tone")
 
     assert f"{{{{{name}}}}} is not a variable" in str(refused.value)
     assert "candidate_answer" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        ("Look at {{metadata.}}", "{{metadata.}} is no path"),
+        ("Look at {{candidate_answer}", "{{ is not closed"),
+        ("Look at {{evaluator_results}}", "{{evaluator_results}} is not a variable"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_refused(prompt: str, problem: str) -> None:
+    with pytest.raises(InvalidConfigError, match=re.escape(problem)):
+        read_config("llm_judge", {"prompt": prompt}, evaluator="tone")
 
 
 def test_a_prompt_may_stand_in_a_file_of_the_suite() -> None:

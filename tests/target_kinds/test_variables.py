@@ -1,4 +1,4 @@
-"""Placeholders bring the case into a request, and nothing that is expected of it."""
+"""Variables bring the case into a request, and nothing that is expected of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from evaluators.kinds._base import CaseFacts, Message
-from runs.target_kinds.http import PlaceholderError, filled, filled_url, placeholder_problem
+from evaluators.kinds._variables import VariableError
+from runs.target_kinds.http import fill_template, fill_url, template_problem
 
 CASE = CaseFacts(
     key="CS-1/ö",
@@ -33,7 +34,7 @@ def test_texts_lists_and_numbers_come_out_as_what_they_are() -> None:
         "mixed": "case {{case_id}} of {{metadata.plan}}, {{metadata.customer.id}}",
         "n": 3,
     }
-    body = filled(template, CASE)
+    body = fill_template(template, CASE)
     assert body["q"] == 'Say "hi" & {{case_id}}'
     assert body["all"].startswith("system: Be kind.\n\nuser: First")
     assert body["messages"][-1] == {"role": "user", "content": 'Say "hi" & {{case_id}}'}
@@ -44,13 +45,13 @@ def test_texts_lists_and_numbers_come_out_as_what_they_are() -> None:
 
 
 def test_a_url_takes_values_that_cannot_change_where_it_leads() -> None:
-    url = filled_url("https://a.example/{{metadata.plan}}?id={{case_id}}&q={{input}}", CASE)
+    url = fill_url("https://a.example/{{metadata.plan}}?id={{case_id}}&q={{input}}", CASE)
     assert url.startswith("https://a.example/gold?id=CS-1%2F%C3%B6&q=Say%20%22hi%22%20%26%20")
 
 
 def test_metadata_that_a_case_lacks_is_told_by_name() -> None:
-    with pytest.raises(PlaceholderError) as refusal:
-        filled({"a": "{{metadata.customer.name}}"}, CASE)
+    with pytest.raises(VariableError) as refusal:
+        fill_template({"a": "{{metadata.customer.name}}"}, CASE)
     said = str(refusal.value)
     assert "case CS-1/ö" in said
     assert "{{metadata.customer.name}}" in said
@@ -60,7 +61,7 @@ def test_metadata_that_a_case_lacks_is_told_by_name() -> None:
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ({"a": {"b": "{{inptu}}"}}, "a.b: there is no placeholder {{inptu}}"),
+        ({"a": {"b": "{{inptu}}"}}, "a.b: {{inptu}} is not a variable"),
         ({"a": ["x", "{{expected_output}}"]}, "a[1]: {{expected_output}}: what is expected"),
         ({"a": "{{criteria}}"}, "never given"),
         ({"a": "see {{messages}}"}, "must be the whole text"),
@@ -69,10 +70,10 @@ def test_metadata_that_a_case_lacks_is_told_by_name() -> None:
         ({"{{input}}": 1}, "not in a name"),
     ],
 )
-def test_a_wrong_placeholder_is_refused_where_it_stands(template: Any, words: str) -> None:
-    assert words in placeholder_problem(template)
+def test_a_wrong_variable_is_refused_where_it_stands(template: Any, words: str) -> None:
+    assert words in template_problem(template)
 
 
 def test_good_templates_have_no_problem() -> None:
     good = {"a": ["{{input}}", {"b": "{{messages}}"}], "c": None, "d": "{ {input} }"}
-    assert placeholder_problem(good) == ""
+    assert template_problem(good) == ""
