@@ -16,6 +16,7 @@ from tests.services.processes import end_what_was_started_when_told_to_end
 from tests.services.redis import redis_server
 from tests.support.flushing import flush_fast
 from tests.support.members import make_client, make_member
+from tests.support.white_space import collapse_pages_of_clients
 
 pytest_plugins = [
     "tests.support.agent_server",
@@ -65,6 +66,7 @@ def pytest_configure() -> None:
     gc.disable()
     end_what_was_started_when_told_to_end()
     flush_fast()
+    collapse_pages_of_clients()
     hypothesis.settings.register_profile("tests", deadline=None)
     hypothesis.settings.load_profile("tests")
     for name, value in FOR_TESTS.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 from django import template
 
@@ -18,7 +20,7 @@ class Part:
     """A stretch of a text that the other text has too, or has not."""
 
     text: str
-    differs: bool
+    is_changed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,21 @@ class Difference:
 
 
 @register.simple_tag
-def difference(expected: str, output: str) -> Difference:
-    """Return where two texts differ, word by word."""
+def difference(details: Mapping[str, Any]) -> Difference:
+    """Return where the expected text and the answer of a score differ, word by word."""
+    expected, output = details["expected"], details["output"]
     first, second = WORD.findall(expected), WORD.findall(output)
     matcher = SequenceMatcher(None, first, second, autojunk=False)
     left: list[Part] = []
     right: list[Part] = []
     for operation, start, end, other_start, other_end in matcher.get_opcodes():
-        differs = operation != "equal"
-        left.append(Part("".join(first[start:end]), differs))
-        right.append(Part("".join(second[other_start:other_end]), differs))
-    return Difference(_given(left), _given(right))
+        is_changed = operation != "equal"
+        left.append(Part("".join(first[start:end]), is_changed))
+        right.append(Part("".join(second[other_start:other_end]), is_changed))
+    return Difference(_with_cuts(left, details), _with_cuts(right, details))
 
 
-def _given(parts: list[Part]) -> tuple[Part, ...]:
-    return tuple(part for part in parts if part.text)
+def _with_cuts(parts: list[Part], details: Mapping[str, Any]) -> tuple[Part, ...]:
+    before = Part("…" if details.get("starts_at") else "", is_changed=False)
+    after = Part("…" if details.get("is_cut") else "", is_changed=False)
+    return tuple(part for part in (before, *parts, after) if part.text)

@@ -15,7 +15,7 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.text import slugify
 
-from evaluators.templatetags import figures, marks
+from evaluators.templatetags import components, figures, marks
 from evaluators.templatetags import marks as templatetags_marks
 from evaluators.templatetags.figures import MISSING, Number
 from evaluators.templatetags.markdown import markdown
@@ -111,6 +111,7 @@ def whole(text: object, name: str = "Whole text") -> SafeString:
 
 
 register = template.Library()
+register.tags.update(components.register.tags)
 
 for figure in (
     *(

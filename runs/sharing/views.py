@@ -20,6 +20,7 @@ from django.shortcuts import get_object_or_404, render
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -273,7 +274,9 @@ def shared_file(request: HttpRequest, token: str) -> HttpResponse:
     style = _style()
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
-    context = {"page": shared_page(link), "style": style, "policy": policy}
+    # The policy names the hash of what stands in the element, so not a space may be added to it.
+    style_element = SafeString(f"<style>{style}</style>")
+    context = {"page": shared_page(link), "style": style_element, "policy": policy}
     response = HttpResponse(render_to_string("sharing/download.html", context))
     name = slugify(link.title)[:80] or "shared"
     response["Content-Disposition"] = f'attachment; filename="evalsite-{name}.html"'

@@ -196,6 +196,11 @@ class EditedRow:
         """Return the evaluator's name."""
         return self.branch.name
 
+    @property
+    def note(self) -> str:
+        """Return what stands in place of a weight: the root and what a rule decides have none."""
+        return self.branch.note if self.is_root or self.branch.weight is None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeEditor:

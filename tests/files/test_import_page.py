@@ -198,7 +198,7 @@ class TestSeveralSuites:
 
         html = response.content.decode()
         assert response.redirect_chain == [(reverse("runs:suite-imported"), 302)]
-        assert "<span>1 new suite</span><span>1 unchanged</span>" in html
+        assert "<span>1 new suite</span> <span>1 unchanged</span>" in html
         assert "New, v1" in html
         assert "Unchanged, still v1" in html
         assert "3 notes on the files" in html

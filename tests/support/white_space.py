@@ -1,0 +1,55 @@
+"""Hand pages to the tests with the white space a reader would see, however their templates are broken into lines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.http import HttpResponse
+from django.test import Client
+
+_BLOCKS = (
+    "address|article|aside|blockquote|body|br|caption|circle|col|colgroup|datalist|dd|defs|details|dialog|div|dl|dt"
+    "|fieldset|figcaption|figure|footer|form|g|h[1-6]|head|header|hgroup|hr|html|legend|li|line|link|main|menu|meta"
+    "|nav|ol|optgroup|option|p|path|polyline|rect|script|section|select|style|summary|svg|symbol|table|tbody|td"
+    "|template|text|tfoot|th|thead|title|tr|ul|use"
+)
+# White space is kept in these, by HTML or by the style sheet.
+_KEPT = re.compile(r"(<(pre|textarea|script|style)\b.*?</\2>)", re.DOTALL)
+_TAG = re.compile(r"""<[a-zA-Z](?:[^>"']|"[^"]*"|'[^']*')*>""")
+_AROUND_BLOCKS = re.compile(rf"\s*(</?(?:{_BLOCKS})(?:\s(?:[^>\"']|\"[^\"]*\"|'[^']*')*)?>)\s*")
+_INSIDE_BUTTONS = re.compile(r"(<button\b[^>]*>)\s+|\s+(</button>)")
+_COLLAPSIBLE = re.compile(r"[ \t\r\n\f]+")
+
+
+def collapse_white_space(html: str) -> str:
+    """Write a run of white space as one space, and none inside a tag's end or beside a block."""
+    parts = _KEPT.split(html)
+    # The pattern has two groups: text, element, its name, text, element, its name, text ...
+    return "".join(
+        part if index % 3 == 1 else _collapse(part)
+        for index, part in enumerate(parts)
+        if index % 3 != 2
+    )
+
+
+def _collapse(html: str) -> str:
+    html = _COLLAPSIBLE.sub(" ", html)
+    html = _TAG.sub(lambda tag: re.sub(r"\s+(/?>)$", r"\1", tag[0]), html)
+    html = _INSIDE_BUTTONS.sub(r"\1\2", html)
+    return _AROUND_BLOCKS.sub(r"\1", html)
+
+
+def collapse_pages_of_clients() -> None:
+    """Have every test client collapse the white space of the pages it gets."""
+    request = Client.request
+
+    def collapsing_request(client: Client, **environ: Any) -> HttpResponse:
+        response = request(client, **environ)
+        if not response.streaming and response.headers.get("Content-Type", "").startswith(
+            "text/html"
+        ):
+            response.content = collapse_white_space(response.content.decode()).encode()
+        return response
+
+    Client.request = collapsing_request
