@@ -1,4 +1,4 @@
-"""The limits of each model in one process: which calls are in, which wait, and what lets them in."""
+"""The limits of each model in one process: which calls are in flight, which wait, and what lets them start."""
 
 from __future__ import annotations
 
@@ -6,28 +6,88 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from evaluators.model_calls.limit_policy import (
+    FOREVER,
+    NEVER,
     SEND_S,
     VALID_S,
     AdaptiveLimit,
-    Allowance,
-    Alone,
-    Ask,
-    Clock,
-    Sharing,
-    Standing,
+    Grant,
+    LimitRequest,
+    LimitState,
+    QuotaGrant,
+    SharedLimit,
+    StartQuota,
 )
 from evaluators.model_calls.models import ModelSpec
 
-NEVER = float("-inf")
+logger = logging.getLogger(__name__)
+
 # How long to wait before asking again for slots that others hold.
 ASK_AGAIN_S = 1.0
-# A pause that grows by less is not worth telling the others.
+# A pause that grows by less is not worth a report.
 PAUSE_GRAIN_S = 0.5
+
+Clock = Callable[[], float]
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class LimitSharing(Protocol):
+    """How a process agrees with the others that call the same models."""
+
+    async def agree(self, spec: ModelSpec, request: LimitRequest) -> LimitState:
+        """Report and ask; return what holds now."""
+        ...
+
+    async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
+        """Return how many of the wanted calls may start in the model's minute."""
+        ...
+
+    async def leave(self, used: Mapping[int, int]) -> None:
+        """Give everything back."""
+        ...
+
+
+class UnsharedLimits:
+    """The limits of a process that shares its models with no other."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Know no model yet."""
+        self._clock = clock
+        self._limits: dict[str, SharedLimit] = {}
+        self._grants = 0
+
+    async def agree(self, spec: ModelSpec, request: LimitRequest) -> LimitState:
+        """Return what holds after the request: all slots are this process's own."""
+        shared = self._limit(spec, request.used)
+        request = replace(request, wanted=shared.max_limit)
+        return shared.agree("", request, now=self._clock(), lease_s=FOREVER)
+
+    async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
+        """Return how many calls may start."""
+        shared, now = self._limit(spec, used), self._clock()
+        granted = shared.grant_starts("", wanted, now=now)
+        if granted.calls and shared.per_minute is not None:
+            self._grants += 1
+            shared.grants[self._grants] = Grant("", now, granted.calls)
+        return replace(granted, grant=self._grants)
+
+    async def leave(self, used: Mapping[int, int]) -> None:
+        """Give nothing back: nobody else waits."""
+
+    def _limit(self, spec: ModelSpec, used: Mapping[int, int]) -> SharedLimit:
+        limit = max(1, spec.concurrency)
+        usual = SharedLimit(limit, limit, spec.requests_per_minute)
+        shared = self._limits.setdefault(spec.slug, usual)
+        for grant, calls in used.items():
+            if grant in shared.grants:
+                shared.grants[grant].calls = calls
+        return shared
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +96,7 @@ class ConcurrencyLimiter:
 
     spec: ModelSpec
     limit: AdaptiveLimit
-    minute: Allowance | None = None
+    quota: StartQuota | None = None
     in_flight: int = 0
     slots: int = 0
     queue: deque[asyncio.Future[float]] = field(default_factory=deque)
@@ -46,14 +106,14 @@ class ConcurrencyLimiter:
     answered_at: float = NEVER
     refused_at: float = NEVER
     rounds: int = 0
-    talking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    attendant: asyncio.Task[None] | None = None
-    teller: asyncio.Task[None] | None = None
+    agreeing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    serving: asyncio.Task[None] | None = None
+    reporting: asyncio.Task[None] | None = None
     _held: int = 0
     _cuts: int | None = None
     _agreed_until: float = NEVER
     _ask_again_at: float = NEVER
-    _pause_told: float = NEVER
+    _reported_pause: float = NEVER
 
     @property
     def open_slots(self) -> int:
@@ -66,14 +126,14 @@ class ConcurrencyLimiter:
         return min(self.limit.now, self.in_flight + len(self.queue))
 
     @property
-    def is_waited_for(self) -> bool:
+    def needs_service(self) -> bool:
         """Tell whether calls wait here, or others for slots that are held and not used any more."""
-        return bool(self.queue) or self._is_over
+        return bool(self.queue) or self._holds_too_many
 
     @property
     def has_news(self) -> bool:
         """Tell whether the others should hear something now."""
-        is_longer = self.paused_until > self._pause_told + PAUSE_GRAIN_S
+        is_longer = self.paused_until > self._reported_pause + PAUSE_GRAIN_S
         return self.is_refused or self.has_earned or is_longer
 
     @property
@@ -81,45 +141,38 @@ class ConcurrencyLimiter:
         return bool(self.queue) and self.slots < self.wanted
 
     @property
-    def _is_over(self) -> bool:
+    def _holds_too_many(self) -> bool:
         return self._held > max(self.slots, self.in_flight)
 
     def is_open(self, now: float) -> bool:
         """Tell whether a call may start."""
         return (
             self.open_slots > 0
-            and now < self._agreed_until
-            and now >= self.paused_until
-            and (self.minute is None or self.minute.has_left(now))
+            and self.paused_until <= now < self._agreed_until
+            and (self.quota is None or self.quota.has_left(now))
         )
 
-    def enter(self, now: float) -> bool:
-        """Let a call in unless others wait before it; True when it is in."""
-        if self.queue or not self.is_open(now):
-            return False
-        self._begin()
-        return True
+    def start(self) -> None:
+        """Count a call that starts."""
+        self.in_flight += 1
+        if self.quota is not None:
+            self.quota.start()
 
     def admit(self, now: float) -> None:
-        """Let in as many of the waiting as may start, first come first served."""
+        """Let as many of the waiting calls start as may, first come first served."""
         while self.queue and self.is_open(now):
             ticket = self.queue.popleft()
             if not ticket.done():
-                self._begin()
+                self.start()
                 ticket.set_result(now)
 
-    def _begin(self) -> None:
-        self.in_flight += 1
-        if self.minute is not None:
-            self.minute.start()
-
     def undo(self, *, started_at: float) -> None:
-        """Take back a start of which no call came."""
-        if self.minute is not None:
-            self.minute.undo(started_at=started_at)
+        """Take back a start that no call followed."""
+        if self.quota is not None:
+            self.quota.undo(started_at=started_at)
 
     def fail(self, error: Exception) -> None:
-        """Let everybody who waits know that waiting is of no use."""
+        """Raise the error in every call that waits."""
         while self.queue:
             ticket = self.queue.popleft()
             if not ticket.done():
@@ -129,76 +182,73 @@ class ConcurrencyLimiter:
         """Tell whether the others have to be asked before calls can start."""
         if now >= self._agreed_until:
             return True
-        return (self._is_short or self._is_over) and now >= self._ask_again_at
+        return (self._is_short or self._holds_too_many) and now >= self._ask_again_at
 
     def lacks_starts(self, now: float) -> bool:
         """Tell whether calls wait for nothing but the minute, and it may be asked for."""
         return (
-            self.minute is not None
+            self.quota is not None
             and bool(self.queue)
             and self.open_slots > 0
-            and now >= max(self.paused_until, self.minute.again_at)
-            and not self.minute.has_left(now)
+            and now >= max(self.paused_until, self.quota.ask_again_at)
+            and not self.quota.has_left(now)
         )
 
     def wait_s(self, now: float) -> float | None:
-        """Return after how long something may change by itself; None when only a call's end can tell."""
+        """Return after how long something may change by itself; None when only the end of a call changes it."""
         times = []
         is_paused = now < self.paused_until
         if self.queue and now >= self._agreed_until:
             times.append(now)
-        if self._is_over or (self._is_short and not is_paused):
+        if self._holds_too_many or (self._is_short and not is_paused):
             times.append(self._ask_again_at)
         if self.queue and is_paused:
             times.append(self.paused_until)
-        elif self.queue and self.open_slots > 0 and self.minute is not None:
-            times.append(self.minute.again_at)
+        elif self.queue and self.open_slots > 0 and self.quota is not None:
+            times.append(self.quota.ask_again_at)
         return max(0.0, min(times) - now) if times else None
 
-    def ask(self, now: float) -> Ask:
+    def request(self, now: float) -> LimitRequest:
         """Return what the others are told and asked; news are told once."""
-        pause_s = max(0.0, self.paused_until - now) if self.paused_until > self._pause_told else 0.0
-        ask = Ask(
+        is_news = self.paused_until > self._reported_pause
+        request = LimitRequest(
             wanted=self.wanted,
             in_flight=self.in_flight,
             limit=self.limit.now,
             cuts=self._cuts or 0,
             is_refused=self.is_refused,
             has_earned=self.has_earned,
-            pause_s=pause_s,
-            used=self.minute.taken_used(now) if self.minute is not None else {},
+            pause_s=max(0.0, self.paused_until - now) if is_news else 0.0,
+            used=self.quota.pop_unused(now) if self.quota is not None else {},
         )
-        self._pause_told = self.paused_until
+        self._reported_pause = self.paused_until
         self.is_refused = self.has_earned = False
-        return ask
+        return request
 
-    def take(self, standing: Standing, ask: Ask, *, asked_at: float, now: float) -> None:
+    def take(
+        self, state: LimitState, request: LimitRequest, *, asked_at: float, now: float
+    ) -> None:
         """Take over what holds; slots are valid from when they were asked for."""
-        if self._cuts not in (None, standing.cuts) and not ask.is_refused:
-            self.limit.was_cut(at=now)
-        self._cuts, self.limit.most = standing.cuts, standing.most
-        # A 429 that came while the others were asked has lowered the limit below what they know.
-        least = self.limit.now if self.is_refused else standing.limit
-        self.limit.now = min(least, standing.limit)
-        self.slots, self._held = standing.slots, max(standing.slots, ask.in_flight)
-        self._agreed_until = asked_at + standing.valid_s
-        is_unsettled = self._is_short or self._held > self.slots
-        self._ask_again_at = asked_at + ASK_AGAIN_S if is_unsettled else NEVER
-        self.paused_until = max(self.paused_until, now + standing.pause_s)
-        self._pause_told = max(self._pause_told, now + standing.pause_s)
-        if standing.per_minute is None:
-            self.minute = None
-        elif self.minute is None:
-            self.minute = Allowance()
-
-
-logger = logging.getLogger(__name__)
-
-Sleep = Callable[[float], Awaitable[None]]
+        if self._cuts not in (None, state.cuts) and not request.is_refused:
+            self.limit.note_cut(at=now)
+        self._cuts, self.limit.max_limit = state.cuts, state.max_limit
+        # A 429 that came during the agreement has lowered the limit below what the others know.
+        known = self.limit.now if self.is_refused else state.limit
+        self.limit.now = min(known, state.limit)
+        self.slots, self._held = state.slots, max(state.slots, request.in_flight)
+        self._agreed_until = asked_at + state.valid_s
+        is_open_question = self._is_short or self._held > self.slots
+        self._ask_again_at = asked_at + ASK_AGAIN_S if is_open_question else NEVER
+        self.paused_until = max(self.paused_until, now + state.pause_s)
+        self._reported_pause = max(self._reported_pause, now + state.pause_s)
+        if state.per_minute is None:
+            self.quota = None
+        elif self.quota is None:
+            self.quota = StartQuota()
 
 
 class Limiter:
-    """Hands out slots for calls, one gate per model; one limiter serves one event loop.
+    """Hands out slots for calls of any model; one limiter serves one event loop.
 
     `sharing` agrees with the other processes that call the same models; without it this one has
     them to itself. It is asked when demand outgrows what was agreed, told of every change of a
@@ -207,16 +257,16 @@ class Limiter:
 
     def __init__(
         self,
-        sharing: Sharing | None = None,
+        sharing: LimitSharing | None = None,
         *,
         clock: Clock = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         """Know no model yet."""
-        self._sharing = sharing or Alone(clock)
+        self._sharing = sharing or UnsharedLimits(clock)
         self._clock = clock
         self._sleep = sleep
-        self._gates: dict[str, ConcurrencyLimiter] = {}
+        self._models: dict[str, ConcurrencyLimiter] = {}
         self._refusal: Exception | None = None
 
     @asynccontextmanager
@@ -227,23 +277,24 @@ class Limiter:
         """
         if self._refusal is not None:
             raise self._refusal
-        gate = self._gate(spec)
+        model = self._model(spec)
         started_at = self._clock()
-        if not gate.enter(started_at):
-            started_at = await self._wait(gate)
+        if model.queue or not model.is_open(started_at):
+            started_at = await self._wait(model)
+        else:
+            model.start()
         try:
             yield started_at
         except Exception:
             # A call that was made ends in an answer or a failure: this one was refused before.
-            gate.undo(started_at=started_at)
+            model.undo(started_at=started_at)
             raise
         finally:
-            self._leave(gate)
+            self._free(model)
 
     def is_late(self, spec: ModelSpec, *, started_at: float) -> bool:
-        """Tell whether a call that was held up since it was let in has missed its place in the minute."""
-        gate = self._gate(spec)
-        return gate.minute is not None and self._clock() > started_at + SEND_S
+        """Tell whether a call was held up since its start for so long that it missed its place in the minute."""
+        return self._model(spec).quota is not None and self._clock() > started_at + SEND_S
 
     async def start_again(self, spec: ModelSpec) -> float:
         """Wait for another place in the minute for a call that missed its own; return when it starts.
@@ -254,145 +305,146 @@ class Limiter:
             if self._refusal is not None:
                 raise self._refusal
             asked_at = self._clock()
-            starts = await self._sharing.starts(spec, 1, {})
-            if starts.calls and self._clock() <= asked_at + VALID_S:
+            granted = await self._sharing.starts(spec, 1, {})
+            if granted.calls and self._clock() <= asked_at + VALID_S:
                 return asked_at
-            await self._sleep(starts.wait_s)
+            await self._sleep(granted.wait_s)
 
     def succeeded(self, spec: ModelSpec, *, started_at: float) -> None:
         """Note an answer."""
-        gate = self._gate(spec)
-        gate.answered_at, gate.rounds = self._clock(), 0
-        if gate.limit.answered(started_at=started_at):
-            gate.has_earned = True
-            self._tell(gate)
+        model = self._model(spec)
+        model.answered_at, model.rounds = self._clock(), 0
+        if model.limit.count_answer(started_at=started_at):
+            model.has_earned = True
+            self._report(model)
 
     def refused(self, spec: ModelSpec, *, started_at: float) -> tuple[int, float]:
         """Count a 429; return how many rounds of them came since the model last answered, and when it did.
 
         Those of calls that were in flight together are one round.
         """
-        gate = self._gate(spec)
-        if started_at > gate.refused_at:
-            gate.rounds += 1
-            gate.refused_at = self._clock()
-        return max(1, gate.rounds), gate.answered_at
+        model = self._model(spec)
+        if started_at > model.refused_at:
+            model.rounds += 1
+            model.refused_at = self._clock()
+        return max(1, model.rounds), model.answered_at
 
     def rate_limited(self, spec: ModelSpec, *, started_at: float, pause_s: float) -> None:
         """Note a 429: nothing starts for so long, and fewer calls are in flight afterwards."""
-        gate, now = self._gate(spec), self._clock()
-        gate.paused_until = max(gate.paused_until, now + pause_s)
-        if gate.limit.cut(started_at=started_at, at=now):
-            gate.is_refused, gate.has_earned = True, False
-        if gate.has_news:
-            self._tell(gate)
+        model, now = self._model(spec), self._clock()
+        model.paused_until = max(model.paused_until, now + pause_s)
+        if model.limit.cut(started_at=started_at, at=now):
+            model.is_refused, model.has_earned = True, False
+        if model.has_news:
+            self._report(model)
 
     def turn_away(self, refusal: Exception) -> None:
-        """Let no call in any more, not even those that wait; calls in flight go on."""
+        """Let no call start any more, not even those that wait; calls in flight go on."""
         self._refusal = refusal
-        for gate in self._gates.values():
-            gate.fail(refusal)
+        for model in self._models.values():
+            model.fail(refusal)
 
     def limit_now(self, spec: ModelSpec) -> int:
         """Return the limit in force, as far as it is known here."""
-        return self._gate(spec).limit.now
+        return self._model(spec).limit.now
 
     async def renew(self) -> None:
         """Agree again on every model in use; call it with the heartbeat."""
-        for gate in list(self._gates.values()):
-            async with gate.talking:
-                await self._agree(gate)
+        for model in list(self._models.values()):
+            async with model.agreeing:
+                await self._agree(model)
 
     async def aclose(self) -> None:
-        """Finish what is being told and give everything back."""
-        used: dict[int, int] = {}
-        for gate in self._gates.values():
-            if gate.attendant is not None:
-                gate.attendant.cancel()
-            if gate.teller is not None:
-                await asyncio.wait([gate.teller])
-            if gate.minute is not None:
-                used |= gate.minute.taken_used(float("inf"))
-        await self._sharing.leave(used)
+        """Finish the reports and give everything back."""
+        unused: dict[int, int] = {}
+        for model in self._models.values():
+            if model.serving is not None:
+                model.serving.cancel()
+            if model.reporting is not None:
+                await asyncio.wait([model.reporting])
+            if model.quota is not None:
+                unused |= model.quota.pop_unused(FOREVER)
+        await self._sharing.leave(unused)
 
-    def _gate(self, spec: ModelSpec) -> ConcurrencyLimiter:
-        gate = self._gates.get(spec.slug)
-        if gate is None:
-            most = max(1, spec.concurrency)
-            gate = self._gates[spec.slug] = ConcurrencyLimiter(spec, AdaptiveLimit(most, most))
-        return gate
+    def _model(self, spec: ModelSpec) -> ConcurrencyLimiter:
+        model = self._models.get(spec.slug)
+        if model is None:
+            limit = max(1, spec.concurrency)
+            model = ConcurrencyLimiter(spec, AdaptiveLimit(limit, limit))
+            self._models[spec.slug] = model
+        return model
 
-    async def _wait(self, gate: ConcurrencyLimiter) -> float:
+    async def _wait(self, model: ConcurrencyLimiter) -> float:
         ticket: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        gate.queue.append(ticket)
-        self._attend(gate)
+        model.queue.append(ticket)
+        self._serve(model)
         try:
             return await ticket
         except asyncio.CancelledError:
-            if ticket in gate.queue:
-                gate.queue.remove(ticket)
+            if ticket in model.queue:
+                model.queue.remove(ticket)
             elif not ticket.cancelled() and ticket.exception() is None:
-                # Cancelled in its turn: the turn goes to the next.
-                gate.undo(started_at=ticket.result())
-                self._leave(gate)
+                # Cancelled after it was let in: its slot goes to the next.
+                model.undo(started_at=ticket.result())
+                self._free(model)
             raise
 
-    def _leave(self, gate: ConcurrencyLimiter) -> None:
-        gate.in_flight -= 1
-        gate.admit(self._clock())
-        self._attend(gate)
+    def _free(self, model: ConcurrencyLimiter) -> None:
+        model.in_flight -= 1
+        model.admit(self._clock())
+        self._serve(model)
 
-    def _attend(self, gate: ConcurrencyLimiter) -> None:
-        """See to it that whoever waits at the gate is let in in time."""
-        if gate.is_waited_for and gate.attendant is None:
-            gate.attendant = asyncio.ensure_future(self._serve(gate))
+    def _serve(self, model: ConcurrencyLimiter) -> None:
+        """Make sure that a task asks and waits for the calls in the queue."""
+        if model.needs_service and model.serving is None:
+            model.serving = asyncio.ensure_future(self._serve_queue(model))
 
-    async def _serve(self, gate: ConcurrencyLimiter) -> None:
-        """Ask and wait for those who wait, until only the end of a call can let the next one in."""
+    async def _serve_queue(self, model: ConcurrencyLimiter) -> None:
+        """Ask and wait for the queue, until only the end of a call can let the next one start."""
         try:
             wait_s: float | None = 0.0
-            while gate.is_waited_for and wait_s is not None:
+            while model.needs_service and wait_s is not None:
                 # Calls that start together are counted before the first of them asks.
                 await (self._sleep(wait_s) if wait_s else asyncio.sleep(0))
-                await self._ask(gate)
-                gate.admit(self._clock())
-                wait_s = gate.wait_s(self._clock())
+                await self._ask(model)
+                model.admit(self._clock())
+                wait_s = model.wait_s(self._clock())
         except Exception as error:  # noqa: BLE001 - raised where the calls wait
-            gate.fail(error)
+            model.fail(error)
         finally:
-            gate.attendant = None
+            model.serving = None
 
-    async def _ask(self, gate: ConcurrencyLimiter) -> None:
-        """Ask the others for what the waiting lack, if it is time to."""
-        async with gate.talking:
-            if gate.must_agree(self._clock()):
-                await self._agree(gate)
+    async def _ask(self, model: ConcurrencyLimiter) -> None:
+        """Ask the others for what the waiting calls lack, if it is time to."""
+        async with model.agreeing:
+            if model.must_agree(self._clock()):
+                await self._agree(model)
         now = self._clock()
-        if gate.minute is not None and gate.lacks_starts(now):
-            could_start = min(len(gate.queue), gate.open_slots)
-            wanted, used = gate.minute.wanted(could_start, now), gate.minute.taken_used(now)
-            starts = await self._sharing.starts(gate.spec, wanted, used)
-            gate.minute.take(starts, asked_at=now, now=self._clock())
+        if model.quota is not None and model.lacks_starts(now):
+            could_start = min(len(model.queue), model.open_slots)
+            wanted, unused = model.quota.wanted(could_start, now), model.quota.pop_unused(now)
+            granted = await self._sharing.starts(model.spec, wanted, unused)
+            model.quota.take(granted, asked_at=now, now=self._clock())
 
-    def _tell(self, gate: ConcurrencyLimiter) -> None:
-        if gate.teller is None:
-            gate.teller = asyncio.ensure_future(self._tell_all(gate))
+    def _report(self, model: ConcurrencyLimiter) -> None:
+        if model.reporting is None:
+            model.reporting = asyncio.ensure_future(self._report_news(model))
 
-    async def _tell_all(self, gate: ConcurrencyLimiter) -> None:
+    async def _report_news(self, model: ConcurrencyLimiter) -> None:
         try:
-            while gate.has_news:
-                async with gate.talking:
-                    await self._agree(gate)
+            while model.has_news:
+                async with model.agreeing:
+                    await self._agree(model)
         except Exception:
-            logger.exception("A limit of %s could not be shared", gate.spec.slug)
+            logger.exception("A limit of %s could not be shared", model.spec.slug)
         finally:
-            gate.teller = None
+            model.reporting = None
 
-    async def _agree(self, gate: ConcurrencyLimiter) -> None:
-        """Tell the others what is new and take over what holds; the gate's lock is held."""
+    async def _agree(self, model: ConcurrencyLimiter) -> None:
+        """Tell the others what is new and take over what holds; the model's lock is held."""
         asked_at = self._clock()
-        ask = gate.ask(asked_at)
-        standing = await self._sharing.agree(gate.spec, ask)
-        gate.take(standing, ask, asked_at=asked_at, now=self._clock())
-        gate.admit(self._clock())
-        self._attend(gate)
+        request = model.request(asked_at)
+        state = await self._sharing.agree(model.spec, request)
+        model.take(state, request, asked_at=asked_at, now=self._clock())
+        model.admit(self._clock())
+        self._serve(model)

@@ -17,8 +17,8 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evaluators.model_calls.limit_policy import Alone
 from evaluators.model_calls.models import encrypt
+from evaluators.model_calls.rate_limits import UnsharedLimits
 from evaluators.models import LanguageModel, SlotLease
 from evaluators.templatetags.figures import thousands
 from runs import tasks
@@ -60,7 +60,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         queued.append(kwargs["trial_id"])
 
     monkeypatch.setattr("runs.evaluator_trials.services.current_app.send_task", send)
-    monkeypatch.setattr(evaluator_trials, "SlotKeeper", lambda *own: Alone(time.monotonic))
+    monkeypatch.setattr(evaluator_trials, "SlotKeeper", lambda *own: UnsharedLimits(time.monotonic))
     return queued
 
 
@@ -136,7 +136,7 @@ def fragment(trial: EvaluatorTrial) -> str:
 
 
 def dry(client: Client, node: str = FIRST, **fields: str) -> str:
-    """Ask for a dry run, have a worker make it, and return what it shows."""
+    """LimitRequest for a dry run, have a worker make it, and return what it shows."""
     assert ask(client, node, dry=True, **fields).status_code == 302
     return unescape(work())
 

@@ -17,7 +17,7 @@ from django.db.models import Sum
 
 from evaluators.model_calls.calls import CallKey, CallStatus, ChatCall, ChatReply, Ledger
 from evaluators.model_calls.client import ModelClient
-from evaluators.model_calls.limit_policy import Ask
+from evaluators.model_calls.limit_policy import LimitRequest
 from evaluators.model_calls.models import spec_of
 from evaluators.models import LanguageModel, SlotLease
 from runs.execution import rate_limits
@@ -40,7 +40,6 @@ HEARTBEAT_S = 5.0
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     """Let the database go by a clock of its own."""
     virtual = VirtualTime()
-    monkeypatch.setattr(rate_limits, "database_now", virtual.database_now)
     monkeypatch.setattr(rate_limits, "database_now", virtual.database_now)
     return virtual
 
@@ -131,11 +130,12 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
     model = make_model(slug="m", name="Big model", base_url=model_server.base_url, concurrency=8)
     first, second = make_run(status="running"), make_run(status="running")
     changes, arrivals, refused = [(0.0, 8)], [], []
-    really_change_limit = rate_limits.change_limit
+    really_agree = rate_limits.agree
 
-    def change_limit(model, ask, **facts):
-        really_change_limit(model, ask, **facts)
-        changes.append((clock.now, rate_limits.limit_in_force(model)))
+    def agree(*facts):
+        state = really_agree(*facts)
+        changes.append((clock.now, state.limit))
+        return state
 
     async def busy_at_first(request):
         arrivals.append((clock.now, model_server.in_flight))
@@ -145,7 +145,7 @@ def test_a_storm_of_429_ends_with_every_call_answered_and_the_limit_obeyed_and_r
         await clock.sleep_at_work(0.5)
         return await good("fine")(request)
 
-    monkeypatch.setattr(rate_limits, "change_limit", change_limit)
+    monkeypatch.setattr(rate_limits, "agree", agree)
     model_server.behave(then=busy_at_first)
     a, b = Worker("a", model, first, clock), Worker("b", model, second, clock)
     replies = together(clock, a.call(300), b.call(300))
@@ -308,7 +308,7 @@ def test_target_and_judge_each_keep_their_own_time_out(model_server):
 def test_hands_that_ask_at_the_same_moment_get_no_more_than_there_is():
     model, run = make_model(concurrency=6, requests_per_minute=20), make_run(status="running")
     names = [f"hand {number}" for number in range(5)]
-    ask = Ask(wanted=6, in_flight=0, limit=6, cuts=0, is_refused=True, pause_s=1.0)
+    ask = LimitRequest(wanted=6, in_flight=0, limit=6, cuts=0, is_refused=True, pause_s=1.0)
 
     def take(name):
         try:

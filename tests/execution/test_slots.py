@@ -7,18 +7,19 @@ import pytest
 from django.db.models import Sum
 from django.utils import timezone
 
-from evaluators.model_calls.limit_policy import BEHIND_OTHERS_S, COUNTS_S, Ask, Standing
+from evaluators.model_calls.limit_policy import BEHIND_OTHERS_S, COUNTS_S, LimitRequest, LimitState
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from evaluators.sandbox.processes import process_name
 from runs.execution import rate_limits
-from runs.execution.rate_limits import agree, grant_starts, leave, tell_wait
+from runs.execution.rate_limits import agree, grant_starts, leave, note_wait
 from runs.execution.reaper import reap
+from runs.models.clock import LEASE
 from runs.models.runs import RunEvent, RunWorker
 from tests.support.factories import make_model, make_run
 
 pytestmark = pytest.mark.django_db
 
-CALM = Ask(wanted=8, in_flight=0, limit=8, cuts=0)
+CALM = LimitRequest(wanted=8, in_flight=0, limit=8, cuts=0)
 
 
 def lease(model, holder, wanted, *, in_flight=0, run=None):
@@ -26,7 +27,7 @@ def lease(model, holder, wanted, *, in_flight=0, run=None):
     return agree(model.pk, (run or make_run()).pk, holder, ask).slots
 
 
-def tell(model, run, holder, **news) -> Standing:
+def tell(model, run, holder, **news) -> LimitState:
     return agree(model.pk, run.pk, holder, replace(CALM, **news))
 
 
@@ -78,7 +79,7 @@ def test_slots_that_do_not_go_evenly_into_the_holders_go_round(monkeypatch):
     model, start = make_model(concurrency=1), timezone.now()
     got = []
     for turn in range(6):
-        now = start + timedelta(seconds=turn * rate_limits.TURN_S)
+        now = start + timedelta(seconds=turn * LEASE.total_seconds() / 6)
         monkeypatch.setattr(rate_limits, "database_now", lambda now=now: now)
         for _ in range(2):
             found = {holder: lease(model, holder, 8) for holder in ("a", "b", "c")}
@@ -309,8 +310,8 @@ def test_who_has_nothing_to_start_any_more_is_not_waited_for():
 
 def test_waiting_for_the_minute_is_told_with_its_figure():
     run, model = make_run(), make_model(name="Big model", requests_per_minute=60)
-    tell_wait(run.pk, model.pk)
-    tell_wait(run.pk, model.pk)
+    note_wait(run.pk, model.pk)
+    note_wait(run.pk, model.pk)
 
     text = "Big model: 60 calls a minute are used up; the run waits"
     assert events(run) == [("minute_used", text)]

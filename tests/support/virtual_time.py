@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TypeVar
 
-from evaluators.model_calls.limit_policy import Ask, Standing, Starts
+from evaluators.model_calls.limit_policy import LimitRequest, LimitState, QuotaGrant
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter
 from runs.execution.rate_limits import SlotKeeper
@@ -96,11 +96,11 @@ class TimedSlotKeeper(SlotKeeper):
 
     time: VirtualTime
 
-    async def agree(self, spec: ModelSpec, ask: Ask) -> Standing:
+    async def agree(self, spec: ModelSpec, ask: LimitRequest) -> LimitState:
         with self.time.busy():
             return await super().agree(spec, ask)
 
-    async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> Starts:
+    async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
         with self.time.busy():
             return await super().starts(spec, wanted, used)
 

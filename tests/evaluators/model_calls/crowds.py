@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluators.model_calls.limit_policy import Ask, Standing, Starts
+from evaluators.model_calls.limit_policy import LimitRequest, LimitState, QuotaGrant
 from evaluators.model_calls.models import ModelSpec
 from evaluators.model_calls.rate_limits import Limiter
 
@@ -44,25 +44,25 @@ class Others:
     starts_left: int = 1000
     wait_s: float = 30.0
     problem: Exception | None = None
-    asks: list[Ask] = field(default_factory=list)
+    asks: list[LimitRequest] = field(default_factory=list)
     asked_starts: list[tuple[int, Mapping[int, int]]] = field(default_factory=list)
     left: list[Mapping[int, int]] = field(default_factory=list)
 
-    async def agree(self, spec: ModelSpec, ask: Ask) -> Standing:
+    async def agree(self, spec: ModelSpec, ask: LimitRequest) -> LimitState:
         self.asks.append(ask)
         await asyncio.sleep(0)
         if self.problem is not None:
             raise self.problem
         slots = min(ask.wanted, self.slots)
         rest = (self.per_minute, self.pause_s, self.valid_s)
-        return Standing(slots, self.limit, spec.concurrency, self.cuts, *rest)
+        return LimitState(slots, self.limit, spec.concurrency, self.cuts, *rest)
 
-    async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> Starts:
+    async def starts(self, spec: ModelSpec, wanted: int, used: Mapping[int, int]) -> QuotaGrant:
         self.asked_starts.append((wanted, used))
         await asyncio.sleep(0)
         calls = min(wanted, self.starts_left)
         self.starts_left -= calls
-        return Starts(calls, 0.0 if calls else self.wait_s, len(self.asked_starts))
+        return QuotaGrant(calls, 0.0 if calls else self.wait_s, len(self.asked_starts))
 
     async def leave(self, used: Mapping[int, int]) -> None:
         self.left.append(used)

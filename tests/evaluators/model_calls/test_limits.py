@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from evaluators.model_calls.limit_policy import AdaptiveLimit, Alone, Ask
-from evaluators.model_calls.rate_limits import Limiter
+from evaluators.model_calls.limit_policy import AdaptiveLimit, LimitRequest
+from evaluators.model_calls.rate_limits import Limiter, UnsharedLimits
 from tests.evaluators.model_calls.crowds import Calls, Clock, settle, spec
 
 
 def test_a_429_halves_once_for_all_calls_that_were_in_flight_together() -> None:
-    limit = AdaptiveLimit(most=16, now=16)
+    limit = AdaptiveLimit(max_limit=16, now=16)
 
     assert limit.cut(started_at=1.0, at=2.0)
     assert not limit.cut(started_at=1.5, at=2.1)
@@ -23,7 +23,7 @@ def test_a_429_halves_once_for_all_calls_that_were_in_flight_together() -> None:
 
 
 def test_the_limit_never_falls_below_one() -> None:
-    limit = AdaptiveLimit(most=2, now=2)
+    limit = AdaptiveLimit(max_limit=2, now=2)
 
     for second in range(5):
         limit.cut(started_at=float(second), at=float(second))
@@ -32,29 +32,29 @@ def test_the_limit_never_falls_below_one() -> None:
 
 
 def test_a_window_of_answers_to_calls_begun_under_the_limit_earns_one_more() -> None:
-    limit = AdaptiveLimit(most=4, now=4)
+    limit = AdaptiveLimit(max_limit=4, now=4)
     limit.cut(started_at=1.0, at=2.0)
 
-    assert [limit.answered(started_at=2.0) for _ in range(3)] == [False] * 3
-    assert [limit.answered(started_at=2.1) for _ in range(4)] == [False, True, False, True]
+    assert [limit.count_answer(started_at=2.0) for _ in range(3)] == [False] * 3
+    assert [limit.count_answer(started_at=2.1) for _ in range(4)] == [False, True, False, True]
 
 
 def test_what_was_refused_the_last_time_is_earned_ten_times_as_slowly() -> None:
-    limit = AdaptiveLimit(most=8, now=4)
+    limit = AdaptiveLimit(max_limit=8, now=4)
     limit.cut(started_at=1.0, at=2.0)
     limit.now = 3
 
-    assert [limit.answered(started_at=3.0) for _ in range(30)] == [False] * 29 + [True]
+    assert [limit.count_answer(started_at=3.0) for _ in range(30)] == [False] * 29 + [True]
     limit.now = 4
-    assert [limit.answered(started_at=3.0) for _ in range(4)] == [False] * 3 + [True]
+    assert [limit.count_answer(started_at=3.0) for _ in range(4)] == [False] * 3 + [True]
 
 
 def test_what_was_earned_is_forgotten_when_another_lowers_the_limit() -> None:
-    limit = AdaptiveLimit(most=8, now=2)
-    limit.answered(started_at=1.0)
-    limit.was_cut(at=2.0)
+    limit = AdaptiveLimit(max_limit=8, now=2)
+    limit.count_answer(started_at=1.0)
+    limit.note_cut(at=2.0)
 
-    assert [limit.answered(started_at=2.1) for _ in range(2)] == [False, True]
+    assert [limit.count_answer(started_at=2.1) for _ in range(2)] == [False, True]
 
 
 def test_no_more_calls_than_the_limit_are_in_flight_and_all_get_their_turn() -> None:
@@ -144,7 +144,7 @@ def test_calls_that_are_turned_away_wait_no_longer_and_those_in_flight_go_on() -
 
 
 def test_alone_only_what_is_known_of_the_limit_lowers_or_raises_it() -> None:
-    alone, asked = Alone(lambda: 0.0), Ask(wanted=1, in_flight=1, limit=4, cuts=0)
+    alone, asked = UnsharedLimits(lambda: 0.0), LimitRequest(wanted=1, in_flight=1, limit=4, cuts=0)
 
     async def session() -> list[tuple[int, int]]:
         changes = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,41 +11,27 @@ from evaluators.model_calls.limit_policy import (
     COUNTS_S,
     MINUTE_S,
     VALID_S,
-    Granted,
-    Waiting,
-    share_of,
+    Grant,
+    Lease,
+    SharedLimit,
 )
 
 
-@dataclass
 class Minute:
-    """What all holders together were granted, on a clock of its own."""
+    """A model's minute as all holders together use it, on a clock of its own."""
 
-    per_minute: int
-    now: float = 0.0
-    grants: list[tuple[float, str, int]] = field(default_factory=list)
-    waiting: dict[str, Waiting] = field(default_factory=dict)
+    def __init__(self, per_minute: int) -> None:
+        self.now = 0.0
+        self.shared = SharedLimit(1, 1, per_minute)
+        self.granted = 0
 
     def ask(self, holder: str, wanted: int) -> tuple[int, float]:
-        mine = self.waiting.pop(holder, None)
-        calls, wait_s = share_of(
-            holder,
-            wanted,
-            per_minute=self.per_minute,
-            granted=[
-                Granted(name, self.now - at, calls)
-                for at, name, calls in self.grants
-                if self.now - at < COUNTS_S
-            ],
-            others=list(self.waiting.values()),
-            since=mine.since if mine else float("inf"),
-        )
-        if calls:
-            self.grants.append((self.now, holder, calls))
-        if calls < wanted:
-            since = mine.since if mine and not calls else self.now
-            self.waiting[holder] = Waiting(holder, wanted - calls, since)
-        return calls, wait_s
+        self.shared.leases.setdefault(holder, Lease())
+        found = self.shared.grant_starts(holder, wanted, now=self.now)
+        if found.calls:
+            self.granted += found.calls
+            self.shared.grants[self.granted] = Grant(holder, self.now, found.calls)
+        return found.calls, found.wait_s
 
 
 def most_in_a_minute(starts: list[float]) -> int:
@@ -67,7 +51,7 @@ def test_a_free_minute_is_granted_at_once_and_a_used_one_when_it_is_over() -> No
     assert minute.ask("a", 5) == (5, 0.0)
 
 
-def test_one_hand_after_the_other_gets_its_turn_when_the_limit_is_one() -> None:
+def test_one_worker_after_the_other_gets_its_turn_when_the_limit_is_one() -> None:
     minute = Minute(1)
     got: list[str] = []
 
@@ -88,7 +72,7 @@ def test_who_comes_second_has_an_even_share_before_the_first_takes_more() -> Non
     assert minute.ask("late", 60)[0] == 30
 
 
-def test_what_is_another_ones_is_kept_for_a_moment_and_asked_for_again_soon() -> None:
+def test_what_others_are_owed_is_kept_for_a_moment_and_asked_for_again_soon() -> None:
     minute = Minute(2)
     minute.ask("a", 2)
     minute.ask("b", 1)
@@ -145,7 +129,7 @@ def test_nobody_starves_and_nobody_asks_without_end(per_minute: int, wants: dict
 
 
 @pytest.mark.parametrize("per_minute", [60, 6000])
-def test_a_used_up_minute_is_handed_on_by_the_second_not_by_the_call(per_minute: int) -> None:
+def test_a_used_up_minute_is_granted_by_the_second_not_by_the_call(per_minute: int) -> None:
     minute, asked = Minute(per_minute), 0
     while minute.now < 5 * COUNTS_S:
         calls, wait_s = minute.ask("a", max(1, per_minute // 20))
@@ -153,4 +137,4 @@ def test_a_used_up_minute_is_handed_on_by_the_second_not_by_the_call(per_minute:
         minute.now += wait_s if not calls else calls * 60 / per_minute / 2
 
     assert asked < 5 * COUNTS_S * 3
-    assert sum(calls for _, _, calls in minute.grants) >= 4 * per_minute
+    assert minute.granted >= 4 * per_minute
