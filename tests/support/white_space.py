@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpResponse
+from django.template.loader import render_to_string
 from django.test import Client
 
 _BLOCKS = (
@@ -38,6 +40,11 @@ def _collapse(html: str) -> str:
     html = _TAG.sub(lambda tag: re.sub(r"\s+(/?>)$", r"\1", tag[0]), html)
     html = _INSIDE_BUTTONS.sub(r"\1\2", html)
     return _AROUND_BLOCKS.sub(r"\1", html)
+
+
+def render_collapsed(template: str, context: Mapping[str, object]) -> str:
+    """Render a template with its white space collapsed."""
+    return collapse_white_space(render_to_string(template, dict(context)))
 
 
 def collapse_pages_of_clients() -> None:

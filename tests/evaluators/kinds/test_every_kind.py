@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.template.loader import get_template, render_to_string
+from django.template.loader import get_template
 
 from evaluators.catalog.kind_forms import KindForm, settings_of
 from evaluators.kinds import (
@@ -30,6 +30,7 @@ from evaluators.scoring.types import Usage
 from evaluators.templatetags.marks import icon_names
 from runs.formats import suite_files
 from tests.evaluators.kinds import doubles
+from tests.support.white_space import render_collapsed
 
 NAMES = sorted(all_kinds())
 SHOWN = [name for name in NAMES if all_kinds()[name].in_gallery]
@@ -327,7 +328,7 @@ def _contains() -> tuple[str, dict[str, Any], Any]:
 def test_every_template_explains_a_stored_score(name: str) -> None:
     row, config = row_of(name)
 
-    html = render_to_string(f"kinds/{name}.html", {"score": row, "config": config})
+    html = render_collapsed(f"kinds/{name}.html", {"score": row, "config": config})
 
     assert [said for said in SHOWS[name] if said not in html] == []
     assert 'class="why"' in html
@@ -353,7 +354,7 @@ def test_no_word_of_a_judge_makes_a_page_long_and_nothing_of_it_is_lost(name: st
     told |= {"findings": spun_out(found.findings), "details": spun_out(found.details)}
     row = SimpleNamespace(**{**vars(found), **told})
 
-    html = render_to_string(f"kinds/{name}.html", {"score": row, "config": config})
+    html = render_collapsed(f"kinds/{name}.html", {"score": row, "config": config})
 
     bounded = re.compile(
         r'<span class="long-text" tabindex="0" role="region" aria-label="[^"]+">[^<]*</span>'
@@ -383,7 +384,7 @@ def test_every_template_explains_why_there_is_no_score(name: str, state: str, sa
         details={},
     )
 
-    html = render_to_string(f"kinds/{name}.html", {"score": row, "config": {}})
+    html = render_collapsed(f"kinds/{name}.html", {"score": row, "config": {}})
 
     assert said in html
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.template.loader import render_to_string
 
 from evaluators.kinds import all_kinds, kind_of, read_config
 from evaluators.kinds._base import PartsMissingError
@@ -16,6 +15,7 @@ from runs.engine.plan import judge_calls, judge_models
 from runs.formats import suite_files
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 from tests.support.run_doubles import composite, leaf
+from tests.support.white_space import render_collapsed
 
 
 def score(text: str, expected: str, **config: Any) -> Any:
@@ -234,7 +234,7 @@ def test_the_page_shows_what_the_judge_said() -> None:
         "details": by_meaning(said(20), said(90), samples=2).details,
     }
 
-    html = render_to_string(
+    html = render_collapsed(
         "kinds/expected_output.html",
         {"score": row | {"reasoning": "<i>so</i>"}, "config": {"match": "semantic"}},
     )

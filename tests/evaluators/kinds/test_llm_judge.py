@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.template.loader import render_to_string
 
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Step
@@ -19,6 +18,7 @@ from tests.evaluators.kinds.doubles import (
     score_of,
     unscored_of,
 )
+from tests.support.white_space import render_collapsed
 
 GOOD = {"reasoning": "Fine.", "hits": ["Gives the window"], "misses": ["No pick-up"], "score": 0.8}
 ATTACK = (
@@ -259,7 +259,7 @@ def test_the_page_shows_how_far_samples_lie_apart() -> None:
     score = score_of("llm_judge", config, context_of(judge=ListedJudge(said(0.2), said(0.9))))
     row = {"state": "scored", "details": score.details, "findings": [], "scale": 1.0}
 
-    html = render_to_string("kinds/llm_judge.html", {"score": row, "config": config})
+    html = render_collapsed("kinds/llm_judge.html", {"score": row, "config": config})
 
     assert "Median of 2 samples: 0.20, 0.90; 0.70 apart." in html
     assert "about 0.9" in html
