@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from django.db.models import (
     Q,
     QuerySet,
     Sum,
-    TextField,
     Value,
     When,
 )
@@ -32,6 +30,7 @@ from django.db.models.functions import Cast, Coalesce, Length, Replace, Round
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
+from runs.lists import with_tag
 from runs.models.results import OPEN_RESULT_STATUSES, Result, ResultStatus, VerdictChoice
 from runs.models.results import ResultStatus as Status
 from runs.models.runs import Run
@@ -364,19 +363,6 @@ def narrowed(groups: Groups, query: ResultsQuery) -> Groups:
     if query.state:
         groups = groups.filter(state=query.state)
     return groups.filter(is_flaky=True) if query.flaky else groups
-
-
-def with_tag(cases: QuerySet[Case], tag: str) -> QuerySet[Case]:
-    """Return the cases that carry a tag; both databases keep the list as text that can be searched."""
-    found = Q()
-    for spelling in spellings_of(tag):
-        found |= Q(tags_text__contains=spelling)
-    return cases.annotate(tags_text=Cast("tags", TextField())).filter(found)
-
-
-def spellings_of(tag: str) -> set[str]:
-    """Return how a list of tags may spell one as JSON."""
-    return {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}
 
 
 def retryable_results(run: Run) -> QuerySet[Result]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Count, IntegerField, OuterRef, Q, QuerySet, Subquery, TextField
-from django.db.models.functions import Cast, Coalesce
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import Http404
 
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.policy import PolicySpec
-from runs.case_groups import spellings_of, with_tag
+from runs import lists
 from runs.costs import CallCost
+from runs.lists import ListQuery, with_tag
 from runs.models.results import OPEN_RESULT_STATUSES, EvaluatorScore, Result
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite, SuiteVersion
@@ -26,15 +28,17 @@ from runs.suites.queries import policy_document
 from runs.texts import MAX_SHOWN_LENGTH
 
 
-def suites_asked(*, tag: str = "", archived: bool = False) -> QuerySet[Suite]:
-    """Return the suites that match with how many cases and runs they have; one query."""
-    suites = Suite.objects.filter(archived_at__isnull=not archived)
-    if tag:
-        found = Q()
-        for spelling in spellings_of(tag):
-            found |= Q(tags_text__contains=spelling)
-        suites = suites.annotate(tags_text=Cast("tags", TextField())).filter(found)
-    return counted(suites)
+@dataclass(frozen=True, slots=True)
+class SuitesQuery(ListQuery):
+    """Which suites the API lists."""
+
+    tag: str = lists.text(help="Suites with this tag alone.")
+    archived: bool = lists.flag(help="The archived suites instead of the others.")
+
+    def suites(self) -> QuerySet[Suite]:
+        """Return the suites that match with how many cases and runs they have; one query."""
+        suites = Suite.objects.filter(archived_at__isnull=not self.archived)
+        return counted(with_tag(suites, self.tag) if self.tag else suites)
 
 
 def counted(suites: QuerySet[Suite]) -> QuerySet[Suite]:
@@ -118,14 +122,6 @@ def _count(rows: QuerySet[Any]) -> Any:
 
 
 LISTED = ("key", "revision", "is_current", "position", "title", "tags", "created_at")
-
-
-def cases_asked(suite: Suite, *, tag: str = "", q: str = "") -> QuerySet[Case]:
-    """Return the current cases of a suite that match, with what lists show of them."""
-    cases = suite.cases.filter(is_current=True)
-    if q:
-        cases = cases.filter(Q(key__icontains=q) | Q(title__icontains=q))
-    return (with_tag(cases, tag) if tag else cases).only(*LISTED, "suite_id")
 
 
 def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:

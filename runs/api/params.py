@@ -1,161 +1,169 @@
-"""The parameters of addresses, read strictly because a misspelt filter would answer something else, and pages by cursor."""
+"""The parameters of the API, read strictly because a misspelt filter would answer something else."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, Generic, TypeVar
 
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, QuerySet
 from django.shortcuts import get_object_or_404
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
 from runs.compare.choice import named
-from runs.models.results import Result, ResultStatus, VerdictChoice
-from runs.models.runs import Run, RunStatus
-from runs.results.run_list import ACTIVE, MAX_NUMBER_LENGTH, listed
+from runs.lists import (
+    EARLIEST,
+    LATEST,
+    MAX_INTEGER,
+    MAX_PLACE_LENGTH,
+    MAX_TEXT_LENGTH,
+    Choice,
+    Flag,
+    Integer,
+    Keyset,
+    ListQuery,
+    Moment,
+    Param,
+    Text,
+    UnreadablePlaceError,
+    read_integer,
+)
+from runs.models.results import Result
+from runs.models.runs import Run
+from runs.results.run_list import listed
 
-MAX_TEXT_LENGTH = 200
-USUAL_LIMIT, MOST = 100, 500
-EARLIEST, LATEST = datetime(1970, 1, 2, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+DEFAULT_LIMIT, MAX_LIMIT = 100, 500
+UNREADABLE = "No list has given this cursor. Begin without one, and follow “next”."
+Row = TypeVar("Row", bound=Model)
 
 
-class Asked(serializers.Serializer[Any]):
+class QueryParams(serializers.Serializer[Any]):
     """Parameters of an address; any other is refused."""
 
     @classmethod
-    def of(cls, request: Request) -> dict[str, Any]:
-        """Return what is asked for; raises ValidationError naming each parameter that is wrong."""
-        asked = cls(data=request.query_params)
-        unknown = sorted(set(request.query_params) - set(asked.fields))
+    def read(cls, request: Request) -> dict[str, Any]:
+        """Return the values; raises ValidationError naming each parameter that is wrong."""
+        params = cls(data=request.query_params)
+        unknown = sorted(set(request.query_params) - set(params.fields))
         if unknown:
-            there_are = (
-                f"There are {', '.join(asked.fields)}." if asked.fields else "There are none."
-            )
-            raise ValidationError({name: [f"No such parameter. {there_are}"] for name in unknown})
-        asked.is_valid(raise_exception=True)
-        return dict(asked.validated_data)
+            known = f"There are {', '.join(params.fields)}." if params.fields else "There are none."
+            raise ValidationError({name: [f"No such parameter. {known}"] for name in unknown})
+        params.is_valid(raise_exception=True)
+        return dict(params.validated_data)
 
 
-class NothingAsked(Asked):
+class NoParams(QueryParams):
     """No parameters."""
 
 
-class PageAsked(Asked):
+class PageParams(QueryParams):
     """Which page of a list."""
 
     limit = serializers.IntegerField(
-        min_value=1, max_value=MOST, default=USUAL_LIMIT, help_text="How many rows a page has."
+        min_value=1,
+        max_value=MAX_LIMIT,
+        default=DEFAULT_LIMIT,
+        help_text="How many rows a page has.",
     )
     cursor = serializers.CharField(
         required=False,
-        max_length=1000,
+        max_length=MAX_PLACE_LENGTH,
         help_text="Where the page begins; “next” of the page before holds it.",
     )
 
 
-class SuitesAsked(PageAsked):
-    """Which suites."""
+class MomentField(serializers.DateTimeField):
+    """A time that every database can hold in every zone."""
 
-    tag = serializers.CharField(
-        required=False, max_length=MAX_TEXT_LENGTH, help_text="Suites with this tag alone."
-    )
-    archived = serializers.BooleanField(
-        default=False, help_text="The archived suites instead of the others."
-    )
-
-
-class CasesAsked(PageAsked):
-    """Which cases of a suite."""
-
-    tag = serializers.CharField(
-        required=False, max_length=MAX_TEXT_LENGTH, help_text="Cases with this tag alone."
-    )
-    q = serializers.CharField(
-        required=False, max_length=MAX_TEXT_LENGTH, help_text="Cases whose key or title holds this."
-    )
+    def to_internal_value(self, value: str | datetime) -> datetime:
+        """Refuse times out of bounds."""
+        moment = super().to_internal_value(value)
+        if not EARLIEST <= moment <= LATEST:
+            raise serializers.ValidationError("This is no time at which a run was made.")
+        return moment
 
 
-class CaseAsked(Asked):
+def _field(param: Param) -> serializers.Field[Any, Any, Any, Any]:
+    """Return the strict field of a filter that pages read leniently."""
+    facts: dict[str, Any] = {"required": False, "help_text": param.help}
+    match param.type:
+        case Choice(choices):
+            return serializers.ChoiceField(choices=list(choices), **facts)
+        case Integer(minimum, maximum):
+            return serializers.IntegerField(min_value=minimum, max_value=maximum, **facts)
+        case Text(max_length):
+            return serializers.CharField(max_length=max_length, **facts)
+        case Flag():
+            return serializers.BooleanField(**facts)
+        case Moment():
+            return MomentField(**facts)
+        case _:
+            raise TypeError(f"the API has no field for {param.type}")
+
+
+@cache
+def list_params(query: type[ListQuery]) -> type[PageParams]:
+    """Return the strict parameters of a list: its filters that have a help text, and the page."""
+    filters = [param for param in query.params().values() if param.is_filter and param.help]
+    return type(query.__name__, (PageParams,), {param.name: _field(param) for param in filters})
+
+
+Query = TypeVar("Query", bound=ListQuery)
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest(Generic[Query]):
+    """A request for one page of a list."""
+
+    request: Request
+    query: Query
+    limit: int
+    cursor: str
+
+    @classmethod
+    def read(cls, request: Request, query: type[Query]) -> ListRequest[Query]:
+        """Return what is asked for; raises ValidationError naming each parameter that is wrong."""
+        values = list_params(query).read(request)  # type: ignore[arg-type]  # a class is hashable
+        limit, cursor = values.pop("limit"), values.pop("cursor", "")
+        names = {param.name: name for name, param in query.params().items()}
+        filters = {names[name]: value for name, value in values.items()}
+        return cls(request, query(**filters), limit, cursor)
+
+    def page(
+        self,
+        rows: QuerySet[Row],
+        keyset: Keyset,
+        describe: Callable[[Sequence[Row]], Sequence[Mapping[str, Any]]],
+    ) -> Response:
+        """Give one page of the rows, and the address of the next one, null at the end."""
+        try:
+            ordered = keyset.behind(rows, self.cursor)
+        except UnreadablePlaceError:
+            raise ValidationError({"cursor": [UNREADABLE]}) from None
+        page = keyset.cut(ordered, self.limit)
+        here = self.request.build_absolute_uri()
+        following = replace_query_param(here, "cursor", page.after) if page.after else None
+        return Response({"next": following, "results": list(describe(page.rows))})
+
+
+class CaseParams(QueryParams):
     """Which revision of a case."""
 
     revision = serializers.IntegerField(
         required=False,
         min_value=1,
-        max_value=2**31 - 1,
+        max_value=MAX_INTEGER,
         help_text="A revision by its number; the current one unless it is said.",
     )
 
 
-class RunsAsked(PageAsked):
-    """Which runs."""
-
-    suite = serializers.CharField(
-        required=False, max_length=MAX_TEXT_LENGTH, help_text="Runs of the suite with this slug."
-    )
-    status = serializers.ChoiceField(
-        required=False,
-        choices=[ACTIVE, *RunStatus.values],
-        help_text="How far the run is; “active” are those that are queued or running.",
-    )
-    target = serializers.CharField(
-        required=False,
-        max_length=MAX_TEXT_LENGTH,
-        help_text="Runs against the target of this name.",
-    )
-    campaign = serializers.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=2**63 - 1,
-        help_text="Runs of the campaign with this id.",
-    )
-    since = serializers.DateTimeField(
-        required=False, help_text="Runs made at this time or later, ISO 8601."
-    )
-
-    def validate_since(self, value: datetime) -> datetime:
-        """Refuse times that no database can hold in every zone."""
-        if not EARLIEST <= value <= LATEST:
-            raise serializers.ValidationError("This is no time at which a run was made.")
-        return value
-
-
-class ResultsAsked(PageAsked):
-    """Which results of a run."""
-
-    verdict = serializers.ChoiceField(
-        required=False, choices=VerdictChoice.values, help_text="Results with this verdict alone."
-    )
-    status = serializers.ChoiceField(
-        required=False, choices=ResultStatus.values, help_text="Results that are so far alone."
-    )
-    tag = serializers.CharField(
-        required=False,
-        max_length=MAX_TEXT_LENGTH,
-        help_text="Results of cases with this tag alone.",
-    )
-    case = serializers.CharField(
-        required=False, max_length=MAX_TEXT_LENGTH, help_text="Results of the case with this key."
-    )
-
-
-class CampaignsAsked(PageAsked):
-    """Which campaigns."""
-
-    suite = serializers.CharField(
-        required=False,
-        max_length=MAX_TEXT_LENGTH,
-        help_text="Campaigns of the suite with this slug.",
-    )
-
-
-class ComparisonAsked(Asked):
+class ComparisonParams(QueryParams):
     """Which two runs, and how much worse the second may be; what is left out is its suite's."""
 
     baseline_run_id = serializers.CharField(
@@ -191,10 +199,10 @@ class ComparisonAsked(Asked):
 def run_named(word: str) -> Run:
     """Return the run of an id, or of suite and number as in `support-agent:12`, with what lists show."""
     place = named(word)
-    is_id = word.isdecimal() and len(word) < MAX_NUMBER_LENGTH
+    pk = read_integer(word)
     runs = listed(Run.objects.all())
-    if is_id:
-        found = runs.filter(pk=int(word)).first()
+    if pk is not None:
+        found = runs.filter(pk=pk).first()
     else:
         found = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
     if found is None:
@@ -207,76 +215,3 @@ def result_numbered(pk: int) -> Result:
     """Return a result with its case, run and suite."""
     results = Result.objects.select_related("case", "run__suite").defer("run__leaf_scores")
     return get_object_or_404(results, pk=pk)
-
-
-Row = TypeVar("Row", bound=Model)
-LARGEST = 2**63
-UNREADABLE = "No list has given this cursor. Begin without one, and follow “next”."
-
-
-def page_of(
-    rows: QuerySet[Row],
-    *,
-    by: Mapping[str, type],
-    request: Request,
-    asked: Mapping[str, Any],
-    told: Callable[[Sequence[Row]], Sequence[Mapping[str, Any]]],
-    is_descending: bool = False,
-) -> dict[str, Any]:
-    """Return one page as plain JSON values, and the address of the next one, None at the end.
-
-    `by` are the columns of the order with the types of their values; together they are unique.
-    """
-    sign = "-" if is_descending else ""
-    ordered = rows.order_by(*(f"{sign}{column}" for column in by))
-    if asked.get("cursor"):
-        place = _read(asked["cursor"], by)
-        ordered = ordered.filter(_behind(place, is_descending=is_descending))
-    limit = asked["limit"]
-    found = list(ordered[: limit + 1])
-    shown = found[:limit]
-    has_more = len(found) > limit
-    return {
-        "next": _next(request, [_value(shown[-1], name) for name in by]) if has_more else None,
-        "results": list(told(shown)),
-    }
-
-
-def _behind(place: Mapping[str, Any], *, is_descending: bool) -> Q:
-    """Return what comes after a place in the order of its columns."""
-    beyond = "lt" if is_descending else "gt"
-    found, names = Q(), list(place)
-    for index, name in enumerate(names):
-        same = Q(**{earlier: place[earlier] for earlier in names[:index]})
-        found |= same & Q(**{f"{name}__{beyond}": place[name]})
-    # It follows from the rest, and leads the database to the place in its index.
-    return Q(**{f"{names[0]}__{beyond}e": place[names[0]]}) & found
-
-
-def _next(request: Request, values: Sequence[Any]) -> str:
-    text = json.dumps(values, separators=(",", ":"))
-    cursor = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-    return replace_query_param(request.build_absolute_uri(), "cursor", cursor)
-
-
-def _read(cursor: str, by: Mapping[str, type]) -> dict[str, Any]:
-    try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        values = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
-    except (ValueError, binascii.Error, RecursionError):
-        raise ValidationError({"cursor": [UNREADABLE]}) from None
-    if not isinstance(values, list) or not _fits(values, by):
-        raise ValidationError({"cursor": [UNREADABLE]})
-    return dict(zip(by, values, strict=True))
-
-
-def _fits(values: Sequence[Any], by: Mapping[str, type]) -> bool:
-    if [type(value) for value in values] != list(by.values()):
-        return False
-    return all(
-        abs(value) < LARGEST if isinstance(value, int) else "\0" not in value for value in values
-    )
-
-
-def _value(row: Model, name: str) -> Any:
-    return getattr(row, name)

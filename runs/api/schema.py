@@ -20,7 +20,8 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from evaluators.scoring.types import DomainError
-from runs.api.params import Asked, NothingAsked
+from runs.api.params import NoParams, QueryParams, list_params
+from runs.lists import ListQuery
 
 if TYPE_CHECKING:
     pass
@@ -132,18 +133,19 @@ def reads(
     summary: str,
     answer: type[serializers.Serializer[Any]],
     *,
-    asked: type[Asked],
+    params: type[QueryParams] = NoParams,
+    lists: type[ListQuery] | None = None,
     place: Sequence[OpenApiParameter] = (),
     tag: str,
-    pages: bool = False,
 ) -> Callable[[View], View]:
     """Make a function a call of the API that answers GET, its docstring being the description.
 
-    With `pages` it answers one page of many.
+    With `lists` it answers one page of what the query asks for.
     """
 
     def described(view: View) -> View:
-        body = _page_of(answer) if pages else answer
+        body = _page_of(answer) if lists else answer
+        read = list_params(lists) if lists else params  # type: ignore[arg-type]  # a class is hashable
         answers: dict[Any, Any] = {200: OpenApiResponse(body, description="Found.")}
         for status, text in REFUSALS.items():
             answers[status, PROBLEM] = OpenApiResponse(ProblemSerializer, description=text)
@@ -151,7 +153,7 @@ def reads(
             operation_id=view.__name__,
             summary=summary,
             description=view.__doc__,
-            parameters=[*place, *([] if asked is NothingAsked else [asked])],
+            parameters=[*place, *([] if read is NoParams else [read])],
             responses=answers,
             tags=[tag],
         )

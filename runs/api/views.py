@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -19,12 +18,12 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from runs.api.documents import (
+    LISTED,
+    SuitesQuery,
     case_facts,
     case_revision,
-    cases_asked,
     counted,
     suite_facts,
-    suites_asked,
     version_facts,
     whole_case,
     whole_result,
@@ -32,16 +31,10 @@ from runs.api.documents import (
     whole_version,
 )
 from runs.api.params import (
-    CampaignsAsked,
-    CaseAsked,
-    CasesAsked,
-    ComparisonAsked,
-    NothingAsked,
-    PageAsked,
-    ResultsAsked,
-    RunsAsked,
-    SuitesAsked,
-    page_of,
+    CaseParams,
+    ComparisonParams,
+    ListRequest,
+    NoParams,
     result_numbered,
     run_named,
 )
@@ -63,19 +56,25 @@ from runs.api.serializers import (
     WholeVersionSerializer,
 )
 from runs.campaigns.documents import campaign_facts, whole_campaign
+from runs.campaigns.page import CampaignsQuery
+from runs.cases.queries import SUITE_ORDER, CasesQuery
 from runs.compare.cases import Tolerances
 from runs.compare.choice import with_limits
 from runs.compare.comparison import compared
 from runs.compare.documents import comparison_document
 from runs.engine.plan import read_plan
+from runs.lists import NEWEST_FIRST, Key, Keyset
 from runs.models.results import ResultOutput
-from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run
+from runs.models.runs import Campaign
 from runs.models.suites import Suite, SuiteVersion
 from runs.requests import may_view
-from runs.results.documents import result_facts, results_asked, run_facts, whole_run
+from runs.results.documents import ExecutionsQuery, result_facts, run_facts, whole_run
 from runs.results.result_page import whole_output
-from runs.results.run_list import ACTIVE, listed
+from runs.results.run_list import RunsQuery
+from runs.suites.version_pages import BY_NUMBER, VersionsQuery
 
+BY_SLUG = Keyset(Key("slug", str))
+BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", int))
 BEGINNINGS = {
     "suites": "runs:api-suites",
     "runs": "runs:api-runs",
@@ -97,10 +96,10 @@ class BeginningsSerializer(serializers.Serializer[Any]):
     docs = serializers.URLField(help_text="The page to try it on.")
 
 
-@reads("Where the API begins", BeginningsSerializer, asked=NothingAsked, tag="about")
+@reads("Where the API begins", BeginningsSerializer, tag="about")
 def beginnings(request: Request) -> Response:
     """Give the addresses to begin at."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     return Response({name: reverse(view, request=request) for name, view in BEGINNINGS.items()})
 
 
@@ -124,75 +123,55 @@ def docs(request: HttpRequest) -> HttpResponse:
     return render(request, "api/docs.html")
 
 
-@reads("Suites", SuiteSerializer, asked=SuitesAsked, tag="suites", pages=True)
+@reads("Suites", SuiteSerializer, lists=SuitesQuery, tag="suites")
 def suites(request: Request) -> Response:
     """List the suites by slug, those that are not archived unless they are asked for."""
-    asked = SuitesAsked.of(request)
-    found = suites_asked(tag=asked.get("tag", ""), archived=asked["archived"])
-    by = {"slug": str}
-    return Response(page_of(found, by=by, request=request, asked=asked, told=_each(suite_facts)))
+    asked = ListRequest.read(request, SuitesQuery)
+    return asked.page(asked.query.suites(), BY_SLUG, _each(suite_facts))
 
 
-@reads("One suite", WholeSuiteSerializer, asked=NothingAsked, place=[SLUG], tag="suites")
+@reads("One suite", WholeSuiteSerializer, place=[SLUG], tag="suites")
 def suite(request: Request, slug: str) -> Response:
     """Give a suite with its policy, its evaluators and the paths of its files."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     return Response(whole_suite(get_object_or_404(counted(Suite.objects.all()), slug=slug)))
 
 
-@reads(
-    "Versions of a suite",
-    VersionSerializer,
-    asked=PageAsked,
-    place=[SLUG],
-    tag="suites",
-    pages=True,
-)
+@reads("Versions of a suite", VersionSerializer, lists=VersionsQuery, place=[SLUG], tag="suites")
 def suite_versions(request: Request, slug: str) -> Response:
     """List the versions of a suite, newest first."""
-    asked, found = PageAsked.of(request), get_object_or_404(Suite, slug=slug)
-    versions = found.versions.select_related("author").defer("content")
-    return Response(
-        page_of(
-            versions,
-            by={"number": int},
-            request=request,
-            asked=asked,
-            told=lambda rows: [version_facts(found, row) for row in rows],
-            is_descending=True,
-        )
-    )
+    asked, suite = ListRequest.read(request, VersionsQuery), get_object_or_404(Suite, slug=slug)
+    versions = suite.versions.select_related("author").defer("content")
+    return asked.page(versions, BY_NUMBER, lambda rows: [version_facts(suite, row) for row in rows])
 
 
 @reads(
     "One version of a suite",
     WholeVersionSerializer,
-    asked=NothingAsked,
     place=[SLUG, NUMBER],
     tag="suites",
 )
 def suite_version(request: Request, slug: str, number: int) -> Response:
     """Give what a suite was at a version, its cases by key and revision."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     found = get_object_or_404(
         SuiteVersion.objects.select_related("author", "suite"), suite__slug=slug, number=number
     )
     return Response(whole_version(found.suite, found))
 
 
-@reads("Cases of a suite", CaseSerializer, asked=CasesAsked, place=[SLUG], tag="suites", pages=True)
+@reads("Cases of a suite", CaseSerializer, lists=CasesQuery, place=[SLUG], tag="suites")
 def suite_cases(request: Request, slug: str) -> Response:
     """List the current cases of a suite in its order."""
-    asked, found = CasesAsked.of(request), get_object_or_404(Suite, slug=slug)
-    cases = cases_asked(found, tag=asked.get("tag", ""), q=asked.get("q", ""))
-    by = {"position": int, "pk": int}
-    return Response(page_of(cases, by=by, request=request, asked=asked, told=_each(case_facts)))
+    asked, suite = ListRequest.read(request, CasesQuery), get_object_or_404(Suite, slug=slug)
+    cases = asked.query.cases(suite).only(*LISTED, "suite_id")
+    return asked.page(cases, SUITE_ORDER, _each(case_facts))
 
 
-@reads("One case", WholeCaseSerializer, asked=CaseAsked, place=[SLUG, KEY], tag="suites")
+@reads("One case", WholeCaseSerializer, params=CaseParams, place=[SLUG, KEY], tag="suites")
 def suite_case(request: Request, slug: str, key: str) -> Response:
     """Give a case in full: the current revision, the last of a deleted one, or the one asked for."""
-    asked, found = CaseAsked.of(request), get_object_or_404(Suite, slug=slug)
+    asked, found = CaseParams.read(request), get_object_or_404(Suite, slug=slug)
     return Response(whole_case(case_revision(found, key, asked.get("revision"))))
 
 
@@ -203,37 +182,28 @@ def _each(tell: Callable[[Any], dict[str, Any]]) -> Callable[[Sequence[Any]], li
 ITSELF = "That is one run twice. Name another to hold it against."
 
 
-@reads("Runs", RunSerializer, asked=RunsAsked, tag="runs", pages=True)
+@reads("Runs", RunSerializer, lists=RunsQuery, tag="runs")
 def runs(request: Request) -> Response:
     """List the runs of all suites, newest first."""
-    asked = RunsAsked.of(request)
-    return Response(
-        page_of(
-            _matching(asked),
-            by={"pk": int},
-            request=request,
-            asked=asked,
-            told=lambda rows: [run_facts(row) for row in rows],
-            is_descending=True,
-        )
-    )
+    asked = ListRequest.read(request, RunsQuery)
+    return asked.page(asked.query.runs(), NEWEST_FIRST, _each(run_facts))
 
 
-@reads("One run", WholeRunSerializer, asked=NothingAsked, place=[RUN], tag="runs")
+@reads("One run", WholeRunSerializer, place=[RUN], tag="runs")
 def run(request: Request, run: str) -> Response:
     """Give a run with its policy, both gates, its summary and both purses."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     return Response(whole_run(run_named(run)))
 
 
-@reads("Compare two runs", ComparisonSerializer, asked=ComparisonAsked, tag="runs")
+@reads("Compare two runs", ComparisonSerializer, params=ComparisonParams, tag="runs")
 def compare_runs(request: Request) -> Response:
     """Hold a run against another: tolerances, evidence over the shared cases, and every case.
 
     Tolerances that are left out are those of the candidate's suite as it was when it ran. The answer
     echoes those that were applied, each with its unit.
     """
-    asked = ComparisonAsked.of(request)
+    asked = ComparisonParams.read(request)
     baseline, candidate = (run_named(asked[f"{side}_run_id"]) for side in ("baseline", "candidate"))
     if baseline.pk == candidate.pk:
         raise ValidationError({"candidate_run_id": [ITSELF]})
@@ -244,76 +214,43 @@ def compare_runs(request: Request) -> Response:
     return Response({**ids, **comparison_document(found)})
 
 
-@reads("Campaigns", CampaignSerializer, asked=CampaignsAsked, tag="campaigns", pages=True)
+@reads("Campaigns", CampaignSerializer, lists=CampaignsQuery, tag="campaigns")
 def campaigns(request: Request) -> Response:
     """List the campaigns, newest first: runs of one suite started together."""
-    asked = CampaignsAsked.of(request)
-    found = Campaign.objects.select_related("suite", "created_by")
-    if "suite" in asked:
-        found = found.filter(suite__slug=asked["suite"])
-    by = {"pk": int}
-    page = page_of(
-        found, by=by, request=request, asked=asked, told=campaign_facts, is_descending=True
-    )
-    return Response(page)
+    asked = ListRequest.read(request, CampaignsQuery)
+    return asked.page(asked.query.campaigns(), NEWEST_FIRST, campaign_facts)
 
 
-@reads(
-    "One campaign", WholeCampaignSerializer, asked=NothingAsked, place=[CAMPAIGN], tag="campaigns"
-)
+@reads("One campaign", WholeCampaignSerializer, place=[CAMPAIGN], tag="campaigns")
 def campaign(request: Request, campaign: int) -> Response:
     """Give a campaign with its leaderboard, the best first."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     found = Campaign.objects.select_related("suite", "created_by")
     return Response(whole_campaign(get_object_or_404(found, pk=campaign)))
 
 
-def _matching(asked: dict[str, Any]) -> QuerySet[Run]:
-    columns = {
-        "suite": "suite__slug",
-        "target": "target_name",
-        "campaign": "campaign",
-        "since": "created_at__gte",
-    }
-    narrow = Q(**{columns[name]: value for name, value in asked.items() if name in columns})
-    if status := asked.get("status"):
-        narrow &= Q(status__in=ACTIVE_RUN_STATUSES if status == ACTIVE else (status,))
-    return listed(Run.objects.filter(narrow))
-
-
-FILTERS = ("verdict", "status", "tag", "case")
-
-
-@reads(
-    "Results of a run", ResultSerializer, asked=ResultsAsked, place=[RUN], tag="results", pages=True
-)
+@reads("Results of a run", ResultSerializer, lists=ExecutionsQuery, place=[RUN], tag="results")
 def run_results(request: Request, run: str) -> Response:
     """List the results of a run in the order of its suite, repetition after repetition."""
-    asked, found = ResultsAsked.of(request), run_named(run)
-    narrowed = {name: asked[name] for name in FILTERS if name in asked}
-    return Response(
-        page_of(
-            results_asked(found, **narrowed),
-            by={"position": int, "repetition": int, "pk": int},
-            request=request,
-            asked=asked,
-            told=lambda rows: [result_facts(found, row) for row in rows],
-        )
+    asked, found = ListRequest.read(request, ExecutionsQuery), run_named(run)
+    results = asked.query.results(found)
+    return asked.page(
+        results, BY_EXECUTION, lambda rows: [result_facts(found, row) for row in rows]
     )
 
 
-@reads("One result", WholeResultSerializer, asked=NothingAsked, place=[RESULT], tag="results")
+@reads("One result", WholeResultSerializer, place=[RESULT], tag="results")
 def result(request: Request, result: int) -> Response:
     """Give a result in full: its case, the answer, the evaluators, outcomes, metrics and costs."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     found = result_numbered(result)
     return Response(whole_result(found.run, found))
 
 
-@reads("The whole answer", WholeOutputSerializer, asked=NothingAsked, place=[RESULT], tag="results")
+@reads("The whole answer", WholeOutputSerializer, place=[RESULT], tag="results")
 def result_output(request: Request, result: int) -> Response:
     """Give all of what the target answered, however long it is."""
-    NothingAsked.of(request)
+    NoParams.read(request)
     found = result_numbered(result)
     try:
         text = whole_output(found.run, found.case.key, found.repetition)

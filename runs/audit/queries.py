@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
 from django.db.models import Model, Q, QuerySet
 from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
+from runs import lists
+from runs.lists import NEWEST_FIRST, ListQuery, read_integer
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.targets import Target
 
-PAGE_SIZE = 50
-MAX_NUMBER_LENGTH = 18
-MAX_TEXT_LENGTH = 200
 # What stands in a row before it is unfolded.
 SHOWN_CHANGES, SHOWN_SIGNS = 2, 40
 # Entries about members hold their addresses and roles, those about tokens who has which: they are
@@ -63,35 +61,13 @@ ACTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class AuditQuery:
-    """Which entries are asked for; it lives in the address of the page."""
+class AuditQuery(ListQuery):
+    """Which entries are listed: of a kind of object, of a member, with words in the object's name."""
 
-    kind: str = ""
-    who: str = ""
-    q: str = ""
-    after: int | None = None
-
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> AuditQuery:
-        """Read the parameters of an address; what it does not know, it leaves out."""
-        after = parameters.get("after", "")
-        return cls(
-            kind=parameters.get("kind", "")[:MAX_TEXT_LENGTH],
-            who=parameters.get("who", "")[:MAX_TEXT_LENGTH],
-            q=parameters.get("q", "").strip()[:MAX_TEXT_LENGTH],
-            after=int(after) if after.isdecimal() and len(after) < MAX_NUMBER_LENGTH else None,
-        )
-
-    def address(self, **changes: Any) -> str:
-        """Return the query part of the address with some of it changed, from the first page on."""
-        asked = replace(self, **{"after": None} | changes)
-        named = {"kind": asked.kind, "who": asked.who, "q": asked.q, "after": asked.after}
-        return "?" + urlencode({name: value for name, value in named.items() if value})
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Tell whether anything is left out."""
-        return bool(self.kind or self.who or self.q)
+    kind: str = lists.text()
+    who: str = lists.text()
+    q: str = lists.search()
+    after: str = lists.after()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +124,24 @@ class AuditPage:
 def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
     """Return 50 entries, newest first, in a fixed number of queries."""
     seen = _seen(with_members=with_members)
-    matching = _matching(query, with_members=with_members)
-    found = list(matching[: PAGE_SIZE + 1])
-    shown = found[:PAGE_SIZE]
+    page = NEWEST_FIRST.page(_matching(query, with_members=with_members), query.after)
     kinds = seen.order_by("object_type").values_list("object_type", flat=True).distinct()
     members = (
         seen.exclude(actor_name="").order_by("actor_name").values_list("actor_name", flat=True)
     )
     return AuditPage(
         query=query,
-        rows=tuple(_rows(shown)),
+        rows=tuple(_rows(page.rows)),
         kinds=tuple((kind, _kind_name(kind)) for kind in kinds),
         members=tuple(members.distinct()),
-        next_address=query.address(after=shown[-1].pk) if len(found) > PAGE_SIZE else "",
+        next_address=page.next_address(query),
         file_address=query.address(),
     )
 
 
 def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
     """Yield every entry that is asked for as a line of JSON, newest first."""
-    entries = _matching(replace(query, after=None), with_members=with_members)
+    entries = NEWEST_FIRST.order(_matching(query, with_members=with_members))
     for entry in entries.iterator(chunk_size=1_000):
         line = {
             "at": entry.at.isoformat(),
@@ -233,9 +207,7 @@ def _matching(query: AuditQuery, *, with_members: bool) -> QuerySet[AuditEntry]:
         narrow &= Q(actor_name=query.who)
     if query.q:
         narrow &= Q(object_name__icontains=query.q)
-    if query.after is not None:
-        narrow &= Q(pk__lt=query.after)
-    return _seen(with_members=with_members).filter(narrow).order_by("-pk")
+    return _seen(with_members=with_members).filter(narrow)
 
 
 def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
@@ -266,8 +238,8 @@ def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:
     """Return where the objects are that are still there, with one query a sort of object."""
     ids: dict[str, set[int]] = {}
     for entry in entries:
-        if entry.object_id.isdecimal() and len(entry.object_id) < MAX_NUMBER_LENGTH:
-            ids.setdefault(entry.object_type, set()).add(int(entry.object_id))
+        if (number := read_integer(entry.object_id)) is not None:
+            ids.setdefault(entry.object_type, set()).add(number)
     pages: dict[str, tuple[type[Model], str, tuple[str, ...]]] = {
         "suite": (Suite, "runs:suite", ("slug",)),
         "run": (Run, "runs:run", ("suite__slug", "number")),

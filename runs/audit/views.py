@@ -18,7 +18,7 @@ SEES_MEMBERS = "auth.change_user"
 def audit(request: MemberRequest) -> HttpResponse:
     """List every change, newest first."""
     page = audit_page(
-        AuditQuery.read(request.GET.dict()), with_members=request.user.has_perm(SEES_MEMBERS)
+        AuditQuery.read(request.GET), with_members=request.user.has_perm(SEES_MEMBERS)
     )
     name = "audit/_rows.html" if request.htmx else "audit/audit.html"
     return render(request, name, {"page": page})
@@ -29,7 +29,7 @@ def audit(request: MemberRequest) -> HttpResponse:
 def audit_file(request: MemberRequest) -> StreamingHttpResponse:
     """Give every change that is asked for as JSON Lines."""
     lines = audit_lines(
-        AuditQuery.read(request.GET.dict()), with_members=request.user.has_perm(SEES_MEMBERS)
+        AuditQuery.read(request.GET), with_members=request.user.has_perm(SEES_MEMBERS)
     )
     response = StreamingHttpResponse(lines, content_type="application/x-ndjson")
     response["Content-Disposition"] = 'attachment; filename="audit.jsonl"'

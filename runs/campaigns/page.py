@@ -9,22 +9,21 @@ from datetime import datetime
 from functools import cached_property
 from urllib.parse import urlencode
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.urls import reverse
 
 from evaluators.models import LanguageModel
 from evaluators.templatetags.figures import counted, money
+from runs import lists
 from runs.campaigns.board import COLUMNS, BoardRow, CampaignQuery, board, headline, in_order
 from runs.campaigns.cases import Matrix, Outcomes, evidence_against, matrix, outcomes_by_case
 from runs.charts.queries import COSTS, ChartsQuery, CostChart, charted, cost_chart
 from runs.compare.evidence import Evidence
 from runs.costs import with_origins
+from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import listed
-
-PAGE_SIZE = 50
-MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,34 +48,36 @@ class CampaignRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CampaignList:
-    """One page of campaigns. `suite` narrows them, None for all."""
+class CampaignsQuery(ListQuery):
+    """Which campaigns a page or the API lists."""
 
+    suite: str = lists.text(help="Campaigns of the suite with this slug.")
+    after: str = lists.after()
+
+    def campaigns(self) -> QuerySet[Campaign]:
+        """Return the campaigns that match."""
+        found = Campaign.objects.select_related("suite", "created_by")
+        return found.filter(suite__slug=self.suite) if self.suite else found
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignList:
+    """One page of campaigns. `suite` is the one they are of, None for all."""
+
+    query: CampaignsQuery
     rows: Sequence[CampaignRow]
     suite: Suite | None
     next_address: str
-    is_first: bool
 
 
-def campaign_list(parameters: Mapping[str, str]) -> CampaignList:
-    """Return 50 campaigns of the suite that is asked for, or of all, in a fixed number of queries."""
-    slug, after = parameters.get("suite", ""), parameters.get("after", "")
-    suite = Suite.objects.filter(slug=slug).first() if slug else None
-    found = Campaign.objects.select_related("suite", "created_by").order_by("-pk")
-    if slug:
-        found = found.filter(suite=suite)
-    is_later = after.isdecimal() and len(after) < MAX_NUMBER_LENGTH
-    if is_later:
-        found = found.filter(pk__lt=int(after))
-    campaigns = list(found[: PAGE_SIZE + 1])
-    shown = campaigns[:PAGE_SIZE]
-    asked = {"suite": slug} if slug else {}
-    more = {**asked, "after": str(shown[-1].pk)} if len(campaigns) > PAGE_SIZE else {}
+def campaign_list(query: CampaignsQuery) -> CampaignList:
+    """Return 50 campaigns, newest first, in a fixed number of queries."""
+    page = NEWEST_FIRST.page(query.campaigns(), query.after)
     return CampaignList(
-        rows=campaign_rows(shown),
-        suite=suite,
-        next_address=f"{reverse('runs:campaign-list')}?{urlencode(more)}" if more else "",
-        is_first=not is_later,
+        query=query,
+        rows=campaign_rows(page.rows),
+        suite=Suite.objects.filter(slug=query.suite).first() if query.suite else None,
+        next_address=page.next_address(query),
     )
 
 

@@ -42,7 +42,7 @@ class CampaignNameForm(forms.Form):
 @may_view
 def campaign_list(request: HttpRequest) -> HttpResponse:
     """List campaigns, newest first."""
-    report = listing.campaign_list(request.GET.dict())
+    report = listing.campaign_list(listing.CampaignsQuery.read(request.GET))
     return render(request, "campaigns/campaign_list.html", {"list": report})
 
 

@@ -26,7 +26,7 @@ from runs.cases.checks import (
     read_recorded_json,
     recorded_text,
 )
-from runs.cases.queries import CaseFilter, matching_keys
+from runs.cases.queries import CasesQuery, matching_keys
 from runs.cases.services import (
     CaseKeyInUseError,
     CaseKeyTakenError,
@@ -42,6 +42,7 @@ from runs.cases.services import (
 )
 from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.formats.suite_turns import ROLES
+from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
 from runs.specs.content import CaseSpec
@@ -147,8 +148,8 @@ def rearranged(widget: _Rows, name: str, rows: Sequence[Any], action: str) -> li
     if action == "add":
         widget.focus = len(found)
         return [*found, widget.empty(found)]
-    place = int(number) if number.isascii() and number.isdecimal() and len(number) < 6 else -1
-    if not 0 <= place < len(found):
+    place = read_integer(number)
+    if place is None or place >= len(found):
         return found
     row = found.pop(place)
     steps = {"up": -1, "down": 1}
@@ -170,9 +171,6 @@ def _all(data: Any, name: str) -> list[str]:
     return data.getlist(name) if isinstance(data, QueryDict) else list(data.get(name) or ())
 
 
-MAX_NUMBER_LENGTH = 18
-
-
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """The case a form starts with, and the stored revision that holds what the form does not show."""
@@ -191,24 +189,19 @@ def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
         case = get_object_or_404(suite.cases, key=key, is_current=True)
         content = replace(case_content(case), key=free_key(suite, key))
         return Beginning(case, content, f"A copy of {key}. Nothing is saved yet.")
-    number = asked.get("result", "")
-    if not (number.isascii() and number.isdecimal() and len(number) <= MAX_NUMBER_LENGTH):
+    number = read_integer(asked.get("result", ""))
+    if number is None:
         return Beginning()
     results = Result.objects.select_related("case", "output", "run__suite")
-    result = get_object_or_404(results, pk=int(number), run__suite=suite)
+    result = get_object_or_404(results, pk=number, run__suite=suite)
     content = content_of_result(result, with_answer="answer" in asked)
     said = f"Made of {result.case.key} in run #{result.run.number}. Nothing is saved yet."
     return Beginning(result.case, content, said)
 
 
-MAX_REVISION_LENGTH = 9
-
-
 def asked_revision(data: QueryDict, name: str = "base") -> int | None:
     """Return the revision that was sent, None where there is none that could be one."""
-    text = data.get(name, "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_REVISION_LENGTH
-    return int(text) if is_number else None
+    return read_integer(data.get(name, ""))
 
 
 def result_asked(slug: str, number: int, key: str, repetition: int) -> Result:
@@ -458,9 +451,8 @@ def _turns(rows: list[dict[str, str]], source: CaseSpec | None) -> tuple[dict[st
 
 
 def _named_source(suite: Suite, data: QueryDict | None) -> Case | None:
-    number = data.get("source", "") if data is not None else ""
-    is_number = number.isascii() and number.isdecimal() and len(number) < 19
-    return suite.cases.filter(pk=int(number)).first() if is_number else None
+    number = read_integer(data.get("source", "")) if data is not None else None
+    return suite.cases.filter(pk=number).first() if number is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -469,7 +461,7 @@ class TickedCases:
 
     suite: Suite
     keys: Sequence[str]
-    asked: CaseFilter
+    query: CasesQuery
     everything: bool
 
     @property
@@ -480,15 +472,12 @@ class TickedCases:
 
 def ticked_cases(suite: Suite, data: QueryDict) -> TickedCases:
     """Return the cases a form names; those that are gone meanwhile are left out."""
-    asked, everything = (
-        CaseFilter.read({name: data.get(name, "") for name in ("q", "tag")}),
-        "everything" in data,
-    )
-    if everything:
-        return TickedCases(suite, matching_keys(suite, asked), asked, everything=True)
+    query = CasesQuery.read({name: data.get(name, "") for name in ("q", "tag")})
+    if "everything" in data:
+        return TickedCases(suite, matching_keys(suite, query), query, everything=True)
     named = set(data.getlist("case"))
-    found = matching_keys(suite, CaseFilter()) if named else ()
-    return TickedCases(suite, [key for key in found if key in named], asked, everything=False)
+    found = matching_keys(suite, CasesQuery()) if named else ()
+    return TickedCases(suite, [key for key in found if key in named], query, everything=False)
 
 
 def retag(ticked: TickedCases, written: str, *, is_added: bool, by: User) -> str:

@@ -13,7 +13,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.case_groups import execution_of, state_of_rows
-from runs.cases.queries import beyond
+from runs.cases.queries import SUITE_ORDER
+from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
@@ -104,8 +105,8 @@ class CasePage:
 def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
     """Return the asked revision of a case; when none is named the current one, or the last it had."""
     cases = Case.objects.filter(suite__slug=slug, key=key).select_related("suite")
-    if revision.isdecimal():
-        return cases.filter(revision=int(revision))
+    if (number := read_integer(revision)) is not None:
+        return cases.filter(revision=number)
     return cases.order_by("-is_current", "-revision")[:1]
 
 
@@ -135,7 +136,9 @@ def case_page(case: Case) -> CasePage:
         case=case,
         revisions=list(revisions.values_list("revision", "is_current")),
         previous=earlier.values_list("key", flat=True).first(),
-        following=beyond(current, (case.position, case.pk)).values_list("key", flat=True).first(),
+        following=SUITE_ORDER.behind(current, SUITE_ORDER.place(case))
+        .values_list("key", flat=True)
+        .first(),
         runs=_case_runs(case),
         evaluators=branches(EvaluatorSpec.model_validate(case.evaluators), scale=suite.scale)
         if case.evaluators

@@ -6,29 +6,33 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
-from django.db.models import Count, Q, QuerySet, TextField, Value
-from django.db.models.functions import Cast, StrIndex
+from django.db.models import Count, Q, QuerySet, TextField
+from django.db.models.functions import Cast
 
 from evaluators.templatetags import figures
+from runs import lists
 from runs.case_groups import case_groups
 from runs.cases.conflict_forms import field_text
 from runs.formats.packing import Packed, packed
 from runs.formats.suite_files import case_values
 from runs.formats.tables import csv_parts
+from runs.lists import PAGE_SIZE, Key, Keyset, ListQuery, with_tag
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.specs.content import CaseSpec
 from runs.suites.stored import stored_content
 
-PAGE = 50
-# What the table can be sorted by besides the suite's own order.
-SORTS: Mapping[str, tuple[str, ...]] = {
-    "key": ("key", "id"),
-    "title": ("title", "position", "id"),
-    "edited": ("-created_at", "-id"),
+SUITE_ORDER = Keyset(Key("position", int), Key("pk", int))
+SORTS: Mapping[str, Keyset] = {
+    "": SUITE_ORDER,
+    "key": Keyset(Key("key", str), Key("pk", int)),
+    "title": Keyset(Key("title", str), Key("position", int), Key("pk", int)),
+    "edited": Keyset(
+        Key("created_at", datetime, is_descending=True), Key("pk", int, is_descending=True)
+    ),
 }
 ORDERS = (
     ("", "Suite's order"),
@@ -39,38 +43,25 @@ ORDERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class CaseFilter:
-    """Which cases are asked for, in which order; it lives in the address of the page.
+class CasesQuery(ListQuery):
+    """Which of a suite's current cases a page or the API lists."""
 
-    `after` is the position and id of the case before, sorted otherwise how many go before.
-    """
+    search: str = lists.search(help="Cases whose key, title or input holds this.")
+    tag: str = lists.text(help="Cases with this tag alone.")
+    sort: str = lists.option(SORTS, "")
+    after: str = lists.after()
 
-    search: str = ""
-    tag: str = ""
-    sort: str = ""
-    after: tuple[int, int] | None = None
-
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> CaseFilter:
-        """Read the parameters of an address; what makes no sense is left out."""
-        position, _, pk = parameters.get("after", "").partition(".")
-        return cls(
-            search=parameters.get("q", "").strip(),
-            tag=parameters.get("tag", ""),
-            sort=sort if (sort := parameters.get("sort", "")) in SORTS else "",
-            after=(int(position), int(pk)) if position.isdecimal() and pk.isdecimal() else None,
-        )
-
-    def address(self, after: tuple[int, int] | None = None) -> str:
-        """Return the query part of the address of another stretch, the first when none is said."""
-        named = {"q": self.search, "tag": self.tag, "sort": self.sort}
-        named["after"] = f"{after[0]}.{after[1]}" if after else ""
-        return "?" + urlencode({name: value for name, value in named.items() if value})
-
-    @property
-    def is_narrow(self) -> bool:
-        """Tell whether anything is left out on purpose."""
-        return bool(self.search or self.tag)
+    def cases(self, suite: Suite) -> QuerySet[Case]:
+        """Return the cases that match."""
+        cases = suite.cases.filter(is_current=True)
+        if self.search:
+            texts = cases.alias(input_text=Cast("input", TextField()))
+            cases = texts.filter(
+                Q(key__icontains=self.search)
+                | Q(title__icontains=self.search)
+                | Q(input_text__icontains=self.search)
+            )
+        return with_tag(cases, self.tag) if self.tag else cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +80,15 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class CaseTable:
-    """One stretch of the table; `next_address` leads to the next one, "" at the end."""
+    """One page of the table; `next_address` leads to the next one, "" at the end."""
 
-    asked: CaseFilter
+    query: CasesQuery
     rows: Sequence[CaseRow]
     total: int
     matching: int
     shown: int
     next_address: str
     latest_run: int | None
-
-    @property
-    def here(self) -> str:
-        """Return the query part of this very address."""
-        return self.asked.address(self.asked.after)
 
     @property
     def first(self) -> int:
@@ -117,90 +103,48 @@ class CaseTable:
     @property
     def nothing(self) -> str:
         """Say what was looked for in vain."""
-        tagged = f" tagged “{self.asked.tag}”" if self.asked.tag else ""
-        searched = f" matches “{self.asked.search}”" if self.asked.search else ""
+        tagged = f" tagged “{self.query.tag}”" if self.query.tag else ""
+        searched = f" matches “{self.query.search}”" if self.query.search else ""
         return f"No case{tagged}{searched}"
 
 
 def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
     """Return the tags of the current cases with how many carry each, by name."""
-    lists = (
-        suite.cases.filter(is_current=True).order_by().annotate(listed=Cast("tags", TextField()))
-    )
+    tags = suite.cases.filter(is_current=True).order_by().annotate(listed=Cast("tags", TextField()))
     counts: Counter[str] = Counter()
-    for listed, count in lists.values("listed").annotate(n=Count("pk")).values_list("listed", "n"):
+    for listed, count in tags.values("listed").annotate(n=Count("pk")).values_list("listed", "n"):
         counts.update(dict.fromkeys(json.loads(listed), count))
     return sorted(counts.items())
 
 
-def case_table(suite: Suite, asked: CaseFilter) -> CaseTable:
-    """Return one stretch of the suite's current cases, in the suite's order."""
-    current = suite.cases.filter(is_current=True)
-    matching = _matching(current, asked)
-    skipped = asked.after[0] if asked.sort and asked.after else 0
-    ordered = (
-        matching.order_by(*SORTS[asked.sort])[skipped:]
-        if asked.sort
-        else beyond(matching, asked.after)
-    )
-    found = list(ordered.defer("recorded_output")[: PAGE + 1])
-    rows, more = found[:PAGE], found[PAGE:]
+def case_table(suite: Suite, query: CasesQuery) -> CaseTable:
+    """Return one page of the suite's current cases."""
+    matching, keyset = query.cases(suite), SORTS[query.sort]
+    page = keyset.page(matching.defer("recorded_output"), query.after, PAGE_SIZE)
     count = matching.count()
-    before = skipped if asked.sort else count - beyond(matching, asked.after).count()
+    left = keyset.behind(matching, page.after).count() if page.after else 0
     run = latest_completed(suite)
-    states = _states(run, [case.key for case in rows])
+    states = _states(run, [case.key for case in page.rows])
     return CaseTable(
-        asked=asked,
-        rows=[_row(case, states.get(case.key, "")) for case in rows],
-        total=current.count() if asked.is_narrow else count,
+        query=query,
+        rows=[_row(case, states.get(case.key, "")) for case in page.rows],
+        total=suite.cases.filter(is_current=True).count() if query.is_narrowed else count,
         matching=count,
-        shown=before + len(rows),
-        next_address=asked.address(_last(asked, rows, skipped)) if more else "",
+        shown=count - left,
+        next_address=page.next_address(query),
         latest_run=run.number if run else None,
     )
 
 
-def _last(asked: CaseFilter, rows: Sequence[Case], skipped: int) -> tuple[int, int]:
-    return (skipped + len(rows), 0) if asked.sort else (rows[-1].position, rows[-1].pk)
-
-
-def matching_keys(suite: Suite, asked: CaseFilter) -> Sequence[str]:
+def matching_keys(suite: Suite, query: CasesQuery) -> Sequence[str]:
     """Return the keys of all current cases that match, in the suite's order; one query."""
-    found = _matching(suite.cases.filter(is_current=True), asked)
-    return list(found.order_by("position", "id").values_list("key", flat=True))
-
-
-def beyond(cases: QuerySet[Case], after: tuple[int, int] | None) -> QuerySet[Case]:
-    """Return the cases that follow a place in the suite's order."""
-    ordered = cases.order_by("position", "id")
-    if after is None:
-        return ordered
-    position, pk = after
-    return ordered.filter(Q(position__gt=position) | Q(position=position, pk__gt=pk))
+    return list(SUITE_ORDER.order(query.cases(suite)).values_list("key", flat=True))
 
 
 def latest_completed(suite: Suite) -> Run | None:
     """Return the newest completed run, light: without its summary and scores."""
     runs = suite.runs.filter(status=RunStatus.COMPLETED).order_by("-number")
     return runs.defer("summary", "leaf_scores").first()
-
-
-def _matching(cases: QuerySet[Case], asked: CaseFilter) -> QuerySet[Case]:
-    if asked.search:
-        texts = cases.annotate(input_text=Cast("input", TextField()))
-        cases = texts.filter(
-            Q(key__icontains=asked.search)
-            | Q(title__icontains=asked.search)
-            | Q(input_text__icontains=asked.search)
-        )
-    if asked.tag:
-        listed = cases.annotate(listed=Cast("tags", TextField()))
-        cases = listed.alias(
-            # One database keeps the letters of other alphabets as they are, the other escapes them.
-            plain=StrIndex("listed", Value(json.dumps(asked.tag, ensure_ascii=False))),
-            escaped=StrIndex("listed", Value(json.dumps(asked.tag))),
-        ).filter(Q(plain__gt=0) | Q(escaped__gt=0))
-    return cases
 
 
 def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:

@@ -26,7 +26,7 @@ from runs.cases.forms import (
     ticked_cases,
 )
 from runs.cases.page import case_page, case_place, case_revisions, done_to, runs_with, saved_by
-from runs.cases.queries import ORDERS, CaseFilter, case_file, case_tags
+from runs.cases.queries import ORDERS, CasesQuery, case_file, case_tags
 from runs.cases.queries import case_table as case_list
 from runs.cases.services import CaseChangedError, bring_back, expect_answer, make_case, remove_case
 from runs.cases.table_forms import (
@@ -60,8 +60,8 @@ CHANGE = "runs.change_suite"
 def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the cases of a suite."""
     found = suite_of(slug=slug)
-    asked = CaseFilter.read(request.GET.dict())
-    table = case_list(found, asked)
+    query = CasesQuery.read(request.GET)
+    table = case_list(found, query)
     head = suite_head(found)
     context = {"suite": found, "head": head, "table": table, "tags": case_tags(found)}
     context["orders"] = ORDERS
@@ -73,12 +73,10 @@ def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
 def case_rows(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the rows of the cases alone, and put the page's address in its place."""
     found = suite_of(slug=slug)
-    table = case_list(found, CaseFilter.read(request.GET.dict()))
+    table = case_list(found, CasesQuery.read(request.GET))
     response = render(request, "cases/_rows.html", {"suite": found, "table": table})
-    if table.asked.after is None:  # rows that are added below leave the address alone
-        response["HX-Replace-Url"] = (
-            f"{reverse('runs:suite-cases', args=[slug])}{table.here}".rstrip("?")
-        )
+    if not table.query.after:  # rows that are added below leave the address alone
+        response["HX-Replace-Url"] = table.query.at(reverse("runs:suite-cases", args=[slug]))
     return response
 
 
@@ -234,7 +232,7 @@ def case_bulk(request: MemberRequest, slug: str) -> HttpResponse:
         said = str(refusal)
     messages.info(request, said)
     back = redirect("runs:suite-cases", slug)
-    back["Location"] += ticked.asked.address().removesuffix("?")
+    back["Location"] = ticked.query.at(back["Location"])
     return back
 
 

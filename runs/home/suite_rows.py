@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from evaluators.models import Evaluator
 from evaluators.scoring.tree import COMPOSITE
+from runs import lists
+from runs.lists import Chip, ListQuery, cut_page
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import RunRow, listed, run_row
@@ -159,54 +160,25 @@ def _leaf_counts() -> Mapping[int, int]:
     return counts
 
 
-PAGE = 50
 SORTS = ("name", "run", "cost")
-SHOWN = ("failed", "running")
+SHOWN = {"": "All", "failed": "Gate failed", "running": "Running"}
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteFilter:
-    """Which suites are asked for; it lives in the address of the page."""
+class SuiteTableQuery(ListQuery):
+    """Which suites the home page lists; `after` is the slug of the suite before the page."""
 
-    search: str = ""
-    show: str = ""
-    sort: str = "name"
-    after: str = ""
-
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> SuiteFilter:
-        """Read the parameters of an address; what it does not know, it leaves out."""
-        show, sort = parameters.get("show", ""), parameters.get("sort", "")
-        return cls(
-            search=parameters.get("q", "").strip(),
-            show=show if show in SHOWN else "",
-            sort=sort if sort in SORTS else SORTS[0],
-            after=parameters.get("after", ""),
-        )
-
-    def address(self, **changes: str) -> str:
-        """Return the query part of the address with some of it changed, from the first page on."""
-        asked = replace(self, **{"after": "", **changes})
-        sort = "" if asked.sort == SORTS[0] else asked.sort
-        named = {"q": asked.search, "show": asked.show, "sort": sort, "after": asked.after}
-        return "?" + urlencode({name: value for name, value in named.items() if value})
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """One way to narrow the table, with what it would show."""
-
-    label: str
-    url: str
-    count: int
-    is_on: bool
+    search: str = lists.search()
+    show: str = lists.choice(SHOWN)
+    sort: str = lists.option(SORTS, SORTS[0])
+    after: str = lists.after()
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteTable:
-    """The suites that match, one stretch of them, and every suite there is."""
+    """The suites that match, one page of them, and every suite there is."""
 
-    asked: SuiteFilter
+    query: SuiteTableQuery
     rows: Sequence[SuiteRow]
     chips: Sequence[Chip]
     matching: int
@@ -236,56 +208,40 @@ class SuiteTable:
         return any(row.is_running for row in self.every)
 
     @property
-    def here(self) -> str:
-        """Return the query part of this very address."""
-        return self.asked.address(after=self.asked.after)
-
-    @property
     def sorts(self) -> Mapping[str, str]:
         """Return the addresses of the same suites in another order."""
-        return {sort: self.asked.address(sort=sort) for sort in SORTS}
+        return {sort: self.query.address(sort=sort) for sort in SORTS}
 
     @property
     def nothing(self) -> str:
         """Say what was looked for in vain."""
         kind = {"failed": "suite with a failed gate", "running": "running suite"}
-        noun = kind.get(self.asked.show, "suite")
-        search = self.asked.search
+        noun = kind.get(self.query.show, "suite")
+        search = self.query.search
         return f"No {noun} matches “{search}”" if search else f"No {noun}"
 
 
-def suite_table(asked: SuiteFilter) -> SuiteTable:
-    """Return one stretch of the suites, in a fixed number of queries."""
+def suite_table(query: SuiteTableQuery) -> SuiteTable:
+    """Return one page of the suites, in a fixed number of queries."""
     every = suite_rows()
-    named = [row for row in every if _matches(row, asked.search)]
-    chosen = sorted((row for row in named if _is_shown(row, asked.show)), key=_order(asked.sort))
+    named = [row for row in every if _matches(row, query.search)]
+    chosen = sorted((row for row in named if _is_shown(row, query.show)), key=_order(query.sort))
     slugs = [row.slug for row in chosen]
-    start = slugs.index(asked.after) + 1 if asked.after in slugs else 0
-    rows = chosen[start : start + PAGE]
-    is_more = start + PAGE < len(chosen)
+    start = slugs.index(query.after) + 1 if query.after in slugs else 0
+    page = cut_page(chosen[start:], lambda row: row.slug)
     return SuiteTable(
-        asked=asked,
-        rows=rows,
-        chips=_chips(asked, named),
+        query=query,
+        rows=page.rows,
+        chips=[
+            query.chip(label, sum(_is_shown(row, show) for row in named), show=show)
+            for show, label in SHOWN.items()
+        ],
         matching=len(chosen),
-        shown=start + len(rows),
-        next_address=asked.address(after=rows[-1].slug) if is_more else "",
+        shown=start + len(page.rows),
+        next_address=page.next_address(query),
         every=every,
         changed_at=Suite.objects.aggregate(at=Max("updated_at"))["at"],
     )
-
-
-def _chips(asked: SuiteFilter, named: Sequence[SuiteRow]) -> Sequence[Chip]:
-    labels = {"": "All", "failed": "Gate failed", "running": "Running"}
-    return [
-        Chip(
-            label=label,
-            url=asked.address(show=show),
-            count=sum(_is_shown(row, show) for row in named),
-            is_on=asked.show == show,
-        )
-        for show, label in labels.items()
-    ]
 
 
 def _matches(row: SuiteRow, search: str) -> bool:

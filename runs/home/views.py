@@ -13,7 +13,7 @@ from runs.home import queries
 from runs.home.queries import recent_suites
 from runs.home.queries import search as find
 from runs.home.suite_page import suite_page
-from runs.home.suite_rows import SuiteFilter, latest_rows, suite_table
+from runs.home.suite_rows import SuiteTableQuery, latest_rows, suite_table
 from runs.requests import may_view, suite_of
 from runs.reviews.queue_page import waiting_count
 from runs.suites.queries import policy_words
@@ -34,7 +34,7 @@ def sidebar_context(request: HttpRequest) -> dict[str, object]:
 @require_safe
 def suite_list(request: HttpRequest) -> HttpResponse:
     """Show every suite with its latest completed run."""
-    table = suite_table(SuiteFilter.read(request.GET.dict()))
+    table = suite_table(SuiteTableQuery.read(request.GET))
     latest = [row.latest for row in table.every if row.latest]
     today = queries.today(latest, now=timezone.localtime())
     return render(request, "home/home.html", {"table": table, "today": today})
@@ -44,9 +44,9 @@ def suite_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 def suite_rows(request: HttpRequest) -> HttpResponse:
     """Show the rows of the table alone, and put the page's address in its place."""
-    table = suite_table(SuiteFilter.read(request.GET.dict()))
+    table = suite_table(SuiteTableQuery.read(request.GET))
     response = render(request, "home/suite_rows.html", {"table": table})
-    response["HX-Replace-Url"] = f"{reverse('home')}{table.here}".rstrip("?")
+    response["HX-Replace-Url"] = reverse("home") + table.query.here.removesuffix("?")
     return response
 
 

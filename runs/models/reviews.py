@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q, TextField
-from django.db.models.functions import Cast
+from django.db.models import Q
 
 from runs.engine.review_rules import Reason, named
+from runs.lists import with_tag
 from runs.models.clock import database_now
 from runs.models.results import Result, ResultStatus, VerdictChoice
 
@@ -199,11 +198,4 @@ class QueueQuery:
             items = items.filter(result__run=self.run)
         if self.assignee:
             items = items.filter(assigned_to=self.assignee)
-        return _with_tag(items, self.tag) if self.tag else items
-
-
-def _with_tag(items: ReviewItemQuerySet, tag: str) -> ReviewItemQuerySet:
-    found = Q()
-    for spelling in {json.dumps(tag), json.dumps(tag, ensure_ascii=False)}:
-        found |= Q(case_tags__contains=spelling)
-    return items.annotate(case_tags=Cast("result__case__tags", TextField())).filter(found)
+        return with_tag(items, self.tag, "result__case__tags") if self.tag else items

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
-from runs.case_groups import policy_of, with_tag
+from runs import lists
+from runs.case_groups import policy_of
 from runs.costs import Cost, RunCosts, run_costs
 from runs.engine.plan import CHANGED
-from runs.models.results import EvaluatorScore, Result, ResultStatus, ScoreState
+from runs.lists import ListQuery, with_tag
+from runs.models.results import EvaluatorScore, Result, ResultStatus, ScoreState, VerdictChoice
 from runs.models.runs import RESCORED, Run
 from runs.models.stored import executions_of
 from runs.models.suites import Case
@@ -253,23 +256,26 @@ def _cost(cost: Cost) -> dict[str, Any]:
     }
 
 
-def results_asked(
-    run: Run, *, verdict: str = "", status: str = "", tag: str = "", case: str = ""
-) -> QuerySet[Result]:
-    """Return the results of a run that match, with what lists show of them and nothing heavy."""
-    narrow = Q()
-    if verdict:
-        narrow &= Q(verdict=verdict)
-    if status:
-        narrow &= Q(status=status)
-    if case:
-        narrow &= Q(case__key=case)
-    if tag:
-        narrow &= Q(case__in=with_tag(Case.objects.filter(suite=run.suite_id), tag))
-    found = run.results.filter(narrow).select_related("case")
-    shown = ("case__key", "case__revision", "case__title", "case__tags")
-    columns = [column.attname for column in Result._meta.concrete_fields]
-    return found.only(*columns, *shown)
+@dataclass(frozen=True, slots=True)
+class ExecutionsQuery(ListQuery):
+    """Which executions of a run the API lists."""
+
+    verdict: str = lists.choice(VerdictChoice.values, help="Results with this verdict alone.")
+    status: str = lists.choice(ResultStatus.values, help="Results that are so far alone.")
+    tag: str = lists.text(help="Results of cases with this tag alone.")
+    case: str = lists.text(help="Results of the case with this key.")
+
+    def results(self, run: Run) -> QuerySet[Result]:
+        """Return the results of a run that match, with what lists show of them and nothing heavy."""
+        columns = {"verdict": "verdict", "status": "status", "case": "case__key"}
+        asked = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
+        found = run.results.filter(**asked).select_related("case")
+        if self.tag:
+            found = found.filter(
+                case__in=with_tag(Case.objects.filter(suite=run.suite_id), self.tag)
+            )
+        shown = ("case__key", "case__revision", "case__title", "case__tags")
+        return found.only(*(column.attname for column in Result._meta.concrete_fields), *shown)
 
 
 def result_facts(run: Run, result: Result) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
+from runs import lists
 from runs.costs import RunCosts, listed_costs, with_costs
+from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_figures import RunGate, cases_gate, metrics_gate
@@ -23,50 +24,39 @@ def run_word(run: Run) -> str:
     return f"{run.suite.slug}:{run.number}"
 
 
-PAGE_SIZE = 50
 ACTIVE = "active"
-MAX_NUMBER_LENGTH = 18
 # Long columns that a list never shows.
 HEAVY = ("snapshot", "leaf_scores", "suite__description", "suite__tags")
 
 
 @dataclass(frozen=True, slots=True)
-class RunsQuery:
-    """Which runs are asked for; it lives in the address of the page."""
+class RunsQuery(ListQuery):
+    """Which runs a page or the API lists."""
 
-    suite: str = ""
-    status: str = ""
-    target: str = ""
-    campaign: int | None = None
-    after: int | None = None
+    suite: str = lists.text(help="Runs of the suite with this slug.")
+    status: str = lists.choice(
+        (ACTIVE, *RunStatus.values),
+        help="How far the run is; “active” are those that are queued or running.",
+    )
+    target: str = lists.text(help="Runs against the target of this name.")
+    campaign: int | None = lists.integer(help="Runs of the campaign with this id.")
+    since: datetime | None = lists.moment(help="Runs made at this time or later, ISO 8601.")
+    after: str = lists.after()
 
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> RunsQuery:
-        """Read the parameters of an address; what it does not know, it leaves out."""
-        status = parameters.get("status", "")
-        return cls(
-            suite=parameters.get("suite", ""),
-            status=status if status in (ACTIVE, *RunStatus.values) else "",
-            target=parameters.get("target", ""),
-            campaign=_number(parameters.get("campaign", "")),
-            after=_number(parameters.get("after", "")),
-        )
-
-    def as_parameters(self) -> dict[str, str]:
-        """Return the parameters, without those at their default."""
-        named = {"suite": self.suite, "status": self.status, "target": self.target}
-        numbers = {"campaign": self.campaign, "after": self.after}
-        named |= {name: str(value) for name, value in numbers.items() if value is not None}
-        return {name: value for name, value in named.items() if value}
-
-    def address(self, **changes: Any) -> str:
-        """Return the query part of the address with some of it changed, from the first page on."""
-        return "?" + urlencode(replace(self, **{"after": None} | changes).as_parameters())
-
-    @property
-    def is_narrowed(self) -> bool:
-        """Tell whether anything is left out."""
-        return bool(self.suite or self.status or self.target or self.campaign)
+    def runs(self) -> QuerySet[Run]:
+        """Return the runs that match, as lists show them."""
+        columns = {
+            "suite": "suite__slug",
+            "target": "target_name",
+            "campaign": "campaign",
+            "since": "created_at__gte",
+        }
+        found = listed(Run.objects.all())
+        if self.status:
+            is_active = self.status == ACTIVE
+            found = found.filter(status__in=ACTIVE_RUN_STATUSES if is_active else (self.status,))
+        asked = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
+        return found.filter(**asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +100,12 @@ class RunList:
     statuses: tuple[tuple[str, str], ...]
     has_active: bool
     next_address: str
-    live_address: str
 
 
 def run_list(query: RunsQuery) -> RunList:
     """Return 50 runs, newest first, in a fixed number of queries."""
-    found = list(_matching(query)[: PAGE_SIZE + 1])
-    shown = found[:PAGE_SIZE]
-    rows = tuple(run_row(run) for run in shown)
+    page = NEWEST_FIRST.page(query.runs(), query.after)
+    rows = tuple(run_row(run) for run in page.rows)
     targets = Run.objects.order_by("target_name").values_list("target_name", flat=True).distinct()
     return RunList(
         query=query,
@@ -126,8 +114,7 @@ def run_list(query: RunsQuery) -> RunList:
         targets=tuple(targets),
         statuses=((ACTIVE, "Active"), *((str(value), label) for value, label in RunStatus.choices)),
         has_active=any(row.is_active for row in rows),
-        next_address=query.address(after=shown[-1].pk) if len(found) > PAGE_SIZE else "",
-        live_address=query.address(after=query.after),
+        next_address=page.next_address(query),
     )
 
 
@@ -142,23 +129,6 @@ def listed(runs: QuerySet[Run]) -> QuerySet[Run]:
 def listed_policy(run: Run) -> PolicySpec:
     """Return the frozen policy of a run of `listed`."""
     return PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
-
-
-def _matching(query: RunsQuery) -> QuerySet[Run]:
-    runs = listed(Run.objects.all())
-    narrow = Q()
-    if query.suite:
-        narrow &= Q(suite__slug=query.suite)
-    if query.target:
-        narrow &= Q(target_name=query.target)
-    if query.campaign is not None:
-        narrow &= Q(campaign=query.campaign)
-    if query.status:
-        wanted = ACTIVE_RUN_STATUSES if query.status == ACTIVE else (query.status,)
-        narrow &= Q(status__in=wanted)
-    if query.after is not None:
-        narrow &= Q(pk__lt=query.after)
-    return runs.filter(narrow)
 
 
 def run_row(run: Run) -> RunRow:
@@ -212,7 +182,3 @@ def _source(run: Run) -> dict[str, Any]:
         return {}
     url = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": number})
     return {"source_number": number, "source_url": url}
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() and len(text) < MAX_NUMBER_LENGTH else None

@@ -65,7 +65,7 @@ def run_rows(request: HttpRequest) -> HttpResponse:
     report = listing.run_list(listing.RunsQuery.read(request.GET))
     status = 200 if report.has_active else STOP_POLLING
     response = render(request, "results/_run_rows.html", {"list": report}, status=status)
-    response["HX-Replace-Url"] = (reverse("runs:run-list") + report.live_address).rstrip("?")
+    response["HX-Replace-Url"] = report.query.at(reverse("runs:run-list"))
     return response
 
 

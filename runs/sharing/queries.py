@@ -10,6 +10,8 @@ from typing import Any
 from django.db.models import QuerySet
 from django.urls import reverse
 
+from runs import lists
+from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
 from runs.sharing.scan import Scan, scan, texts_of
 from runs.sharing.services import live_digest, seen_digest
@@ -111,10 +113,6 @@ def share_preview(
     return SharePreview(document, page, found, seen_digest(document), has_looked)
 
 
-PAGE_SIZE = 50
-MAX_NUMBER_LENGTH = 18
-
-
 @dataclass(frozen=True, slots=True)
 class ShareRow:
     """One link: `state` is open, expired or revoked, `url` the live page it was made of."""
@@ -131,28 +129,28 @@ class ShareRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SharesQuery(ListQuery):
+    """Which page of the share links."""
+
+    after: str = lists.after()
+
+
+@dataclass(frozen=True, slots=True)
 class ShareListPage:
-    """A page of links, newest first; `later` begins the next one, 0 for none."""
+    """A page of links, newest first."""
 
     rows: Sequence[ShareRow]
-    later: int
+    next_address: str
     is_of_all: bool
 
 
 def share_list(
-    links: QuerySet[ShareLink], after: str, *, is_of_all: bool, now: datetime
+    links: QuerySet[ShareLink], query: SharesQuery, *, is_of_all: bool, now: datetime
 ) -> ShareListPage:
-    """Return 50 links from an address's `after` on; one query, and no document is read."""
-    rows = links.select_related("created_by").defer("frozen").order_by("-pk")
-    if after.isdecimal() and len(after) < MAX_NUMBER_LENGTH:
-        rows = rows.filter(pk__lt=int(after))
-    found = list(rows[: PAGE_SIZE + 1])
-    shown = found[:PAGE_SIZE]
-    return ShareListPage(
-        rows=[_row(one, now) for one in shown],
-        later=shown[-1].pk if len(found) > PAGE_SIZE else 0,
-        is_of_all=is_of_all,
-    )
+    """Return 50 links; one query, and no document is read."""
+    page = NEWEST_FIRST.page(links.select_related("created_by").defer("frozen"), query.after)
+    rows = [_row(link, now) for link in page.rows]
+    return ShareListPage(rows, page.next_address(query), is_of_all)
 
 
 def _row(link: ShareLink, now: datetime) -> ShareRow:

@@ -34,7 +34,7 @@ from runs.engine.plan import read_plan
 from runs.models.runs import Run
 from runs.models.sharing import ShareDetail, ShareLink
 from runs.requests import REFUSED, MemberRequest, may_share
-from runs.sharing.queries import SharePreview, share_list, share_preview, shared_page
+from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_preview, shared_page
 from runs.sharing.services import (
     Subject,
     count_view,
@@ -166,7 +166,7 @@ def share_links(request: MemberRequest) -> HttpResponse:
     """List the links of a member, or of everybody, and show once the one that was just made."""
     links, is_of_all = ShareLink.objects.all(), request.user.has_perm(CHANGES_ALL)
     own = links if is_of_all else links.filter(created_by=request.user)
-    page = share_list(own, request.GET.get("after", ""), is_of_all=is_of_all, now=timezone.now())
+    page = share_list(own, SharesQuery.read(request.GET), is_of_all=is_of_all, now=timezone.now())
     context = {"page": page, "made": _shown_once(request)}
     return render(request, "sharing/list.html", context)
 

@@ -14,6 +14,8 @@ from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags import figures
+from runs import lists
+from runs.lists import Key, Keyset, ListQuery
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
 from runs.suites.differences import (
     AGGREGATOR,
@@ -134,7 +136,8 @@ def _number(fact: str, value: float, scale: int) -> str:
     return f"×{figures.plain(value)}" if fact == "weight" else figures.plain(value)
 
 
-PAGE_SIZE = 20
+VERSIONS_A_PAGE = 20
+BY_NUMBER = Keyset(Key("number", int, is_descending=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,35 +158,41 @@ class VersionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionList:
-    """One page of versions; `next_before` is where the next page begins, None at the end."""
+class VersionsQuery(ListQuery):
+    """Which page of a suite's versions."""
 
+    after: str = lists.after()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionList:
+    """One page of versions."""
+
+    query: VersionsQuery
     rows: Sequence[VersionRow]
     total: int
-    before: int | None
-    next_before: int | None
+    next_address: str
 
 
-def version_list(suite: Suite, *, before: int | None = None) -> VersionList:
-    """Return 20 versions in a fixed number of queries, those under a number if one is given."""
-    rows = suite.versions.select_related("author").order_by("-number")
-    asked = rows if before is None else rows.filter(number__lt=before)
-    # One more than is shown: what the last row changed is told against it.
-    found = list(asked[: PAGE_SIZE + 1])
-    runs = _runs(suite, [version.number for version in found])
+def version_list(suite: Suite, query: VersionsQuery) -> VersionList:
+    """Return 20 versions in a fixed number of queries."""
+    page = BY_NUMBER.page(suite.versions.select_related("author"), query.after, VERSIONS_A_PAGE)
+    runs = _runs(suite, [version.number for version in page.rows])
     return VersionList(
-        rows=list(_rows(suite, found, runs)),
+        query=query,
+        rows=list(_rows(suite, page.rows, page.beyond, runs)),
         total=suite.versions.count(),
-        before=before,
-        next_before=found[PAGE_SIZE - 1].number if len(found) > PAGE_SIZE else None,
+        next_address=page.next_address(query),
     )
 
 
 def _rows(
-    suite: Suite, found: Sequence[SuiteVersion], runs: Mapping[int, tuple[int, int | None]]
+    suite: Suite,
+    versions: Sequence[SuiteVersion],
+    older: SuiteVersion | None,
+    runs: Mapping[int, tuple[int, int | None]],
 ) -> Iterator[VersionRow]:
-    older: Sequence[SuiteVersion | None] = [*found[1:], None]
-    for version, past in list(zip(found, older, strict=False))[:PAGE_SIZE]:
+    for version, past in zip(versions, [*versions[1:], older], strict=False):
         count, last = runs.get(version.number, (0, None))
         yield VersionRow(
             number=version.number,

@@ -9,6 +9,7 @@ from django.urls import Resolver404, resolve, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evaluators.scoring.types import DomainError
+from runs.lists import read_integer
 from runs.models.suites import SuiteDraft
 from runs.requests import REFUSED, MemberRequest, may_change_suites, may_view, posted, suite_of
 from runs.suites.drafts import (
@@ -23,6 +24,7 @@ from runs.suites.forms import ConflictForm, NewSuiteForm, RestoreForm, SuiteSett
 from runs.suites.queries import draft_panel, entered_by_rule, suite_head
 from runs.suites.services import archive_suite, delete_suite, unarchive_suite
 from runs.suites.version_pages import (
+    VersionsQuery,
     version_comparison,
     version_list,
     version_page,
@@ -152,7 +154,6 @@ def _back(request: MemberRequest, slug: str, usual: str) -> str:
 
 
 PAIR = 2
-MAX_NUMBER_LENGTH = 9
 
 
 @may_view
@@ -160,7 +161,7 @@ MAX_NUMBER_LENGTH = 9
 def version_rows(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the versions of a suite, newest first."""
     suite = suite_of(slug=slug)
-    table = version_list(suite, before=_number(request, "before"))
+    table = version_list(suite, VersionsQuery.read(request.GET))
     context = {"suite": suite, "head": suite_head(suite), "table": table}
     return render(request, "suites/versions.html", context)
 
@@ -196,15 +197,12 @@ def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _number(request: HttpRequest, name: str) -> int | None:
-    """Return a number of the address, None where there is none that could be one."""
-    text = request.GET.get(name, "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_NUMBER_LENGTH
-    return int(text) if is_number else None
+    return read_integer(request.GET.get(name, ""))
 
 
 def _of_ticked(request: HttpRequest, slug: str) -> HttpResponse:
-    given = request.GET.getlist("version")
-    ticked = sorted({int(n) for n in given if n.isascii() and n.isdecimal()})
+    given = map(read_integer, request.GET.getlist("version"))
+    ticked = sorted({number for number in given if number is not None})
     if len(ticked) != PAIR:
         messages.warning(request, "Tick two versions to compare them.")
         return redirect("runs:suite-versions", slug)

@@ -397,7 +397,7 @@ def test_the_table_is_sorted_as_asked_to_its_end(
     change_case(
         suite, "C-1", replace(case_content(current("C-1")), title="Aa"), base_revision=1, by=None
     )
-    monkeypatch.setattr("runs.cases.queries.PAGE", 3)
+    monkeypatch.setattr("runs.cases.queries.PAGE_SIZE", 3)
     for sort, keys in (
         ("", ["returns", "C-0", "C-1", "C-2"]),
         ("key", ["C-0", "C-1", "C-2", "returns"]),

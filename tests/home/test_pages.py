@@ -358,13 +358,13 @@ class TestSuiteCases:
         html = page(editor, "runs:suite-cases", suite.slug)
         assert "50 of 51 cases" in html
         last = suite.cases.get(key="C-050")
-        after = f"{last.position}.{last.pk}"
+        after = f"{last.position}~{last.pk}"
         assert f"?after={after}" in html
         rest = page(editor, "runs:suite-cases", suite.slug, after=after)
         assert "51 to 51 of 51 cases" in rest
         assert "C-051" in rest
         assert "C-050" not in rest
-        beyond = page(editor, "runs:suite-cases", suite.slug, after="9999.1")
+        beyond = page(editor, "runs:suite-cases", suite.slug, after="9999~1")
         assert "No more cases" in beyond
 
     def test_only_the_current_revision_is_listed(self, editor: Client) -> None:

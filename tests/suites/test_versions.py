@@ -82,14 +82,14 @@ class TestList:
             )
         with django_assert_max_num_queries(12):
             found = page(viewer_client, LIST)
-        assert "?before=10" in found
+        assert "?after=10" in found
         assert ">n10<" in found
         assert ">n9<" not in found
         assert "nothing that counts" in found
-        older = page(viewer_client, f"{LIST}?before=10")
+        older = page(viewer_client, f"{LIST}?after=10")
         assert ">n9<" in older
         assert "the first that is kept" in older
-        assert "No older versions" in page(viewer_client, f"{LIST}?before=1")
+        assert "No older versions" in page(viewer_client, f"{LIST}?after=1")
 
     def test_a_suite_that_keeps_none_says_so(self, viewer_client: Client, shop: Suite) -> None:
         shop.versions.all().delete()
