@@ -42,7 +42,7 @@ FOR_TESTS = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let what depends on no database run on one of them only."""
-    help_text = "only tests that use the database"
+    help_text = "only tests whose outcome the database can change"
     parser.addoption("--database-only", action="store_true", help=help_text)
 
 
@@ -50,15 +50,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what --database-only leaves out."""
     if not config.getoption("--database-only"):
         return
-    others = [item for item in items if not uses_database(item)]
+    others = [item for item in items if not depends_on_database(item)]
     config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if uses_database(item)]
+    items[:] = [item for item in items if depends_on_database(item)]
 
 
-def uses_database(item: pytest.Item) -> bool:
-    """Tell whether a test reads or writes the database, by its mark or by what it is given."""
-    given = {"db", "transactional_db"} & {*getattr(item, "fixturenames", ())}
-    return bool(given) or item.get_closest_marker("django_db") is not None
+def depends_on_database(item: pytest.Item) -> bool:
+    """Tell whether a test uses the database, by mark or fixture, and could fail on one kind only."""
+    if item.get_closest_marker("one_database"):
+        return False
+    fixtures = {"db", "transactional_db"} & {*getattr(item, "fixturenames", ())}
+    return bool(fixtures) or item.get_closest_marker("django_db") is not None
 
 
 def pytest_configure() -> None:

@@ -35,6 +35,7 @@ from tests.support.factories import (
 from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
+ONE_DATABASE = pytest.mark.one_database
 
 ANYBODY, LOGGED_IN = "anybody", "nobody"
 VISITOR = "visitor"
@@ -398,6 +399,7 @@ def test_every_address_is_listed() -> None:
     assert {name for name, _ in all_patterns(get_resolver())} == set(PAGES)
 
 
+@ONE_DATABASE
 @pytest.mark.parametrize("name", PAGES)
 def test_everybody_gets_what_the_role_allows(site: Site, name: str) -> None:
     page, address = PAGES[name], address_of(name, site.numbers)
@@ -412,38 +414,34 @@ def test_everybody_gets_what_the_role_allows(site: Site, name: str) -> None:
             assert settings.SESSION_COOKIE_NAME not in client.cookies
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_files_are_downloads_that_no_browser_shows(
-    viewer_client: Client, numbers: Mapping[str, int], name: str
-) -> None:
-    response = viewer_client.get(address_of(name, numbers))
-    assert response["Content-Disposition"].startswith("attachment; filename=")
-    types = (
-        "text/plain",
-        "text/csv",
-        *(f"application/{kind}" for kind in ("json", "jsonl", "octet-stream")),
-    )
-    assert response["Content-Type"].split(";")[0] in (*types, "application/yaml", "application/zip")
+@ONE_DATABASE
+def test_files_are_downloads_that_no_browser_shows(site: Site) -> None:
+    application = ("json", "jsonl", "octet-stream", "yaml", "zip")
+    types = ("text/plain", "text/csv", *(f"application/{kind}" for kind in application))
+    for name in FILES:
+        response = site.client("viewer").get(address_of(name, site.numbers))
+        assert response["Content-Disposition"].startswith("attachment; filename="), name
+        assert response["Content-Type"].split(";")[0] in types, name
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post != NOT_ALLOWED])
-def test_a_form_of_another_site_is_refused(numbers: Mapping[str, int], name: str) -> None:
-    client = Client(enforce_csrf_checks=True)
-    client.force_login(make_member("admin"))
-    response = client.post(address_of(name, numbers), {"nonsense": "1"})
-    assert response.status_code == 403
-    assert_is_guarded(response)
+@ONE_DATABASE
+def test_a_form_of_another_site_is_refused(site: Site) -> None:
+    for name in (name for name in PAGES if PAGES[name].post != NOT_ALLOWED):
+        client = Client(enforce_csrf_checks=True)
+        client.cookies[settings.SESSION_COOKIE_NAME] = site.sessions["admin"]
+        response = client.post(address_of(name, site.numbers), {"nonsense": "1"})
+        assert response.status_code == 403, name
+        assert_is_guarded(response)
 
 
+@ONE_DATABASE
 @pytest.mark.parametrize("name", [name for name in PAGES if PAGES[name].post == REFUSED])
-def test_a_form_sent_empty_is_refused_and_says_what_is_missing(
-    admin_client: Client, client: Client, numbers: Mapping[str, int], name: str
-) -> None:
-    sender = client if PAGES[name].role == ANYBODY else admin_client
-    response = sender.post(address_of(name, numbers), {})
+def test_a_form_sent_empty_is_refused_and_says_what_is_missing(site: Site, name: str) -> None:
+    sender = site.client(VISITOR if PAGES[name].role == ANYBODY else "admin")
+    response = sender.post(address_of(name, site.numbers), {})
     assert response.status_code == REFUSED
-    said = response.content.decode()
-    assert 'role="alert"' in said or "This field is required." in said
+    page = response.content.decode()
+    assert 'role="alert"' in page or "This field is required." in page
 
 
 @pytest.mark.parametrize(
