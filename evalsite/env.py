@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SettingProblem:
     """A variable with a value that cannot be used: what is wrong and what would be right."""
 
     variable: str
@@ -35,7 +35,7 @@ class Environment:
 
     values: Mapping[str, str] = field(default_factory=lambda: os.environ)
     names: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[SettingProblem] = field(default_factory=list)
 
     def text(self, name: str, default: str = "") -> str:
         """Return the value without surrounding blanks; an empty value counts as not set."""
@@ -109,7 +109,7 @@ class Environment:
 
     def refuse(self, variable: str, message: str, hint: str = "") -> None:
         """Note that a variable has a value that cannot be used."""
-        self.problems.append(Problem(variable, message, hint))
+        self.problems.append(SettingProblem(variable, message, hint))
 
     def _parsed(self, name: str, default: T, parse: Callable[[str], T]) -> T:
         value = self.text(name)

@@ -70,7 +70,7 @@ class LastAdminError(DomainError):
     code = "last_admin"
 
 
-class NameTakenError(DomainError):
+class MemberNameTakenError(DomainError):
     """Another member got the name first."""
 
     code = "name_taken"
@@ -94,7 +94,7 @@ def add_member(*, actor: User, username: str, email: str, role: Role) -> User:
         with transaction.atomic():
             member = User.objects.create_user(username, email)
     except IntegrityError as error:
-        raise NameTakenError(f"There is already a member named {username}.") from error
+        raise MemberNameTakenError(f"There is already a member named {username}.") from error
     member.groups.add(Group.objects.get(name=role.value))
     _record(actor, "member.added", member, after={"role": role.value, "email": email})
     return member

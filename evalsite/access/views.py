@@ -24,16 +24,11 @@ from evalsite.access.roles import MEANINGS, role_of
 from evalsite.access.tokens import make_token, revoke_token, token_rows
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
 from runs.models.sharing import ApiToken
+from runs.requests import MemberRequest
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 LINK_IN_SESSION = "access.one_time_link"
 admin_only = permission_required("auth.change_user", raise_exception=True)
-
-
-class MemberRequest(HttpRequest):
-    """A request of somebody who is logged in."""
-
-    user: User
 
 
 @login_not_required
@@ -123,7 +118,7 @@ def member_add(request: MemberRequest) -> HttpResponse:
     if form.is_valid():
         try:
             member = members.add_member(actor=request.user, **form.cleaned_data)
-        except members.NameTakenError as refusal:
+        except members.MemberNameTakenError as refusal:
             form.add_error("username", str(refusal))
         else:
             _keep_link(request, member)

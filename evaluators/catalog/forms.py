@@ -33,7 +33,7 @@ PRICE_LABELS = {
 }
 
 
-class SlugTakenError(DomainError):
+class ModelSlugTakenError(DomainError):
     """Another language model got the short name first."""
 
     code = "slug_taken"
@@ -207,7 +207,7 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
             with transaction.atomic():
                 model.save()
         except IntegrityError as error:
-            raise SlugTakenError(
+            raise ModelSlugTakenError(
                 f"There is a language model “{model.slug}” already. Choose another short name."
             ) from error
 

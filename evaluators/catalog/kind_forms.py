@@ -1,4 +1,4 @@
-"""A form for the settings of any kind, made from its Config."""
+"""A form for the settings of any kind, made from its config class."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SettingColumn:
     """One setting of every row; `type` is that of the input it is written in, select where it has `choices`."""
 
     name: str
@@ -130,11 +130,11 @@ def refused_words(refusal: Refusal, field: forms.Field | None) -> str:
     return f"{inner}: {refusal.reason}" if inner else refusal.reason
 
 
-def _column(name: str, info: FieldInfo) -> Column:
+def _column(name: str, info: FieldInfo) -> SettingColumn:
     kinds: dict[Any, str] = {bool: "checkbox", float: "number", int: "number"}
     longest = next((m.max_length for m in info.metadata if hasattr(m, "max_length")), 0)
     is_choice = get_origin(info.annotation) is Literal
-    return Column(
+    return SettingColumn(
         name=name,
         label=info.title or name.replace("_", " ").capitalize(),
         help=info.description or "",

@@ -16,8 +16,8 @@ from evaluators.kinds import all_kinds, kind_of, spelled_as
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.kinds._text import yaml_of
-from evaluators.model_calls.calls import CallStatus
-from evaluators.model_calls.models import OWN, Prices, Rate, key_of, key_source, model_prices
+from evaluators.model_calls.calls import CallOutcome
+from evaluators.model_calls.models import OWN, Prices, TokenPrice, key_of, key_source, model_prices
 from evaluators.models import LanguageModel, ReplyMode
 from evaluators.scoring.tree import COMPOSITE
 
@@ -108,12 +108,12 @@ CENT = Decimal("0.01")
 UNTAKEN = timedelta(seconds=10)
 GIVEN_UP = timedelta(minutes=5)
 FAILURES = {
-    CallStatus.RATE_LIMITED: "Rate limited",
-    CallStatus.TIMEOUT: "No answer in time",
-    CallStatus.REFUSED: "Refused",
-    CallStatus.SERVER_ERROR: "Server error",
-    CallStatus.CONNECTION: "No connection",
-    CallStatus.UNREADABLE: "Answer not readable",
+    CallOutcome.RATE_LIMITED: "Rate limited",
+    CallOutcome.TIMEOUT: "No answer in time",
+    CallOutcome.REFUSED: "Refused",
+    CallOutcome.SERVER_ERROR: "Server error",
+    CallOutcome.CONNECTION: "No connection",
+    CallOutcome.UNREADABLE: "Answer not readable",
 }
 NEXT_STEPS = {
     401: "Check the key.",
@@ -139,7 +139,7 @@ class ModeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialReport:
+class ModelTrialReport:
     """How far a model's test is: never, waiting, untaken, running, lost, failed or done."""
 
     state: str
@@ -175,7 +175,7 @@ class ModelRow:
     key: str
     key_problem: str
     prices: tuple[str, str]
-    test: TrialReport = field(default_factory=lambda: TrialReport("never"))
+    test: ModelTrialReport = field(default_factory=lambda: ModelTrialReport("never"))
 
 
 def model_rows() -> list[ModelRow]:
@@ -217,33 +217,35 @@ def key_problem(model: LanguageModel) -> str:
     return key_of(model).problem
 
 
-def trial_report(model: LanguageModel) -> TrialReport:
+def trial_report(model: LanguageModel) -> ModelTrialReport:
     """Return how far the model's last test is and what it found."""
     found: dict[str, Any] = model.last_test or {}
     if not found:
-        return TrialReport("never")
+        return ModelTrialReport("never")
     asked_at = datetime.fromisoformat(found["asked_at"])
     asked: dict[str, Any] = {"asked_at": asked_at, "asked_by": str(found.get("asked_by", ""))}
     if found["state"] == "done":
         return _finished(model, found, asked)
     waited = timezone.now() - asked_at
     if waited > GIVEN_UP:
-        return TrialReport("lost", **asked)
+        return ModelTrialReport("lost", **asked)
     is_untaken = found["state"] == "waiting" and waited > UNTAKEN
-    return TrialReport("untaken" if is_untaken else str(found["state"]), **asked)
+    return ModelTrialReport("untaken" if is_untaken else str(found["state"]), **asked)
 
 
-def _finished(model: LanguageModel, found: dict[str, Any], asked: dict[str, Any]) -> TrialReport:
+def _finished(
+    model: LanguageModel, found: dict[str, Any], asked: dict[str, Any]
+) -> ModelTrialReport:
     modes = tuple(_mode_row(mode) for mode in found["modes"])
     failed: dict[str, Any] = {}
     if found["error"]:
         failed = {
-            "title": FAILURES[CallStatus(found["error"])],
+            "title": FAILURES[CallOutcome(found["error"])],
             "reason": found["reason"],
             "next_step": NEXT_STEPS.get(found["http_status"], ""),
         }
     cost = found["cost_usd"]
-    return TrialReport(
+    return ModelTrialReport(
         "failed" if found["error"] else "done",
         **asked,
         **failed,
@@ -293,6 +295,6 @@ def _places(usd: Decimal) -> int:
     return -int(usd.as_tuple().exponent)
 
 
-def _usd(rate: Rate) -> str:
+def _usd(rate: TokenPrice) -> str:
     words = f"${max(rate.base.normalize(), rate.base.quantize(CENT), key=_places):f}"
     return f"{words} and more for long inputs" if rate.tiers else words

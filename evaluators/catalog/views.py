@@ -18,7 +18,7 @@ from django.views.decorators.http import (
 )
 from kombu.exceptions import OperationalError
 
-from evaluators.catalog.forms import LanguageModelForm, SlugTakenError
+from evaluators.catalog.forms import LanguageModelForm, ModelSlugTakenError
 from evaluators.catalog.queries import (
     KindTrialForm,
     key_problem,
@@ -81,7 +81,7 @@ may_view = permission_required("runs.view_run", raise_exception=True)
 may_change = permission_required("evaluators.change_languagemodel", raise_exception=True)
 
 
-class MemberRequest(HttpRequest):
+class CatalogRequest(HttpRequest):
     """A request of somebody who is logged in."""
 
     user: User
@@ -89,14 +89,14 @@ class MemberRequest(HttpRequest):
 
 @may_view
 @require_GET
-def language_models(request: MemberRequest) -> HttpResponse:
+def language_models(request: CatalogRequest) -> HttpResponse:
     """List the language models with limit, key, price and last test."""
     return render(request, "catalog/language_models.html", {"rows": model_rows()})
 
 
 @may_view
 @require_GET
-def language_model(request: MemberRequest, slug: str) -> HttpResponse:
+def language_model(request: CatalogRequest, slug: str) -> HttpResponse:
     """Show one model: settings, limit, what uses it and its last test."""
     model = get_object_or_404(LanguageModel, slug=slug)
     return _page(request, model)
@@ -105,13 +105,13 @@ def language_model(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change
 @never_cache
 @sensitive_post_parameters("api_key")
-def language_model_new(request: MemberRequest) -> HttpResponse:
+def language_model_new(request: CatalogRequest) -> HttpResponse:
     """Add a model."""
     form = LanguageModelForm(_posted(request))
     if form.is_valid():
         try:
             model = form.save_as(request.user)
-        except SlugTakenError as refusal:
+        except ModelSlugTakenError as refusal:
             form.add_error("slug", str(refusal))
         else:
             messages.success(request, f"{model.name} added. Test it to see that it answers.")
@@ -122,7 +122,7 @@ def language_model_new(request: MemberRequest) -> HttpResponse:
 @may_change
 @never_cache
 @sensitive_post_parameters("api_key")
-def language_model_edit(request: MemberRequest, slug: str) -> HttpResponse:
+def language_model_edit(request: CatalogRequest, slug: str) -> HttpResponse:
     """Change a model."""
     model = get_object_or_404(LanguageModel, slug=slug)
     form = LanguageModelForm(_posted(request), instance=model)
@@ -141,7 +141,7 @@ def language_model_edit(request: MemberRequest, slug: str) -> HttpResponse:
 
 @may_change
 @require_POST
-def language_model_delete(request: MemberRequest, slug: str) -> HttpResponse:
+def language_model_delete(request: CatalogRequest, slug: str) -> HttpResponse:
     """Delete a model that nothing uses."""
     model = get_object_or_404(LanguageModel, slug=slug)
     try:
@@ -154,7 +154,7 @@ def language_model_delete(request: MemberRequest, slug: str) -> HttpResponse:
 
 @may_change
 @require_POST
-def language_model_test_start(request: MemberRequest, slug: str) -> HttpResponse:
+def language_model_test_start(request: CatalogRequest, slug: str) -> HttpResponse:
     """Queue a test of the model and show that it is awaited."""
     model = get_object_or_404(LanguageModel, slug=slug)
     try:
@@ -167,7 +167,7 @@ def language_model_test_start(request: MemberRequest, slug: str) -> HttpResponse
 @may_view
 @require_GET
 @never_cache
-def language_model_test(request: MemberRequest, slug: str) -> HttpResponse:
+def language_model_test(request: CatalogRequest, slug: str) -> HttpResponse:
     """Show how far the test is, as the fragment that polls itself until it is done."""
     model = get_object_or_404(LanguageModel, slug=slug)
     context = {"model": model, "test": trial_report(model)}
@@ -175,7 +175,7 @@ def language_model_test(request: MemberRequest, slug: str) -> HttpResponse:
 
 
 def _page(
-    request: MemberRequest, model: LanguageModel, *, error: str = "", status: int = 200
+    request: CatalogRequest, model: LanguageModel, *, error: str = "", status: int = 200
 ) -> HttpResponse:
     context = {
         "model": model,
@@ -188,7 +188,7 @@ def _page(
     return render(request, "catalog/language_model.html", context, status=status)
 
 
-def _form_page(request: MemberRequest, form: LanguageModelForm) -> HttpResponse:
+def _form_page(request: CatalogRequest, form: LanguageModelForm) -> HttpResponse:
     status = REFUSED if form.is_bound else 200
     return render(request, "catalog/language_model_form.html", {"form": form}, status=status)
 

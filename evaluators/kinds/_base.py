@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Protocol, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
@@ -233,7 +233,6 @@ class KindConfig(BaseModel):
 EXAMPLE = re.compile(r"^```yaml\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 # A line break inside a paragraph: neither of its sides is a row of a table, an item or a gap.
 WRAP = re.compile(r"(?<![|\n])\n(?!\n|\||- )[ ]*")
-Config = TypeVar("Config", bound=KindConfig)
 ScoreFunction = Callable[[Any, Context], Awaitable[Outcome]]
 RescoreFunction = Callable[[Any, Mapping[str, Any]], Score]
 AskedModels = Callable[[Mapping[str, Any]], tuple[str, ...]]

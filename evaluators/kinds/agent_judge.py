@@ -82,7 +82,7 @@ What to reply, in this order:
 it fails what was asked altogether."""
 
 
-class Config(KindConfig):
+class AgentJudgeConfig(KindConfig):
     """Which agent judges, by what, and how its answers become a score."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("criteria",)
@@ -151,7 +151,7 @@ def asked_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
     return (str(config.get("agent") or ""),) * int(config.get("samples") or 1)
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: AgentJudgeConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored samples; raises PartsMissingError for an agent or samples not asked."""
     if details.get("agent") != config.agent or details.get("scale") != config.scale:
         raise PartsMissingError(f"{config.agent} did not judge this result on this scale.")
@@ -164,13 +164,13 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Agent judge",
     icon="e-chat",
-    config=Config,
+    config=AgentJudgeConfig,
     rescore=rescore,
     spellings={"judge_agent": {}},
     read=read,
     asked_targets=asked_targets,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: AgentJudgeConfig, context: Context) -> Outcome:
     """Return the score that the agent gives, with what it said in every sample."""
     try:
         criteria = prompt_text(config.criteria, context.files).strip()
@@ -193,7 +193,7 @@ async def score(config: Config, context: Context) -> Outcome:
     return replace(scored, usage=found.usage, warnings=found.warnings)
 
 
-def _question(config: Config, context: Context, criteria: str) -> JudgeQuestion:
+def _question(config: AgentJudgeConfig, context: Context, criteria: str) -> JudgeQuestion:
     written = fill(TASK, context)
     reply = REPLY.replace("{scale}", str(config.scale))
     return JudgeQuestion(

@@ -225,7 +225,7 @@ def _default(name: str) -> object:
     return AggregatorOptions.model_fields[name].get_default(call_default_factory=True)
 
 
-class Config(KindConfig):
+class CompositeConfig(KindConfig):
     """The aggregator; the evaluators stand under the composite."""
 
     aggregator: AggregatorOptions = Field(
@@ -234,8 +234,8 @@ class Config(KindConfig):
     )
 
 
-@kind(label="Composite", icon="e-composite", config=Config, spellings={"assert_set": {}})
-async def score(config: Config, context: Context) -> Outcome:
+@kind(label="Composite", icon="e-composite", config=CompositeConfig, spellings={"assert_set": {}})
+async def score(config: CompositeConfig, context: Context) -> Outcome:
     """Return what the aggregator makes of the children, each of weight 1 unless it says otherwise.
 
     In a tree the children's own weights count too; that is left to the rules of the tree. A script

@@ -252,7 +252,7 @@ against it.
 Excellent, 76 to 100: nothing that matters to correct."""
 
 
-class Config(KindConfig):
+class DeliberationConfig(KindConfig):
     """Who votes, on what, and how the votes become a score."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("criteria",)
@@ -332,7 +332,7 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     return panel * (int(config.get("rounds") or USUAL_ROUNDS) + 1)
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored votes; raises PartsMissingError for judges or rounds that were not."""
     rounds = details.get("rounds") or ()
     asked = len(rounds) - (1 if rounds and rounds[-1]["breaks_tie"] else 0)
@@ -368,14 +368,14 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Deliberation",
     icon="e-panel",
-    config=Config,
+    config=DeliberationConfig,
     rescore=rescore,
     uses_judge=True,
     spellings={"panel": {}},
     read=read,
     asked_models=asked_models,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: DeliberationConfig, context: Context) -> Outcome:
     """Return the score of the bracket that most judges vote for, with every vote of every round."""
     try:
         criteria = prompt_text(config.criteria, context.files).strip()
@@ -400,7 +400,7 @@ async def score(config: Config, context: Context) -> Outcome:
 
 
 def _question(
-    config: Config,
+    config: DeliberationConfig,
     context: Context,
     criteria: str,
     others: Sequence[Mapping[str, Any]],

@@ -134,7 +134,7 @@ def _limit(meaning: str) -> Any:
     return Field(None, ge=0, description=f"{meaning} Empty: not limited.")
 
 
-class Config(KindConfig):
+class ExecutionMetricsConfig(KindConfig):
     """The limits; at least one is set."""
 
     max_tokens: int | None = _limit("Most tokens, input and output together.")
@@ -184,7 +184,7 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: ExecutionMetricsConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored figures under these limits.
 
     Raises PartsMissingError for a limit whose figure was not stored.
@@ -210,7 +210,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Execution metrics",
     icon="e-gauge",
-    config=Config,
+    config=ExecutionMetricsConfig,
     rescore=rescore,
     needs=("a trace, or the figures that a stored result has",),
     # The limit that `threshold` means under each of these names; none is set by the name alone.
@@ -221,7 +221,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     },
     read=read,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: ExecutionMetricsConfig, context: Context) -> Outcome:
     """Return 1 when every limit is kept, else 0, or by how far they are breached."""
     figures = measured(context.output)
     missing = [name for name in config.limits if LIMITS[name].figure not in figures]

@@ -68,7 +68,7 @@ from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 PROMPT_VERSION = 1
 SCALE = 100.0
-Match = Literal["exact", "contains", "regex", "semantic"]
+TextMatch = Literal["exact", "contains", "regex", "semantic"]
 JUDGED = ("model", "samples", "timeout_s")
 
 HIT = {
@@ -101,10 +101,10 @@ the same but for a detail. 50: half of it. 25: touches on it. 0: nothing of it, 
 answer adds without contradicting costs nothing."""
 
 
-class Config(KindConfig):
+class ExpectedOutputConfig(KindConfig):
     """How the answer is compared."""
 
-    match: Match = Field("exact", description="How the two texts are compared.")
+    match: TextMatch = Field("exact", description="How the two texts are compared.")
     trim: bool = Field(False, description="Take off white space at both ends first.")
     model: str = Field(
         "",
@@ -136,7 +136,7 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
     return found_keys
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored comparison; raises PartsMissingError for one not made."""
     if config.match == "semantic":
         return _by_meaning(config, details)
@@ -157,7 +157,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     )
 
 
-def _by_meaning(config: Config, details: Mapping[str, Any]) -> Score:
+def _by_meaning(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
     if not details.get("samples"):
         raise PartsMissingError("The answer was not compared by semantic in this result.")
     found = joined_opinions(details["samples"], config.samples_by, scale=SCALE)
@@ -172,7 +172,7 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
 @kind(
     label="Expected output",
     icon="e-expected",
-    config=Config,
+    config=ExpectedOutputConfig,
     rescore=rescore,
     needs=("an expected output",),
     lacks=lambda _, case: "" if case.expected_output.strip() else "expected output",
@@ -184,7 +184,7 @@ def asked_models(config: Mapping[str, Any]) -> tuple[str, ...]:
     read=read,
     asked_models=asked_models,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: ExpectedOutputConfig, context: Context) -> Outcome:
     """Return 1 (raw 100) when the answer matches the expected output of its case, else 0, or what a judge says."""
     expected, text = context.case.expected_output, context.output.text
     if not expected.strip():
@@ -206,18 +206,18 @@ async def score(config: Config, context: Context) -> Outcome:
     return rescore(config, details | excerpts(expected, text))
 
 
-def _comparison(config: Config) -> str:
+def _comparison(config: ExpectedOutputConfig) -> str:
     return f"{config.match}_trimmed" if config.trim else config.match
 
 
-async def _matched(config: Config, expected: str, text: str) -> dict[str, Any]:
+async def _matched(config: ExpectedOutputConfig, expected: str, text: str) -> dict[str, Any]:
     pattern = compiled(expected.strip() if config.trim else expected)
     match = await found(pattern, text.strip() if config.trim else text)
     matches = {**compared(expected, text), _comparison(config): match is not None}
     return {"matches": matches, "match": (match or "")[:MAX_KEPT_LENGTH]}
 
 
-async def _judged(config: Config, context: Context) -> Outcome:
+async def _judged(config: ExpectedOutputConfig, context: Context) -> Outcome:
     written = fill(TASK, context)
     question = JudgeQuestion(
         purpose="semantic",

@@ -112,7 +112,7 @@ none.
 It follows from the hits and misses: a miss that matters cannot stand beside a score near 1."""
 
 
-class Config(KindConfig):
+class LLMJudgeConfig(KindConfig):
     """What the judge is asked."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("prompt",)
@@ -146,14 +146,14 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
 @kind(
     label="LLM judge",
     icon="e-judge",
-    config=Config,
+    config=LLMJudgeConfig,
     uses_judge=True,
     lacks=lacks,
     spellings={"llm_grader": {}, "llm_eval": {}, "llm_rubric": {}},
     read=read_prompt,
     meant=lambda mapping: "rubric" if lists_criteria(mapping) else "",
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: LLMJudgeConfig, context: Context) -> Outcome:
     """Return the score the judge gives, with its hits and misses."""
     try:
         prompt = prompt_text(config.prompt, context.files)

@@ -107,7 +107,7 @@ SCHEMA = {
 }
 
 
-class Config(KindConfig):
+class OutcomesConfig(KindConfig):
     """Who judges, and how often."""
 
     model: str = judge_model()
@@ -118,13 +118,13 @@ class Config(KindConfig):
 @kind(
     label="Expected outcomes",
     icon="i-check",
-    config=Config,
+    config=OutcomesConfig,
     lacks=lambda _, case: "" if case.expected_outcomes else "expected outcomes",
     uses_judge=True,
     in_gallery=False,
     supplies_outcomes=True,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: OutcomesConfig, context: Context) -> Outcome:
     """Return each expected outcome met or missed; the score is the share that is met."""
     expected = context.case.expected_outcomes
     if not expected:

@@ -209,7 +209,7 @@ What to reply, in this order:
 on. 0: not met. A criterion about something that does not arise in this task scores 10."""
 
 
-class Config(KindConfig):
+class RubricConfig(KindConfig):
     """The criteria and how they are judged."""
 
     rubrics: tuple[Criterion, ...] = Field(
@@ -252,7 +252,7 @@ class Config(KindConfig):
         return {"mode": self.mode, "samples": self.samples, **asked}
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: RubricConfig, details: Mapping[str, Any]) -> Score:
     """Return the score that the stored judgement of each criterion gives with these weights.
 
     Raises PartsMissingError when a criterion was not judged.
@@ -288,13 +288,13 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Rubric",
     icon="e-rubric",
-    config=Config,
+    config=RubricConfig,
     rescore=rescore,
     uses_judge=True,
     spellings={"rubrics": {}},
     read=read,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: RubricConfig, context: Context) -> Outcome:
     """Return the weighted share of the criteria that the judge finds met."""
     written = fill(TASK, context)
     graded = config.mode == "graded"
@@ -319,7 +319,7 @@ async def score(config: Config, context: Context) -> Outcome:
     return replace(found, usage=asked.usage, warnings=asked.warnings)
 
 
-def problem_of(config: Config, reply: Mapping[str, Any]) -> str:
+def problem_of(config: RubricConfig, reply: Mapping[str, Any]) -> str:
     """Return which criteria a reply leaves out, invents, repeats or grades off the scale, or ""."""
     wanted = [criterion.id for criterion in config.rubrics]
     given = [str(entry["id"]) for entry in reply["criteria"]]
@@ -335,7 +335,7 @@ def problem_of(config: Config, reply: Mapping[str, Any]) -> str:
     return ""
 
 
-def _schema(config: Config) -> dict[str, Any]:
+def _schema(config: RubricConfig) -> dict[str, Any]:
     answer = {"score": {"type": "number"}}
     if config.mode == "satisfied":
         answer = {"satisfied": {"type": "boolean"}}
@@ -353,7 +353,7 @@ def _schema(config: Config) -> dict[str, Any]:
     }
 
 
-def _details(replies: Sequence[JudgeReply], config: Config) -> dict[str, Any]:
+def _details(replies: Sequence[JudgeReply], config: RubricConfig) -> dict[str, Any]:
     """Return what the replies said, as a score is computed of it: the first speaks for them all."""
     said = [_judged(reply, graded=config.mode == "graded") for reply in replies]
     first = replies[0]
@@ -382,7 +382,7 @@ def _judged(reply: JudgeReply, *, graded: bool) -> dict[str, dict[str, Any]]:
     }
 
 
-def _met(config: Config, shares: Mapping[str, float]) -> float:
+def _met(config: RubricConfig, shares: Mapping[str, float]) -> float:
     total = math.fsum(one.weight for one in config.rubrics)
     met = math.fsum(one.weight * float(shares[one.id]) for one in config.rubrics)
     return min(1.0, met / total)

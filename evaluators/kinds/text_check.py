@@ -46,7 +46,7 @@ from evaluators.kinds._text import SlowPatternError, compiled, found
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 Findings = tuple[Finding, ...]
-Rule = Callable[["Config", str], Awaitable[Findings]]
+Rule = Callable[["TextCheckConfig", str], Awaitable[Findings]]
 
 AROUND = 40
 LONGEST = 160
@@ -82,7 +82,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _place(config: Config, wanted: str, text: str) -> tuple[int, int] | None:
+def _place(config: TextCheckConfig, wanted: str, text: str) -> tuple[int, int] | None:
     """Return where a text stands in another, None when it does not."""
     if config.ignore_case:
         # Folding may change the length ("ß" becomes "ss"), so places are looked up in the text itself.
@@ -98,22 +98,22 @@ def _escaped(text: str) -> str:
     return "".join(f"\\{char}" if char.isascii() and not char.isalnum() else char for char in text)
 
 
-def _presence(config: Config, wanted: str, text: str) -> Finding:
+def _presence(config: TextCheckConfig, wanted: str, text: str) -> Finding:
     place = _place(config, wanted, text)
     if place is None:
         return Finding(f"Does not contain {shown(wanted)}", False)
     return Finding(f"Contains {shown(wanted)}", True, passage(text, *place))
 
 
-async def _contains(config: Config, text: str) -> Findings:
+async def _contains(config: TextCheckConfig, text: str) -> Findings:
     return (_presence(config, config.value or "", text),)
 
 
-async def _contains_all(config: Config, text: str) -> Findings:
+async def _contains_all(config: TextCheckConfig, text: str) -> Findings:
     return tuple(_presence(config, wanted, text) for wanted in config.values)
 
 
-async def _contains_any(config: Config, text: str) -> Findings:
+async def _contains_any(config: TextCheckConfig, text: str) -> Findings:
     found_ones = [_presence(config, wanted, text) for wanted in config.values]
     present = tuple(finding for finding in found_ones if finding.passed)
     if present:
@@ -122,11 +122,11 @@ async def _contains_any(config: Config, text: str) -> Findings:
     return (Finding(f"Contains none of {listed}", False),)
 
 
-def _same(config: Config, first: str, second: str) -> bool:
+def _same(config: TextCheckConfig, first: str, second: str) -> bool:
     return first.casefold() == second.casefold() if config.ignore_case else first == second
 
 
-async def _equals(config: Config, text: str) -> Findings:
+async def _equals(config: TextCheckConfig, text: str) -> Findings:
     wanted = config.value or ""
     if _same(config, text, wanted):
         return (Finding(f"Is {shown(wanted)}", True),)
@@ -135,7 +135,7 @@ async def _equals(config: Config, text: str) -> Findings:
     return (Finding(f"Is not {shown(wanted)}", False, shown(text)),)
 
 
-async def _starts_with(config: Config, text: str) -> Findings:
+async def _starts_with(config: TextCheckConfig, text: str) -> Findings:
     wanted = config.value or ""
     start = text[: len(wanted)]
     if _same(config, start, wanted):
@@ -143,7 +143,7 @@ async def _starts_with(config: Config, text: str) -> Findings:
     return (Finding(f"Does not start with {shown(wanted)}", False, passage(text, 0, len(start))),)
 
 
-async def _ends_with(config: Config, text: str) -> Findings:
+async def _ends_with(config: TextCheckConfig, text: str) -> Findings:
     wanted = config.value or ""
     end = text[max(0, len(text) - len(wanted)) :]
     if _same(config, end, wanted):
@@ -152,7 +152,7 @@ async def _ends_with(config: Config, text: str) -> Findings:
     return (Finding(f"Does not end with {shown(wanted)}", False, passage(text, rest, len(text))),)
 
 
-async def _regex(config: Config, text: str) -> Findings:
+async def _regex(config: TextCheckConfig, text: str) -> Findings:
     pattern = compiled(config.value or "", ignore_case=config.ignore_case)
     match = await found(pattern, text)
     if match is None:
@@ -160,7 +160,7 @@ async def _regex(config: Config, text: str) -> Findings:
     return (Finding(f"Matches {shown(pattern.pattern)}", True, shown(match)),)
 
 
-async def _is_json(config: Config, text: str) -> Findings:
+async def _is_json(config: TextCheckConfig, text: str) -> Findings:
     try:
         value = parsed_json(text)
     except ValueError as error:
@@ -168,7 +168,7 @@ async def _is_json(config: Config, text: str) -> Findings:
     return (Finding(f"Is JSON: {_kind_of_value(value)}", True),)
 
 
-async def _json_schema(config: Config, text: str) -> Findings:
+async def _json_schema(config: TextCheckConfig, text: str) -> Findings:
     try:
         value = parsed_json(text)
     except ValueError as error:
@@ -183,7 +183,7 @@ async def _json_schema(config: Config, text: str) -> Findings:
     return tuple(Finding("Does not satisfy the JSON schema", False, said) for said in problems)
 
 
-async def _max_length(config: Config, text: str) -> Findings:
+async def _max_length(config: TextCheckConfig, text: str) -> Findings:
     limit, length = config.max_length or 0, len(text)
     if length <= limit:
         return (Finding(f"{length} characters, at most {limit}", True),)
@@ -238,7 +238,7 @@ KNOWN_FLAGS = set("imsguy")
 BLIND_TO_CASE = ("is_json", "json_schema", "max_length")
 
 
-class Config(KindConfig):
+class TextCheckConfig(KindConfig):
     """What the text of the answer must satisfy."""
 
     operator: Operator = Field(description="The rule the answer is held to.")
@@ -324,8 +324,8 @@ def _spellings() -> dict[str, dict[str, Any]]:
     return {**plain, **blind}
 
 
-@kind(label="Text check", icon="e-code", config=Config, spellings=_spellings(), read=read)
-async def score(config: Config, context: Context) -> Outcome:
+@kind(label="Text check", icon="e-code", config=TextCheckConfig, spellings=_spellings(), read=read)
+async def score(config: TextCheckConfig, context: Context) -> Outcome:
     """Return 1 when the check holds and 0 when it does not."""
     try:
         findings = await RULES[config.operator](config, context.output.text)

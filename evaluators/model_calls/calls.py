@@ -21,7 +21,7 @@ from evaluators.scoring.types import Usage
 NO_USAGE = Usage()
 
 
-class CallStatus(StrEnum):
+class CallOutcome(StrEnum):
     """How one try of a call ended; the words of the ledger."""
 
     OK = "ok"
@@ -72,7 +72,7 @@ class CallRecord:
 
     key: CallKey
     model: str
-    status: CallStatus
+    status: CallOutcome
     request_hash: str
     request: Mapping[str, Any]
     created_at: datetime
@@ -183,7 +183,7 @@ class ModelCallError(Exception):
 
     def __init__(
         self,
-        status: CallStatus,
+        status: CallOutcome,
         reason: str,
         *,
         http_status: int | None = None,
@@ -227,7 +227,7 @@ class Answer:
 class Failure:
     """Why a try gave no answer, and whether another may."""
 
-    status: CallStatus
+    status: CallOutcome
     reason: str
     http_status: int | None = None
     is_final: bool = False
@@ -301,13 +301,13 @@ def read_failure(http_status: int, headers: Mapping[str, str], text: str) -> Fai
     if http_status == HTTP_TOO_MANY and code not in QUOTA_CODES:
         after = retry_after_s(headers, now=datetime.now(UTC))
         reason = f"Rate limited by the server (429){suffix}"
-        return Failure(CallStatus.RATE_LIMITED, reason, http_status, False, after, said)
+        return Failure(CallOutcome.RATE_LIMITED, reason, http_status, False, after, said)
     if http_status >= HTTP_SERVER or http_status in HTTP_PASSING:
         after = retry_after_s(headers, now=datetime.now(UTC))
         reason = f"Server error ({http_status}){suffix}"
-        return Failure(CallStatus.SERVER_ERROR, reason, http_status, False, after, said)
+        return Failure(CallOutcome.SERVER_ERROR, reason, http_status, False, after, said)
     reason = f"{_refusal_words(http_status)} ({http_status}){suffix}"
-    return Failure(CallStatus.REFUSED, reason, http_status, True, None, said)
+    return Failure(CallOutcome.REFUSED, reason, http_status, True, None, said)
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime) -> float | None:

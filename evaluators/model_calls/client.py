@@ -22,8 +22,8 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, DefaultAioHt
 from evaluators.model_calls.calls import (
     NO_USAGE,
     Answer,
+    CallOutcome,
     CallRecord,
-    CallStatus,
     ChatCall,
     ChatReply,
     Failure,
@@ -47,18 +47,18 @@ from evaluators.scoring.types import Usage, add_usage
 HIDDEN_KEY = "[key]"
 HTTP_GOOD = 200
 HTTP_REDIRECT = 300
-STOPPED = Failure(CallStatus.CONNECTION, "Stopped before the answer came")
+STOPPED = Failure(CallOutcome.CONNECTION, "Stopped before the answer came")
 
 
 @dataclass(slots=True)
-class Progress:
+class CallProgress:
     """What a call has come to over its tries; `pause_s` is None when its last 429 ends it."""
 
     mode: str
     digest: str
     usage: Usage = NO_USAGE
     tries: int = 0
-    failed: Counter[CallStatus] = field(default_factory=Counter)
+    failed: Counter[CallOutcome] = field(default_factory=Counter)
     pause_s: float | None = None
     refused_at: float = float("-inf")
     refused_in_a_row: int = 0
@@ -114,12 +114,12 @@ class Try:
             self.answer, self.failure = read_answer(self.reply), None
         except UnreadableAnswerError as error:
             reason = f"Not readable: {error}"
-            self.failure = Failure(CallStatus.UNREADABLE, reason, http_status)
+            self.failure = Failure(CallOutcome.UNREADABLE, reason, http_status)
 
     def timed_out(self) -> None:
         """Note that no answer came in time."""
         reason = f"No answer within {self.spec.timeout_s:g} s"
-        self.failure = Failure(CallStatus.TIMEOUT, reason)
+        self.failure = Failure(CallOutcome.TIMEOUT, reason)
 
     def unreachable(self, error: BaseException) -> None:
         """Note that no server was reached, or lost; a time-out below is told as one."""
@@ -131,18 +131,18 @@ class Try:
             last, cause = cause, cause.__cause__ or cause.__context__
         said = without_key(str(last), self.spec) or type(last).__name__
         reason = f"The server could not be reached: {said[:300]}"
-        self.failure = Failure(CallStatus.CONNECTION, reason)
+        self.failure = Failure(CallOutcome.CONNECTION, reason)
         return None
 
     def record(self) -> CallRecord:
         """Return the try as the ledger keeps it, now that it has ended."""
         latency_ms = round((time.perf_counter() - self.began_s) * 1000)
-        status, error, answer = CallStatus.OK, "", self.answer
+        status, error, answer = CallOutcome.OK, "", self.answer
         if self.failure is not None:
             status, error = self.failure.status, self.failure.reason
         elif answer is not None:
             error = problem_of(answer, self.call)
-            status = CallStatus.UNREADABLE if error else CallStatus.OK
+            status = CallOutcome.UNREADABLE if error else CallOutcome.OK
         return CallRecord(
             key=self.call.key,
             model=self.spec.slug,
@@ -175,7 +175,7 @@ def problem_of(answer: Answer, call: ChatCall) -> str:
     return problem
 
 
-def reply_of(answer: Answer, record: CallRecord, progress: Progress) -> ChatReply:
+def reply_of(answer: Answer, record: CallRecord, progress: CallProgress) -> ChatReply:
     """Return the answer as the caller of chat gets it."""
     usage = progress.usage
     if usage.latency_ms != record.latency_ms:
@@ -343,9 +343,9 @@ class ModelClient:
         if reply is not None:
             return reply
         if spec.key_problem:
-            raise ModelCallError(CallStatus.REFUSED, spec.key_problem)
+            raise ModelCallError(CallOutcome.REFUSED, spec.key_problem)
         place = (spec.base_url, spec.model_id, spec.reply_mode)
-        progress = Progress(self._modes.get(place, spec.reply_mode), digest)
+        progress = CallProgress(self._modes.get(place, spec.reply_mode), digest)
         while True:
             ended, record = await self._try(spec, call, ledger, progress)
             if ended.answer is not None:
@@ -374,7 +374,7 @@ class ModelClient:
         self._endpoints.clear()
 
     async def _try(
-        self, spec: ModelSpec, call: ChatCall, ledger: Ledger, progress: Progress
+        self, spec: ModelSpec, call: ChatCall, ledger: Ledger, progress: CallProgress
     ) -> tuple[Try, CallRecord]:
         body = chat_body(spec, call, progress.mode)
         async with self.limiter.slot(spec) as started_at:
@@ -391,7 +391,7 @@ class ModelClient:
             finally:
                 record = ended.record()
                 ledger.record(record)
-            if ended.failure is not None and ended.failure.status is CallStatus.RATE_LIMITED:
+            if ended.failure is not None and ended.failure.status is CallOutcome.RATE_LIMITED:
                 # Before the slot is free: whoever is next in it would start into the pause.
                 progress.pause_s = self._pause(ended.failure, spec, started_at, progress)
         if ended.answer is not None:
@@ -416,7 +416,7 @@ class ModelClient:
             ended.answered(received.status_code, received.headers, text_of(received))
 
     def _pause(
-        self, failure: Failure, spec: ModelSpec, started_at: float, progress: Progress
+        self, failure: Failure, spec: ModelSpec, started_at: float, progress: CallProgress
     ) -> float | None:
         """Hold the whole model, others would only be refused as well; None when the call is given up."""
         progress.failed[failure.status] += 1
@@ -431,7 +431,7 @@ class ModelClient:
         return pause_s
 
     async def _after(
-        self, failure: Failure, spec: ModelSpec, call: ChatCall, progress: Progress
+        self, failure: Failure, spec: ModelSpec, call: ChatCall, progress: CallProgress
     ) -> None:
         """Wait until the call may be tried again; raises ModelCallError when it may not."""
         weaker = weaker_mode(progress.mode) if call.schema is not None else None
@@ -439,7 +439,7 @@ class ModelClient:
         if weaker is not None and is_mode_refused and not call.is_mode_fixed:
             progress.mode = weaker
             return
-        if failure.status is CallStatus.RATE_LIMITED:
+        if failure.status is CallOutcome.RATE_LIMITED:
             if progress.pause_s is None:
                 raise progress.error(failure)
             return

@@ -11,18 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from evaluators.model_calls.calls import CallStatus, Failure
+from evaluators.model_calls.calls import CallOutcome, Failure
 
 NEVER, FOREVER = float("-inf"), float("inf")
 
 # What a client does after a failure.
 
-TRIES: Mapping[CallStatus, int] = {
-    CallStatus.RATE_LIMITED: 10,
-    CallStatus.SERVER_ERROR: 4,
-    CallStatus.CONNECTION: 4,
-    CallStatus.TIMEOUT: 2,
-    CallStatus.UNREADABLE: 2,
+TRIES: Mapping[CallOutcome, int] = {
+    CallOutcome.RATE_LIMITED: 10,
+    CallOutcome.SERVER_ERROR: 4,
+    CallOutcome.CONNECTION: 4,
+    CallOutcome.TIMEOUT: 2,
+    CallOutcome.UNREADABLE: 2,
 }
 
 
@@ -36,7 +36,7 @@ class Retries:
     `max_retry_after_s` gives the call up.
     """
 
-    tries: Mapping[CallStatus, int] = field(default_factory=lambda: TRIES)
+    tries: Mapping[CallOutcome, int] = field(default_factory=lambda: TRIES)
     max_refusals: int = 100
     first_s: float = 0.5
     max_s: float = 20.0

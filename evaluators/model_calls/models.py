@@ -108,7 +108,7 @@ OWN = "own"
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class TokenPrice:
     """US dollars for a million tokens.
 
     A tier (tokens, price) applies to every token of a call whose input is longer than that.
@@ -130,7 +130,7 @@ class Rate:
         return {"base": str(self.base), "tiers": [[start, str(usd)] for start, usd in self.tiers]}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Rate:
+    def from_json(cls, stored: Mapping[str, Any]) -> TokenPrice:
         """Return what `as_json` wrote."""
         tiers = tuple((int(start), Decimal(usd)) for start, usd in stored["tiers"])
         return cls(Decimal(stored["base"]), tiers)
@@ -140,9 +140,9 @@ class Rate:
 class Prices:
     """Everything needed to say what a call cost; `version` tells where the figures are from."""
 
-    input: Rate
-    output: Rate
-    cached: Rate | None
+    input: TokenPrice
+    output: TokenPrice
+    cached: TokenPrice | None
     version: str
 
     def cost_usd(
@@ -176,9 +176,9 @@ class Prices:
         """Return what `as_json` wrote."""
         cached = stored["cached"]
         return cls(
-            Rate.from_json(stored["input"]),
-            Rate.from_json(stored["output"]),
-            Rate.from_json(cached) if cached else None,
+            TokenPrice.from_json(stored["input"]),
+            TokenPrice.from_json(stored["output"]),
+            TokenPrice.from_json(cached) if cached else None,
             str(stored["version"]),
         )
 
@@ -198,9 +198,9 @@ def prices_of(
     library = library_prices(base_url, model_id)
     if own_input is None and own_output is None and own_cached is None:
         return library
-    first = Rate(own_input) if own_input is not None else None
-    second = Rate(own_output) if own_output is not None else None
-    cached = Rate(own_cached) if own_cached is not None else None
+    first = TokenPrice(own_input) if own_input is not None else None
+    second = TokenPrice(own_output) if own_output is not None else None
+    cached = TokenPrice(own_cached) if own_cached is not None else None
     if library is not None:
         # A discount of the library means nothing beside an own price.
         cached = cached or (library.cached if first is None else None)
@@ -238,11 +238,11 @@ def _find(base_url: str, model_id: str) -> Any:
         return None
 
 
-def _rate(price: Any) -> Rate | None:
+def _rate(price: Any) -> TokenPrice | None:
     if price is None:
         return None
     tiers = getattr(price, "tiers", ())
-    return Rate(
+    return TokenPrice(
         Decimal(getattr(price, "base", price)),
         tuple((int(tier.start), Decimal(tier.price)) for tier in tiers),
     )

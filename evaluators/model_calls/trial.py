@@ -10,7 +10,7 @@ from typing import Any
 from evaluators.model_calls.calls import (
     NO_USAGE,
     CallKey,
-    CallStatus,
+    CallOutcome,
     ChatCall,
     ChatReply,
     Ledger,
@@ -123,7 +123,7 @@ def _answered(mode: str, reply: ChatReply) -> ModeTrial:
 
 
 def _failed(trial: Trial, mode: str, error: ModelCallError) -> bool:
-    is_refused = error.status is CallStatus.REFUSED
+    is_refused = error.status is CallOutcome.REFUSED
     if is_refused and mode != "text" and refuses_mode(error.http_status, error.reason):
         trial.modes.append(ModeTrial(mode, "refused", error.reason, error.usage.latency_ms))
         return True

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 from evaluators.sandbox.box import SHARED_MEMORY, Box
-from evaluators.sandbox.limits import MEGABYTE, Limits
+from evaluators.sandbox.limits import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import tasks_of_user
 from evaluators.sandbox.system_calls import call_filter
 
@@ -103,7 +103,7 @@ TOPS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StartingPlace:
     """What a program finds where it starts; `folder` is the agent's on this machine, "" for none.
 
     `user` is the user it is to run as, None for ourselves. `closed` names what it gives up where it has
@@ -112,7 +112,7 @@ class Place:
 
     box: Box
     python: Interpreter
-    limits: Limits
+    limits: ProgramLimits
     user: int | None = None
     folders: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ def _restraint() -> str:
     return Path(__file__).with_name("restraint.py").read_text()
 
 
-def giving_up(place: Place) -> list[str]:
+def giving_up(place: StartingPlace) -> list[str]:
     """Return what makes a program give up the machine's files and its network before it starts.
 
     Whether it has the network or not, it gives up the calls that lead out of a sandbox.
@@ -277,7 +277,7 @@ def namespaces(*, user: int | None, has_network: bool = False) -> list[str]:
 
 
 def boxed(
-    bubblewrap: str, command: Sequence[str], place: Place, filter_handle: int | None = None
+    bubblewrap: str, command: Sequence[str], place: StartingPlace, filter_handle: int | None = None
 ) -> list[str]:
     """Return the command line that runs a command with a view of only what it needs.
 
@@ -326,12 +326,12 @@ def _view_of_machine(*, has_network: bool) -> Mounts:
     return mounts
 
 
-def limited(command: Sequence[str], place: Place) -> list[str]:
+def limited(command: Sequence[str], place: StartingPlace) -> list[str]:
     """Return the command line that runs a command under limits alone; it ends with us."""
     return _limited(command, place, is_boxed=False)
 
 
-def own_environment(place: Place, *, is_boxed: bool) -> dict[str, str]:
+def own_environment(place: StartingPlace, *, is_boxed: bool) -> dict[str, str]:
     """Return what a program sees of an environment besides what it is given."""
     box = place.box
     workspace, temporary = ("/workspace", "/tmp") if is_boxed else (box.workspace, box.temporary)  # noqa: S108 - of the box
@@ -343,7 +343,7 @@ def own_environment(place: Place, *, is_boxed: bool) -> dict[str, str]:
     return {**own, "PATH": ":".join(dict.fromkeys(path))}
 
 
-def _limited(command: Sequence[str], place: Place, *, is_boxed: bool) -> list[str]:
+def _limited(command: Sequence[str], place: StartingPlace, *, is_boxed: bool) -> list[str]:
     words = [*_privileges(place.user, is_boxed=is_boxed), *_rlimits(place, is_boxed=is_boxed), "--"]
     if not is_boxed:
         words += giving_up(place)
@@ -369,7 +369,7 @@ def _path_of(program: str) -> str:
     return shutil.which(program, path=":".join((*SYSTEM_PATH, "/usr/sbin", "/sbin"))) or program
 
 
-def _rlimits(place: Place, *, is_boxed: bool) -> list[str]:
+def _rlimits(place: StartingPlace, *, is_boxed: bool) -> list[str]:
     limits = place.limits
     processes = limits.processes + (OURS if is_boxed else 0)
     if place.user is None and not (is_boxed and _kernel() >= COUNTED_APART):

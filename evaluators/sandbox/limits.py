@@ -22,7 +22,7 @@ OUT_OF_DISK = re.compile(r"File too large|File size limit exceeded")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProgramLimits:
     """What one program may take, all its processes together where not said otherwise.
 
     `output_kb` holds for standard output and for errors, each. `disk_mb` and `files` are what it may
@@ -87,7 +87,7 @@ class Terms:
     `hidden` are folders that no program sees, wherever they lie.
     """
 
-    limits: Limits = field(default_factory=Limits)
+    limits: ProgramLimits = field(default_factory=ProgramLimits)
     allows_network: bool = False
     concurrency: int = 0
     python: str = ""

@@ -26,16 +26,23 @@ from evaluators.sandbox.box import (
 )
 from evaluators.sandbox.confinement import (
     INNER_USER,
-    Place,
+    StartingPlace,
     boxed,
     interpreter,
     is_open_to_all,
     limited,
     own_environment,
 )
-from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.limits import ProgramLimits, Terms
 from evaluators.sandbox.probe import SandboxOffer, bubblewrap_path, sandbox_offered
-from evaluators.sandbox.programs import Ending, Guard, Start, Stop, disk_limit_passed, run_program
+from evaluators.sandbox.programs import (
+    Ending,
+    ProgramGuard,
+    Start,
+    Stop,
+    disk_limit_passed,
+    run_program,
+)
 from evaluators.sandbox.system_calls import open_filter
 
 Waiter = tuple[asyncio.AbstractEventLoop, "asyncio.Future[int]"]
@@ -160,8 +167,8 @@ class LocalSandbox:
                     clear_after(user, public)
 
     def _place(
-        self, call: ScriptCall, box: Box, limits: Limits, user: int | None, *, is_boxed: bool
-    ) -> Place:
+        self, call: ScriptCall, box: Box, limits: ProgramLimits, user: int | None, *, is_boxed: bool
+    ) -> StartingPlace:
         closed_to_us = user is not None and not is_boxed
         python = interpreter(self.terms.python, for_everybody=closed_to_us)
         if call.environment:
@@ -170,7 +177,7 @@ class LocalSandbox:
             write_names(box, INNER_USER if user is None else user)
         else:
             _link_names(box, python.program, python.missing_names)
-        return Place(
+        return StartingPlace(
             box=box,
             python=python,
             limits=limits,
@@ -204,7 +211,7 @@ def _link_names(box: Box, program: str, names: tuple[str, ...]) -> None:
         (box.names / name).symlink_to(program)
 
 
-def _start(call: ScriptCall, place: Place, calls: int | None, *, is_boxed: bool) -> Start:
+def _start(call: ScriptCall, place: StartingPlace, calls: int | None, *, is_boxed: bool) -> Start:
     variables = own_environment(place, is_boxed=is_boxed)
     if is_boxed:
         command = boxed(bubblewrap_path(), call.command, place, calls)
@@ -223,16 +230,16 @@ def _start(call: ScriptCall, place: Place, calls: int | None, *, is_boxed: bool)
     )
 
 
-def _run(start: Start, place: Place, stop: Stop, public: tuple[str, ...]) -> Ending:
+def _run(start: Start, place: StartingPlace, stop: Stop, public: tuple[str, ...]) -> Ending:
     try:
-        guard = Guard(place.box, place.limits, public)
+        guard = ProgramGuard(place.box, place.limits, public)
         return run_program(start, place.limits, stop, guard.limit_passed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SandboxRefusal(f"the program could not be started: {reason}") from error
 
 
-def _result(call: ScriptCall, ending: Ending, place: Place, workspace: int) -> ScriptResult:
+def _result(call: ScriptCall, ending: Ending, place: StartingPlace, workspace: int) -> ScriptResult:
     stderr = ending.stderr.decode("utf-8", "replace")
     ended_by = ending.ended_by or place.limits.hit_by(ending.exit_code or 0, stderr)
     files: Mapping[str, bytes] = {}

@@ -25,17 +25,17 @@ HELD = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB$", re.MULTILINE)
 OWN_SHARE = re.compile(r"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB$", re.MULTILINE)
 
 
-class Facts(NamedTuple):
+class ProcessFacts(NamedTuple):
     """The session of a process, and when it began in ticks since boot."""
 
     session: int
     started: int
 
 
-def facts_of(pid: int) -> Facts | None:
+def facts_of(pid: int) -> ProcessFacts | None:
     """Return what is known of a process, None when it is gone."""
     told = _stat(pid)
-    return Facts(int(told[SESSION]), int(told[START_TIME])) if told else None
+    return ProcessFacts(int(told[SESSION]), int(told[START_TIME])) if told else None
 
 
 def ticks_now() -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from evaluators.sandbox.box import Box, paths_of
-from evaluators.sandbox.limits import MEGABYTE, Limits
+from evaluators.sandbox.limits import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import (
     Brood,
     end_brood,
@@ -97,13 +97,13 @@ def _as_user(user: int | None) -> Iterator[None]:
         libc.setfsgid(group_before)
 
 
-class Guard:
+class ProgramGuard:
     """Looks again and again whether one program has passed a limit.
 
     No limit of the kernel covers these: it knows the memory of one process and the size of one file.
     """
 
-    def __init__(self, box: Box, limits: Limits, public: tuple[str, ...] = ()) -> None:
+    def __init__(self, box: Box, limits: ProgramLimits, public: tuple[str, ...] = ()) -> None:
         """Have seen nothing yet; in public folders all that is its user's is the program's."""
         self._box, self._limits, self._public = box, limits, public
         self._closed: set[int] = set()
@@ -132,7 +132,7 @@ def _hold_too_much(pids: Collection[int], most_kb: int) -> bool:
 
 
 def disk_limit_passed(
-    box: Box, limits: Limits, *, elsewhere: Iterable[str] = (), without_name: int = 0
+    box: Box, limits: ProgramLimits, *, elsewhere: Iterable[str] = (), without_name: int = 0
 ) -> str:
     """Return in words that a program wrote more than it may, or hides how much it is; "" if not.
 
@@ -340,7 +340,7 @@ class Stop:
 
 
 def run_program(
-    start: Start, limits: Limits, stop: Stop, limit_passed: Callable[[Brood], str]
+    start: Start, limits: ProgramLimits, stop: Stop, limit_passed: Callable[[Brood], str]
 ) -> Ending:
     """Run a program to its end, or to the limit it passes; nothing it started is left after that.
 
@@ -404,7 +404,7 @@ def _as_shells_count(code: int) -> int:
 class _Watch:
     """Waits for whatever comes first: the program's end, a limit, or a stop."""
 
-    def __init__(self, pid: int, pipes: Pipes, limits: Limits, stop: Stop) -> None:
+    def __init__(self, pid: int, pipes: Pipes, limits: ProgramLimits, stop: Stop) -> None:
         self._pipes, self._limits, self._stop = pipes, limits, stop
         self._handle = os.pidfd_open(pid)
         for handle in (self._handle, stop.handle):

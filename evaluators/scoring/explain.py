@@ -10,7 +10,7 @@ from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTre
 from evaluators.scoring.decision import NodeResult, TraceStep
 from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit, spelt_weight
 from evaluators.scoring.types import Outcome, Skipped, Unscored, Verdict
-from evaluators.scoring.verdict import ROOT, CaseGate, VerdictResult
+from evaluators.scoring.verdict import ROOT, CaseBasis, VerdictResult
 
 
 def arithmetic(layout: CompiledTree, frame: CompiledNode, values: Values) -> str:
@@ -44,7 +44,7 @@ def own_failure(layout: CompiledTree, frame: CompiledNode, values: Values) -> st
     )
 
 
-def decided_by(layout: CompiledTree, values: Values, gate: CaseGate, ruling: VerdictResult) -> str:
+def decided_by(layout: CompiledTree, values: Values, gate: CaseBasis, ruling: VerdictResult) -> str:
     """Return rule, evaluator and numbers, short enough for a table cell (SCORING §4.5).
 
     Scores and their limits are said on the suite's own scale, as its pages show them.
@@ -72,7 +72,7 @@ def decided_by(layout: CompiledTree, values: Values, gate: CaseGate, ruling: Ver
 
 
 def error_text(
-    layout: CompiledTree, gate: CaseGate, ruling: VerdictResult, reasons: Mapping[str, str]
+    layout: CompiledTree, gate: CaseBasis, ruling: VerdictResult, reasons: Mapping[str, str]
 ) -> str:
     """Return why there is no verdict; `reasons` are by path of the evaluators without a score."""
     if ruling.rule == "unscored":
@@ -295,7 +295,7 @@ def _forced_fail(layout: CompiledTree, frame: CompiledNode, values: Values) -> s
 def trace_of(
     layout: CompiledTree,
     values: Values,
-    gate: CaseGate,
+    gate: CaseBasis,
     ruling: VerdictResult,
     reasons: Mapping[str, str],
 ) -> tuple[TraceStep, ...]:
@@ -371,7 +371,7 @@ def _final(layout: CompiledTree, values: Values, ruling: VerdictResult) -> Itera
 
 
 def _gate(
-    layout: CompiledTree, values: Values, gate: CaseGate, ruling: VerdictResult
+    layout: CompiledTree, values: Values, gate: CaseBasis, ruling: VerdictResult
 ) -> Iterator[TraceStep]:
     is_by_outcomes = gate.rule == "expected_outcomes"
     for outcome in gate.outcomes if is_by_outcomes else ():

@@ -11,7 +11,7 @@ from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTre
 from evaluators.scoring.decision import Flip
 from evaluators.scoring.numbers import listed, spelt, spelt_up
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
-from evaluators.scoring.verdict import CaseGate, VerdictResult, decide_verdict, forcing
+from evaluators.scoring.verdict import CaseBasis, VerdictResult, decide_verdict, forcing
 
 GRID = 10**SCORE_DIGITS
 # On more digits than verdicts are compared to, so that 0.9 is found and not 0.8999999951, which
@@ -23,12 +23,12 @@ TINY = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DecidedCase:
     """A decided case: what the ruling was made of."""
 
     layout: CompiledTree
     values: Values
-    gate: CaseGate
+    gate: CaseBasis
     judged: CompiledNode | None
     ruling: VerdictResult
 
@@ -41,7 +41,7 @@ class _Rise:
     verdict: Verdict
 
 
-def smallest_flip(case: Case) -> Flip | None:
+def smallest_flip(case: DecidedCase) -> Flip | None:
     """Return the smallest change that reaches the next verdict; None for a pass and for an error."""
     if case.ruling.verdict in (None, Verdict.PASS):
         return None
@@ -51,7 +51,7 @@ def smallest_flip(case: Case) -> Flip | None:
     return Flip(_none_alone(case)) if rise is None else _flip_of(rise, case.layout.policy.scale)
 
 
-def _missed_outcomes(gate: CaseGate) -> Flip:
+def _missed_outcomes(gate: CaseBasis) -> Flip:
     missed = tuple(outcome.text for outcome in gate.outcomes if not outcome.passed)
     noun = "outcome were" if len(missed) == 1 else f"{len(missed)} outcomes were"
     these = "this" if len(missed) == 1 else "these"
@@ -62,7 +62,7 @@ def _missed_outcomes(gate: CaseGate) -> Flip:
     )
 
 
-def _smallest_rise(case: Case, digits: int) -> _Rise | None:
+def _smallest_rise(case: DecidedCase, digits: int) -> _Rise | None:
     best: _Rise | None = None
     for frame in case.layout.leaves:
         start = case.values.scores[frame.index]
@@ -81,7 +81,7 @@ def _smallest_rise(case: Case, digits: int) -> _Rise | None:
 class _Search:
     """The search along one evaluator's score, on a grid of 9 decimals."""
 
-    def __init__(self, case: Case, frame: CompiledNode, start: float, digits: int) -> None:
+    def __init__(self, case: DecidedCase, frame: CompiledNode, start: float, digits: int) -> None:
         self.case = case
         self.frame = frame
         self.start = start
@@ -162,7 +162,7 @@ class _Search:
         return decide_verdict(self.case.layout, values, self.case.gate, self.case.judged)
 
 
-def _unknown(case: Case) -> tuple[CompiledNode, ...]:
+def _unknown(case: DecidedCase) -> tuple[CompiledNode, ...]:
     """Return the evaluators that a gate kept from running and that the verdict would then need.
 
     What they would say is not known, so that no policy for unscored ones speaks for them.
@@ -220,7 +220,7 @@ def _flip_of(rise: _Rise, scale: int) -> Flip:
     )
 
 
-def _none_alone(case: Case) -> str:
+def _none_alone(case: DecidedCase) -> str:
     """Say that no single score can do it, and what stands in the way where one thing does."""
     frames = case.layout.frames
     parts = [

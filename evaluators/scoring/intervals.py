@@ -14,7 +14,7 @@ Z = 1.959963984540054
 # To draw a kind of case takes about so many times as long as to draw one case.
 ALIKE = 4
 
-Counts = npt.NDArray[np.float64]
+CaseCounts = npt.NDArray[np.float64]
 
 
 def wilson_interval(passed: float, total: float) -> tuple[float, float] | None:
@@ -52,6 +52,6 @@ def bootstrap_interval(
     return float(low), float(high)
 
 
-def _drawn(counts: Counts, generator: np.random.Generator) -> Counts:
-    drawn: Counts = counts[generator.integers(0, len(counts), len(counts))].sum(axis=0)
+def _drawn(counts: CaseCounts, generator: np.random.Generator) -> CaseCounts:
+    drawn: CaseCounts = counts[generator.integers(0, len(counts), len(counts))].sum(axis=0)
     return drawn

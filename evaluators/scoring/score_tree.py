@@ -18,12 +18,12 @@ from evaluators.scoring.explain import (
     shares_of,
     trace_of,
 )
-from evaluators.scoring.flip import Case, smallest_flip
+from evaluators.scoring.flip import DecidedCase, smallest_flip
 from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
-from evaluators.scoring.verdict import ROOT, CaseGate, VerdictResult, case_gate, decide_verdict
+from evaluators.scoring.verdict import ROOT, CaseBasis, VerdictResult, case_gate, decide_verdict
 
 OWN_RULE = "failed_by_own_rule"
 
@@ -136,7 +136,7 @@ class Rules:
         self,
         scores: list[float | None],
         parts: Mapping[int, tuple[str, ...]],
-        gate: CaseGate,
+        gate: CaseBasis,
         judged: CompiledNode | None = None,
     ) -> tuple[Values, VerdictResult]:
         """Return what `rule` does from plain numbers, with the scores of all nodes: the quickest way.
@@ -159,7 +159,7 @@ class Rules:
         judged, values = self._values(outcomes)
         gate = case_gate(self.layout.policy, expected_outcomes, outcome_results)
         ruling = decide_verdict(self.layout, values, gate, judged)
-        case = Case(self.layout, values, gate, judged, ruling)
+        case = DecidedCase(self.layout, values, gate, judged, ruling)
         reasons = _reasons(self.layout, outcomes)
         return Decision(
             status="error" if ruling.is_error else "scored",
@@ -181,8 +181,8 @@ class Rules:
     def nodes(self, outcomes: Mapping[str, Outcome]) -> dict[str, NodeResult]:
         """Return what every node came to under the score gate, by path in tree order."""
         judged, values = self._values(outcomes)
-        ruling = decide_verdict(self.layout, values, CaseGate(), judged)
-        return self._nodes(outcomes, Case(self.layout, values, CaseGate(), judged, ruling))
+        ruling = decide_verdict(self.layout, values, CaseBasis(), judged)
+        return self._nodes(outcomes, DecidedCase(self.layout, values, CaseBasis(), judged, ruling))
 
     def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[CompiledNode | None, Values]:
         judged = None
@@ -190,7 +190,7 @@ class Rules:
             judged = judged_frame(self.layout, outcomes)
         return judged, evaluate(self.layout, outcomes, judged=judged)
 
-    def _nodes(self, outcomes: Mapping[str, Outcome], case: Case) -> dict[str, NodeResult]:
+    def _nodes(self, outcomes: Mapping[str, Outcome], case: DecidedCase) -> dict[str, NodeResult]:
         return node_results(
             case.layout,
             outcomes,
@@ -268,7 +268,7 @@ def _findings(
 
 
 def _warnings(
-    case: Case,
+    case: DecidedCase,
     outcomes: Mapping[str, Outcome],
     reasons: Mapping[str, str],
     outcome_results: OutcomeResults,
@@ -288,7 +288,7 @@ def _warnings(
         yield f"expected outcomes could not be judged: {outcome_results.reason}"
 
 
-def _consequence(case: Case, frame: CompiledNode) -> str:
+def _consequence(case: DecidedCase, frame: CompiledNode) -> str:
     """Say what the policy made of an evaluator without a score."""
     if not frame.needed or case.layout.policy.on_unscored == "error":
         return "could not be scored"

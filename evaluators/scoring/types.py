@@ -132,7 +132,7 @@ class Skipped:
 Outcome = Score | Unscored | Skipped
 
 
-Number = TypeVar("Number", int, Decimal)
+Amount = TypeVar("Amount", int, Decimal)
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:
@@ -151,7 +151,7 @@ def total_usage(usages: Iterable[Usage]) -> Usage:
     return reduce(add_usage, usages, Usage())
 
 
-def _sum(first: Number | None, second: Number | None) -> Number | None:
+def _sum(first: Amount | None, second: Amount | None) -> Amount | None:
     if first is None or second is None:
         return second if first is None else first
     return first + second

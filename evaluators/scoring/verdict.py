@@ -15,7 +15,7 @@ ROOT = 0
 
 
 @dataclass(frozen=True, slots=True)
-class CaseGate:
+class CaseBasis:
     """What decides one case: its score, its outcomes, or the score where there are no outcomes.
 
     `rule` is score, expected_outcomes, fallback, or unjudged when the source of the outcomes
@@ -51,23 +51,23 @@ def case_gate(
     policy: PolicySpec,
     expected: Sequence[str],
     results: tuple[OutcomeResult, ...] | Unscored | None,
-) -> CaseGate:
+) -> CaseBasis:
     """Return what decides the case under the policy (SCORING §4.3)."""
     found = () if results is None or isinstance(results, Unscored) else tuple(results)
     if policy.case_gate == "score":
-        return CaseGate("score", found)
+        return CaseBasis("score", found)
     if isinstance(results, Unscored):
-        return CaseGate("unjudged", (), results.reason)
+        return CaseBasis("unjudged", (), results.reason)
     if found and expected and len(found) != len(expected):
-        return CaseGate("unjudged", found, f"{len(found)} of {len(expected)} outcomes were judged")
+        return CaseBasis("unjudged", found, f"{len(found)} of {len(expected)} outcomes were judged")
     if found:
-        return CaseGate("expected_outcomes", found)
+        return CaseBasis("expected_outcomes", found)
     reason = "no outcomes produced" if expected else "no expected outcomes"
-    return CaseGate("fallback", (), reason)
+    return CaseBasis("fallback", (), reason)
 
 
 def decide_verdict(
-    layout: CompiledTree, values: Values, gate: CaseGate, judged: CompiledNode | None = None
+    layout: CompiledTree, values: Values, gate: CaseBasis, judged: CompiledNode | None = None
 ) -> VerdictResult:
     """Return the verdict; an error has none. `judged` is the node whose overall score is the final one."""
     if None in values.scores:
@@ -125,7 +125,7 @@ def forcing(layout: CompiledTree, values: Values) -> Iterator[CompiledNode]:
             yield frame
 
 
-def _spoiling(layout: CompiledTree, values: Values, gate: CaseGate) -> Iterator[CompiledNode]:
+def _spoiling(layout: CompiledTree, values: Values, gate: CaseBasis) -> Iterator[CompiledNode]:
     """Yield the evaluators without a score that the verdict cannot do without (SCORING §4.1)."""
     is_spoilt = layout.policy.on_unscored == "error" and gate.rule in ("score", "fallback")
     for frame in layout.leaves:
@@ -136,7 +136,7 @@ def _spoiling(layout: CompiledTree, values: Values, gate: CaseGate) -> Iterator[
             yield frame
 
 
-def _by_gate(policy: PolicySpec, values: Values, gate: CaseGate, final: float | None) -> Verdict:
+def _by_gate(policy: PolicySpec, values: Values, gate: CaseBasis, final: float | None) -> Verdict:
     if gate.rule == "expected_outcomes":
         met = all(outcome.passed for outcome in gate.outcomes)
         return Verdict.PASS if met else Verdict.FAIL

@@ -30,31 +30,31 @@ HUGE = Decimal(10) ** 15
 # Means of the same numbers may differ by what floats cannot hold.
 NO_WIDTH = 1e-9
 
-Number = float | int | Decimal
+AnyNumber = float | int | Decimal
 
 
-def exact(value: Number) -> Decimal:
+def exact(value: AnyNumber) -> Decimal:
     """Return the value rounded to nine decimals, as every comparison sees it."""
     number = value if isinstance(value, Decimal) else Decimal(repr(value))
     return number.quantize(Decimal(1).scaleb(-SCORE_DIGITS), context=WIDE)
 
 
-def down(value: Number, digits: int) -> str:
+def down(value: AnyNumber, digits: int) -> str:
     """Return the value with `digits` decimals, rounded towards zero."""
     return f"{exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN, context=WIDE):f}"
 
 
-def nearest(value: Number, digits: int) -> Decimal:
+def nearest(value: AnyNumber, digits: int) -> Decimal:
     """Return the value rounded to `digits` decimals, halves away from zero."""
     return exact(value).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, context=WIDE)
 
 
-def score(value: Number | None, scale: int = 1) -> str:
+def score(value: AnyNumber | None, scale: int = 1) -> str:
     """Spell a score of 0 to 1 on the scale of its suite: `0.74`, of 10 `7.4`, of 100 `74`."""
     return MISSING if value is None else down(exact(value) * scale, SCALE_DIGITS[scale])
 
 
-def strip(value: Number | None, scale: int = 1) -> str:
+def strip(value: AnyNumber | None, scale: int = 1) -> str:
     """Spell a score where a row of them stands close together: `.77`, `1.0`; of 100 `77`."""
     if value is None or scale != 1:
         return score(value, scale)
@@ -62,7 +62,7 @@ def strip(value: Number | None, scale: int = 1) -> str:
     return text[1:] if text.startswith("0") else down(value, 1)
 
 
-def pct(share: Number | None) -> str:
+def pct(share: AnyNumber | None) -> str:
     """Spell a share of 0 to 1 as a rate: `82.5%`."""
     return MISSING if share is None else f"{down(exact(share) * 100, 1)}%"
 
@@ -80,7 +80,7 @@ def interval(ends: tuple[float, float] | None) -> str:
     return f"{pct(low)} to {pct(high)}"
 
 
-def threshold(share: Number | None) -> str:
+def threshold(share: AnyNumber | None) -> str:
     """Spell a threshold given as a share exactly, with no more digits than it has: `80%`."""
     if share is None:
         return MISSING
@@ -88,7 +88,7 @@ def threshold(share: Number | None) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"
 
 
-def plain(value: Number | None) -> str:
+def plain(value: AnyNumber | None) -> str:
     """Spell a setting exactly, with no more digits than it has: `2`, `0.65`, `−1`."""
     if value is None:
         return MISSING
@@ -100,7 +100,7 @@ def plain(value: Number | None) -> str:
     return text.replace("-", MINUS)
 
 
-def bound(value: Number | None, scale: int = 1) -> str:
+def bound(value: AnyNumber | None, scale: int = 1) -> str:
     """Spell a band of scores exactly, with the digits of its scale or more: `0.80`, `0.855`; of 100 `80`."""
     if value is None:
         return MISSING
@@ -109,41 +109,41 @@ def bound(value: Number | None, scale: int = 1) -> str:
     return f"{whole}.{digits}" if digits else whole
 
 
-def points(share: Number | None) -> str:
+def points(share: AnyNumber | None) -> str:
     """Spell a difference of shares that is a setting, exactly: `5 pts`."""
     return MISSING if share is None else f"{plain(exact(share) * 100)}{NO_BREAK}pts"
 
 
-def tenth(value: Number | None) -> str:
+def tenth(value: AnyNumber | None) -> str:
     """Spell a metric of 0 to 5 or a dimension of 0 to 10: `3.7`."""
     return MISSING if value is None else down(value, 1)
 
 
-def metric_label(value: Number | None, binary: bool = False) -> str:
+def metric_label(value: AnyNumber | None, binary: bool = False) -> str:
     """Name a metric of 0 to 5 by its nearest whole number, halves up, a binary one pass or fail (SCORING §5)."""
     if value is None:
         return ""
     return BINARY_LABELS[is_passed(value)] if binary else METRIC_LABELS[int(nearest(value, 0))]
 
 
-def metric_tone(value: Number | None, binary: bool = False) -> str:
+def metric_tone(value: AnyNumber | None, binary: bool = False) -> str:
     """Return the tone a metric of 0 to 5 is shown in: good, warn or bad."""
     if value is None:
         return ""
     return BINARY_TONES[is_passed(value)] if binary else METRIC_TONES[int(nearest(value, 0))]
 
 
-def is_passed(value: Number) -> bool:
+def is_passed(value: AnyNumber) -> bool:
     """Tell whether a binary metric, or a mean of several, lies nearer to passed than to failed, halves up."""
     return exact(value) * 2 >= METRIC_TOP
 
 
-def raw(value: Number | None, scale: Number) -> str:
+def raw(value: AnyNumber | None, scale: AnyNumber) -> str:
     """Say a score on its evaluator's own scale: `raw 7.0 of 10`; nothing when that is 0 to 1."""
     return "" if value is None or exact(scale) == 1 else f"raw {down(value, 1)} of {plain(scale)}"
 
 
-def delta(value: Number | None, unit: str) -> str:
+def delta(value: AnyNumber | None, unit: str) -> str:
     """Spell a change with its sign.
 
     `pts` takes a difference of shares (−0.039 reads `−3.9 pts`), `pct` a relative change
@@ -167,7 +167,7 @@ def delta(value: Number | None, unit: str) -> str:
     return sign(rounded, f"{abs(rounded):f}{suffix.replace(' ', NO_BREAK)}")
 
 
-def sign(value: Number, text: str) -> str:
+def sign(value: AnyNumber, text: str) -> str:
     """Put +, − or ± before a text that says the size of `value`."""
     return f"{'±' if value == 0 else '+' if value > 0 else MINUS}{text}"
 
@@ -200,7 +200,7 @@ def at_least(value: Decimal | None, digits: int = 2) -> str:
     return f"≥ {money(value, digits)}"
 
 
-def duration(ms: Number | None) -> str:
+def duration(ms: AnyNumber | None) -> str:
     """Spell milliseconds: `600 ms`, `14.2 s`, `8 min 47 s`, `2 h 05 min`."""
     if ms is None:
         return MISSING
@@ -216,7 +216,7 @@ def duration(ms: Number | None) -> str:
     return f"{thousands(minutes // 60)}{NO_BREAK}h{NO_BREAK}{minutes % 60:02d}{NO_BREAK}min"
 
 
-def rough(ms: Number | None) -> str:
+def rough(ms: AnyNumber | None) -> str:
     """Spell a span that is only estimated, coarsely: `40 s`, `4 min`, `2 h 05 min`."""
     if ms is None:
         return MISSING

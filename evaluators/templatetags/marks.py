@@ -12,10 +12,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from evaluators.templatetags import figures
-from evaluators.templatetags.figures import Number
+from evaluators.templatetags.figures import AnyNumber
 
 
-class Repetition(Protocol):
+class MarkedRepetition(Protocol):
     """One repetition of a case, as a mark needs it."""
 
     @property
@@ -30,7 +30,7 @@ class Repetition(Protocol):
     def people(self) -> str: ...
 
 
-class Override(Protocol):
+class MarkedOverride(Protocol):
     """What people decided of an execution or a case beside the machine, as a mark needs it."""
 
     @property
@@ -153,7 +153,7 @@ def flip(before: str, after: str) -> SafeString:
     )
 
 
-def reviewed(found: Override | None, state: str = "") -> SafeString:
+def reviewed(found: MarkedOverride | None, state: str = "") -> SafeString:
     """Draw the machine's verdict and beside it that of people, with who decided and when; without one `state` alone."""
     if found is None:
         return verdict(state)
@@ -213,7 +213,9 @@ def reps(verdicts: Sequence[str]) -> SafeString:
     return format_html('<span class="reps" role="img" aria-label="{}">{}</span>', words, shapes)
 
 
-def rep_links(repetitions: Sequence[Repetition], unshown: int = 0, scale: int = 1) -> SafeString:
+def rep_links(
+    repetitions: Sequence[MarkedRepetition], unshown: int = 0, scale: int = 1
+) -> SafeString:
     """Draw one shape a repetition, each leading to its result; of `unshown` more only the count."""
     words = ", ".join(VERDICT_WORDS[known(one.state)].lower() for one in repetitions)
     links = format_html_join(
@@ -238,7 +240,7 @@ def flaky() -> SafeString:
     )
 
 
-def _told(one: Repetition, scale: int) -> str:
+def _told(one: MarkedRepetition, scale: int) -> str:
     told = f"Repetition {one.number}: {VERDICT_WORDS[known(one.state)].lower()}"
     told = told if one.score is None else f"{told}, {figures.score(one.score, scale)}"
     return f"{told}, people say {VERDICT_WORDS[one.people].lower()}" if one.people else told
@@ -257,7 +259,7 @@ def mosaic(items: Iterable[tuple[str, str, str]]) -> SafeString:
     )
 
 
-def delta(value: Number | None, unit: str, tone: str = "") -> SafeString:
+def delta(value: AnyNumber | None, unit: str, tone: str = "") -> SafeString:
     """Draw a change; give it a tone (good, bad) only when its interval excludes 0."""
     toned_by = format_html(' data-tone="{}"', tone) if tone else ""
     return format_html('<span class="delta"{}>{}</span>', toned_by, figures.delta(value, unit))
@@ -305,7 +307,7 @@ def tally(counts: Mapping[str, int], short: bool = False) -> SafeString:
     )
 
 
-def bar(share: Number | None, limit: Number | None = None, state: str = "") -> SafeString:
+def bar(share: AnyNumber | None, limit: AnyNumber | None = None, state: str = "") -> SafeString:
     """Draw a share of 0 to 1 with a tick at its limit, grey for a pass in a table of gates."""
     width = figures.down(min(max(float(share or 0), 0), 1) * 100, 2)
     tick = mark_safe("")
@@ -321,7 +323,7 @@ def bar(share: Number | None, limit: Number | None = None, state: str = "") -> S
     )
 
 
-def gate_row(name: str, share: Number | None, limit: Number, state: str) -> SafeString:
+def gate_row(name: str, share: AnyNumber | None, limit: AnyNumber, state: str) -> SafeString:
     """Draw one gate as a row of `dl.gates`."""
     return format_html(
         '<div><dt>{}</dt><dd>{}</dd><dd class="num">{}</dd><dd>{}</dd></div>',
@@ -370,7 +372,11 @@ def _spark_label(points: Sequence[float], limit: float | None) -> str:
 
 
 def meter(
-    value: Number | None, label: str, low: Number = 0.6, high: Number = 0.8, top: Number = 1
+    value: AnyNumber | None,
+    label: str,
+    low: AnyNumber = 0.6,
+    high: AnyNumber = 0.8,
+    top: AnyNumber = 1,
 ) -> SafeString:
     """Draw a score against the bands of its policy; nothing when there is none."""
     if value is None:
@@ -389,7 +395,7 @@ def meter(
     )
 
 
-def metric(name: str, value: Number, binary: bool = False, note: str = "") -> SafeString:
+def metric(name: str, value: AnyNumber, binary: bool = False, note: str = "") -> SafeString:
     """Draw one metric of 0 to 5 as a row of `dl.metrics`; one that is binary reads pass or fail."""
     return format_html(
         '<div class="metric"><dt>{}{}</dt><dd>{}<span class="num">{}</span>'

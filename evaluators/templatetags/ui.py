@@ -17,7 +17,7 @@ from django.utils.text import slugify
 
 from evaluators.templatetags import components, figures, marks
 from evaluators.templatetags import marks as templatetags_marks
-from evaluators.templatetags.figures import MISSING, Number
+from evaluators.templatetags.figures import MISSING, AnyNumber
 from evaluators.templatetags.markdown import markdown
 
 MAX_GIST_LENGTH = 120
@@ -215,7 +215,7 @@ def panel(
 
 @register.inclusion_tag("components/gate.html")
 def gate(
-    name: str, share: Number | None, limit: Number, state: str, note: str = ""
+    name: str, share: AnyNumber | None, limit: AnyNumber, state: str, note: str = ""
 ) -> dict[str, Any]:
     """Draw one gate in full: its share of 0 to 1, its threshold and what is left to do."""
     live = state in ("on_course", "at_risk", "out_of_reach")

@@ -26,8 +26,8 @@ from evaluators.kinds._base import Output
 from evaluators.model_calls.addresses import host_problem
 from evaluators.model_calls.calls import (
     CallKey,
+    CallOutcome,
     CallRecord,
-    CallStatus,
     Ledger,
     read_failure,
     storable,
@@ -214,7 +214,7 @@ class AgentTry:
     digest: str
     created_at: datetime = field(default_factory=partial(datetime.now, UTC))
     began_s: float = field(default_factory=time.perf_counter)
-    status: CallStatus = CallStatus.CONNECTION
+    status: CallOutcome = CallOutcome.CONNECTION
     reason: str = "Stopped before the answer came"
     http_status: int | None = None
     retry_after_s: float | None = None
@@ -241,7 +241,7 @@ class AgentTry:
         output = self.reading.output
         self._keep(reply, as_json=output is None or output.text != reply.text)
         self.reason = self.reading.problem
-        self.status = CallStatus.UNREADABLE if self.reason else CallStatus.OK
+        self.status = CallOutcome.UNREADABLE if self.reason else CallOutcome.OK
 
     def _refused(
         self, http_status: int, headers: Mapping[str, str], text: str, content_type: str
@@ -255,9 +255,9 @@ class AgentTry:
         words = WORDS.get(http_status, "The agent refused the request")
         if http_status < HTTP_BAD:
             words = "The agent redirects elsewhere; redirects are not followed"
-        elif failure.status is CallStatus.RATE_LIMITED:
+        elif failure.status is CallOutcome.RATE_LIMITED:
             words = "The agent wants a pause"
-        elif failure.status is CallStatus.SERVER_ERROR:
+        elif failure.status is CallOutcome.SERVER_ERROR:
             words = "The agent failed"
         said = self.secrets.without(failure.said)[:MAX_SAID]
         said = f": {said}" if said else ""
@@ -287,13 +287,13 @@ class AgentTry:
     def unreadable(self, error: UnreadableBodyError, http_status: int | None = None) -> None:
         """Note that the content could not be read, with the beginning of it."""
         self.http_status = http_status or self.http_status
-        self.status, self.reason = CallStatus.UNREADABLE, str(error)
+        self.status, self.reason = CallOutcome.UNREADABLE, str(error)
         beginning = self._reply(error.beginning[:MAX_READ].decode(errors="replace"), "")
         self.reply = {"cut": True, "text": beginning.text[:MAX_TEXT]}
 
     def timed_out(self) -> None:
         """Note that no answer came in time."""
-        self.status = CallStatus.TIMEOUT
+        self.status = CallOutcome.TIMEOUT
         self.reason = f"No answer within {self.request.timeout_s:g} s"
 
     def unreachable(self, error: Exception) -> None:
@@ -302,16 +302,16 @@ class AgentTry:
             (one for one in _causes(error) if isinstance(one, RefusedAddressError)), None
         )
         if refused is not None:
-            self.status, self.reason = CallStatus.REFUSED, str(refused)
+            self.status, self.reason = CallOutcome.REFUSED, str(refused)
             return
         said = self.secrets.without(str(error) or type(error).__name__)[:MAX_SAID]
         if isinstance(error, aiohttp.ClientResponseError):
-            self.status, self.reason = CallStatus.UNREADABLE, f"the answer is not HTTP: {said}"
+            self.status, self.reason = CallOutcome.UNREADABLE, f"the answer is not HTTP: {said}"
             return
         if isinstance(error, aiohttp.InvalidURL):
-            self.status, self.reason = CallStatus.REFUSED, f"The address cannot be called: {said}"
+            self.status, self.reason = CallOutcome.REFUSED, f"The address cannot be called: {said}"
             return
-        self.status = CallStatus.CONNECTION
+        self.status = CallOutcome.CONNECTION
         is_unmade = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError)
         is_distrusted = isinstance(error, aiohttp.ClientSSLError)
         self.may_repeat = is_unmade and not is_distrusted

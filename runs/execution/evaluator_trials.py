@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import Output, SandboxRefusal, ScriptCall, ScriptResult
-from evaluators.model_calls.calls import CallKey, CallRecord, CallStatus, Failure, storable
+from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure, storable
 from evaluators.model_calls.client import ModelClient, Try
 from evaluators.model_calls.limit_policy import ONE_TRY
 from evaluators.model_calls.models import ModelSpec, spec_of
@@ -86,7 +86,7 @@ class UnsentClient(ModelClient):
     async def _send(self, ended: Try) -> None:
         request = UnsentRequest(ended.call.key, ended.digest, ended.request, spec=ended.spec)
         self._unsent.requests.append(request)
-        ended.failure = Failure(CallStatus.REFUSED, NOT_SENT)
+        ended.failure = Failure(CallOutcome.REFUSED, NOT_SENT)
 
 
 class UnsentAgents(AgentClient):
@@ -100,7 +100,7 @@ class UnsentAgents(AgentClient):
     async def _send(self, ended: AgentTry) -> None:
         shown = shown_request(ended.request, ended.secrets)
         self._unsent.requests.append(UnsentRequest(ended.key, ended.digest, shown, to=ended.target))
-        ended.status, ended.reason = CallStatus.REFUSED, NOT_SENT
+        ended.status, ended.reason = CallOutcome.REFUSED, NOT_SENT
 
 
 @dataclass(frozen=True, slots=True)

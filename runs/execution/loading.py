@@ -11,7 +11,7 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Kind, Message
-from evaluators.model_calls.calls import CallKey, CallRecord, CallStatus
+from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord
 from evaluators.model_calls.models import ModelSpec, spec_of
 from evaluators.models import LanguageModel
 from evaluators.scoring.score_tree import Rules
@@ -26,7 +26,7 @@ from runs.models.targets import RecordedOutput, Target
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetConfig, TargetKind
 
-REUSABLE_STATUSES = (CallStatus.OK, CallStatus.UNREADABLE)
+REUSABLE_STATUSES = (CallOutcome.OK, CallOutcome.UNREADABLE)
 
 Calls = Mapping[tuple[CallKey, str], CallRecord]
 
@@ -167,7 +167,7 @@ def _record(row: ModelCall) -> CallRecord:
     return CallRecord(
         key=key,
         model=row.model_name,
-        status=CallStatus(row.status),
+        status=CallOutcome(row.status),
         request_hash=row.request_hash,
         request=row.request,
         created_at=row.created_at,

@@ -29,8 +29,8 @@ from evaluators.model_calls.calls import (
     Admit,
     Begin,
     CallKey,
+    CallOutcome,
     CallRecord,
-    CallStatus,
     ChatCall,
     Ledger,
     ModelCallError,
@@ -41,7 +41,7 @@ from evaluators.model_calls.calls import (
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import UNREADABLE, AskedQuestion, ModelJudge
 from evaluators.model_calls.models import ModelSpec
-from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.limits import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.scoring.types import Usage, total_usage
 from runs.engine.ports import Cause, TargetFailure
@@ -74,7 +74,7 @@ def _sandbox(terms: Terms) -> LocalSandbox:
 
 
 def _terms() -> Terms:
-    limits = Limits(
+    limits = ProgramLimits(
         seconds=settings.SCRIPT_SECONDS,
         memory_mb=settings.SCRIPT_MEMORY_MB,
         processes=settings.SCRIPT_PROCESSES,
@@ -217,12 +217,12 @@ class ProgramCall:
     def _record(self, ended: Output | TargetFailure, latency_ms: int) -> CallRecord:
         usage, reply = Usage(), None
         if isinstance(ended, TargetFailure):
-            status = STATUSES.get(ended.cause, CallStatus.SERVER_ERROR)
+            status = STATUSES.get(ended.cause, CallOutcome.SERVER_ERROR)
             error = str(storable(ended.reason))
         else:
             usage, error = ended.usage, self.problem_of(ended.text)
             reply = storable({"text": ended.text})
-            status = CallStatus.UNREADABLE if error else CallStatus.OK
+            status = CallOutcome.UNREADABLE if error else CallOutcome.OK
         return CallRecord(
             key=self.key,
             model=self.target,

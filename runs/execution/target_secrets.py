@@ -12,7 +12,7 @@ from django.conf import settings
 
 from evaluators.kinds._base import Message, Output
 from evaluators.kinds._variables import VARIABLE, variables_in
-from evaluators.model_calls.calls import CallStatus
+from evaluators.model_calls.calls import CallOutcome
 from evaluators.model_calls.models import KeyUnreadableError, decrypt
 from evaluators.model_calls.redaction import redact, redact_bytes, redact_json
 from runs.engine.ports import Cause
@@ -24,13 +24,13 @@ from runs.target_kinds.http import (
     value_problem,
 )
 
-CAUSES: Mapping[CallStatus, Cause] = {
-    CallStatus.TIMEOUT: Cause.TIMEOUT,
-    CallStatus.REFUSED: Cause.REFUSED,
-    CallStatus.RATE_LIMITED: Cause.RATE_LIMITED,
-    CallStatus.SERVER_ERROR: Cause.SERVER_ERROR,
-    CallStatus.CONNECTION: Cause.CONNECTION,
-    CallStatus.UNREADABLE: Cause.BAD_REPLY,
+CAUSES: Mapping[CallOutcome, Cause] = {
+    CallOutcome.TIMEOUT: Cause.TIMEOUT,
+    CallOutcome.REFUSED: Cause.REFUSED,
+    CallOutcome.RATE_LIMITED: Cause.RATE_LIMITED,
+    CallOutcome.SERVER_ERROR: Cause.SERVER_ERROR,
+    CallOutcome.CONNECTION: Cause.CONNECTION,
+    CallOutcome.UNREADABLE: Cause.BAD_REPLY,
 }
 
 

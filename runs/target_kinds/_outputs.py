@@ -160,7 +160,7 @@ MAX_BYTES = 20_000_000
 MAX_PATH_LENGTH = 300
 MAX_LEFT_OUT = 20
 UNSTORABLE = re.compile("[\\x00-\\x1f\\x7f\ud800-\udfff\\\\]")
-Written = TypeVar("Written")
+FileContent = TypeVar("FileContent")
 FORMS = 'write a text, {"text": …}, {"base64": …} or {"path": …}'
 
 
@@ -202,7 +202,7 @@ def clean_path(name: str) -> str:
 
 
 def kept_files(
-    given: Iterable[tuple[str, Written]], read: Callable[[str, Written], bytes]
+    given: Iterable[tuple[str, FileContent]], read: Callable[[str, FileContent], bytes]
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Return the files of an answer, and why others are left out: one odd file costs no answer.
 

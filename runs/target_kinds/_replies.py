@@ -36,7 +36,7 @@ FILE_TEXTS = ("content", "text")
 FILE_BYTES = ("base64", "content_base64", "data")
 
 
-class UnreadableReplyError(ValueError):
+class UnreadablePartError(ValueError):
     """A part of the reply has a form that cannot be read; says what stood there."""
 
 
@@ -45,7 +45,7 @@ def read_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if value is None:
-        raise UnreadableReplyError("there is null")
+        raise UnreadablePartError("there is null")
     if isinstance(value, list) and value and all(_is_block(part) for part in value):
         return "".join(str(part.get("text") or "") for part in value)
     return json.dumps(value, ensure_ascii=False)
@@ -60,14 +60,14 @@ def read_turns(value: Any) -> Conversation:
     try:
         return read_conversation(_list(value))
     except ValueError as error:
-        raise UnreadableReplyError(str(error)) from None
+        raise UnreadablePartError(str(error)) from None
 
 
 def read_steps(value: Any) -> tuple[Step, ...]:
     """Return the steps the agent took: Evalsite's own form, or tool calls as model servers spell them."""
     steps = _list(value)
     if len(steps) > MAX_STEPS:
-        raise UnreadableReplyError(f"there are {len(steps)} steps; {MAX_STEPS} are the most")
+        raise UnreadablePartError(f"there are {len(steps)} steps; {MAX_STEPS} are the most")
     return tuple(_step(number, step) for number, step in enumerate(_flat(steps)))
 
 
@@ -89,7 +89,7 @@ def _step(number: int, step: Any) -> Step:
     merged = {**facts, **inner} if isinstance(inner, dict) else facts
     name = _first(merged, NAME_KEYS)
     if not isinstance(name, str) or not name:
-        raise UnreadableReplyError(f"step {number} is {describe(step)}, without a name")
+        raise UnreadablePartError(f"step {number} is {describe(step)}, without a name")
     error = merged.get("error")
     return Step(
         type="model" if merged.get("type") == "model" else "tool",
@@ -115,14 +115,14 @@ def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:
     try:
         return kept_files(((str(path), file) for path, file in named), _content)
     except ValueError as error:
-        raise UnreadableReplyError(str(error)) from None
+        raise UnreadablePartError(str(error)) from None
 
 
 def _named(numbered: tuple[int, Any]) -> tuple[str, Any]:
     number, file = numbered
     path = _first(file, FILE_NAMES) if isinstance(file, dict) else None
     if not isinstance(path, str):
-        raise UnreadableReplyError(f"file {number} is {describe(file)}, without a path")
+        raise UnreadablePartError(f"file {number} is {describe(file)}, without a path")
     return path, file
 
 
@@ -138,9 +138,9 @@ def _content(path: str, file: Any) -> bytes:
         try:
             return base64.b64decode("".join(encoded.split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise UnreadableReplyError(f"file {path!r} is not base64: {error}") from None
+            raise UnreadablePartError(f"file {path!r} is not base64: {error}") from None
     if not isinstance(text, str):
-        raise UnreadableReplyError(f"file {path!r} is {describe(file)}, without content or base64")
+        raise UnreadablePartError(f"file {path!r} is {describe(file)}, without content or base64")
     return text.encode()
 
 
@@ -148,7 +148,7 @@ def read_count(value: Any) -> int:
     """Return a number of tokens."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 <= value <= MAX_COUNT:
-        raise UnreadableReplyError(f"there is {describe(value)}, not a number of 0 or more")
+        raise UnreadablePartError(f"there is {describe(value)}, not a number of 0 or more")
     return int(value)
 
 
@@ -160,13 +160,13 @@ def read_usd(value: Any) -> Decimal:
         usd = Decimal(-1)
     if isinstance(value, bool) or not usd.is_finite() or not 0 <= usd <= MAX_USD:
         said = f"not an amount of 0 to {MAX_USD} dollars"
-        raise UnreadableReplyError(f"there is {describe(value)}, {said}")
+        raise UnreadablePartError(f"there is {describe(value)}, {said}")
     return usd.quantize(NANO_USD)
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise UnreadableReplyError(f"there is {describe(value)}, not a list")
+        raise UnreadablePartError(f"there is {describe(value)}, not a list")
     return value
 
 
@@ -260,7 +260,7 @@ def read(paths: ReplyPaths, case: CaseFacts, reply: AgentReply) -> AgentReading:
     try:
         usage = _usage(paths, reply.json)
         return AgentReading(_output(paths, case, reply.json, usage), usage=usage)
-    except UnreadableReplyError as error:
+    except UnreadablePartError as error:
         return AgentReading(problem=str(error), usage=usage)
 
 
@@ -274,7 +274,7 @@ def _output(paths: ReplyPaths, case: CaseFacts, json: Any, usage: Usage) -> Outp
     text = _at(paths, OUTPUT, json, read_text) or ""
     files, warnings = _at(paths, "files_path", json, read_files) or ({}, ())
     if not text.strip() and not files:
-        raise UnreadableReplyError(f"output, path {paths.output_path}: there is no text")
+        raise UnreadablePartError(f"output, path {paths.output_path}: there is no text")
     spoken = _at(paths, "messages_path", json, read_turns)
     steps = _at(paths, "tool_calls_path", json, read_steps)
     if steps is None and spoken is not None:
@@ -305,9 +305,9 @@ def _at(paths: ReplyPaths, setting: str, json: Any, reader: Any) -> Any:
         return None
     try:
         return reader(follow(path, json))
-    except (PathError, UnreadableReplyError) as error:
+    except (PathError, UnreadablePartError) as error:
         label = str(ReplyPaths.model_fields[setting].title).lower()
-        raise UnreadableReplyError(f"{label}, path {path}: {error}") from None
+        raise UnreadablePartError(f"{label}, path {path}: {error}") from None
 
 
 def _turns(case: CaseFacts, text: str) -> tuple[Message, ...]:

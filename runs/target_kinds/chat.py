@@ -19,7 +19,7 @@ MAX_TIMEOUT_S = 3600
 OWN_PARAMETERS = ("model", "messages", "stream", "n", "response_format")
 
 
-class Config(TargetConfig):
+class ChatConfig(TargetConfig):
     """The system prompt and parameters of the model under test."""
 
     system_prompt: str = Field("", description="Instructions sent before the case's messages.")
@@ -44,8 +44,8 @@ class Config(TargetConfig):
         return value
 
 
-@target_kind(label="Chat model", icon="i-model", config=Config, uses_model=True)
-async def answer(config: Config, context: TargetContext) -> Output | TargetFailure:
+@target_kind(label="Chat model", icon="i-model", config=ChatConfig, uses_model=True)
+async def answer(config: ChatConfig, context: TargetContext) -> Output | TargetFailure:
     """Return the model's answer to the messages of the case, with one model step as its trace."""
     if context.chat is None:
         return TargetFailure(f"target {context.target} has no model to ask", Cause.FAILED)

@@ -27,7 +27,7 @@ from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
 from runs.target_kinds._outputs import check_files, clean_path, kept_files
 from runs.target_kinds._replies import (
-    UnreadableReplyError,
+    UnreadablePartError,
     read_count,
     read_files,
     read_steps,
@@ -58,7 +58,7 @@ def read_printed(printed: str, reply: Reply, case: CaseFacts) -> Output:
     """
     told = None if reply == "text" else _object(printed)
     if reply == "json" and told is None:
-        raise UnreadableReplyError(f"it printed {describe(printed)}, which is not one JSON object")
+        raise UnreadablePartError(f"it printed {describe(printed)}, which is not one JSON object")
     if told is None or (reply == "auto" and not _is_meant(told)):
         return Output(text=printed, messages=_turns(case, printed))
     return _output(told, case)
@@ -85,7 +85,7 @@ def _output(told: Mapping[str, Any], case: CaseFacts) -> Output:
     spoken = _part(told, "messages", read_turns)
     text = _part(told, "output", read_text)
     if text is None and spoken is None:
-        raise UnreadableReplyError("it printed a JSON object with neither output nor messages")
+        raise UnreadablePartError("it printed a JSON object with neither output nor messages")
     answer = text if text is not None else spoken.answer if spoken else ""
     steps: tuple[Step, ...] | None = next(
         (_part(told, name, read_steps) for name in STEPS if told.get(name) is not None), None
@@ -106,7 +106,7 @@ def _output(told: Mapping[str, Any], case: CaseFacts) -> Output:
 def _usage(told: Mapping[str, Any]) -> Usage:
     usage = told.get("usage") or {}
     if not isinstance(usage, dict):
-        raise UnreadableReplyError(f"usage: there is {describe(usage)}, not an object")
+        raise UnreadablePartError(f"usage: there is {describe(usage)}, not an object")
     return Usage(
         input_tokens=_first(usage, INPUT_TOKENS),
         output_tokens=_first(usage, OUTPUT_TOKENS),
@@ -125,8 +125,8 @@ def _part(told: Mapping[str, Any], name: str, reader: Callable[[Any], Value]) ->
         return None
     try:
         return reader(told[name])
-    except UnreadableReplyError as error:
-        raise UnreadableReplyError(f"{name}: {error}") from None
+    except UnreadablePartError as error:
+        raise UnreadablePartError(f"{name}: {error}") from None
 
 
 def _turns(case: CaseFacts, text: str) -> tuple[Message, ...]:
@@ -180,7 +180,7 @@ def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | T
         output = _with_left(read_printed(result.stdout, reply, case), result.files)
     except AgentError as error:
         return TargetFailure(f"the agent says: {error}", Cause.FAILED)
-    except (UnreadableReplyError, ValueError) as error:
+    except (UnreadablePartError, ValueError) as error:
         return TargetFailure(str(error), Cause.BAD_REPLY)
     if not output.text.strip() and not output.files:
         return TargetFailure(f"it printed nothing and left no file{_end(result)}", Cause.BAD_REPLY)
@@ -205,7 +205,7 @@ SWITCHED_OFF = (
 )
 
 
-class Config(TargetConfig):
+class CommandConfig(TargetConfig):
     """The command, where it starts, and how its reply is read."""
 
     sections: ClassVar[tuple[str, ...]] = (PROGRAM, LIMITS)
@@ -293,8 +293,8 @@ class Config(TargetConfig):
         return self.command.startswith("#!")
 
 
-@target_kind(label="Command", icon="i-terminal", config=Config, uses_sandbox=True)
-async def answer(config: Config, context: TargetContext) -> Output | TargetFailure:
+@target_kind(label="Command", icon="i-terminal", config=CommandConfig, uses_sandbox=True)
+async def answer(config: CommandConfig, context: TargetContext) -> Output | TargetFailure:
     """Return what the program prints, with the files it left; a program that fails gives no output."""
     if context.sandbox is None:
         return TargetFailure(SWITCHED_OFF, Cause.REFUSED)
@@ -318,7 +318,7 @@ def _words(command: str) -> tuple[str, ...]:
     return ("/bin/sh", "-c", command) if SHELL.search(command) else tuple(command.split())
 
 
-def _files(config: Config) -> dict[str, bytes]:
+def _files(config: CommandConfig) -> dict[str, bytes]:
     texts = {**config.files, OWN_TEXT: config.command} if config.is_text else config.files
     return {path: text.encode("utf-8", "replace") for path, text in texts.items()}
 

@@ -180,7 +180,7 @@ MAX_TIMEOUT_S = 3600
 REQUEST, LIMITS = "Request", "Time and retries"
 
 
-class Config(ReplyPaths):
+class HTTPConfig(ReplyPaths):
     """Where the agent is, what it is sent, and where its reply holds what."""
 
     sections: ClassVar[tuple[str, ...]] = (REQUEST, REPLY, LIMITS)
@@ -261,8 +261,8 @@ class Config(ReplyPaths):
         return value
 
 
-@target_kind(label="Agent over HTTP", icon="i-share", config=Config, uses_agent=True)
-async def answer(config: Config, context: TargetContext) -> Output | TargetFailure:
+@target_kind(label="Agent over HTTP", icon="i-share", config=HTTPConfig, uses_agent=True)
+async def answer(config: HTTPConfig, context: TargetContext) -> Output | TargetFailure:
     """Return what the agent answers, read from its reply by the paths."""
     if context.agent is None:
         return TargetFailure(f"target {context.target} cannot be reached from here", Cause.FAILED)

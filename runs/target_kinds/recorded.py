@@ -12,12 +12,12 @@ from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
 from runs.target_kinds._outputs import output_from_json
 
 
-class Config(TargetConfig):
+class RecordedConfig(TargetConfig):
     """Nothing to set: the outputs are stored with the target or with the cases."""
 
 
-@target_kind(label="Recorded outputs", icon="i-file", config=Config, replays=True)
-async def answer(config: Config, context: TargetContext) -> Output | TargetFailure:
+@target_kind(label="Recorded outputs", icon="i-file", config=RecordedConfig, replays=True)
+async def answer(config: RecordedConfig, context: TargetContext) -> Output | TargetFailure:
     """Return the stored output of the case."""
     if context.recorded is None:
         reason = f"no recorded output for case {context.case.key} in target {context.target}"

@@ -31,7 +31,7 @@ from runs.targets.setting_fields import (
 from runs.targets.trials import TriedSettings
 
 
-class NameTakenError(DomainError):
+class TargetNameTakenError(DomainError):
     """Another target got the name first."""
 
     code = "name_taken"
@@ -250,7 +250,7 @@ class TargetForm(forms.Form):
                 with transaction.atomic():
                     target.save()
             except IntegrityError as error:
-                raise NameTakenError(taken(target.name)) from error
+                raise TargetNameTakenError(taken(target.name)) from error
             write_down(target, before, self._typed_secrets(), saved_by)
         return target
 

@@ -1,4 +1,4 @@
-"""Form fields for the settings of a target kind, read from its pydantic Config."""
+"""Form fields for the settings of a target kind, read from its pydantic config class."""
 
 from __future__ import annotations
 

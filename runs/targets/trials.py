@@ -28,7 +28,7 @@ OWN_TEXT = "a text of your own"
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TrialInput:
     """What the target is asked: a case of a suite, or a text."""
 
     case: Case | None = None
@@ -60,7 +60,7 @@ def saved_settings(target: Target) -> TriedSettings:
     return TriedSettings(target.kind, target.config, target.encrypted_secrets, target.model, target)
 
 
-def try_target(settings: TriedSettings, question: Question, *, asked_by: User) -> TargetTrial:
+def try_target(settings: TriedSettings, question: TrialInput, *, asked_by: User) -> TargetTrial:
     """Queue a try; raises DomainError when the target cannot be asked or no worker can be reached."""
     kind = target_kind_named(settings.kind)
     check_scripts((), kind, asked_by)
@@ -87,7 +87,7 @@ def try_target(settings: TriedSettings, question: Question, *, asked_by: User) -
     return trial
 
 
-def _recorded(target: Target | None, question: Question) -> Any:
+def _recorded(target: Target | None, question: TrialInput) -> Any:
     """Return the output stored for the case: the target's uploads, without any the case's own."""
     if question.case is None or target is None:
         return None
@@ -144,14 +144,14 @@ class TrialForm(forms.Form):
     def __init__(self, data: Any = None, **options: Any) -> None:
         """Keep its names apart from those of the settings beside it."""
         super().__init__(data, prefix="try", **options)
-        self.question = Question()
+        self.question = TrialInput()
 
     def clean(self) -> dict[str, Any]:
         """Find what is asked; refuse a case that is not there and a question about nothing."""
         found: dict[str, Any] = super().clean() or self.cleaned_data
         suite, key, text = found.get("suite"), found.get("case", ""), found.get("text", "")
         if text:
-            self.question = Question(text=text)
+            self.question = TrialInput(text=text)
         elif suite is None:
             if "suite" not in self.errors:
                 self.add_error("suite", "Choose a suite, or write a text of your own.")
@@ -160,7 +160,7 @@ class TrialForm(forms.Form):
             if case is None:
                 said = f"has no case “{key}”" if key else "has no cases"
                 self.add_error("case", f"{suite.title} {said}.")
-            self.question = Question(case=case)
+            self.question = TrialInput(case=case)
         return found
 
 
@@ -171,7 +171,7 @@ MAX_OFFERED = 30
 
 
 @dataclass(frozen=True, slots=True)
-class TrialReport:
+class TargetTrialReport:
     """How far a try is: waiting, untaken, running, lost, failed or done; and what it found."""
 
     pk: int
@@ -200,12 +200,12 @@ class TrialReport:
         return self.state in ("waiting", "untaken", "running")
 
 
-def trial_report(trial: TargetTrial) -> TrialReport:
+def trial_report(trial: TargetTrial) -> TargetTrialReport:
     """Return how far a try is and what it found."""
     found: Mapping[str, Any] = trial.found or {}
     usage: Mapping[str, Any] = found.get("usage") or {}
     usd = usage.get("cost_usd")
-    return TrialReport(
+    return TargetTrialReport(
         pk=trial.pk,
         state=_state(trial, found),
         asked_at=trial.asked_at,
@@ -232,7 +232,7 @@ def _state(trial: TargetTrial, found: Mapping[str, Any]) -> str:
     return "untaken" if is_untaken else str(trial.state)
 
 
-def last_trial(target: Target, member: User) -> TrialReport | None:
+def last_trial(target: Target, member: User) -> TargetTrialReport | None:
     """Return the last try of a member with a target, None without one."""
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     found = trials.filter(target=target, asked_by=member).first()

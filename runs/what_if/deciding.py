@@ -17,7 +17,7 @@ from evaluators.scoring.numbers import rounded
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import ROOT_PATH, walk
 from evaluators.scoring.types import DomainError, OutcomeResult, Score, Unscored, Verdict
-from evaluators.scoring.verdict import CaseGate, VerdictResult, case_gate
+from evaluators.scoring.verdict import CaseBasis, VerdictResult, case_gate
 from runs.engine.plan import OUTCOMES_KIND, OUTCOMES_PATH
 from runs.what_if.changes import CaseTrees, LeafChange, Reach, RuleSet
 from runs.what_if.figures import Stale, StoredCase, StoredResult, StoredRun
@@ -25,7 +25,7 @@ from runs.what_if.figures import Stale, StoredCase, StoredResult, StoredRun
 SCORED, ERROR, OPEN_STATE = "scored", "error", "open"
 FINAL_FROM_JUDGE = "judge_overall"
 BY_OUTCOMES = "expected_outcomes"
-SCORE_GATE = CaseGate()
+SCORE_GATE = CaseBasis()
 # A rule of the root that may fail the result once a score that is open is known.
 FAILING_ROOTS = ("safety_gate", "all_or_nothing", "threshold")
 
@@ -79,7 +79,7 @@ class _Ruled:
 
     values: Values
     ruling: VerdictResult
-    gate: CaseGate
+    gate: CaseBasis
     live: Sequence[CompiledNode] = ()
     needed: Sequence[CompiledNode] = ()
     waits_for_outcomes: bool = False
@@ -211,7 +211,7 @@ class Deciding:
 
     def _gate(
         self, result: StoredResult, case: StoredCase, row: Sequence[Any]
-    ) -> tuple[CaseGate, bool]:
+    ) -> tuple[CaseBasis, bool]:
         """Return what decides the case, and whether its outcomes are yet to be judged."""
         expected = _blank(case.expected)
         policy = self.rules.policy

@@ -7,7 +7,7 @@ import socket
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from evaluators.model_calls.calls import CallStatus
+from evaluators.model_calls.calls import CallOutcome
 from runs.engine.ports import Cause
 from tests.support.agent_calls import Asking
 from tests.support.agent_server import AgentServer
@@ -58,7 +58,7 @@ def test_a_name_that_leads_to_a_refused_address_is_refused(address: str) -> None
     failure = asking.once()
     assert failure.cause is Cause.REFUSED
     assert "agent.example leads there" in failure.reason
-    assert asking.records[0].status is CallStatus.REFUSED
+    assert asking.records[0].status is CallOutcome.REFUSED
 
 
 def test_a_name_is_looked_up_anew_and_what_was_checked_is_what_is_called(

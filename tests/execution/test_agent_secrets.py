@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from evaluators.model_calls.calls import CallStatus
+from evaluators.model_calls.calls import CallOutcome
 from runs.engine.ports import Cause
 from runs.execution.target_secrets import TargetSecrets
 from tests.support.agent_calls import Asking
@@ -19,7 +19,7 @@ def test_the_ledger_keeps_request_and_reply_without_the_secret(agent_server: Age
     asking = Asking(agent_server.url, headers=[{"name": "Authorization", "secret": True}])
     output = asking.once()
     (record,) = asking.records
-    assert record.status is CallStatus.OK
+    assert record.status is CallOutcome.OK
     assert record.request["headers"] == {"Authorization": "[secret]"}
     assert "[secret]" in output.text
     for kept in (repr(record), repr(output), repr(asking.secrets)):

@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
-from evaluators.model_calls.calls import CallKey, CallStatus, ChatCall, ChatReply, Ledger
+from evaluators.model_calls.calls import CallKey, CallOutcome, ChatCall, ChatReply, Ledger
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import LimitRequest
 from evaluators.model_calls.models import spec_of
@@ -257,8 +257,8 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
 
     run.refresh_from_db()
     assert (run.status, run.pass_count, run.error_count) == ("completed", 40, 0)
-    assert ModelCall.objects.filter(run=run, status=CallStatus.OK).count() == 80
-    assert ModelCall.objects.filter(run=run, status=CallStatus.RATE_LIMITED).count() == 12
+    assert ModelCall.objects.filter(run=run, status=CallOutcome.OK).count() == 80
+    assert ModelCall.objects.filter(run=run, status=CallOutcome.RATE_LIMITED).count() == 12
     assert run.events.filter(kind="limit_lowered").exists()
     assert run.events.count() <= 2 * 3, "at most three events of each model"
     assert not SlotLease.objects.exists()

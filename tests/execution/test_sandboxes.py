@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from evaluators.kinds._base import ScriptCall
-from evaluators.sandbox.limits import Limits
+from evaluators.sandbox.limits import ProgramLimits
 from runs.execution.ports import sandbox_in_force
 
 
@@ -19,7 +19,7 @@ def test_the_administrator_says_what_programs_may_take(settings, tmp_path):
     settings.SCRIPT_CONCURRENCY, settings.AGENTS_DIR = 3, str(tmp_path)
     settings.SCRIPT_FOLDERS = ["/usr/share"]
     terms = sandbox_in_force().terms
-    assert terms.limits == Limits(5, 64, 7, 1, 2, 9)
+    assert terms.limits == ProgramLimits(5, 64, 7, 1, 2, 9)
     assert (terms.at_once, terms.allows_network, terms.folders) == (3, True, ("/usr/share",))
     assert terms.agents_dir == str(tmp_path)
     assert {str(settings.DATA_DIR), str(settings.BASE_DIR)} <= set(terms.hidden)

@@ -13,7 +13,7 @@ from runs.engine.ports import TargetFailure
 from runs.execution.agents import AgentClient
 from runs.execution.target_secrets import TargetSecrets
 from runs.target_kinds._base import TargetContext
-from runs.target_kinds.http import Config, answer
+from runs.target_kinds.http import HTTPConfig, answer
 
 CASE = CaseFacts(key="C-1", input=(Message("user", "Where is it?"),), expected_output="HIDDEN")
 SECRET = "Bearer s3cr3t/with-slash"
@@ -24,7 +24,7 @@ class Asking:
     """One target, asked with a ledger that remembers."""
 
     def __init__(self, url: str, resolver: AbstractResolver | None = None, **settings: Any) -> None:
-        self.config = Config(url=url, **(QUICK | settings))
+        self.config = HTTPConfig(url=url, **(QUICK | settings))
         self.secrets = TargetSecrets({"authorization": SECRET}, {})
         self.resolver = resolver
         self.records: list[CallRecord] = []

@@ -14,7 +14,7 @@ from evaluators.kinds._base import CaseFacts, Message
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import AgentReply
 from runs.target_kinds._replies import read
-from runs.target_kinds.http import Config
+from runs.target_kinds.http import HTTPConfig
 
 CASE = CaseFacts(key="C-1", input=(Message("user", "Where is it?"),))
 URL = "https://agent.example/ask"
@@ -48,7 +48,7 @@ PATHS = {
 
 
 def reading(body: Any, **settings: Any) -> Any:
-    config = Config(url=URL, **(settings or PATHS))
+    config = HTTPConfig(url=URL, **(settings or PATHS))
     is_json = not isinstance(body, str)
     text = json.dumps(body) if is_json else body
     return read(config, CASE, AgentReply(text, body if is_json else None, is_json, "text/html"))
@@ -93,7 +93,7 @@ def test_tool_calls_inside_the_turns_are_steps_too() -> None:
 
 
 def test_without_paths_the_whole_reply_is_the_output() -> None:
-    config = Config(url=URL)
+    config = HTTPConfig(url=URL)
     assert read(config, CASE, AgentReply("Just text")).output.text == "Just text"  # type: ignore[union-attr]  # no failure
     assert read(config, CASE, AgentReply("  ")).problem == "the agent answered with no text"
 
@@ -179,13 +179,13 @@ def test_settings_that_cannot_work_are_refused_when_saved(
     settings: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValidationError) as refusal:
-        Config(**({"url": URL} | settings))
+        HTTPConfig(**({"url": URL} | settings))
     assert words in str(refusal.value)
 
 
 def test_private_networks_are_allowed() -> None:
     for host in ("10.0.0.7", "192.168.1.4:9000", "localhost:8000", "[::1]:9000", "agent"):
-        assert Config(url=f"http://{host}/ask?x={{{{case_id}}}}").url
+        assert HTTPConfig(url=f"http://{host}/ask?x={{{{case_id}}}}").url
 
 
 def test_the_kind_is_found_and_explains_itself() -> None:

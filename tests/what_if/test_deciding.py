@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.kinds.metrics_judge import Config as MetricsConfig
+from evaluators.kinds.metrics_judge import HybridJudgeConfig as MetricsConfig
 from evaluators.kinds.metrics_judge import rescore as rescore_metrics
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide
@@ -387,9 +387,9 @@ HYBRID = {
 
 
 def test_hybrid_dimensions_and_the_judges_own_overall_score_are_followed():
-    from evaluators.kinds.hybrid_judge import Config, rescore
+    from evaluators.kinds.hybrid_judge import HybridJudgeConfig, rescore
 
-    made = rescore(Config.model_validate(hybrid().config), HYBRID)
+    made = rescore(HybridJudgeConfig.model_validate(hybrid().config), HYBRID)
     tree, said = root(hybrid(), leaf("tone")), [{"overall": made, "tone": Score(0.1)}]
     stored = stored_run(tree, POLICY, said)
     weighed = root(hybrid(score_from="dimension_weights"), leaf("tone"))

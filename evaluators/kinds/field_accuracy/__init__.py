@@ -70,7 +70,7 @@ LONG = 200_000
 MAX_PROBLEM_LENGTH = 300
 
 
-class Config(KindConfig):
+class FieldAccuracyConfig(KindConfig):
     """The fields and how they make one score."""
 
     fields: tuple[FieldRule, ...] = Field(
@@ -104,7 +104,7 @@ class Config(KindConfig):
         return self
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: FieldAccuracyConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored comparisons with these weights.
 
     Raises PartsMissingError for a field that was not compared so, and when none of them counts.
@@ -141,13 +141,13 @@ def lacks(config: Mapping[str, Any], case: CaseFacts) -> str:
 @kind(
     label="Field accuracy",
     icon="e-expected",
-    config=Config,
+    config=FieldAccuracyConfig,
     rescore=rescore,
     read=read,
     needs=("an expected output that is JSON",),
     lacks=lacks,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: FieldAccuracyConfig, context: Context) -> Outcome:
     """Return the weighted share of the fields of a JSON answer that are as expected."""
     try:
         case = await _expected(config, context.case.expected_output)
@@ -165,7 +165,7 @@ async def score(config: Config, context: Context) -> Outcome:
         return Unscored(reason, stage="config")
 
 
-async def _expected(config: Config, text: str) -> Any:
+async def _expected(config: FieldAccuracyConfig, text: str) -> Any:
     """Return what the case expects, ABSENT for nothing; raises UncomparableError for no JSON."""
     if not text.strip() or all(one.expected is not None for one in config.fields):
         return ABSENT

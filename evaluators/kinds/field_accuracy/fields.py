@@ -83,7 +83,7 @@ def _iso_day(text: str) -> date | None:
         return None
 
 
-Match = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
+FieldMatch = Literal["exact", "numeric_tolerance", "date", "contains", "regex"]
 MAX_NUMBER_LENGTH = 100
 MAX_PATH_LENGTH = 300
 # What makes two rules compare alike; the rest says what a comparison counts for.
@@ -129,7 +129,7 @@ class FieldRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     path: str = Field(description="Where it stands: total, lines[0].price, lines[*].price.")
-    match: Match = Field("exact", description="How the two values are compared.")
+    match: FieldMatch = Field("exact", description="How the two values are compared.")
     expected: Any = Field(None, description="What is expected; left out: as the case says.")
     tolerance: float = Field(0.0, ge=0, description="How far off a number may be.")
     relative: bool = Field(False, description="Tolerance as a share of the expected number.")

@@ -153,7 +153,7 @@ REPLY_EXPECTATIONS = """\
 """
 
 
-class Config(KindConfig):
+class HybridJudgeConfig(KindConfig):
     """The checks, what is expected, the dimensions and who judges them."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("instructions",)
@@ -213,7 +213,7 @@ class Config(KindConfig):
         return self.score_from == "dimension_weights"
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
     """Return the score that stored checks and opinions give with these dimensions (SCORING §6).
 
     Raises PartsMissingError for a check that was not made and a dimension that was not judged.
@@ -254,7 +254,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Hybrid judge",
     icon="e-hybrid",
-    config=Config,
+    config=HybridJudgeConfig,
     rescore=rescore,
     uses_judge=True,
     runs_programs=runs_programs,
@@ -262,7 +262,7 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
     spellings={"hybrid": {}},
     read=read,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: HybridJudgeConfig, context: Context) -> Outcome:
     """Return the judge's overall score, with the dimensions of checks and judge side by side."""
     try:
         added = prompt_text(config.instructions, context.files).strip()
@@ -294,7 +294,7 @@ async def score(config: Config, context: Context) -> Outcome:
 
 
 def _evaluated(
-    config: Config,
+    config: HybridJudgeConfig,
     checks: list[dict[str, Any]],
     iterations: Sequence[Mapping[str, Any]],
     failed: int,
@@ -316,7 +316,7 @@ def _evaluated(
 
 
 def _question(
-    config: Config,
+    config: HybridJudgeConfig,
     context: Context,
     told: tuple[list[dict[str, Any]], tuple[Expectation, ...], str],
 ) -> JudgeQuestion:

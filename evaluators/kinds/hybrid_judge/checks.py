@@ -112,12 +112,12 @@ class CheckSetting(BaseModel):
         return self
 
     @property
-    def text_config(self) -> text_check.Config:
+    def text_config(self) -> text_check.TextCheckConfig:
         """Return the text check that this check is, or makes of a file."""
         names = (name for name in TEXT_SETTINGS if getattr(self, name) not in (None, (), False))
         operator = self.type if self.type not in TAKES else "contains"
         values = {name: getattr(self, name) for name in names}
-        return text_check.Config.model_validate({"operator": operator, **values})
+        return text_check.TextCheckConfig.model_validate({"operator": operator, **values})
 
     @property
     def script_settings(self) -> ScriptSettings:
@@ -193,19 +193,19 @@ def scored_checks(stored: list[dict[str, Any]]) -> list[Check]:
     return [Check(one["outcome"], tuple(one["dimensions"]), one["name"]) for one in stored]
 
 
-Decided = tuple[bool, str, str]
+CheckResult = tuple[bool, str, str]
 
 
-async def _text(check: CheckSetting, context: Context) -> Decided:
+async def _text(check: CheckSetting, context: Context) -> CheckResult:
     return _of_outcome(await text_check.score(check.text_config, context))
 
 
-async def _final_response(_: CheckSetting, context: Context) -> Decided:
+async def _final_response(_: CheckSetting, context: Context) -> CheckResult:
     length = len(context.output.text.strip())
     return bool(length), f"A final response of {length} characters" if length else "None came", ""
 
 
-async def _tool_calls(check: CheckSetting, context: Context) -> Decided:
+async def _tool_calls(check: CheckSetting, context: Context) -> CheckResult:
     if context.output.trace is None:
         raise UndecidableError("the target does not report its tool calls")
     calls = [step.name for step in context.output.trace if step.type == "tool"]
@@ -220,14 +220,14 @@ async def _tool_calls(check: CheckSetting, context: Context) -> Decided:
     )
 
 
-async def _file_exists(check: CheckSetting, context: Context) -> Decided:
+async def _file_exists(check: CheckSetting, context: Context) -> CheckResult:
     names = _files(check, context)
     if not names:
         return False, f"The agent left no file {check.path}", ""
     return True, f"The agent left {', '.join(names[:3])}", ""
 
 
-async def _file_contains(check: CheckSetting, context: Context) -> Decided:
+async def _file_contains(check: CheckSetting, context: Context) -> CheckResult:
     names = _files(check, context)
     if not names:
         return False, f"The agent left no file {check.path}", ""
@@ -241,15 +241,15 @@ async def _file_contains(check: CheckSetting, context: Context) -> Decided:
     return False, f"{', '.join(names[:3])}: {said}", evidence
 
 
-async def _status(check: CheckSetting, _: Context) -> Decided:
+async def _status(check: CheckSetting, _: Context) -> CheckResult:
     return check.status.strip().lower() in SAME_STATUS, f"The agent ended with {STATUS}", ""
 
 
-async def _script(check: CheckSetting, context: Context) -> Decided:
+async def _script(check: CheckSetting, context: Context) -> CheckResult:
     return _of_outcome(await judged_by_script(check.script_settings, check.protocol, context))
 
 
-_DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[Decided]]] = {
+_DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[CheckResult]]] = {
     "final_response_present": _final_response,
     "tool_call_count": _tool_calls,
     "file_exists": _file_exists,
@@ -259,7 +259,7 @@ _DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[Decided]]] = 
 }
 
 
-def _of_outcome(outcome: Outcome) -> Decided:
+def _of_outcome(outcome: Outcome) -> CheckResult:
     if not isinstance(outcome, Score):
         raise UndecidableError(outcome.reason)
     first = next(iter(outcome.findings), Finding("", True))

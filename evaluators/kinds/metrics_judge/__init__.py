@@ -131,7 +131,7 @@ REPLY_OUTCOMES = """\
   - passed: true only when the whole statement holds. Judge each by itself, in doubt it is false."""
 
 
-class Config(KindConfig):
+class MetricsJudgeConfig(KindConfig):
     """The metrics and who judges them."""
 
     prompt_fields: ClassVar[tuple[str, ...]] = ("instructions",)
@@ -163,7 +163,7 @@ class Config(KindConfig):
         return {"instructions": self.instructions, "samples": self.samples, **asked}
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: MetricsJudgeConfig, details: Mapping[str, Any]) -> Score:
     """Return the score that the stored metrics give with these weights (SCORING §5).
 
     Raises PartsMissingError for a metric that was not judged, or not in this way.
@@ -192,14 +192,14 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Metrics judge",
     icon="e-metrics",
-    config=Config,
+    config=MetricsJudgeConfig,
     rescore=rescore,
     uses_judge=True,
     supplies_outcomes=True,
     spellings={"metrics": {}, "metric_judge": {}},
     read=read,
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: MetricsJudgeConfig, context: Context) -> Outcome:
     """Return the weighted metrics the judge gives, with each expected outcome met or missed."""
     try:
         added = prompt_text(config.instructions, context.files).strip()
@@ -221,7 +221,7 @@ async def score(config: Config, context: Context) -> Outcome:
     )
 
 
-def _question(config: Config, context: Context, added: str) -> JudgeQuestion:
+def _question(config: MetricsJudgeConfig, context: Context, added: str) -> JudgeQuestion:
     expected = context.case.expected_outcomes
     written = fill(TASK, context)
     numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(expected, 1))

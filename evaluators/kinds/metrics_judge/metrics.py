@@ -160,18 +160,18 @@ MAX_SHAPES = 64
 JUSTIFICATIONS = "justifications"
 
 # Key of each metric, and whether it is passed or failed instead of scored.
-Shape = tuple[tuple[str, bool], ...]
+MetricShape = tuple[tuple[str, bool], ...]
 
 
 @lru_cache(maxsize=MAX_SHAPES)
-def schema_of(shape: Shape, *, has_outcomes: bool) -> Mapping[str, Any]:
+def schema_of(shape: MetricShape, *, has_outcomes: bool) -> Mapping[str, Any]:
     """Return the schema of a reply: every metric by its key, and the outcomes where there are some."""
     outcomes = {"outcomes": OUTCOMES_SCHEMA} if has_outcomes else {}
     return _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape), **outcomes})
 
 
 @lru_cache(maxsize=MAX_SHAPES)
-def least_schema_of(shape: Shape) -> Mapping[str, Any]:
+def least_schema_of(shape: MetricShape) -> Mapping[str, Any]:
     """Return the schema of a reply whose metrics are complete and which gives no outcomes at all."""
     nothing = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
     found = _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape)})
@@ -274,7 +274,7 @@ def _whole(said: Mapping[str, Any]) -> int:
     return int(said["score"])
 
 
-def _metrics(shape: Shape) -> dict[str, Any]:
+def _metrics(shape: MetricShape) -> dict[str, Any]:
     return _object({key: _metric(is_binary=is_binary) for key, is_binary in shape})
 
 

@@ -65,7 +65,7 @@ from evaluators.kinds.script.running import judged_by_script
 from evaluators.scoring.types import Outcome
 
 
-class Config(ScriptSettings, KindConfig):
+class ScriptConfig(ScriptSettings, KindConfig):
     """The program, how it is told of the output, and what it may use."""
 
     protocol: Protocol = Field(
@@ -88,11 +88,11 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
 @kind(
     label="Script",
     icon="e-code",
-    config=Config,
+    config=ScriptConfig,
     uses_sandbox=True,
     read=read,
     spellings={"code_judge": {"protocol": "stdin"}, "code_grader": {"protocol": "stdin"}},
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: ScriptConfig, context: Context) -> Outcome:
     """Return the score the script prints, with its hits and misses."""
     return await judged_by_script(config, config.protocol, context)

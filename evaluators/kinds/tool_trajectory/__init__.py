@@ -162,7 +162,7 @@ MAX_EXPECTED = 200
 MAX_ERROR_LENGTH = 200
 
 
-class Config(KindConfig):
+class ToolTrajectoryConfig(KindConfig):
     """The calls that are expected and how the ones made are held to them."""
 
     mode: Mode = Field("any_order", description="How the calls are held to the expected ones.")
@@ -201,7 +201,7 @@ class Config(KindConfig):
         return self
 
 
-def rescore(config: Config, details: Mapping[str, Any]) -> Score:
+def rescore(config: ToolTrajectoryConfig, details: Mapping[str, Any]) -> Score:
     """Return the score of the stored calls under this mode.
 
     Raises PartsMissingError for expected calls that were not compared, or whose time is not known.
@@ -225,13 +225,13 @@ def rescore(config: Config, details: Mapping[str, Any]) -> Score:
 @kind(
     label="Tool trajectory",
     icon="e-tool",
-    config=Config,
+    config=ToolTrajectoryConfig,
     rescore=rescore,
     spellings=SPELLINGS,
     read=read,
     needs=("a trace",),
 )
-async def score(config: Config, context: Context) -> Outcome:
+async def score(config: ToolTrajectoryConfig, context: Context) -> Outcome:
     """Return the share of the expectations that the calls of tools meet."""
     if context.output.trace is None:
         reason = "the target reports no trace, so it is not known which tools were called"
@@ -249,7 +249,7 @@ async def score(config: Config, context: Context) -> Outcome:
     return rescore(config, {"calls": calls, "compared": compared})
 
 
-def _compared(config: Config, steps: Sequence[Step]) -> list[dict[str, Any]]:
+def _compared(config: ToolTrajectoryConfig, steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Return each different expectation with the places of the calls that fit it."""
     found: list[dict[str, Any]] = []
     for one in config.expected:
@@ -260,7 +260,9 @@ def _compared(config: Config, steps: Sequence[Step]) -> list[dict[str, Any]]:
     return found
 
 
-def _fits(config: Config, compared: Sequence[Mapping[str, Any]]) -> list[Sequence[int]]:
+def _fits(
+    config: ToolTrajectoryConfig, compared: Sequence[Mapping[str, Any]]
+) -> list[Sequence[int]]:
     """Return for each expectation the places that fit it; raises PartsMissingError for one not compared."""
     found: list[Sequence[int]] = []
     for one in config.expected:
@@ -280,7 +282,7 @@ def _stored(
     )
 
 
-def _facts(one: ExpectedCall, config: Config) -> dict[str, Any]:
+def _facts(one: ExpectedCall, config: ToolTrajectoryConfig) -> dict[str, Any]:
     facts = one.model_dump(mode="json", include={"tool", "args"})
     return {**facts, "args_match": one.rule(config.args_match)}
 

@@ -16,7 +16,7 @@ from evaluators.kinds.execution_metrics import spelt_figure
 from evaluators.scoring.types import Finding
 
 if TYPE_CHECKING:
-    from evaluators.kinds.tool_trajectory import Config
+    from evaluators.kinds.tool_trajectory import ToolTrajectoryConfig
 
 
 ArgumentRule = Literal["exact", "partial", "subset", "ignored"]
@@ -144,7 +144,7 @@ Call = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ToolRow:
     """One expectation, or calls of one tool that none was for.
 
     `passed` is None for what is neither good nor bad. The row stands for so many expectations as it
@@ -170,7 +170,7 @@ class Row:
         return asdict(self)
 
 
-def rows_of(config: Config, calls: Sequence[Call], fits: Fits) -> list[Row]:
+def rows_of(config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits) -> list[ToolRow]:
     """Return the rows of a trajectory; `fits` holds the places of the calls that fit each expectation."""
     if config.mode == "subset":
         allowed = {place for places in fits for place in places}
@@ -192,7 +192,7 @@ def rows_of(config: Config, calls: Sequence[Call], fits: Fits) -> list[Row]:
     return [*rows, *_together(calls, left, "beyond these", passed=None)]
 
 
-def untimed(config: Config, calls: Sequence[Call], fits: Fits) -> list[str]:
+def untimed(config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits) -> list[str]:
     """Return the tools with a limit on their time whose call does not tell how long it took."""
     if config.mode == "subset":
         return []
@@ -210,7 +210,7 @@ class _Telling:
     """The expectations of one trajectory, each told by the call that answers it or nearly does."""
 
     def __init__(
-        self, config: Config, calls: Sequence[Call], fits: Fits, answering: set[int]
+        self, config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits, answering: set[int]
     ) -> None:
         self.config = config
         self.calls = calls
@@ -218,18 +218,18 @@ class _Telling:
         self.answering = answering
         self.shown = set(answering)
 
-    def rows(self, number: int, one: ExpectedCall, place: int | None) -> Iterator[Row]:
+    def rows(self, number: int, one: ExpectedCall, place: int | None) -> Iterator[ToolRow]:
         """Yield the row of an expectation, and one for its time where that is limited."""
         spelt = one.spelt(self.config.args_match)
         if place is None:
             yield self._missed(number, one, spelt)
         else:
             text = f"{spelt} was called ({_nth(place)})"
-            yield Row(text, "as expected", True, spelt, self._called(place), place + 1)
+            yield ToolRow(text, "as expected", True, spelt, self._called(place), place + 1)
         if one.max_duration_ms is not None:
             yield self._timed(one.tool, one.max_duration_ms, place)
 
-    def _missed(self, number: int, one: ExpectedCall, spelt: str) -> Row:
+    def _missed(self, number: int, one: ExpectedCall, spelt: str) -> ToolRow:
         if self.config.mode == "exact" and number < len(self.calls):
             return self._elsewhere(number, one, spelt)
         near = [place for place in self.fits[number] if place not in self.shown]
@@ -238,10 +238,10 @@ class _Telling:
             word, how = "other arguments", "was called with other arguments"
             near = self._unanswering(one.tool)
         if not near:
-            return Row(f"{spelt} was not called", "missing", False, spelt)
+            return ToolRow(f"{spelt} was not called", "missing", False, spelt)
         return self._near(spelt, near[0], word, f"{spelt} {how} ({_nth(near[0])})")
 
-    def _elsewhere(self, place: int, one: ExpectedCall, spelt: str) -> Row:
+    def _elsewhere(self, place: int, one: ExpectedCall, spelt: str) -> ToolRow:
         """Return the row of a place of an exact trajectory at which another call stands."""
         tool = self.calls[place]["tool"]
         if tool == one.tool:
@@ -251,10 +251,10 @@ class _Telling:
         word = "out of order" if is_late else "other tool"
         return self._near(spelt, place, word, f"Call {place + 1} is {tool}, not {spelt}")
 
-    def _near(self, spelt: str, place: int, word: str, text: str) -> Row:
+    def _near(self, spelt: str, place: int, word: str, text: str) -> ToolRow:
         self.shown.add(place)
         given = str(self.calls[place].get("arguments", ""))
-        return Row(text, word, False, spelt, self._called(place), place + 1, evidence=given)
+        return ToolRow(text, word, False, spelt, self._called(place), place + 1, evidence=given)
 
     def _unanswering(self, tool: str) -> list[int]:
         return [
@@ -267,34 +267,34 @@ class _Telling:
         call = self.calls[place]
         return " ".join(filter(None, (call["tool"], str(call.get("arguments", "")))))
 
-    def _timed(self, tool: str, limit: int, place: int | None) -> Row:
+    def _timed(self, tool: str, limit: int, place: int | None) -> ToolRow:
         expected = f"{tool} within {spelt_figure(limit, 'ms')}"
         if place is None:
-            return Row(f"{expected}: there is no call to time", "not timed", False, expected)
+            return ToolRow(f"{expected}: there is no call to time", "not timed", False, expected)
         took = self.calls[place]["duration_ms"]
         called, kept = spelt_figure(took, "ms"), took <= limit
         text = f"{tool} took {called}, {'at most' if kept else 'over the limit of'} "
         text += spelt_figure(limit, "ms")
-        return Row(text, "in time" if kept else "too slow", kept, expected, called, place + 1)
+        return ToolRow(text, "in time" if kept else "too slow", kept, expected, called, place + 1)
 
 
-def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> Iterator[Row]:
+def _minimums(minimums: Mapping[str, int], calls: Sequence[Call]) -> Iterator[ToolRow]:
     counted = Counter(call["tool"] for call in calls)
     for tool, least in minimums.items():
         expected, called = f"{tool} at least {_times(least)}", _times(counted[tool])
         passed = counted[tool] >= least
         text = f"{tool} was called {called}, at least {least} expected"
-        yield Row(text, "often enough" if passed else "too seldom", passed, expected, called)
+        yield ToolRow(text, "often enough" if passed else "too seldom", passed, expected, called)
 
 
-def _extra(calls: Sequence[Call], expected: set[int]) -> Iterator[Row]:
+def _extra(calls: Sequence[Call], expected: set[int]) -> Iterator[ToolRow]:
     left = [place for place in range(len(calls)) if place not in expected]
     return _together(calls, left, "extra", passed=False)
 
 
 def _together(
     calls: Sequence[Call], places: Sequence[int], word: str, *, passed: bool | None
-) -> Iterator[Row]:
+) -> Iterator[ToolRow]:
     """Yield one row for the calls of each tool among the places, at its first."""
     found: dict[str, list[int]] = {}
     for place in places:
@@ -302,7 +302,7 @@ def _together(
     for tool, those in found.items():
         called = tool if len(those) == 1 else f"{tool}, {_times(len(those))}"
         text = f"{tool} was called {_times(len(those))}, {'expected' if passed else 'not expected'}"
-        yield Row(text, word, passed, "", called, those[0] + 1, len(those))
+        yield ToolRow(text, word, passed, "", called, those[0] + 1, len(those))
 
 
 def _nth(place: int) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from evaluators.kinds import read_config
-from evaluators.kinds.field_accuracy import Config
+from evaluators.kinds.field_accuracy import FieldAccuracyConfig
 
 KIND = "field_accuracy"
 
 
-def read(fields: list[Any]) -> Config:
+def read(fields: list[Any]) -> FieldAccuracyConfig:
     found = read_config(KIND, {"fields": fields})
-    assert isinstance(found, Config)
+    assert isinstance(found, FieldAccuracyConfig)
     return found

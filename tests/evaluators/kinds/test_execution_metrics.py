@@ -13,7 +13,7 @@ from evaluators.catalog.kind_forms import KindForm
 from evaluators.kinds import kind_of, read_config
 from evaluators.kinds._base import Context, Message, Output, PartsMissingError, Step
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.kinds.execution_metrics import Config, rescore
+from evaluators.kinds.execution_metrics import ExecutionMetricsConfig, rescore
 from evaluators.scoring.types import Usage
 from runs.formats import suite_files
 from runs.specs.problems import UnreadableFileError
@@ -145,10 +145,10 @@ def test_money_is_compared_to_the_billionth_and_not_as_a_float() -> None:
 def test_stored_figures_can_be_held_to_other_limits_but_not_to_unknown_ones() -> None:
     details = score_of(KIND, {"max_tokens": 800}, context_of(Usage(1, 2))).details
 
-    assert rescore(Config(max_tokens=2), details).score == 0
-    assert rescore(Config(max_input_tokens=1), details).score == 1
+    assert rescore(ExecutionMetricsConfig(max_tokens=2), details).score == 0
+    assert rescore(ExecutionMetricsConfig(max_input_tokens=1), details).score == 1
     with pytest.raises(PartsMissingError, match="cost"):
-        rescore(Config(max_cost_usd=Decimal(1)), details)
+        rescore(ExecutionMetricsConfig(max_cost_usd=Decimal(1)), details)
 
 
 @pytest.mark.parametrize(

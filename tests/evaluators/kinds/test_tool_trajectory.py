@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evaluators.kinds import read_config
 from evaluators.kinds._base import PartsMissingError, Step
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.kinds.tool_trajectory import Config, rescore
+from evaluators.kinds.tool_trajectory import ToolTrajectoryConfig, rescore
 from evaluators.kinds.tool_trajectory.matching import assigned
 from evaluators.scoring.types import Score
 from runs.formats import suite_files
@@ -217,9 +217,9 @@ def test_stored_calls_can_be_held_to_another_mode_but_not_to_other_calls() -> No
         rescore(read({"expected": [{"tool": "a", "max_duration_ms": 1}]}), details)
 
 
-def read(config: dict[str, Any]) -> Config:
+def read(config: dict[str, Any]) -> ToolTrajectoryConfig:
     found = read_config(KIND, config)
-    assert isinstance(found, Config)
+    assert isinstance(found, ToolTrajectoryConfig)
     return found
 
 

@@ -18,14 +18,16 @@ from evaluators.model_calls.calls import (
 )
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import Retries
-from evaluators.model_calls.models import ModelSpec, Prices, Rate
+from evaluators.model_calls.models import ModelSpec, Prices, TokenPrice
 from evaluators.model_calls.rate_limits import Limiter
 from tests.support.model_server import ModelServer
 
 T = TypeVar("T")
 KEY = CallKey("target")
 SECRET = 'sk-very/secret"0123456789'
-PRICES = Prices(Rate(Decimal("2")), Rate(Decimal("10")), Rate(Decimal("1")), "own")
+PRICES = Prices(
+    TokenPrice(Decimal("2")), TokenPrice(Decimal("10")), TokenPrice(Decimal("1")), "own"
+)
 FAST = Retries(first_s=0.0, jitter=lambda: 0.0)
 
 

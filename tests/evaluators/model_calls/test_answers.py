@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from evaluators.model_calls.calls import (
-    CallStatus,
+    CallOutcome,
     UnreadableAnswerError,
     parse_body,
     read_answer,
     read_failure,
     retry_after_s,
 )
-from runs.models.results import CallStatus as StoredStatus
+from runs.models.results import CallOutcome as StoredStatus
 
 NOW = datetime(2026, 5, 12, 9, 0, 0, tzinfo=UTC)
 
@@ -25,7 +25,7 @@ def completion(message: Any, **fields: Any) -> dict[str, Any]:
 
 
 def test_the_ledger_stores_every_status_there_is() -> None:
-    assert {str(status) for status in CallStatus} == set(StoredStatus.values)
+    assert {str(status) for status in CallOutcome} == set(StoredStatus.values)
 
 
 @pytest.mark.parametrize(
@@ -51,27 +51,27 @@ def test_the_wait_a_server_asks_for(headers: dict[str, str], expected: float | N
 @pytest.mark.parametrize(
     ("http_status", "body", "status", "words"),
     [
-        (429, '{"error": {"message": "slow down"}}', CallStatus.RATE_LIMITED, "slow down"),
-        (429, '{"error": {"code": "insufficient_quota"}}', CallStatus.REFUSED, "quota"),
-        (401, '{"error": "wrong key"}', CallStatus.REFUSED, "wrong key"),
-        (404, '{"detail": "no model"}', CallStatus.REFUSED, "no model"),
-        (400, '{"message": "too long"}', CallStatus.REFUSED, "too long"),
-        (422, '{"detail": [{"loc": ["body"]}]}', CallStatus.REFUSED, "body"),
-        (302, "", CallStatus.REFUSED, "not followed"),
-        (500, "<html>oops</html>", CallStatus.SERVER_ERROR, "oops"),
-        (503, "", CallStatus.SERVER_ERROR, "503"),
-        (408, "{}", CallStatus.SERVER_ERROR, "408"),
+        (429, '{"error": {"message": "slow down"}}', CallOutcome.RATE_LIMITED, "slow down"),
+        (429, '{"error": {"code": "insufficient_quota"}}', CallOutcome.REFUSED, "quota"),
+        (401, '{"error": "wrong key"}', CallOutcome.REFUSED, "wrong key"),
+        (404, '{"detail": "no model"}', CallOutcome.REFUSED, "no model"),
+        (400, '{"message": "too long"}', CallOutcome.REFUSED, "too long"),
+        (422, '{"detail": [{"loc": ["body"]}]}', CallOutcome.REFUSED, "body"),
+        (302, "", CallOutcome.REFUSED, "not followed"),
+        (500, "<html>oops</html>", CallOutcome.SERVER_ERROR, "oops"),
+        (503, "", CallOutcome.SERVER_ERROR, "503"),
+        (408, "{}", CallOutcome.SERVER_ERROR, "408"),
     ],
     ids=range(10),
 )
 def test_a_refusal_is_told_in_the_servers_own_words(
-    http_status: int, body: str, status: CallStatus, words: str
+    http_status: int, body: str, status: CallOutcome, words: str
 ) -> None:
     failure = read_failure(http_status, {}, body)
 
     assert failure.status is status
     assert words in failure.reason
-    assert failure.is_final is (status is CallStatus.REFUSED)
+    assert failure.is_final is (status is CallOutcome.REFUSED)
 
 
 @pytest.mark.parametrize(

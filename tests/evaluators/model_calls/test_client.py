@@ -11,8 +11,8 @@ import pytest
 
 from evaluators.model_calls.calls import (
     CallKey,
+    CallOutcome,
     CallRecord,
-    CallStatus,
     ChatCall,
     ChatReply,
     Ledger,
@@ -52,7 +52,11 @@ def test_an_answer_comes_with_tokens_price_and_one_record(model_server: ModelSer
     # 60 tokens at $2, 40 cached at $1 and 20 at $10 for a million each.
     assert reply.usage.cost_usd == Decimal("0.000360000")
     (record,) = records
-    assert (record.status, record.cached_tokens, record.price_version) == (CallStatus.OK, 40, "own")
+    assert (record.status, record.cached_tokens, record.price_version) == (
+        CallOutcome.OK,
+        40,
+        "own",
+    )
     assert record.request["messages"] == [{"role": "user", "content": "Hello"}]
     assert record.reply["choices"][0]["message"]["content"] == "Take it back within 30 days."
     assert model_server.chats[0].headers["Authorization"] == f"Bearer {SECRET}"
@@ -72,7 +76,7 @@ def test_a_server_error_is_tried_again(model_server: ModelServer) -> None:
 
     assert reply.text == "done"
     assert [record.http_status for record in records] == [500, 503, 200]
-    assert [record.status for record in records[:2]] == [CallStatus.SERVER_ERROR] * 2
+    assert [record.status for record in records[:2]] == [CallOutcome.SERVER_ERROR] * 2
     assert "boom" in records[0].error
     assert reply.usage.calls == 3
 
@@ -80,18 +84,18 @@ def test_a_server_error_is_tried_again(model_server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "expected"),
     [
-        (status(500), CallStatus.SERVER_ERROR),
-        (malformed(), CallStatus.UNREADABLE),
-        (body('{"error": {"message": "overloaded"}}'), CallStatus.UNREADABLE),
-        (body("[]"), CallStatus.UNREADABLE),
-        (body("<html>"), CallStatus.UNREADABLE),
-        (drop(), CallStatus.CONNECTION),
-        (rate_limited("0"), CallStatus.RATE_LIMITED),
+        (status(500), CallOutcome.SERVER_ERROR),
+        (malformed(), CallOutcome.UNREADABLE),
+        (body('{"error": {"message": "overloaded"}}'), CallOutcome.UNREADABLE),
+        (body("[]"), CallOutcome.UNREADABLE),
+        (body("<html>"), CallOutcome.UNREADABLE),
+        (drop(), CallOutcome.CONNECTION),
+        (rate_limited("0"), CallOutcome.RATE_LIMITED),
     ],
     ids=["500", "broken-json", "error-as-200", "a-list", "html", "dropped", "429"],
 )
 def test_what_does_not_pass_is_given_up_and_every_try_recorded(
-    model_server: ModelServer, behaviour: Any, expected: CallStatus
+    model_server: ModelServer, behaviour: Any, expected: CallOutcome
 ) -> None:
     model_server.behave(then=behaviour)
 
@@ -110,7 +114,7 @@ def test_a_refusal_is_final(model_server: ModelServer, code: int) -> None:
     error, records = ask(model_server)
 
     assert isinstance(error, ModelCallError)
-    assert (error.status, error.http_status, len(records)) == (CallStatus.REFUSED, code, 1)
+    assert (error.status, error.http_status, len(records)) == (CallOutcome.REFUSED, code, 1)
     assert "not for you" in error.reason
 
 
@@ -129,8 +133,8 @@ def test_a_hanging_server_times_out(model_server: ModelServer) -> None:
     error, records = ask(model_server, timeout_s=0.2)
 
     assert isinstance(error, ModelCallError)
-    assert error.status is CallStatus.TIMEOUT
-    assert [record.status for record in records] == [CallStatus.TIMEOUT] * 2
+    assert error.status is CallOutcome.TIMEOUT
+    assert [record.status for record in records] == [CallOutcome.TIMEOUT] * 2
     assert "0.2 s" in error.reason
 
 
@@ -138,8 +142,8 @@ def test_no_server_at_all_is_a_connection_error(model_server: ModelServer) -> No
     error, records = ask(model_server, base_url="http://127.0.0.1:1/v1")
 
     assert isinstance(error, ModelCallError)
-    assert error.status is CallStatus.CONNECTION
-    assert len(records) == TRIES[CallStatus.CONNECTION]
+    assert error.status is CallOutcome.CONNECTION
+    assert len(records) == TRIES[CallOutcome.CONNECTION]
 
 
 def test_a_call_stopped_on_the_way_is_recorded(model_server: ModelServer) -> None:
@@ -157,7 +161,7 @@ def test_a_call_stopped_on_the_way_is_recorded(model_server: ModelServer) -> Non
 
     run(work)
 
-    assert [record.status for record in records] == [CallStatus.CONNECTION]
+    assert [record.status for record in records] == [CallOutcome.CONNECTION]
     assert "Stopped" in records[0].error
 
 
@@ -220,7 +224,7 @@ def test_a_400_about_something_else_is_no_reason_to_fall_back(model_server: Mode
     error, records = ask(model_server, call(schema=SCHEMA))
 
     assert isinstance(error, ModelCallError)
-    assert (error.status, len(records)) == (CallStatus.REFUSED, 1)
+    assert (error.status, len(records)) == (CallOutcome.REFUSED, 1)
 
 
 @pytest.mark.parametrize(

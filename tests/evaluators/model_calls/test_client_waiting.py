@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.model_calls.calls import CallRecord, CallStatus, Ledger, ModelCallError
+from evaluators.model_calls.calls import CallOutcome, CallRecord, Ledger, ModelCallError
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.rate_limits import Limiter
 from tests.evaluators.model_calls.calling import ask, call, make_spec, run
@@ -35,7 +35,7 @@ def test_429_waits_as_asked_lowers_the_limit_and_is_a_row_of_its_own(
     )
 
     assert reply.text == "done"
-    assert [record.status for record in records] == [CallStatus.RATE_LIMITED, CallStatus.OK]
+    assert [record.status for record in records] == [CallOutcome.RATE_LIMITED, CallOutcome.OK]
     assert [record.try_number for record in records] == [1, 2]
     assert (records[0].http_status, records[0].cost_usd) == (429, None)
     assert "slow down" in records[0].error
@@ -120,7 +120,7 @@ def test_a_wish_to_wait_too_long_gives_the_call_up(model_server: ModelServer) ->
     error, records = ask(model_server)
 
     assert isinstance(error, ModelCallError)
-    assert (error.status, len(records)) == (CallStatus.RATE_LIMITED, 1)
+    assert (error.status, len(records)) == (CallOutcome.RATE_LIMITED, 1)
 
 
 def test_a_used_up_quota_is_not_waited_for(model_server: ModelServer) -> None:
@@ -135,7 +135,7 @@ def test_a_used_up_quota_is_not_waited_for(model_server: ModelServer) -> None:
     error, records = ask(model_server)
 
     assert isinstance(error, ModelCallError)
-    assert (error.status, len(records)) == (CallStatus.REFUSED, 1)
+    assert (error.status, len(records)) == (CallOutcome.REFUSED, 1)
     assert "quota" in error.reason
 
 

@@ -15,7 +15,7 @@ from evaluators.model_calls.calls import CallKey, CallRecord, Ledger
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.judge import ModelJudge
 from evaluators.model_calls.limit_policy import Retries
-from evaluators.model_calls.models import ModelSpec, Prices, Rate
+from evaluators.model_calls.models import ModelSpec, Prices, TokenPrice
 from tests.support.model_server import (
     ModelServer,
     completion,
@@ -43,7 +43,7 @@ QUESTION = JudgeQuestion(
     quoted=(("answer", "We can help with that."),),
     schema=SCHEMA,
 )
-PRICES = Prices(Rate(Decimal("2")), Rate(Decimal("10")), None, "own")
+PRICES = Prices(TokenPrice(Decimal("2")), TokenPrice(Decimal("10")), None, "own")
 
 
 def ask(

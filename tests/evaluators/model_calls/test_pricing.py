@@ -6,11 +6,11 @@ from decimal import Decimal
 
 import pytest
 
-from evaluators.model_calls.models import Prices, Rate, library_prices, prices_of
+from evaluators.model_calls.models import Prices, TokenPrice, library_prices, prices_of
 
 OPENAI = "https://api.openai.com/v1"
 LOOPBACK = "http://127.0.0.1:8000/v1"
-PRICES = Prices(Rate(Decimal(2)), Rate(Decimal(10)), Rate(Decimal(1)), "own")
+PRICES = Prices(TokenPrice(Decimal(2)), TokenPrice(Decimal(10)), TokenPrice(Decimal(1)), "own")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_cached_tokens_cost_the_input_price_when_none_of_their_own_is_known() ->
 
 
 def test_a_tier_applies_to_every_token_of_a_longer_call() -> None:
-    rate = Rate(Decimal(1), ((200_000, Decimal(2)),))
+    rate = TokenPrice(Decimal(1), ((200_000, Decimal(2)),))
 
     assert [rate.at(200_000), rate.at(200_001)] == [1, 2]
 
@@ -88,7 +88,9 @@ def test_half_a_price_is_none() -> None:
 
 
 def test_prices_survive_a_snapshot() -> None:
-    prices = Prices(Rate(Decimal("0.15"), ((1000, Decimal("0.3")),)), Rate(Decimal(1)), None, "own")
+    prices = Prices(
+        TokenPrice(Decimal("0.15"), ((1000, Decimal("0.3")),)), TokenPrice(Decimal(1)), None, "own"
+    )
 
     assert Prices.from_json(prices.as_json()) == prices
     assert Prices.from_json(PRICES.as_json()) == PRICES

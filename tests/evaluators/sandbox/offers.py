@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 from evaluators.kinds._base import ScriptCall, ScriptResult
-from evaluators.sandbox.limits import Limits, Terms
+from evaluators.sandbox.limits import ProgramLimits, Terms
 from evaluators.sandbox.local import LocalSandbox
 from evaluators.sandbox.probe import SandboxOffer, limits_offered, sandbox_offered
 
@@ -32,9 +32,13 @@ def name_of(offer: SandboxOffer) -> str:
     return "-".join([offer.kind, *offer.closed])
 
 
-def make_sandbox(offer: SandboxOffer, *, limits: Limits | None = None, **terms) -> LocalSandbox:
+def make_sandbox(
+    offer: SandboxOffer, *, limits: ProgramLimits | None = None, **terms
+) -> LocalSandbox:
     """Return a sandbox with narrow limits, so that what passes them does so soon."""
-    narrow = Limits(seconds=30, memory_mb=256, processes=24, output_kb=256, disk_mb=16, files=200)
+    narrow = ProgramLimits(
+        seconds=30, memory_mb=256, processes=24, output_kb=256, disk_mb=16, files=200
+    )
     return LocalSandbox(Terms(limits=limits or narrow, **terms), offer)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from evaluators.kinds._base import SandboxRefusal, ScriptCall
 from evaluators.sandbox import programs
-from evaluators.sandbox.limits import Limits
+from evaluators.sandbox.limits import ProgramLimits
 from evaluators.sandbox.probe import SandboxOffer
 from evaluators.sandbox.processes import children_of, own_life
 from tests.evaluators.sandbox.offers import (
@@ -30,7 +30,9 @@ from tests.evaluators.sandbox.offers import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-PLENTY = Limits(seconds=60, memory_mb=512, processes=64, output_kb=8192, disk_mb=64, files=1000)
+PLENTY = ProgramLimits(
+    seconds=60, memory_mb=512, processes=64, output_kb=8192, disk_mb=64, files=1000
+)
 
 
 def open_to_all(folder):

@@ -265,7 +265,7 @@ def expected_output_match(values: Values) -> Values:
         case=CaseFacts("case", (Message("user", "?"),), expected_output=values["expected"]),
         output=Output(values["output"]),
     )
-    config = expected_output.Config.model_validate({"match": values["match_mode"]})
+    config = expected_output.ExpectedOutputConfig.model_validate({"match": values["match_mode"]})
     outcome = asyncio.run(expected_output.score(config, context))
     assert isinstance(outcome, Score)
     return {"score": outcome.raw_score}
