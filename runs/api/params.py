@@ -1,22 +1,21 @@
-"""The parameters of the API, read strictly because a misspelt filter would answer something else."""
+"""The parameters of the API, read strictly because a misspelt filter would be ignored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, Generic, TypeVar
 
 from django.db.models import Model, QuerySet
-from django.shortcuts import get_object_or_404
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from runs.compare.choice import named
+from runs.documents import Document
 from runs.lists import (
     EARLIEST,
     LATEST,
@@ -32,14 +31,10 @@ from runs.lists import (
     Param,
     Text,
     UnreadablePlaceError,
-    read_integer,
 )
-from runs.models.results import Result
-from runs.models.runs import Run
-from runs.results.run_list import listed
 
 DEFAULT_LIMIT, MAX_LIMIT = 100, 500
-UNREADABLE = "No list has given this cursor. Begin without one, and follow “next”."
+UNREADABLE = "This cursor comes from no list. Begin without one, and follow “next”."
 Row = TypeVar("Row", bound=Model)
 
 
@@ -74,7 +69,7 @@ class PageParams(QueryParams):
     cursor = serializers.CharField(
         required=False,
         max_length=MAX_PLACE_LENGTH,
-        help_text="Where the page begins; “next” of the page before holds it.",
+        help_text="Where the page begins; “next” of the previous page holds it.",
     )
 
 
@@ -85,7 +80,7 @@ class MomentField(serializers.DateTimeField):
         """Refuse times out of bounds."""
         moment = super().to_internal_value(value)
         if not EARLIEST <= moment <= LATEST:
-            raise serializers.ValidationError("This is no time at which a run was made.")
+            raise serializers.ValidationError("No run was made at such a time.")
         return moment
 
 
@@ -139,7 +134,7 @@ class ListRequest(Generic[Query]):
         self,
         rows: QuerySet[Row],
         keyset: Keyset,
-        describe: Callable[[Sequence[Row]], Sequence[Mapping[str, Any]]],
+        describe: Callable[[Sequence[Row]], Sequence[Document]],
     ) -> Response:
         """Give one page of the rows, and the address of the next one, null at the end."""
         try:
@@ -149,7 +144,8 @@ class ListRequest(Generic[Query]):
         page = keyset.cut(ordered, self.limit)
         here = self.request.build_absolute_uri()
         following = replace_query_param(here, "cursor", page.after) if page.after else None
-        return Response({"next": following, "results": list(describe(page.rows))})
+        documents = [document.as_json() for document in describe(page.rows)]
+        return Response({"next": following, "results": documents})
 
 
 class CaseParams(QueryParams):
@@ -159,16 +155,16 @@ class CaseParams(QueryParams):
         required=False,
         min_value=1,
         max_value=MAX_INTEGER,
-        help_text="A revision by its number; the current one unless it is said.",
+        help_text="The number of a revision; the current one by default.",
     )
 
 
 class ComparisonParams(QueryParams):
-    """Which two runs, and how much worse the second may be; what is left out is its suite's."""
+    """Two runs, and how much worse the second may be; a tolerance that is left out is its suite's."""
 
     baseline_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH,
-        help_text="The run to hold the other against: its id, or suite:number.",
+        help_text="The run to compare with: its id, or suite:number.",
     )
     candidate_run_id = serializers.CharField(
         max_length=MAX_TEXT_LENGTH, help_text="The run that is judged: its id, or suite:number."
@@ -194,24 +190,3 @@ class ComparisonParams(QueryParams):
         default="all",
         help_text="Whether the figures are of all cases or of those that both runs have.",
     )
-
-
-def run_named(word: str) -> Run:
-    """Return the run of an id, or of suite and number as in `support-agent:12`, with what lists show."""
-    place = named(word)
-    pk = read_integer(word)
-    runs = listed(Run.objects.all())
-    if pk is not None:
-        found = runs.filter(pk=pk).first()
-    else:
-        found = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
-    if found is None:
-        # Two runs may be asked for: the answer says which of them is missing.
-        raise NotFound(f"There is no run {word!r}. A run is named by its id, or as suite:number.")
-    return found
-
-
-def result_numbered(pk: int) -> Result:
-    """Return a result with its case, run and suite."""
-    results = Result.objects.select_related("case", "run__suite").defer("run__leaf_scores")
-    return get_object_or_404(results, pk=pk)

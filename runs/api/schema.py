@@ -1,19 +1,14 @@
-"""What every call of the API has in common: it reads, it is described, and it refuses alike."""
+"""What every call of the API has in common: it reads, it is described, and its refusals look alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.http import Http404, HttpRequest, JsonResponse
-from drf_spectacular.utils import (
-    OpenApiParameter,
-    OpenApiResponse,
-    extend_schema,
-    inline_serializer,
-)
-from rest_framework import serializers
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from pydantic import Field, create_model
 from rest_framework.decorators import api_view
 from rest_framework.exceptions import APIException, NotFound
 from rest_framework.response import Response
@@ -21,44 +16,43 @@ from rest_framework.views import exception_handler
 
 from evaluators.scoring.types import DomainError
 from runs.api.params import NoParams, QueryParams, list_params
+from runs.documents import Document
 from runs.lists import ListQuery
-
-if TYPE_CHECKING:
-    pass
-
 
 PROBLEM = "application/problem+json"
 ROOT = "/api/"
 NOTHING_HERE = "There is nothing at this address."
 
 
-class ProblemSerializer(serializers.Serializer[Any]):
+class ProblemDoc(Document):
     """What went wrong (RFC 9457)."""
 
-    type = serializers.CharField(help_text="Always about:blank: the status says what kind it is.")
-    title = serializers.CharField(help_text="The name of the status.")
-    status = serializers.IntegerField(help_text="The HTTP status.")
-    detail = serializers.CharField(help_text="What went wrong here, in words.")
-    instance = serializers.CharField(help_text="The path that was asked.")
-    errors = serializers.DictField(  # type: ignore[assignment]  # fields are taken out of the class
-        child=serializers.ListField(child=serializers.CharField()),
-        required=False,
-        help_text="What is wrong with which parameter; with status 400 alone.",
-    )
+    type: str = "about:blank"
+    """Always about:blank: the status says what kind it is."""
+    title: str
+    """The name of the status."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """What went wrong here, in words."""
+    instance: str
+    """The path of the request."""
+    errors: dict[str, list[str]] = Field(default={}, exclude_if=lambda errors: not errors)
+    """What is wrong with which parameter; only with status 400."""
 
 
 class CannotBeAnswered(APIException):
-    """What was asked for is there and cannot be told, such as runs of another version."""
+    """What was asked for exists and cannot be shown, such as runs of another version."""
 
     status_code = HTTPStatus.CONFLICT
 
 
 def refused(error: Exception, context: Mapping[str, Any]) -> Response | None:
-    """Return the answer to an error; None for one that nobody thought of."""
+    """Return the answer to an error; None for an unexpected one."""
     if isinstance(error, DomainError):
         error = CannotBeAnswered(str(error))
     if isinstance(error, Http404):
-        # What Django says of an object that is not there names classes.
+        # Django's message for a missing object names classes.
         error = NotFound(NOTHING_HERE)
     response = exception_handler(error, dict(context))
     if response is None:
@@ -80,34 +74,33 @@ def problem(
     status: int, detail: str, path: str, *, errors: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Any]:
     """Return problem details as plain JSON values."""
-    told = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "instance": path,
-    }
-    return told | ({"errors": errors} if errors else {})
+    return ProblemDoc(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        instance=path,
+        errors=errors or {},
+    ).as_json()
 
 
 def problem_page(request: HttpRequest, status: int, detail: str) -> JsonResponse:
-    """Return problem details for what is refused before the API sees it."""
-    told = problem(status, detail, request.path)
-    return JsonResponse(told, status=status, content_type=PROBLEM)
+    """Return problem details for a request that is refused before the API sees it."""
+    document = problem(status, detail, request.path)
+    return JsonResponse(document, status=status, content_type=PROBLEM)
 
 
 def is_for_api(request: HttpRequest) -> bool:
-    """Tell whether a program asks, to which no page can be shown."""
+    """Tell whether a request is for the API, whose clients cannot read a page."""
     return request.path_info.startswith(ROOT)
 
 
-def _errors(said: Any) -> dict[str, list[str]]:
-    """Return what is wrong with which parameter; nothing where it is one sentence."""
-    if not isinstance(said, Mapping) or set(said) == {"detail"}:
+def _errors(data: Any) -> dict[str, list[str]]:
+    """Return what is wrong with which parameter; nothing where the refusal is one sentence."""
+    if not isinstance(data, Mapping) or set(data) == {"detail"}:
         return {}
     return {
         name: [str(text) for text in (texts if isinstance(texts, list) else [texts])]
-        for name, texts in said.items()
+        for name, texts in data.items()
     }
 
 
@@ -125,52 +118,49 @@ REFUSALS: Mapping[int, str] = {
     401: "There is no token and no session, or the token is wrong, expired or revoked.",
     403: "The role of the member or of the token does not allow it.",
     404: "There is no such thing.",
-    409: "What is stored cannot be told, such as a run of another version.",
+    409: "What is stored cannot be shown, such as a run of another version.",
 }
 
 
 def reads(
     summary: str,
-    answer: type[serializers.Serializer[Any]],
+    answer: type[Document],
     *,
     params: type[QueryParams] = NoParams,
     lists: type[ListQuery] | None = None,
-    place: Sequence[OpenApiParameter] = (),
+    path: Sequence[OpenApiParameter] = (),
     tag: str,
 ) -> Callable[[View], View]:
-    """Make a function a call of the API that answers GET, its docstring being the description.
+    """Make a function a call of the API that answers GET; its docstring is the description.
 
-    With `lists` it answers one page of what the query asks for.
+    With `lists` it answers one page of the documents that the query asks for.
     """
 
-    def described(view: View) -> View:
-        body = _page_of(answer) if lists else answer
+    def decorate(view: View) -> View:
+        body = _page_model(answer) if lists else answer
         read = list_params(lists) if lists else params  # type: ignore[arg-type]  # a class is hashable
         answers: dict[Any, Any] = {200: OpenApiResponse(body, description="Found.")}
         for status, text in REFUSALS.items():
-            answers[status, PROBLEM] = OpenApiResponse(ProblemSerializer, description=text)
+            answers[status, PROBLEM] = OpenApiResponse(ProblemDoc, description=text)
         extend = extend_schema(
             operation_id=view.__name__,
             summary=summary,
             description=view.__doc__,
-            parameters=[*place, *([] if read is NoParams else [read])],
+            parameters=[*path, *([] if read is NoParams else [read])],
             responses=answers,
             tags=[tag],
         )
-        made: View = extend(api_view(["GET"])(view))
-        return made
+        call: View = extend(api_view(["GET"])(view))
+        return call
 
-    return described
+    return decorate
 
 
-def _page_of(answer: type[serializers.Serializer[Any]]) -> serializers.Serializer[Any]:
-    name = answer.__name__.removesuffix("Serializer")
-    return inline_serializer(
-        f"{name}Page",
-        {
-            "next": serializers.URLField(
-                allow_null=True, help_text="Where the next page is; null on the last one."
-            ),
-            "results": answer(many=True, help_text="The rows of this page."),
-        },
+def _page_model(answer: type[Document]) -> type[Document]:
+    fields: dict[str, Any] = {
+        "next": (str | None, Field(description="Where the next page is; null on the last one.")),
+        "results": (list[answer], Field(description="The rows of this page.")),  # type: ignore[valid-type]  # a model made at run time
+    }
+    return create_model(
+        f"{answer.__name__}Page", __base__=Document, __doc__="One page of many.", **fields
     )

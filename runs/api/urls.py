@@ -1,4 +1,4 @@
-"""Where the API lives."""
+"""The addresses of the API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.urls import path
 from runs.api import views
 
 urlpatterns = [
-    path("", views.beginnings, name="api"),
+    path("", views.api, name="api"),
     path("schema", views.SchemaView.as_view(), name="api-schema"),
     path("docs/", views.docs, name="api-docs"),
     path("suites", views.suites, name="api-suites"),

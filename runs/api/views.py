@@ -1,106 +1,95 @@
-"""The calls of the API, each one reading."""
+"""The calls of the API; all of them only read."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularJSONAPIView
-from rest_framework import serializers
+from pydantic import Field
 from rest_framework.decorators import api_view
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from runs.api.documents import (
-    LISTED,
+from runs.api.params import CaseParams, ComparisonParams, ListRequest, NoParams
+from runs.api.queries import (
+    ExecutionsQuery,
     SuitesQuery,
-    case_facts,
     case_revision,
-    counted,
-    suite_facts,
-    version_facts,
-    whole_case,
-    whole_result,
-    whole_suite,
-    whole_version,
-)
-from runs.api.params import (
-    CaseParams,
-    ComparisonParams,
-    ListRequest,
-    NoParams,
     result_numbered,
     run_named,
+    with_counts,
 )
 from runs.api.schema import CAMPAIGN, KEY, NUMBER, RESULT, RUN, SLUG, reads
-from runs.api.serializers import (
-    CampaignSerializer,
-    CaseSerializer,
-    ComparisonSerializer,
-    ResultSerializer,
-    RunSerializer,
-    SuiteSerializer,
-    VersionSerializer,
-    WholeCampaignSerializer,
-    WholeCaseSerializer,
-    WholeOutputSerializer,
-    WholeResultSerializer,
-    WholeRunSerializer,
-    WholeSuiteSerializer,
-    WholeVersionSerializer,
+from runs.campaigns.documents import (
+    CampaignDetailDoc,
+    CampaignDoc,
+    campaign_detail_document,
+    campaign_documents,
 )
-from runs.campaigns.documents import campaign_facts, whole_campaign
 from runs.campaigns.page import CampaignsQuery
 from runs.cases.queries import SUITE_ORDER, CasesQuery
 from runs.compare.cases import Tolerances
 from runs.compare.choice import with_limits
 from runs.compare.comparison import compared
-from runs.compare.documents import comparison_document
+from runs.compare.documents import ComparisonDoc, comparison_document
+from runs.documents import Document
 from runs.engine.plan import read_plan
 from runs.lists import NEWEST_FIRST, Key, Keyset
 from runs.models.results import ResultOutput
 from runs.models.runs import Campaign
 from runs.models.suites import Suite, SuiteVersion
 from runs.requests import may_view
-from runs.results.documents import ExecutionsQuery, result_facts, run_facts, whole_run
+from runs.results.documents import RunDetailDoc, RunDoc, run_detail_document, run_document
+from runs.results.result_documents import (
+    ResultDetailDoc,
+    ResultDoc,
+    WholeOutputDoc,
+    result_detail_document,
+    result_document,
+)
 from runs.results.result_page import whole_output
 from runs.results.run_list import RunsQuery
+from runs.suites.documents import (
+    CaseDetailDoc,
+    CaseDoc,
+    SuiteDetailDoc,
+    SuiteDoc,
+    VersionDetailDoc,
+    VersionDoc,
+)
 from runs.suites.version_pages import BY_NUMBER, VersionsQuery
 
 BY_SLUG = Keyset(Key("slug", str))
 BY_EXECUTION = Keyset(Key("position", int), Key("repetition", int), Key("pk", int))
-BEGINNINGS = {
-    "suites": "runs:api-suites",
-    "runs": "runs:api-runs",
-    "compare": "runs:api-compare",
-    "campaigns": "runs:api-campaigns",
-    "schema": "runs:api-schema",
-    "docs": "runs:api-docs",
-}
 
 
-class BeginningsSerializer(serializers.Serializer[Any]):
-    """Where the API begins."""
+class ApiDoc(Document):
+    """The addresses to begin at."""
 
-    suites = serializers.URLField(help_text="The suites.")
-    runs = serializers.URLField(help_text="The runs.")
-    compare = serializers.URLField(help_text="Two runs compared.")
-    campaigns = serializers.URLField(help_text="The campaigns.")
-    schema = serializers.URLField(help_text="This description.")
-    docs = serializers.URLField(help_text="The page to try it on.")
+    suites: str
+    """The suites."""
+    runs: str
+    """The runs."""
+    compare: str
+    """Two runs compared."""
+    campaigns: str
+    """The campaigns."""
+    openapi: str = Field(alias="schema")
+    """This description."""
+    docs: str
+    """The page to try the API on."""
 
 
-@reads("Where the API begins", BeginningsSerializer, tag="about")
-def beginnings(request: Request) -> Response:
+@reads("Where the API begins", ApiDoc, tag="about")
+def api(request: Request) -> Response:
     """Give the addresses to begin at."""
     NoParams.read(request)
-    return Response({name: reverse(view, request=request) for name, view in BEGINNINGS.items()})
+    names = (field.alias or name for name, field in ApiDoc.model_fields.items())
+    return Response({name: reverse(f"runs:api-{name}", request=request) for name in names})
 
 
 @extend_schema(exclude=True)
@@ -111,7 +100,7 @@ def nothing_here(request: Request, rest: str) -> Response:
 
 
 class SchemaView(SpectacularJSONAPIView):
-    """The schema of the API, for whoever may use it."""
+    """The schema of the API."""
 
     schema = None
 
@@ -123,137 +112,136 @@ def docs(request: HttpRequest) -> HttpResponse:
     return render(request, "api/docs.html")
 
 
-@reads("Suites", SuiteSerializer, lists=SuitesQuery, tag="suites")
+@reads("Suites", SuiteDoc, lists=SuitesQuery, tag="suites")
 def suites(request: Request) -> Response:
-    """List the suites by slug, those that are not archived unless they are asked for."""
-    asked = ListRequest.read(request, SuitesQuery)
-    return asked.page(asked.query.suites(), BY_SLUG, _each(suite_facts))
+    """List the suites by slug; archived ones only if they are asked for."""
+    params = ListRequest.read(request, SuitesQuery)
+    return params.page(
+        params.query.suites(), BY_SLUG, lambda rows: [SuiteDoc.make(row) for row in rows]
+    )
 
 
-@reads("One suite", WholeSuiteSerializer, place=[SLUG], tag="suites")
+@reads("One suite", SuiteDetailDoc, path=[SLUG], tag="suites")
 def suite(request: Request, slug: str) -> Response:
     """Give a suite with its policy, its evaluators and the paths of its files."""
     NoParams.read(request)
-    return Response(whole_suite(get_object_or_404(counted(Suite.objects.all()), slug=slug)))
+    found = get_object_or_404(with_counts(Suite.objects.all()), slug=slug)
+    return Response(SuiteDetailDoc.make(found).as_json())
 
 
-@reads("Versions of a suite", VersionSerializer, lists=VersionsQuery, place=[SLUG], tag="suites")
+@reads("Versions of a suite", VersionDoc, lists=VersionsQuery, path=[SLUG], tag="suites")
 def suite_versions(request: Request, slug: str) -> Response:
     """List the versions of a suite, newest first."""
-    asked, suite = ListRequest.read(request, VersionsQuery), get_object_or_404(Suite, slug=slug)
-    versions = suite.versions.select_related("author").defer("content")
-    return asked.page(versions, BY_NUMBER, lambda rows: [version_facts(suite, row) for row in rows])
+    params, suite = ListRequest.read(request, VersionsQuery), get_object_or_404(Suite, slug=slug)
+    versions = suite.versions.select_related("author", "suite").defer("content")
+    return params.page(versions, BY_NUMBER, lambda rows: [VersionDoc.make(row) for row in rows])
 
 
-@reads(
-    "One version of a suite",
-    WholeVersionSerializer,
-    place=[SLUG, NUMBER],
-    tag="suites",
-)
+@reads("One version of a suite", VersionDetailDoc, path=[SLUG, NUMBER], tag="suites")
 def suite_version(request: Request, slug: str, number: int) -> Response:
-    """Give what a suite was at a version, its cases by key and revision."""
+    """Give a version of a suite, its cases by key and revision."""
     NoParams.read(request)
-    found = get_object_or_404(
-        SuiteVersion.objects.select_related("author", "suite"), suite__slug=slug, number=number
-    )
-    return Response(whole_version(found.suite, found))
+    versions = SuiteVersion.objects.select_related("author", "suite")
+    found = get_object_or_404(versions, suite__slug=slug, number=number)
+    return Response(VersionDetailDoc.make(found).as_json())
 
 
-@reads("Cases of a suite", CaseSerializer, lists=CasesQuery, place=[SLUG], tag="suites")
+@reads("Cases of a suite", CaseDoc, lists=CasesQuery, path=[SLUG], tag="suites")
 def suite_cases(request: Request, slug: str) -> Response:
     """List the current cases of a suite in its order."""
-    asked, suite = ListRequest.read(request, CasesQuery), get_object_or_404(Suite, slug=slug)
-    cases = asked.query.cases(suite).only(*LISTED, "suite_id")
-    return asked.page(cases, SUITE_ORDER, _each(case_facts))
+    params, suite = ListRequest.read(request, CasesQuery), get_object_or_404(Suite, slug=slug)
+    cases = params.query.cases(suite).only(*CaseDoc.model_fields, "suite_id")
+    return params.page(
+        cases, SUITE_ORDER, lambda rows: [CaseDoc.model_validate(row) for row in rows]
+    )
 
 
-@reads("One case", WholeCaseSerializer, params=CaseParams, place=[SLUG, KEY], tag="suites")
+@reads("One case", CaseDetailDoc, params=CaseParams, path=[SLUG, KEY], tag="suites")
 def suite_case(request: Request, slug: str, key: str) -> Response:
-    """Give a case in full: the current revision, the last of a deleted one, or the one asked for."""
-    asked, found = CaseParams.read(request), get_object_or_404(Suite, slug=slug)
-    return Response(whole_case(case_revision(found, key, asked.get("revision"))))
+    """Give a case in full: the current revision, the last one of a deleted case, or the one asked for."""
+    params, found = CaseParams.read(request), get_object_or_404(Suite, slug=slug)
+    case = case_revision(found, key, params.get("revision"))
+    return Response(CaseDetailDoc.model_validate(case).as_json())
 
 
-def _each(tell: Callable[[Any], dict[str, Any]]) -> Callable[[Sequence[Any]], list[dict[str, Any]]]:
-    return lambda rows: [tell(row) for row in rows]
-
-
-ITSELF = "That is one run twice. Name another to hold it against."
-
-
-@reads("Runs", RunSerializer, lists=RunsQuery, tag="runs")
+@reads("Runs", RunDoc, lists=RunsQuery, tag="runs")
 def runs(request: Request) -> Response:
     """List the runs of all suites, newest first."""
-    asked = ListRequest.read(request, RunsQuery)
-    return asked.page(asked.query.runs(), NEWEST_FIRST, _each(run_facts))
+    params = ListRequest.read(request, RunsQuery)
+    return params.page(
+        params.query.runs(), NEWEST_FIRST, lambda rows: [run_document(row) for row in rows]
+    )
 
 
-@reads("One run", WholeRunSerializer, place=[RUN], tag="runs")
+@reads("One run", RunDetailDoc, path=[RUN], tag="runs")
 def run(request: Request, run: str) -> Response:
-    """Give a run with its policy, both gates, its summary and both purses."""
+    """Give a run with its policy, both gates, its summary and its costs."""
     NoParams.read(request)
-    return Response(whole_run(run_named(run)))
+    return Response(run_detail_document(run_named(run)).as_json())
 
 
-@reads("Compare two runs", ComparisonSerializer, params=ComparisonParams, tag="runs")
+SAME_RUN = "That is the same run. Name another one to compare it with."
+
+
+@reads("Compare two runs", ComparisonDoc, params=ComparisonParams, tag="runs")
 def compare_runs(request: Request) -> Response:
-    """Hold a run against another: tolerances, evidence over the shared cases, and every case.
+    """Compare a run with another: tolerances, evidence over the shared cases, and every case.
 
     Tolerances that are left out are those of the candidate's suite as it was when it ran. The answer
-    echoes those that were applied, each with its unit.
+    repeats those that were applied, each with its unit.
     """
-    asked = ComparisonParams.read(request)
-    baseline, candidate = (run_named(asked[f"{side}_run_id"]) for side in ("baseline", "candidate"))
+    params = ComparisonParams.read(request)
+    baseline = run_named(params["baseline_run_id"])
+    candidate = run_named(params["candidate_run_id"])
     if baseline.pk == candidate.pk:
-        raise ValidationError({"candidate_run_id": [ITSELF]})
-    usual = Tolerances.of(read_plan(candidate.snapshot).policy)
-    is_of_shared = asked["cases"] == "shared"
-    found = compared(baseline, candidate, with_limits(usual, asked), only_shared=is_of_shared)
-    ids = {"baseline_run_id": baseline.pk, "candidate_run_id": candidate.pk}
-    return Response({**ids, **comparison_document(found)})
+        raise ValidationError({"candidate_run_id": [SAME_RUN]})
+    tolerances = with_limits(Tolerances.of(read_plan(candidate.snapshot).policy), params)
+    only_shared = params["cases"] == "shared"
+    comparison = compared(baseline, candidate, tolerances, only_shared=only_shared)
+    return Response(comparison_document(comparison).as_json())
 
 
-@reads("Campaigns", CampaignSerializer, lists=CampaignsQuery, tag="campaigns")
+@reads("Campaigns", CampaignDoc, lists=CampaignsQuery, tag="campaigns")
 def campaigns(request: Request) -> Response:
-    """List the campaigns, newest first: runs of one suite started together."""
-    asked = ListRequest.read(request, CampaignsQuery)
-    return asked.page(asked.query.campaigns(), NEWEST_FIRST, campaign_facts)
+    """List the campaigns, newest first: runs of one suite that were started together."""
+    params = ListRequest.read(request, CampaignsQuery)
+    return params.page(params.query.campaigns(), NEWEST_FIRST, campaign_documents)
 
 
-@reads("One campaign", WholeCampaignSerializer, place=[CAMPAIGN], tag="campaigns")
+@reads("One campaign", CampaignDetailDoc, path=[CAMPAIGN], tag="campaigns")
 def campaign(request: Request, campaign: int) -> Response:
     """Give a campaign with its leaderboard, the best first."""
     NoParams.read(request)
-    found = Campaign.objects.select_related("suite", "created_by")
-    return Response(whole_campaign(get_object_or_404(found, pk=campaign)))
+    found = get_object_or_404(Campaign.objects.select_related("suite", "created_by"), pk=campaign)
+    return Response(campaign_detail_document(found).as_json())
 
 
-@reads("Results of a run", ResultSerializer, lists=ExecutionsQuery, place=[RUN], tag="results")
+@reads("Results of a run", ResultDoc, lists=ExecutionsQuery, path=[RUN], tag="results")
 def run_results(request: Request, run: str) -> Response:
     """List the results of a run in the order of its suite, repetition after repetition."""
-    asked, found = ListRequest.read(request, ExecutionsQuery), run_named(run)
-    results = asked.query.results(found)
-    return asked.page(
-        results, BY_EXECUTION, lambda rows: [result_facts(found, row) for row in rows]
+    params, found = ListRequest.read(request, ExecutionsQuery), run_named(run)
+    return params.page(
+        params.query.results(found),
+        BY_EXECUTION,
+        lambda rows: [result_document(found, row) for row in rows],
     )
 
 
-@reads("One result", WholeResultSerializer, place=[RESULT], tag="results")
+@reads("One result", ResultDetailDoc, path=[RESULT], tag="results")
 def result(request: Request, result: int) -> Response:
     """Give a result in full: its case, the answer, the evaluators, outcomes, metrics and costs."""
     NoParams.read(request)
     found = result_numbered(result)
-    return Response(whole_result(found.run, found))
+    return Response(result_detail_document(found.run, found).as_json())
 
 
-@reads("The whole answer", WholeOutputSerializer, place=[RESULT], tag="results")
+@reads("The whole answer", WholeOutputDoc, path=[RESULT], tag="results")
 def result_output(request: Request, result: int) -> Response:
-    """Give all of what the target answered, however long it is."""
+    """Give the whole answer of the target, however long it is."""
     NoParams.read(request)
     found = result_numbered(result)
     try:
         text = whole_output(found.run, found.case.key, found.repetition)
     except ResultOutput.DoesNotExist:
         raise Http404 from None
-    return Response({"text": text, "characters": len(text)})
+    return Response(WholeOutputDoc(text=text, characters=len(text)).as_json())

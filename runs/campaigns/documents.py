@@ -1,120 +1,193 @@
-"""Campaigns as the API and files tell of them: who leads, and the leaderboard."""
+"""A campaign as a document: who leads, and the leaderboard, for files and the API."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
 
 from runs.campaigns.board import BoardRow, CampaignQuery
-from runs.campaigns.page import CampaignPage, campaign_rows
+from runs.campaigns.page import CampaignPage, CampaignRow, campaign_rows
+from runs.documents import Document, Dollars, TextOrNone
 from runs.formats.tables import csv_text
-from runs.models.runs import Campaign
-from runs.results.documents import spelt_time, spelt_usd
-
-VERDICTS = ("pass", "borderline", "fail", "error")
+from runs.models.runs import Campaign, RunStatus
+from runs.results.documents import GateState
 
 
-def leaderboard_lines(rows: Sequence[BoardRow]) -> Sequence[Mapping[str, Any]]:
-    """Return each run by rank as values by name; None is missing, never zero."""
-    return [_file_line(row) for row in rows]
+class CampaignDoc(Document):
+    """A campaign as lists show it."""
+
+    id: int
+    """Its id."""
+    name: str
+    """Its name."""
+    suite: str
+    """The slug of its suite."""
+    headline: str
+    """Who leads, in a sentence."""
+    targets: list[str]
+    """Its targets, the best first."""
+    is_active: bool
+    """Whether any of its runs is still on."""
+    created_at: datetime
+    """When it was started."""
+    created_by: TextOrNone
+    """Who started it."""
+
+
+class LeaderboardRowDoc(Document):
+    """One run of the leaderboard."""
+
+    rank: int | None
+    """Its rank, from 1; null without one."""
+    run: int
+    """The number of the run in its suite."""
+    run_id: int
+    """The id of the run."""
+    target: str
+    """The name of its target."""
+    status: RunStatus
+    """How far the run is."""
+    done: int
+    """How many executions have ended."""
+    executions: int
+    """Of how many."""
+    passed: int
+    """How many passed."""
+    pass_rate: float | None
+    """The share that passed, 0 to 1; null where there is none."""
+    pass_rate_low: float | None
+    """The lower end of its 95% interval."""
+    pass_rate_high: float | None
+    """The upper end of its 95% interval."""
+    cases_gate: GateState
+    """The Cases gate."""
+    reviews: int
+    """How many decisions of reviewers count in the pass rate."""
+    mean_score: float | None
+    """The mean score, 0 to 1; null where there is none."""
+    mean_score_low: float | None
+    """The lower end of its 95% interval."""
+    mean_score_high: float | None
+    """The upper end of its 95% interval."""
+    scored: int
+    """How many executions have a score."""
+    metrics_gate: GateState
+    """The Metrics gate."""
+    pass_count: int
+    """Cases that passed."""
+    borderline_count: int
+    """Cases that are borderline."""
+    fail_count: int
+    """Cases that failed."""
+    error_count: int
+    """Cases that errored."""
+    mean_latency_ms: float | None
+    """The mean latency, milliseconds."""
+    run_cost_usd: Dollars | None
+    """What the target cost, US dollars; null where nothing is known."""
+    evaluation_cost_usd: Dollars | None
+    """What the evaluation cost, US dollars; null where nothing is known."""
+    total_cost_usd: Dollars | None
+    """What is known of both costs, US dollars; null where nothing is known."""
+    cost_is_known_in_full: bool
+    """Whether no more was spent than is known."""
+    cost_per_passed_case_usd: Dollars | None
+    """What a passed case cost, US dollars; null where that is not known."""
+    pareto: Literal["front", "dominated"] | None
+    """Whether another run is both better and cheaper; null where that is not known."""
+    dominated_by_run: int | None
+    """The number of that run."""
+    shared_cases: int | None
+    """How many cases it shares with the first."""
+    p_value: float | None
+    """How likely chance alone makes such a difference from the first, 0 to 1."""
+    differs_from_first: bool | None
+    """Whether the difference from the first is proven; null where it was not tested."""
+
+    @classmethod
+    def make(cls, row: BoardRow) -> LeaderboardRowDoc:
+        """Describe a row of the leaderboard."""
+        run, costs, against = row.run, row.run.costs, row.against
+        low, high = row.interval or (None, None)
+        score_low, score_high = row.score_interval or (None, None)
+        is_tested = against is not None and against.p is not None
+        return cls(
+            rank=row.rank,
+            run=run.number,
+            run_id=row.pk,
+            target=run.target,
+            status=RunStatus(run.status),
+            done=run.done,
+            executions=run.executions,
+            passed=row.passed,
+            pass_rate=run.cases.share,
+            pass_rate_low=low,
+            pass_rate_high=high,
+            cases_gate=run.cases.state,
+            reviews=run.cases.reviews,
+            mean_score=run.metrics.share,
+            mean_score_low=score_low,
+            mean_score_high=score_high,
+            scored=row.scored,
+            metrics_gate=run.metrics.state,
+            pass_count=row.counts.get("pass", 0),
+            borderline_count=row.counts.get("borderline", 0),
+            fail_count=row.counts.get("fail", 0),
+            error_count=row.counts.get("error", 0),
+            mean_latency_ms=row.latency_ms,
+            run_cost_usd=costs.run.usd,
+            evaluation_cost_usd=costs.evaluation.usd,
+            total_cost_usd=costs.total_usd,
+            cost_is_known_in_full=not costs.is_partial,
+            cost_per_passed_case_usd=row.passed_case_usd,
+            pareto=("dominated" if row.beaten_by else "front") if row.is_offer else None,
+            dominated_by_run=row.beaten_by.number if row.beaten_by else None,
+            shared_cases=against.shared if against else None,
+            p_value=against.p if against else None,
+            differs_from_first=against.is_clear if against and is_tested else None,
+        )
+
+
+class CampaignDetailDoc(CampaignDoc):
+    """A campaign with its leaderboard."""
+
+    leaderboard: list[LeaderboardRowDoc]
+    """Its runs, the best first."""
+
+
+def campaign_documents(campaigns: Sequence[Campaign]) -> list[CampaignDoc]:
+    """Describe campaigns as lists show them; a fixed number of queries."""
+    return [_document(row) for row in campaign_rows(campaigns)]
+
+
+def campaign_detail_document(campaign: Campaign) -> CampaignDetailDoc:
+    """Describe a campaign with its leaderboard, by rank."""
+    page = CampaignPage(campaign, CampaignQuery())
+    (listed,) = campaign_documents([campaign])
+    rows = [LeaderboardRowDoc.make(row) for row in page.rows]
+    return CampaignDetailDoc(**dict(listed) | {"headline": page.headline, "leaderboard": rows})
 
 
 def leaderboard_csv(rows: Sequence[BoardRow]) -> str:
-    """Return the leaderboard as a CSV file."""
-    lines = leaderboard_lines(rows)
-    names = list(lines[0]) if lines else ["rank", "run", "target"]
-    return csv_text(names, ([line[name] for name in names] for line in lines))
+    """Return the leaderboard as a CSV file; what is missing is empty."""
+    names = [name for name in LeaderboardRowDoc.model_fields if name != "run_id"]
+    lines = [dict(LeaderboardRowDoc.make(row)) for row in rows]
+    return csv_text(names, ([_cell(line[name]) for name in names] for line in lines))
 
 
-def leaderboard_json(rows: Sequence[BoardRow]) -> Sequence[Mapping[str, Any]]:
-    """Return the leaderboard as plain JSON values; dollars are numbers."""
-    return [
-        {
-            name: float(value) if isinstance(value, Decimal) else value
-            for name, value in line.items()
-        }
-        for line in leaderboard_lines(rows)
-    ]
+def _cell(value: object) -> object:
+    return ("no", "yes")[value] if isinstance(value, bool) else value
 
 
-def _file_line(row: BoardRow) -> Mapping[str, Any]:
-    low, high = row.interval or (None, None)
-    score_low, score_high = row.score_interval or (None, None)
-    run, costs, against = row.run, row.run.costs, row.against
-    place = ("dominated" if row.beaten_by else "front") if row.is_offer else None
-    return {
-        "rank": row.rank,
-        "run": run.number,
-        "target": run.target,
-        "status": run.status,
-        "done": run.done,
-        "executions": run.executions,
-        "passed": row.passed,
-        "pass_rate": run.cases.share,
-        "pass_rate_low": low,
-        "pass_rate_high": high,
-        "cases_gate": run.cases.state,
-        "reviews": run.cases.reviews,
-        "mean_score": run.metrics.share,
-        "mean_score_low": score_low,
-        "mean_score_high": score_high,
-        "scored": row.scored,
-        "metrics_gate": run.metrics.state,
-        **{f"{name}_count": row.counts.get(name, 0) for name in VERDICTS},
-        "mean_latency_ms": row.latency_ms,
-        "run_cost_usd": costs.run.usd,
-        "evaluation_cost_usd": costs.evaluation.usd,
-        "total_cost_usd": costs.total_usd,
-        "cost_is_known_in_full": "no" if costs.is_partial else "yes",
-        "cost_per_passed_case_usd": row.passed_case_usd,
-        "pareto": place,
-        "dominated_by_run": row.beaten_by.number if row.beaten_by else None,
-        "shared_cases": against.shared if against else None,
-        "p_value": against.p if against else None,
-        "told_from_first": None if not against or against.p is None else _yes(against.is_clear),
-    }
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
-
-
-WORDS: Mapping[Any, bool] = {"yes": True, "no": False}
-YES_OR_NO = ("cost_is_known_in_full", "told_from_first")
-
-
-def campaign_facts(campaigns: Sequence[Campaign]) -> list[dict[str, Any]]:
-    """Return what lists show of campaigns as plain JSON values; a fixed number of queries."""
-    return [
-        {
-            "id": row.pk,
-            "name": row.title,
-            "suite": row.suite_slug,
-            "headline": row.headline,
-            "targets": list(row.targets),
-            "is_active": row.is_active,
-            "created_at": spelt_time(row.created_at),
-            "created_by": row.started_by or None,
-        }
-        for row in campaign_rows(campaigns)
-    ]
-
-
-def whole_campaign(campaign: Campaign) -> dict[str, Any]:
-    """Return a campaign with its leaderboard, the best first."""
-    page = CampaignPage(campaign, CampaignQuery())
-    ids = {run.number: run.pk for run in page.runs}
-    (facts,) = campaign_facts([campaign])
-    lines = [
-        {**_api_line(line), "run_id": ids[line["run"]]} for line in leaderboard_lines(page.rows)
-    ]
-    return {**facts, "headline": page.headline, "leaderboard": lines}
-
-
-def _api_line(line: Mapping[str, Any]) -> dict[str, Any]:
-    told = {
-        name: spelt_usd(value) if isinstance(value, Decimal) else value
-        for name, value in line.items()
-    }
-    return told | {name: WORDS.get(told[name]) for name in YES_OR_NO}
+def _document(row: CampaignRow) -> CampaignDoc:
+    return CampaignDoc(
+        id=row.pk,
+        name=row.title,
+        suite=row.suite_slug,
+        headline=row.headline,
+        targets=list(row.targets),
+        is_active=row.is_active,
+        created_at=row.created_at,
+        created_by=row.started_by,
+    )

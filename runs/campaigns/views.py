@@ -16,7 +16,7 @@ from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted
 from runs.campaigns import page as listing
 from runs.campaigns.board import CampaignQuery
-from runs.campaigns.documents import leaderboard_csv, leaderboard_json
+from runs.campaigns.documents import campaign_detail_document, leaderboard_csv
 from runs.campaigns.page import CampaignPage
 from runs.charts.queries import cost_file
 from runs.charts.views import EMPTY_STYLE
@@ -128,15 +128,8 @@ def campaign_file(request: HttpRequest, pk: int) -> HttpResponse:
 @may_view
 def campaign_json(request: HttpRequest, pk: int) -> HttpResponse:
     """Give the leaderboard as a JSON file."""
-    page = _page(request, pk)
     headers = {"Content-Disposition": f'attachment; filename="campaign-{pk}.json"'}
-    document = {
-        "campaign": pk,
-        "name": page.campaign.name,
-        "suite": page.campaign.suite.slug,
-        "headline": page.headline,
-        "leaderboard": leaderboard_json(page.rows),
-    }
+    document = campaign_detail_document(_campaign(pk)).as_json()
     return JsonResponse(document, json_dumps_params={"indent": 2}, headers=headers)
 
 

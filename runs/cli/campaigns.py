@@ -151,7 +151,7 @@ def _document(campaign: Campaign, concluded: Sequence[Concluded]) -> dict[str, A
         "campaign": [
             {
                 "rank": placed.get(one.run.pk),
-                **summary_document(one.run, one.conclusion, url=one.url),
+                **summary_document(one.run, one.conclusion, url=one.url).as_json(),
             }
             for one in concluded
         ],

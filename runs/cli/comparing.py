@@ -7,25 +7,25 @@ from collections.abc import Iterator, Sequence
 from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
 from runs.cli.evaluating import Conclusion
 from runs.cli.printing import GAPS
-from runs.compare import documents
+from runs.compare import conclusion as conclusions
 from runs.compare.cases import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
 from runs.compare.comparison import Compared, Side
-from runs.compare.documents import p_words
+from runs.compare.conclusion import p_words
 from runs.compare.measures import change_words, spelt
 from runs.models.runs import RunStatus
 from runs.results.run_figures import RunGate
 
 NO_REGRESSION, REGRESSED, INCONCLUSIVE = 0, 1, 2
 CODES = {
-    documents.NO_REGRESSION: NO_REGRESSION,
-    documents.REGRESSION: REGRESSED,
-    documents.INCONCLUSIVE: INCONCLUSIVE,
+    conclusions.NO_REGRESSION: NO_REGRESSION,
+    conclusions.REGRESSION: REGRESSED,
+    conclusions.INCONCLUSIVE: INCONCLUSIVE,
 }
 HINTS = {
-    documents.STILL_ON: "Compare it when it is over.",
-    documents.NOT_COMPLETED: "Resume it, or add --force.",
-    documents.NOT_COMPARABLE: "Add --force to compare, or --shared where cases alone differ.",
-    documents.TOO_FEW_SHARED: "--min-cases says how many.",
+    conclusions.STILL_ON: "Compare it when it is over.",
+    conclusions.NOT_COMPLETED: "Resume it, or add --force.",
+    conclusions.NOT_COMPARABLE: "Add --force to compare, or --shared where cases alone differ.",
+    conclusions.TOO_FEW_SHARED: "--min-cases says how many.",
 }
 MAX_ROWS = 20
 MAX_CASE_LENGTH = 48
@@ -33,7 +33,7 @@ MAX_CASE_LENGTH = 48
 EXACT = "Figures are rounded down, changes are those of the exact values."
 
 
-def conclude_comparison(conclusion: documents.Conclusion) -> Conclusion:
+def conclude_comparison(conclusion: conclusions.Conclusion) -> Conclusion:
     """Return the exit code of what came out, and its sentence with a way on where it is inconclusive."""
     hint = HINTS.get(conclusion.kind, "")
     sentence = f"{conclusion.title}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"

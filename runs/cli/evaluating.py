@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -23,7 +22,7 @@ from runs.formats.finding import SUFFIXES, read_suites
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.models.targets import RecordedOutput, Target
-from runs.results.documents import run_document
+from runs.results.documents import RunFileDoc, run_file_document
 from runs.running.checks import NoJudgeChosenError, NoOutputsError
 from runs.summary.figures import Summary
 from runs.target_kinds import target_kind_named
@@ -279,13 +278,19 @@ def _with_reviews(summary: Summary) -> str:
     return f", with {counted(summary.reviews, 'review')}" if summary.reviews else ""
 
 
-def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> dict[str, Any]:
-    """Return the run in plain JSON values: what it was, how it ended, every figure of its summary."""
-    return {
-        **run_document(run, url=url),
-        "exit_code": conclusion.code,
-        "conclusion": conclusion.sentence,
-    }
+class EvaluatedRunDoc(RunFileDoc):
+    """A run with what a command line concluded from it."""
+
+    exit_code: int
+    """The exit code of the command."""
+    conclusion: str
+    """The sentence that explains it."""
+
+
+def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> EvaluatedRunDoc:
+    """Describe a run, its cases and what was concluded."""
+    document = dict(run_file_document(run, url=url))
+    return EvaluatedRunDoc(**document, exit_code=conclusion.code, conclusion=conclusion.sentence)
 
 
 def _why_it_ended(run: Run) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -86,7 +85,7 @@ class FileOptions:
     def write(self, run: Run, conclusion: Conclusion, *, url: str) -> None:
         """Write the files of a run that is over; raises UnwritableFileError."""
         if self.summary:
-            document = json.dumps(summary_document(run, conclusion, url=url), indent=2)
+            document = summary_document(run, conclusion, url=url).model_dump_json(indent=2)
             write_file(SUMMARY, self.summary, [document, "\n"])
         if self.out:
             lines = result_lines(run)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any
 
 from evaluators.scoring.numbers import percent, rounded, spelt
 from evaluators.scoring.policy import PolicySpec
@@ -80,20 +79,6 @@ class Tolerances:
             policy.max_pass_rate_drop, policy.max_avg_score_drop, policy.max_latency_increase_pct
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """Return each tolerance in the unit it is asked for in, and that unit."""
-        return {
-            "max_pass_rate_drop": {"value": self.max_pass_rate_drop, "unit": "share, 0 to 1"},
-            "max_avg_score_drop": {
-                "value": percent(self.max_avg_score_drop),
-                "unit": "points of 100",
-            },
-            "max_latency_increase_pct": {
-                "value": self.max_latency_increase_pct,
-                "unit": "percent",
-            },
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class RunSide:
@@ -131,10 +116,6 @@ class RunComparison:
     pass_rate_change: float | None
     score_change: float | None
     latency_change_pct: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self) | {"reasons": [asdict(reason) for reason in self.reasons]}
 
 
 def compare_runs(
@@ -244,31 +225,6 @@ class CaseSide:
         """Return the share of its scored executions that passed; None of none."""
         return self.passed / self.scored if self.scored else None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values, costs as US dollars spelt out."""
-        costs = (
-            ("run_cost_usd", self.run_cost_usd),
-            ("evaluation_cost_usd", self.evaluation_cost_usd),
-        )
-        return {
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "state": self.state,
-            "machine_verdict": None if self.machine is None else self.machine.value,
-            "reviewed_verdict": None if self.reviewed is None else self.reviewed.value,
-            "mean_score": self.mean_score,
-            "passed": self.passed,
-            "scored": self.scored,
-            "executions": self.executions,
-            "flaky": self.is_flaky,
-            "outcomes": self.outcomes,
-            "outcomes_met": self.outcomes_met,
-            "latency_ms": self.latency_ms,
-            **{
-                name: None if cost is None else f"{cost:f}"
-                for name, cost in (*costs, ("total_cost_usd", self.cost_usd))
-            },
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class CaseChange:
@@ -284,17 +240,6 @@ class CaseChange:
     score_change: float | None = None
     baseline: CaseSide | None = None
     candidate: CaseSide | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; a side that does not have the case is None."""
-        return {
-            "case": self.case,
-            "status": self.status,
-            "has_flipped": self.has_flipped,
-            "score_change": self.score_change,
-            "baseline": None if self.baseline is None else self.baseline.as_json(),
-            "candidate": None if self.candidate is None else self.candidate.as_json(),
-        }
 
 
 def compare_case(case: str, baseline: CaseSide | None, candidate: CaseSide | None) -> CaseChange:

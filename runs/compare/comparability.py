@@ -36,10 +36,6 @@ class Difference:
     text: str
     spoils: bool = True
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {"what": self.what, "text": self.text, "spoils": self.spoils}
-
 
 def differences(baseline: RunFacts, candidate: RunFacts) -> tuple[Difference, ...]:
     """Return what differs, from the suite down to the judge.

@@ -228,35 +228,6 @@ class Side:
         """Return the Metrics and the Cases gate of the run, over all its cases."""
         return gates_of(self.run)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values, without the cases."""
-        run, figures = self.run, self.figures
-        return {
-            "suite": run.suite.slug,
-            "suite_title": run.suite.title,
-            "run": run.number,
-            "target": run.target_name,
-            "judge": run.judge_name,
-            "suite_version": run.suite_version,
-            "repetitions": run.repetitions,
-            "status": run.status,
-            "cases": len(self.cases),
-            "executions": figures.total,
-            "passed": figures.passed,
-            "scored": self.scored,
-            "timed": self.timed,
-            "errors": self.errors,
-            "reviews": self.reviews,
-            "pass_rate": figures.pass_rate,
-            "mean_score": figures.mean_score,
-            "mean_latency_ms": figures.mean_latency_ms,
-            "p95_latency_ms": self.p95_ms,
-            "run_cost_usd": spelt_cost(self.run_cost_usd),
-            "evaluation_cost_usd": spelt_cost(self.evaluation_cost_usd),
-            "total_cost_usd": spelt_cost(self.cost_usd),
-            "gates": {gate.name.lower(): gate.as_json() for gate in self.gates},
-        }
-
 
 @dataclass(slots=True)
 class Recorded:
@@ -370,11 +341,6 @@ def side_of_case(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
         for row in results
     ]
     return _case(group, policy, [row.outcome_marks for row in results if row.outcome_marks])
-
-
-def spelt_cost(cost: Decimal | None) -> str | None:
-    """Return US dollars as documents hold them, every digit kept; None where none was reported."""
-    return None if cost is None else f"{cost:f}"
 
 
 def _verdict(word: str) -> Verdict | None:

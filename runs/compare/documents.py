@@ -1,204 +1,409 @@
-"""What a comparison came to, in the words and in the one document that page, command line, API, files and links share (SCORING §9)."""
+"""A comparison as a document: what page, API, files, command line and share links say of two runs (SCORING §9)."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Literal
 
-from evaluators.templatetags.figures import counted, delta
-from runs.compare.comparison import (
-    Compared,
-    gates_in_short,
-    gates_missed,
-)
-from runs.compare.evidence import IMPROVED, REGRESSED, TOO_FEW_CASES, Paired
+from pydantic import Field
+
+from evaluators.scoring.numbers import percent
+from runs.compare.cases import CaseChange, Tolerances
+from runs.compare.comparison import Compared, Side
+from runs.compare.conclusion import Conclusion, conclude
+from runs.compare.evidence import LEVEL, RESAMPLES
+from runs.compare.measured import MeasuredChange
+from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
-
-REGRESSION, NO_REGRESSION, INCONCLUSIVE = "regression", "no regression", "inconclusive"
-STILL_ON, NOT_COMPLETED = "still on", "not completed"
-NOT_COMPARABLE, TOO_FEW_SHARED = "not comparable", "too few shared cases"
-MIN_P = 0.001
-FINE_P = 0.1
+from runs.results.documents import GatesDoc
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """`state` is regression, no regression or inconclusive, `sentence` says it in full.
+class ComparisonSideDoc(Document):
+    """One of the two runs by its own figures."""
 
-    `limits` tells which tolerances are exceeded and `evidence` what the shared cases show. What
-    keeps it from a conclusion is `obstacle`, of one `kind`; both are "" where nothing does. `gates`
-    says which gates the candidate did not pass, "" where it passed both: no regression is not yet
-    good enough; `gates_short` says it in two or three words.
-    """
+    suite: str
+    """The slug of its suite."""
+    suite_title: str
+    """The title of its suite."""
+    run: Annotated[int, FIGURES]
+    """Its number in the suite."""
+    run_id: int
+    """Its id."""
+    target: str
+    """The name of its target."""
+    judge: str
+    """The model that judged; empty without a judge."""
+    suite_version: int
+    """The version of the suite it ran."""
+    repetitions: int
+    """How often each case was executed."""
+    status: RunStatus
+    """How far the run is."""
+    case_count: int
+    """How many cases the figures are of."""
+    executions: Annotated[int, FIGURES]
+    """How many executions they are of."""
+    passed: Annotated[int, FIGURES]
+    """How many passed."""
+    scored: int
+    """How many have a score."""
+    timed: int
+    """How many have a latency."""
+    errors: Annotated[int, FIGURES]
+    """How many errored."""
+    reviews: int
+    """How many decisions of reviewers count."""
+    pass_rate: Annotated[float | None, FIGURES]
+    """Passed of executions, 0 to 1; those with errors have not passed."""
+    mean_score: Annotated[float | None, FIGURES]
+    """The mean score, 0 to 1; null where there is none."""
+    mean_latency_ms: Annotated[float | None, FIGURES]
+    """The mean latency, milliseconds."""
+    p95_latency_ms: Annotated[float | None, FIGURES]
+    """95 of 100 are as fast or faster, milliseconds."""
+    run_cost_usd: Annotated[Dollars | None, FIGURES]
+    """What the target cost, US dollars; null where nothing is known."""
+    evaluation_cost_usd: Annotated[Dollars | None, FIGURES]
+    """What the evaluation cost, US dollars; null where nothing is known."""
+    total_cost_usd: Annotated[Dollars | None, FIGURES]
+    """What is known of both costs, US dollars; null where nothing is known."""
+    gates: GatesDoc
+    """Its two gates, over all its cases."""
 
-    state: str
+    @classmethod
+    def make(cls, side: Side) -> ComparisonSideDoc:
+        """Describe a run by its figures, without its cases."""
+        run, figures = side.run, side.figures
+        metrics, cases = side.gates
+        return cls(
+            suite=run.suite.slug,
+            suite_title=run.suite.title,
+            run=run.number,
+            run_id=run.pk,
+            target=run.target_name,
+            judge=run.judge_name,
+            suite_version=run.suite_version,
+            repetitions=run.repetitions,
+            status=RunStatus(run.status),
+            case_count=len(side.cases),
+            executions=figures.total,
+            passed=figures.passed,
+            scored=side.scored,
+            timed=side.timed,
+            errors=side.errors,
+            reviews=side.reviews,
+            pass_rate=figures.pass_rate,
+            mean_score=figures.mean_score,
+            mean_latency_ms=figures.mean_latency_ms,
+            p95_latency_ms=side.p95_ms,
+            run_cost_usd=side.run_cost_usd,
+            evaluation_cost_usd=side.evaluation_cost_usd,
+            total_cost_usd=side.cost_usd,
+            gates=GatesDoc(metrics=metrics, cases=cases),
+        )
+
+
+class ConclusionDoc(Document):
+    """The conclusion in words."""
+
+    state: Literal["regression", "no regression", "inconclusive"]
+    """The conclusion."""
     sentence: str
+    """The same in a sentence."""
     limits: str
+    """Which tolerances are exceeded."""
     evidence: str
-    kind: str = ""
-    obstacle: str = ""
-    gates: str = ""
-    gates_short: str = ""
-
-    @property
-    def title(self) -> str:
-        """Return the state as a heading."""
-        return self.state.capitalize()
-
-    @property
-    def word(self) -> str:
-        """Return the state for a chip; no regression with the gates that were not passed in short."""
-        is_marred = self.state == NO_REGRESSION and self.gates_short
-        return f"{self.title}, {self.gates_short}" if is_marred else self.title
-
-    @property
-    def headline(self) -> str:
-        """Return the state; no regression in the same breath with the gates that were not passed."""
-        if self.state == NO_REGRESSION and self.gates:
-            return f"{self.title}, but {self.gates}"
-        return self.title
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values, without what only says the gates again in short."""
-        return {name: value for name, value in asdict(self).items() if name != "gates_short"}
+    """What the shared cases show."""
+    kind: str
+    """What kind of obstacle prevents a conclusion; empty without one."""
+    obstacle: str
+    """That obstacle in words; empty without one."""
+    gates: str
+    """Which gates the candidate failed, or was not judged by; empty where it passed both."""
 
 
-def conclude(found: Compared, *, is_forced: bool = False, least_cases: int = 1) -> Conclusion:
-    """Return what came out; tolerances of the whole runs make a regression, cases alone do not.
+class DifferenceDoc(Document):
+    """Something that differs beside the targets."""
 
-    With `is_forced` the runs are taken as they are, though they differ in more or were not completed.
+    what: str
+    """What it is."""
+    text: str
+    """How it differs."""
+    spoils: bool
+    """Whether verdicts can differ because of it."""
+
+
+class ToleranceDoc(Document):
+    """How much worse the candidate may be in one figure; reaching it is allowed."""
+
+    value: float
+    """The number, in this unit."""
+    unit: str
+    """The unit."""
+
+
+class TolerancesDoc(Document):
+    """The tolerances that were applied, each with its unit."""
+
+    max_pass_rate_drop: ToleranceDoc
+    """A share from 0 to 1."""
+    max_avg_score_drop: ToleranceDoc
+    """Points of 100."""
+    max_latency_increase_pct: ToleranceDoc
+    """Percent."""
+
+    @classmethod
+    def make(cls, tolerances: Tolerances) -> TolerancesDoc:
+        """Describe each tolerance in the unit it is given in."""
+        return cls(
+            max_pass_rate_drop=ToleranceDoc(
+                value=tolerances.max_pass_rate_drop, unit="share, 0 to 1"
+            ),
+            max_avg_score_drop=ToleranceDoc(
+                value=percent(tolerances.max_avg_score_drop), unit="points of 100"
+            ),
+            max_latency_increase_pct=ToleranceDoc(
+                value=tolerances.max_latency_increase_pct, unit="percent"
+            ),
+        )
+
+
+class ReasonDoc(Document):
+    """A tolerance that was exceeded; shares from 0 to 1, milliseconds and percent for latency."""
+
+    measure: str
+    """The figure."""
+    baseline: float
+    """The figure of the baseline."""
+    candidate: float
+    """The figure of the candidate."""
+    change: float
+    """How it changed; percent for latency."""
+    limit: float
+    """What was allowed; percent for latency."""
+    text: str
+    """All of it in words."""
+
+
+class PairedDoc(Document):
+    """What the shared cases show of a figure, candidate minus baseline."""
+
+    cases: int
+    """How many cases it is of."""
+    mean: float | None
+    """The mean difference; null without a case."""
+    low: float | None
+    """The lower end of its 95% interval."""
+    high: float | None
+    """The upper end of its 95% interval."""
+    p: float | None
+    """How likely chance alone makes the change: corrected by Holm's method, with pass rate and mean score as one
+    family and what evaluators measured as another; null below ten cases."""
+    smallest: float | None
+    """The smallest change that so many cases show with 80% power."""
+    change: Literal["regressed", "improved", "no clear change", "too few cases"] = Field(
+        serialization_alias="class"
+    )
+    """The class of the change."""
+
+
+class EvidenceDoc(Document):
+    """What the shared cases prove, and how it was tested."""
+
+    pass_rate: PairedDoc
+    """Of the share of passes, 0 to 1."""
+    mean_score: PairedDoc
+    """Of the score, 0 to 1."""
+    pass_rate_test: str = Field(validation_alias="test")
+    """How the pass rate was tested."""
+    other_test: str = "paired sign-flip permutation test"
+    """How the rest was tested."""
+    interval: str = "95% bootstrap over cases"
+    """What kind the intervals are."""
+    level: float = LEVEL
+    """Below which p a change counts as proven."""
+    resamples: int = RESAMPLES
+    """How often the cases were resampled."""
+    seed: int
+    """The seed of the resampling."""
+    correction: str = "Holm"
+    """The correction for testing several figures."""
+    metrics_tested: int = Field(validation_alias="measured_tested")
+    """For how many metrics, dimensions and evaluators their p was corrected."""
+
+
+class OwnMeanDoc(Document):
+    """A run's own mean."""
+
+    mean: float | None
+    """The mean; null where there is none."""
+    executions: int
+    """How many executions it is of."""
+
+
+class MeasuredDoc(PairedDoc):
+    """What the shared cases show of something an evaluator measured, on its own scale."""
+
+    kind: str
+    """Whether it is an evaluator's score, a metric or a dimension."""
+    evaluator: str
+    """The evaluator's place in the tree."""
+    key: str
+    """The metric or dimension; empty for a score."""
+    name: str
+    """Its name."""
+    scale: int
+    """The maximum of its scale."""
+    baseline_mean: float | None
+    """The mean of the baseline's shared cases."""
+    candidate_mean: float | None
+    """The mean of the candidate's shared cases."""
+    interval_excludes_zero: bool
+    """Whether the interval lies on one side of 0."""
+    baseline_run: OwnMeanDoc
+    """Over all of the baseline."""
+    candidate_run: OwnMeanDoc
+    """Over all of the candidate."""
+
+    @classmethod
+    def make(cls, measured: MeasuredChange) -> MeasuredDoc:
+        """Describe a figure that evaluators measured."""
+        return cls(
+            **dict(PairedDoc.model_validate(measured.said)),
+            kind=measured.figure.kind,
+            evaluator=measured.figure.path,
+            key=measured.figure.key,
+            name=measured.name,
+            scale=measured.scale,
+            baseline_mean=measured.before,
+            candidate_mean=measured.after,
+            interval_excludes_zero=measured.said.excludes_zero,
+            baseline_run=measured.own[0],
+            candidate_run=measured.own[1],
+        )
+
+
+class CaseSideDoc(Document):
+    """A case as one run left it."""
+
+    verdict: VerdictOrNone
+    """Its verdict; null without one."""
+    state: str
+    """Its verdict, or why it has none."""
+    machine_verdict: VerdictOrNone = Field(validation_alias="machine")
+    """Where reviewers decided, its verdict without their decisions."""
+    reviewed_verdict: VerdictOrNone = Field(validation_alias="reviewed")
+    """Where reviewers decided, its verdict with their decisions."""
+    mean_score: float | None
+    """The mean score of its repetitions, 0 to 1; null where there is none."""
+    passed: int
+    """How many repetitions passed."""
+    scored: int
+    """How many have a verdict."""
+    executions: int
+    """How many there are."""
+    flaky: bool = Field(validation_alias="is_flaky")
+    """Whether the verdicts of its repetitions differ."""
+    outcomes: int
+    """How many expected outcomes were judged."""
+    outcomes_met: int
+    """How many were met in every repetition."""
+    latency_ms: float | None
+    """The mean latency, milliseconds."""
+    run_cost_usd: Dollars | None
+    """What the target cost, US dollars; null where nothing is known."""
+    evaluation_cost_usd: Dollars | None
+    """What the evaluation cost, US dollars; null where nothing is known."""
+    total_cost_usd: Dollars | None = Field(validation_alias="cost_usd")
+    """What is known of both costs, US dollars; null where nothing is known."""
+
+
+class CaseChangeDoc(Document):
+    """How one case changed."""
+
+    case: str
+    """Its key."""
+    title: str = ""
+    """Its title."""
+    status: Literal["regression", "improvement", "unchanged", "error", "added", "removed"]
+    """How it changed."""
+    has_flipped: bool
+    """Whether it went from pass to not-pass or back."""
+    score_change: float | None
+    """Candidate minus baseline, −1 to 1; null without both."""
+    baseline: CaseSideDoc | None
+    """Null where it was added."""
+    candidate: CaseSideDoc | None
+    """Null where it was removed."""
+
+
+class ComparisonDoc(Document):
+    """Two runs compared: the exceeded tolerances and the evidence are two separate facts.
+
+    `evidence` and `metrics` are of the shared cases without errors; the rest are each run's own
+    figures (SCORING §9).
     """
-    limits, (kind, obstacle) = _limits(found), _obstacle(found, is_forced, least_cases)
-    evidence, gates = _evidence(found), gates_missed(found.candidate.run)
-    if obstacle:
-        # That a run was not completed is said once.
-        unfinished = kind == NOT_COMPLETED and found.candidate.run.status != RunStatus.COMPLETED
-        return Conclusion(
-            INCONCLUSIVE,
-            f"{obstacle} {limits}{_besides('' if unfinished else gates)}",
-            limits,
-            evidence,
-            kind,
-            obstacle,
-            gates,
-        )
-    is_breach = found.runs.regression_detected
-    state = REGRESSION if is_breach else NO_REGRESSION
-    sentence = f"{limits} {_meaning(found, is_breach)}{_besides(gates) if is_breach else ''}"
-    short = gates_in_short(found.candidate.run) if gates else ""
-    return Conclusion(state, sentence, limits, evidence, gates=gates, gates_short=short)
+
+    baseline: ComparisonSideDoc
+    """The run that the other is compared with."""
+    candidate: ComparisonSideDoc
+    """The run that is judged."""
+    verdict: ConclusionDoc
+    """The conclusion in words."""
+    differences: list[DifferenceDoc]
+    """What differs beside the targets."""
+    is_comparable: bool
+    """Whether verdicts can only differ because of the target."""
+    only_shared_cases: bool
+    """Whether the figures are of the shared cases alone."""
+    tolerances: TolerancesDoc
+    """The tolerances that were applied."""
+    regression_detected: Annotated[bool, FIGURES]
+    """Whether any tolerance is exceeded."""
+    reasons: list[ReasonDoc]
+    """The tolerances that are exceeded."""
+    pass_rate_change: Annotated[float | None, FIGURES]
+    """Candidate minus baseline, −1 to 1."""
+    score_change: Annotated[float | None, FIGURES]
+    """Candidate minus baseline, −1 to 1."""
+    latency_change_pct: Annotated[float | None, FIGURES]
+    """By how much the mean latency grew, percent."""
+    cases_in_both: int
+    """How many cases both have."""
+    shared_cases: int
+    """How many of them have a verdict on both sides."""
+    evidence: EvidenceDoc
+    """What those cases show."""
+    metrics: list[MeasuredDoc]
+    """What evaluators measured."""
+    cases: list[CaseChangeDoc]
+    """Every case, in the candidate's order."""
 
 
-def p_words(p: float | None) -> str:
-    """Spell a p: `p = 0.39`, `p = 0.034`, `p < 0.001`; nothing for none."""
-    if p is None:
-        return ""
-    if p < MIN_P:
-        return "p < 0.001"
-    return f"p = {p:.3f}" if p < FINE_P else f"p = {p:.2f}"
+def comparison_document(found: Compared, conclusion: Conclusion | None = None) -> ComparisonDoc:
+    """Describe a comparison; `conclusion` is one that was drawn by other rules than the usual ones."""
+    runs = found.runs
+    return ComparisonDoc(
+        baseline=ComparisonSideDoc.make(found.baseline),
+        candidate=ComparisonSideDoc.make(found.candidate),
+        verdict=conclusion or conclude(found),
+        differences=found.differences,
+        is_comparable=found.is_comparable,
+        only_shared_cases=found.is_of_shared_cases,
+        tolerances=TolerancesDoc.make(found.tolerances),
+        regression_detected=runs.regression_detected,
+        reasons=runs.reasons,
+        pass_rate_change=runs.pass_rate_change,
+        score_change=runs.score_change,
+        latency_change_pct=runs.latency_change_pct,
+        cases_in_both=found.in_both,
+        shared_cases=found.shared,
+        evidence=found.evidence,
+        metrics=[MeasuredDoc.make(measured) for measured in found.evidence.measured],
+        cases=[case_change_document(found, change) for change in found.cases],
+    )
 
 
-def _obstacle(found: Compared, is_forced: bool, least_cases: int) -> tuple[str, str]:
-    """Return what keeps the comparison from meaning anything and of which kind it is, "" when nothing does."""
-    for side in (found.baseline, found.candidate):
-        run, name = side.run, f"{side.run.suite.slug}{side.run}"
-        if run.is_active:
-            return STILL_ON, f"{name} is still on, so its figures are not those of all its cases."
-        if run.status != RunStatus.COMPLETED and not is_forced:
-            ended = RunStatus(run.status).label.lower()
-            return NOT_COMPLETED, f"{name} was not completed ({ended})."
-    if not is_forced and not found.is_comparable:
-        *others, last = (one.what for one in found.differences if one.spoils)
-        spoilt = f"{', '.join(others)} and {last}" if others else last
-        return NOT_COMPARABLE, (
-            f"The runs differ in {spoilt}, not in their targets alone, "
-            "so no change can be put down to the target."
-        )
-    if found.shared < least_cases:
-        cases = counted(found.shared, "shared case")
-        has = "has" if found.shared == 1 else "have"
-        return TOO_FEW_SHARED, f"{cases} {has} a verdict on both sides, {least_cases} are needed."
-    return "", ""
-
-
-def _besides(gates: str) -> str:
-    return f" {gates[:1].upper()}{gates[1:]}." if gates else ""
-
-
-def _limits(found: Compared) -> str:
-    if not found.runs.regression_detected:
-        return "Every tolerance is kept."
-    text = "; ".join(one.text for one in found.runs.reasons)
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-def _evidence(found: Compared) -> str:
-    said = found.evidence
-    rate, score = said.pass_rate, said.mean_score
-    if rate.change == TOO_FEW_CASES:
-        cases = counted(rate.cases, "shared case")
-        has = "has" if rate.cases == 1 else "have"
-        return (
-            f"{cases} {has} a verdict on both sides; ten are needed to tell a change from chance."
-        )
-    told = [
-        f"The pass rate of {counted(rate.cases, 'shared case')} {_moved(rate)} "
-        f"({p_words(rate.p)}, {said.test})."
-    ]
-    if score.p is not None:
-        told.append(f"Their mean score {_moved(score)} ({p_words(score.p)}).")
-        told.append("Each p is raised by Holm's rule for the two.")
-    return " ".join(told)
-
-
-def _moved(one: Paired) -> str:
-    if one.change == REGRESSED:
-        return f"fell by more than chance explains, {delta(one.mean, 'pts')}"
-    if one.change == IMPROVED:
-        return f"rose by more than chance explains, {delta(one.mean, 'pts')}"
-    return f"changed by {delta(one.mean, 'pts')}, which cannot be told from chance"
-
-
-def _meaning(found: Compared, is_breach: bool) -> str:
-    """Return what the evidence makes of the breach, or of the lack of one."""
-    classes = {found.evidence.pass_rate.change, found.evidence.mean_score.change}
-    if {REGRESSED, IMPROVED} <= classes:
-        return "The shared cases got worse in one figure and better in the other; read them before you decide."
-    if REGRESSED in classes:
-        still = "The" if is_breach else "Still the"
-        return f"{still} shared cases got worse, by more than chance explains."
-    if IMPROVED in classes:
-        still = "Still the" if is_breach else "The"
-        return f"{still} shared cases got better, by more than chance explains."
-    if classes == {TOO_FEW_CASES}:
-        return "There are too few shared cases to tell a change from chance."
-    if is_breach:
-        return "The shared cases do not show that the candidate is worse: it may be chance."
-    return "Nothing shows that the shared cases got worse or better."
-
-
-def comparison_document(found: Compared, came_to: Conclusion | None = None) -> dict[str, Any]:
-    """Return the comparison as plain JSON values; `came_to` is a conclusion drawn with other demands.
-
-    Scores and rates are 0 to 1, metrics and dimensions on their own `scale`, latencies in
-    milliseconds, costs US dollars spelt out; changes are candidate minus baseline. What a side has
-    none of is None. `evidence` and `metrics` are of the shared cases without errors, with each p
-    raised by Holm's rule; the rest are each run's own figures (SCORING §9).
-    """
-    return {
-        "baseline": found.baseline.as_json(),
-        "candidate": found.candidate.as_json(),
-        "verdict": (came_to or conclude(found)).as_json(),
-        "differences": [one.as_json() for one in found.differences],
-        "is_comparable": found.is_comparable,
-        "only_shared_cases": found.is_of_shared_cases,
-        "tolerances": found.tolerances.as_json(),
-        **found.runs.as_json(),
-        "cases_in_both": found.in_both,
-        "shared_cases": found.shared,
-        "evidence": found.evidence.as_json(),
-        "metrics": [one.as_json() for one in found.evidence.measured],
-        "cases": [
-            {**change.as_json(), "title": found.title(change.case)} for change in found.cases
-        ],
-    }
+def case_change_document(found: Compared, change: CaseChange) -> CaseChangeDoc:
+    """Describe how one case changed."""
+    document = CaseChangeDoc.model_validate(change)
+    return document.model_copy(update={"title": found.title(change.case)})

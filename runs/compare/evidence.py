@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -194,10 +193,6 @@ class Paired:
         if self.low is None or self.high is None or self.cases < MIN_CASES:
             return False
         return self.low > 0 or self.high < 0
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values, the class among them."""
-        return asdict(self) | {"class": self.change}
 
 
 NOTHING = Paired(0, None, None, None, None, None)

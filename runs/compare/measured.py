@@ -6,11 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from evaluators.scoring.numbers import mean, rounded
 from runs.compare.cases import ADDED, ERROR, REMOVED, CaseChange
-from runs.compare.evidence import LEVEL, RESAMPLES, Paired, evidence, paired_figures, raised
+from runs.compare.evidence import Paired, evidence, paired_figures, raised
 
 METRIC, DIMENSION, EVALUATOR = "metric", "dimension", "evaluator"
 # What a figure of each kind is at most.
@@ -75,22 +74,6 @@ class MeasuredChange:
     def scale(self) -> int:
         """Return what the figure is at most."""
         return SCALES[self.figure.kind]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {
-            "kind": self.figure.kind,
-            "evaluator": self.figure.path,
-            "key": self.figure.key,
-            "name": self.name,
-            "scale": self.scale,
-            "baseline_mean": self.before,
-            "candidate_mean": self.after,
-            **self.said.as_json(),
-            "interval_excludes_zero": self.said.excludes_zero,
-            "baseline_run": {"mean": self.own[0].mean, "executions": self.own[0].executions},
-            "candidate_run": {"mean": self.own[1].mean, "executions": self.own[1].executions},
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +156,6 @@ class Significance:
     def measured_tested(self) -> int:
         """Return for how many measured figures Holm's rule raised each of their ps."""
         return sum(one.said.p is not None for one in self.measured)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the pass rate, the mean score and how they were tested as plain JSON values."""
-        return {
-            "pass_rate": self.pass_rate.as_json(),
-            "mean_score": self.mean_score.as_json(),
-            "pass_rate_test": self.test,
-            "other_test": "paired sign-flip permutation test",
-            "interval": "95% bootstrap over cases",
-            "level": LEVEL,
-            "resamples": RESAMPLES,
-            "seed": self.seed,
-            "correction": "Holm",
-            "metrics_tested": self.measured_tested,
-        }
 
 
 def shared_changes(changes: Sequence[CaseChange]) -> tuple[CaseChange, ...]:

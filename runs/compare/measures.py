@@ -22,7 +22,7 @@ from evaluators.templatetags.figures import (
 )
 from evaluators.templatetags.ui import spelled
 from runs.compare.comparison import Compared, Side
-from runs.compare.documents import p_words
+from runs.compare.conclusion import p_words
 from runs.compare.evidence import Paired
 from runs.compare.measured import DIMENSION, EVALUATOR, METRIC, MeasuredChange
 from runs.models.runs import Run

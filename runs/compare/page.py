@@ -32,14 +32,14 @@ from runs.compare.comparison import (
 )
 from runs.compare.comparison import SHOW_IMPROVED as IMPROVED_CASES
 from runs.compare.comparison import SHOW_REGRESSED as REGRESSED_CASES
-from runs.compare.documents import (
+from runs.compare.conclusion import (
     INCONCLUSIVE,
     NO_REGRESSION,
     REGRESSION,
     Conclusion,
-    comparison_document,
     conclude,
 )
+from runs.compare.documents import CaseSideDoc, comparison_document
 from runs.compare.evidence import REGRESSED
 from runs.compare.measures import (
     AXIS_OF_POINTS,
@@ -523,8 +523,8 @@ def comparison_jsonl(found: Compared, query: ComparisonQuery) -> Iterator[str]:
 
     `listed` says which cases those are; every figure above them is of the whole comparison.
     """
-    document = comparison_document(found)
-    cases = {one["case"]: one for one in document.pop("cases")}
+    document = comparison_document(found).as_json()
+    cases = {case["case"]: case for case in document.pop("cases")}
     asked = cases_asked(found, query)
     filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
     listed = {**filters, "cases": len(asked), "of": len(cases)}
@@ -545,7 +545,8 @@ def _line(one: CaseChange, title: str) -> Sequence[Any]:
 
 
 def _figures(side: CaseSide | None) -> dict[str, Any]:
-    return {} if side is None else {**side.as_json(), "flaky": _yes(side.is_flaky)}
+    figures = {} if side is None else dict(CaseSideDoc.model_validate(side))
+    return {**figures, **({"flaky": _yes(figures["flaky"])} if figures else {})}
 
 
 def _yes(value: bool) -> str:

@@ -1,77 +1,464 @@
-"""Runs and results as JSON documents: what lists, the API, files and the command line tell of them."""
+"""A run as a document: what lists, its file, the API, the command line and share links say of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from django.db.models import QuerySet
+from pydantic import AliasPath, Field
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
-from runs import lists
 from runs.case_groups import policy_of
-from runs.costs import Cost, RunCosts, run_costs
+from runs.costs import RunCosts, run_costs
+from runs.documents import FIGURES, Document, Dollars, TextOrNone, VerdictOrNone
 from runs.engine.plan import CHANGED
-from runs.lists import ListQuery, with_tag
-from runs.models.results import EvaluatorScore, Result, ResultStatus, ScoreState, VerdictChoice
-from runs.models.runs import RESCORED, Run
+from runs.models.results import EvaluatorScore, ScoreState
+from runs.models.runs import Run, RunStatus
 from runs.models.stored import executions_of
-from runs.models.suites import Case
-from runs.results.case_rows import result_url
-from runs.results.run_figures import repetitions_of_run
-from runs.results.run_list import RunRow, run_row
-from runs.suites.queries import policy_document
+from runs.results.run_figures import RunRepetitions, repetitions_of_run
+from runs.results.run_list import listed, run_row
+from runs.suites.documents import PolicyDoc
 from runs.summary.cases import summarise_case
-from runs.summary.figures import CaseSummary, Summary, total_of
+from runs.summary.figures import CaseSummary, Summary
 
 CHUNK = 2000
-MEASURED = ("metrics", "dimensions")
+
+GateState = Literal["passed", "failed", "open", "on_course", "at_risk", "out_of_reach"]
+Interval = tuple[float, float] | None
 
 
-def run_document(run: Run, *, url: str) -> dict[str, Any]:
-    """Return the run in plain JSON values.
+class GateDoc(Document):
+    """One of the two gates of a run."""
 
-    Costs are numbers of US dollars as in files of results, None where no price is known. Of a run
-    that goes on or has no summary the figures are None, and the cases are so far. "changed" lists what
-    the run did otherwise than its suite: evaluator (None for the policy), name, old and new.
-    "scored_again_from" is the number of the run whose stored scores these are, None for one that ran.
-    """
-    spent, finals = run_costs(run), _final_scores(run)
-    return {
-        "suite": run.suite.slug,
-        "run": run.number,
-        "url": url,
-        "target": run.target_name,
-        "judge": run.judge_name or None,
-        "suite_version": run.suite_version,
-        "changed": run.snapshot.get(CHANGED) or [],
-        "scored_again_from": (run.snapshot.get(RESCORED) or {}).get("run"),
-        "repetitions": run.repetitions,
-        "status": run.status,
-        "status_reason": run.status_reason,
-        "started_at": run.started_at.isoformat() if run.started_at else None,
-        "finished_at": run.finished_at.isoformat() if run.finished_at else None,
-        "executions": run.execution_count,
-        "done": run.done_count,
-        "errors": run.error_count,
-        "run_cost_usd": _number(spent.run.usd),
-        "evaluation_cost_usd": _number(spent.evaluation.usd),
-        "total_cost_usd": _number(spent.total_usd),
-        "summary": _with_numbers(run.summary),
-        **_beside_summary(run, finals),
-        "cases": [_case(case, finals.get(case.case, [])) for case in case_summaries(run)],
-    }
+    share: Annotated[float | None, FIGURES]
+    """The mean score, or the share of executions that passed, 0 to 1; null where there is none."""
+    threshold: Annotated[float, FIGURES] = Field(validation_alias="limit")
+    """What it has to reach, 0 to 1."""
+    state: Annotated[GateState, FIGURES]
+    """Passed or failed once the run is completed; before, how it stands so far."""
+    note: Annotated[str, FIGURES]
+    """What the figure rests on, in words."""
+    reviews: Annotated[int, FIGURES]
+    """How many decisions of reviewers count in it."""
 
 
-def run_figures(run: Run) -> dict[str, Any]:
-    """Return what a run came to in plain JSON values, its costs as text: the summary, and the figures beside it."""
-    return {"summary": _whole_summary(run.summary), **_beside_summary(run, _final_scores(run))}
+class GatesDoc(Document):
+    """Both gates; they are judged separately."""
+
+    metrics: GateDoc
+    """The mean score of all executions that have one."""
+    cases: GateDoc
+    """The share of executions that passed; those with errors have not."""
+
+
+class CountsDoc(Document):
+    """How many executions are in each state."""
+
+    passed: Annotated[int, FIGURES] = Field(0, alias="pass")
+    """Passed."""
+    borderline: Annotated[int, FIGURES] = 0
+    """Borderline."""
+    fail: Annotated[int, FIGURES] = 0
+    """Failed."""
+    error: Annotated[int, FIGURES] = 0
+    """Errored: without a score, which is never 0."""
+    waiting: Annotated[int, FIGURES] = 0
+    """Not executed yet."""
+    cancelled: Annotated[int, FIGURES] = 0
+    """Never executed."""
+
+
+class RunDoc(Document):
+    """A run as lists show it."""
+
+    id: int
+    """Its id."""
+    name: str
+    """Its suite and number, as support-agent:12."""
+    suite: str
+    """The slug of its suite."""
+    number: Annotated[int, FIGURES]
+    """Its number in the suite."""
+    url: str
+    """The path of its page; in files and at the command line its address."""
+    target: Annotated[str, FIGURES]
+    """The name of its target."""
+    judge: Annotated[TextOrNone, FIGURES]
+    """The name of the model that judged; null without one."""
+    is_scripted: Annotated[bool, FIGURES]
+    """Whether the judge's replies were written beforehand, as in the demo."""
+    suite_version: Annotated[int, FIGURES]
+    """The version of the suite it ran."""
+    is_baseline: bool
+    """Whether other runs of the suite are compared with it."""
+    campaign: int | None
+    """The id of the campaign it was started in."""
+    scored_again_from: int | None
+    """The number of the run whose stored scores it uses; null for a run that asked its target."""
+    note: str
+    """The note of its start."""
+    repetitions: Annotated[int, FIGURES]
+    """How often each case is executed."""
+    status: Annotated[RunStatus, FIGURES]
+    """How far the run is."""
+    status_reason: str
+    """Why it ended early; empty otherwise."""
+    created_at: datetime
+    """When it was made."""
+    created_by: TextOrNone
+    """Who started it."""
+    started_at: datetime | None
+    """When work on it began."""
+    finished_at: datetime | None
+    """When it ended."""
+    case_count: Annotated[int, FIGURES]
+    """How many cases it has."""
+    executions: Annotated[int, FIGURES]
+    """How many executions it has: cases times repetitions."""
+    done: Annotated[int, FIGURES]
+    """How many of them have ended, with or without an error."""
+    counts: CountsDoc
+    """How many executions are in each state."""
+    gates: GatesDoc
+    """The two gates."""
+    run_cost_usd: Annotated[Dollars | None, FIGURES]
+    """What the target cost, US dollars; null where nothing is known."""
+    evaluation_cost_usd: Annotated[Dollars | None, FIGURES]
+    """What the evaluation cost, US dollars; null where nothing is known."""
+    total_cost_usd: Annotated[Dollars | None, FIGURES]
+    """What is known of both costs, US dollars; null where nothing is known."""
+    costs_are_partial: Annotated[bool, FIGURES]
+    """Whether more was spent than is known."""
+
+
+class GateResultDoc(Document):
+    """A gate of the summary."""
+
+    share: float | None
+    """The figure of a completed run, 0 to 1; null otherwise."""
+    so_far: float | None
+    """The figure over what has ended, 0 to 1; null where there is none."""
+    threshold: float
+    """What it has to reach, 0 to 1."""
+    passed: bool | None
+    """Whether it passed; null until it is judged."""
+    counted: int
+    """How many executions count."""
+    total: int
+    """Of how many."""
+
+
+class MeansDoc(Document):
+    """Means and sums over the executions that have a value."""
+
+    score: Annotated[float | None, FIGURES]
+    """The mean score, 0 to 1; null where there is none."""
+    scored: Annotated[int, FIGURES]
+    """How many executions have a score."""
+    latency_ms: Annotated[float | None, FIGURES]
+    """The mean latency, milliseconds."""
+    metrics: dict[str, float]
+    """The mean of each metric, 0 to 5."""
+    dimensions: dict[str, float]
+    """The mean of each dimension, 0 to 10."""
+    input_tokens: int | None
+    """The target's input tokens."""
+    output_tokens: int | None
+    """The target's output tokens."""
+    run_cost_usd: Dollars | None
+    """What the target cost, US dollars; null where nothing is known."""
+    evaluation_cost_usd: Dollars | None
+    """What the evaluation cost, US dollars; null where nothing is known."""
+    evaluation_input_tokens: int | None
+    """The input tokens of the evaluation."""
+    evaluation_output_tokens: int | None
+    """The output tokens of the evaluation."""
+
+
+class MetricMeanDoc(Document):
+    """The mean of a metric over the executions in which it was judged."""
+
+    path: str
+    """The evaluator's place in the tree."""
+    key: str
+    """Its key."""
+    name: Annotated[str, FIGURES]
+    """Its name."""
+    tier: Annotated[str, FIGURES]
+    """Its tier; empty without one."""
+    weight: float
+    """Its share of the evaluator's score, 0 to 1."""
+    binary: Annotated[bool, FIGURES]
+    """Whether it is only 0 or 5."""
+    mean: Annotated[float, FIGURES]
+    """The mean, 0 to 5."""
+    judged: Annotated[int, FIGURES]
+    """How many executions the mean is of."""
+
+
+class SideMeanDoc(Document):
+    """The mean of one side of a dimension."""
+
+    mean: Annotated[float | None, FIGURES]
+    """The mean, 0 to 10; null where there is none."""
+    counted: Annotated[int, FIGURES]
+    """How many executions the mean is of."""
+
+
+class DimensionMeanDoc(Document):
+    """The mean of a dimension of a hybrid judge."""
+
+    path: str
+    """The evaluator's place in the tree."""
+    key: str
+    """Its key."""
+    name: Annotated[str, FIGURES]
+    """Its name."""
+    deterministic: SideMeanDoc
+    """The result of the checks."""
+    judge: SideMeanDoc
+    """The result of the judge."""
+    final: SideMeanDoc
+    """Both together."""
+
+
+class SummaryDoc(Document):
+    """A run in numbers; names that end in _pct and the two thresholds beside them are percent."""
+
+    executions: int
+    """How many executions there are."""
+    ended: int
+    """How many have ended."""
+    passed: int
+    """How many passed."""
+    errors: int
+    """How many errored."""
+    metrics_gate: GateResultDoc
+    """The mean score against its threshold."""
+    cases_gate: GateResultDoc
+    """The pass rate against its threshold."""
+    interval: Annotated[Interval, FIGURES]
+    """The 95% interval of the pass rate, 0 to 1."""
+    score_interval: Annotated[Interval, FIGURES]
+    """The 95% interval of the mean score, 0 to 1."""
+    distribution: dict[str, int]
+    """How many cases there are of each state, and in total."""
+    shares: dict[str, float]
+    """The same as shares of all cases, 0 to 1."""
+    means: MeansDoc
+    """Means and sums."""
+    flaky: int
+    """Cases whose repetitions differ in their verdicts."""
+    all_passed: int
+    """Cases in which every repetition passed."""
+    any_passed: int
+    """Cases in which at least one repetition passed."""
+    reviews: int
+    """How many decisions of reviewers count."""
+    settled: int
+    """Cases in which every repetition has ended."""
+    comparable: int
+    """Cases with two verdicts or more."""
+    spread: float | None
+    """The mean of highest minus lowest score of a case, 0 to 1; null where there is none."""
+    spread_cases: int
+    """How many cases that mean is of."""
+    timed: Annotated[int, FIGURES]
+    """How many executions have a latency."""
+    latency_p50_ms: Annotated[float | None, FIGURES]
+    """The median latency, milliseconds."""
+    latency_p95_ms: Annotated[float | None, FIGURES]
+    """95 of 100 executions are as fast or faster, milliseconds."""
+    weighted_metrics_score_pct: float | None
+    """The mean score, percent."""
+    metrics_pass_threshold: float | None
+    """What the mean score has to reach, percent."""
+    metrics_passed: bool | None
+    """Whether it does."""
+    cases_pass_rate_pct: float | None
+    """The pass rate, percent."""
+    cases_pass_threshold: float | None
+    """What the pass rate has to reach, percent."""
+    cases_passed: bool | None
+    """Whether it does."""
+    metrics: list[MetricMeanDoc]
+    """The mean of each metric."""
+    dimensions: list[DimensionMeanDoc]
+    """The mean of each dimension."""
+
+
+class OverRepetitionsDoc(Document):
+    """The cases of a run over their repetitions."""
+
+    all_k_passed: int
+    """Cases in which every repetition passed."""
+    any_k_passed: int
+    """Cases in which at least one repetition passed."""
+    finished_cases: int
+    """Of how many."""
+    flaky: int
+    """Cases whose repetitions differ in their verdicts."""
+    comparable_cases: int
+    """Of how many."""
+    mean_spread: float | None
+    """The mean of highest minus lowest score of a case, 0 to 1; null where there is none."""
+    spread_cases: int
+    """How many cases that mean is of."""
+
+    @classmethod
+    def make(cls, found: RunRepetitions) -> OverRepetitionsDoc:
+        """Describe what the repetitions of a run came to."""
+        return cls(
+            all_k_passed=found.all_passed.count,
+            any_k_passed=found.any_passed.count,
+            finished_cases=found.all_passed.total,
+            flaky=found.flaky.count,
+            comparable_cases=found.flaky.total,
+            mean_spread=found.spread,
+            spread_cases=found.spread_cases,
+        )
+
+
+class FinalEvaluationDoc(Document):
+    """The overall scores of hybrid judges."""
+
+    final_score: float | None
+    """The mean final score, 0 to 10."""
+    final_dimensions: dict[str, float]
+    """The mean of each dimension, 0 to 10."""
+    scored_executions: int
+    """How many executions they are of."""
+
+
+class CostDoc(Document):
+    """What the target, or the evaluation, of a run cost."""
+
+    usd: Dollars | None
+    """What is known, US dollars; null where nothing is known."""
+    answers: int
+    """How many answers were paid; 0 where every price is known."""
+    priced: int
+    """How many of them have a known price."""
+    input_tokens: int | None
+    """Input tokens, given where prices are missing."""
+    output_tokens: int | None
+    """Output tokens, given where prices are missing."""
+    is_partial: bool
+    """Whether more was spent than is known."""
+
+
+class CostsDoc(Document):
+    """The two costs of a run."""
+
+    run: CostDoc
+    """The target's."""
+    evaluation: CostDoc
+    """The evaluation's."""
+
+
+class ChangedDoc(Document):
+    """A setting that was changed for one run."""
+
+    evaluator: str | None
+    """The evaluator; null for the policy."""
+    name: str
+    """The setting."""
+    old: Any
+    """The value of the suite; may be null."""
+    new: Any
+    """The value of the run; may be null."""
+
+
+class RunDetailDoc(RunDoc):
+    """A run with its policy, its costs and its summary."""
+
+    concurrency: int
+    """How many executions ran at once, at most."""
+    budget_usd: Dollars | None
+    """What it was allowed to cost, US dollars; null without a limit."""
+    policy: PolicyDoc
+    """The policy it was frozen with."""
+    changed: list[ChangedDoc]
+    """The settings in which it differs from its suite."""
+    costs: CostsDoc
+    """Both costs and what they rest on."""
+    summary: SummaryDoc | None
+    """Its figures; null until it ended."""
+    over_repetitions: OverRepetitionsDoc | None
+    """Null with one repetition."""
+    final_evaluation: FinalEvaluationDoc | None
+    """Null without a hybrid judge."""
+
+
+CaseState = Literal["pass", "borderline", "fail", "error", "waiting", "not_run"]
+
+
+class RunCaseDoc(Document):
+    """A case over its repetitions in one run."""
+
+    case: str
+    """Its key."""
+    state: CaseState
+    """Its verdict, or why it has none."""
+    verdict: VerdictOrNone
+    """Its verdict; null without one."""
+    decided_by: TextOrNone
+    """The rule and the numbers that decided."""
+    executions: int
+    """How many repetitions it has."""
+    scored: int
+    """How many of them have a verdict."""
+    passed: int
+    """How many of them passed."""
+    all_k_passed: bool = Field(validation_alias="all_passed")
+    """Whether every repetition passed."""
+    any_k_passed: bool = Field(validation_alias="any_passed")
+    """Whether at least one repetition passed."""
+    flaky: bool = Field(validation_alias="is_flaky")
+    """Whether the verdicts of its repetitions differ."""
+    spread: float | None
+    """Highest minus lowest score, 0 to 1; null with fewer than two scores."""
+    lowest: float | None
+    """The lowest score, 0 to 1."""
+    highest: float | None
+    """The highest score, 0 to 1."""
+    means: MeansDoc
+    """Means and sums over its repetitions."""
+    total_cost_usd: Dollars | None = Field(validation_alias=AliasPath("means", "total_cost_usd"))
+    """What is known of both costs, US dollars; null where nothing is known."""
+    final_score: float | None = None
+    """The mean final score of a hybrid judge, 0 to 10; null without one."""
+    final_dimensions: dict[str, float] | None = None
+    """The mean of each dimension, 0 to 10; null without a hybrid judge."""
+
+
+class RunFileDoc(RunDetailDoc):
+    """A run with every case over its repetitions, as its file holds it."""
+
+    cases: list[RunCaseDoc]
+    """Its cases in the order of the suite."""
+
+
+def run_document(run: Run) -> RunDoc:
+    """Describe a run of `listed`; no query."""
+    return RunDoc(**_fields(run))
+
+
+def run_detail_document(run: Run) -> RunDetailDoc:
+    """Describe a run of `listed` in full."""
+    return RunDetailDoc(**_detail_fields(run, _final_scores(run)))
+
+
+def run_file_document(run: Run, *, url: str) -> RunFileDoc:
+    """Describe a run in full with its cases; of a run that is still on, the cases are those so far."""
+    found = listed(Run.objects.filter(pk=run.pk)).get()
+    finals = _final_scores(found)
+    cases = [_case_document(case, finals.get(case.case, ())) for case in case_summaries(found)]
+    return RunFileDoc(**_detail_fields(found, finals) | {"url": url, "cases": cases})
 
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
@@ -81,131 +468,8 @@ def case_summaries(run: Run) -> Iterator[CaseSummary]:
         yield summarise_case(key, list(group), policy)
 
 
-def _whole_summary(stored: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a summary with every figure there is; one of an earlier time may lack some."""
-    if stored is None:
-        return None
-    measured = {name: stored.get(name) or [] for name in MEASURED}
-    return {**Summary.from_json(stored).as_json(), **measured}
-
-
-def _beside_summary(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    return {**_repeated(run), **_final(run, [one for scores in finals.values() for one in scores])}
-
-
-def _repeated(run: Run) -> dict[str, Any]:
-    """Return what repetitions came to, with how many cases each figure is of; nothing without any."""
-    found = repetitions_of_run(run)
-    if found is None:
-        return {}
-    return {
-        "over_repetitions": {
-            "all_k_passed": found.all_passed.count,
-            "any_k_passed": found.any_passed.count,
-            "finished_cases": found.all_passed.total,
-            "flaky": found.flaky.count,
-            "comparable_cases": found.flaky.total,
-            "mean_spread": found.spread,
-            "spread_cases": found.spread_cases,
-        }
-    }
-
-
-def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:
-    """Return by case what the first hybrid judge of each execution gave on the whole, 0 to 10; one query."""
-    rows = (
-        EvaluatorScore.objects.filter(result__run=run, kind=HYBRID_KIND, state=ScoreState.SCORED)
-        .order_by("result_id", "position", "id")
-        .values_list("result_id", "result__case__key", "details__final_evaluation__final_score")
-    )
-    found: dict[str, dict[int, float]] = {}
-    for pk, key, final in rows.iterator(chunk_size=CHUNK):
-        if final is not None:
-            found.setdefault(key, {}).setdefault(pk, final)
-    return {key: list(scores.values()) for key, scores in found.items()}
-
-
-def _final(run: Run, scores: Sequence[float]) -> dict[str, Any]:
-    """Return the final evaluation over the run under seed 003's names; nothing without a hybrid judge."""
-    if not scores:
-        return {}
-    summed = (run.summary or {}).get("means") or {}
-    return {
-        "final_evaluation": {
-            "final_score": _mean(scores),
-            "final_dimensions": summed.get("dimensions") or {},
-            "scored_executions": len(scores),
-        }
-    }
-
-
-def _case(case: CaseSummary, finals: Sequence[float]) -> dict[str, Any]:
-    written: dict[str, Any] = _with_numbers(case.as_json())
-    if not finals:
-        return written
-    # The names under which seed 003 aggregates repetitions; scores are 0 to 10.
-    return {**written, "final_score": _mean(finals), "final_dimensions": written["dimensions"]}
-
-
-def _mean(scores: Sequence[float]) -> float | None:
-    average = mean(scores)
-    return None if average is None else rounded(average)
-
-
-def _number(usd: Decimal | str | None) -> float | None:
-    """Return dollars; a billionth is the least and 15 digits are exact, so none is lost."""
-    return None if usd is None else float(usd)
-
-
-def _with_numbers(value: Any) -> Any:
-    """Return figures with the costs that are stored as text as numbers."""
-    if isinstance(value, dict):
-        return {
-            name: _number(part)
-            if name.endswith("_usd") and isinstance(part, str)
-            else _with_numbers(part)
-            for name, part in value.items()
-        }
-    return [_with_numbers(part) for part in value] if isinstance(value, list) else value
-
-
-def run_facts(run: Run) -> dict[str, Any]:
-    """Return a run of `listed` as plain JSON values, by the figures that the list of runs shows."""
+def _fields(run: Run) -> dict[str, Any]:
     row = run_row(run)
-    return _facts(run, row, row.costs)
-
-
-def whole_run(run: Run) -> dict[str, Any]:
-    """Return a run of `listed` with its policy, its summary, and both purses with their counts.
-
-    `summary` is None until the run has ended. `changed` lists what the run did otherwise than its
-    suite: evaluator (None for the policy), name, old and new.
-    """
-    costs = run_costs(run)
-    return {
-        **_facts(run, run_row(run), costs),
-        "concurrency": run.concurrency,
-        "budget_usd": spelt_usd(run.budget_usd),
-        "policy": policy_document(policy_of(run)),
-        "changed": run.snapshot.get(CHANGED) or [],
-        "costs": {"run": _cost(costs.run), "evaluation": _cost(costs.evaluation)},
-        "over_repetitions": None,
-        "final_evaluation": None,
-        **run_figures(run),
-    }
-
-
-def spelt_usd(usd: Decimal | None) -> str | None:
-    """Return dollars with all their digits; None is not known."""
-    return None if usd is None else f"{usd:f}"
-
-
-def spelt_time(at: datetime | None) -> str | None:
-    """Return a time as ISO 8601 with its zone."""
-    return None if at is None else at.isoformat()
-
-
-def _facts(run: Run, row: RunRow, costs: RunCosts) -> dict[str, Any]:
     return {
         "id": run.pk,
         "name": row.word,
@@ -213,7 +477,7 @@ def _facts(run: Run, row: RunRow, costs: RunCosts) -> dict[str, Any]:
         "number": run.number,
         "url": row.url,
         "target": row.target,
-        "judge": row.judge or None,
+        "judge": row.judge,
         "is_scripted": row.is_scripted,
         "suite_version": run.suite_version,
         "is_baseline": row.is_baseline,
@@ -223,93 +487,77 @@ def _facts(run: Run, row: RunRow, costs: RunCosts) -> dict[str, Any]:
         "repetitions": run.repetitions,
         "status": row.status,
         "status_reason": row.reason,
-        "created_at": spelt_time(run.created_at),
-        "created_by": row.started_by or None,
-        "started_at": spelt_time(run.started_at),
-        "finished_at": spelt_time(run.finished_at),
-        "cases": run.case_count,
+        "created_at": run.created_at,
+        "created_by": row.started_by,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "case_count": run.case_count,
         "executions": row.executions,
         "done": row.done,
-        "counts": _counts(row.counts),
-        "gates": {"metrics": row.metrics.as_json(), "cases": row.cases.as_json()},
-        "run_cost_usd": spelt_usd(costs.run.usd),
-        "evaluation_cost_usd": spelt_usd(costs.evaluation.usd),
-        "total_cost_usd": spelt_usd(costs.total_usd),
+        "counts": row.counts,
+        "gates": {"metrics": row.metrics, "cases": row.cases},
+        **_cost_fields(row.costs),
+    }
+
+
+def _cost_fields(costs: RunCosts) -> dict[str, Any]:
+    return {
+        "run_cost_usd": costs.run.usd,
+        "evaluation_cost_usd": costs.evaluation.usd,
+        "total_cost_usd": costs.total_usd,
         "costs_are_partial": costs.is_partial,
     }
 
 
-def _counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return how many executions stand how, every state named."""
-    states = ("pass", "borderline", "fail", "error", "waiting", "cancelled")
-    return {state: counts.get(state, 0) for state in states}
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
+def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    costs, over = run_costs(run), repetitions_of_run(run)
+    summary, final = None, None
+    if run.summary is not None:
+        # A summary that was written before a figure existed lacks it.
+        measured = {name: run.summary.get(name) or [] for name in ("metrics", "dimensions")}
+        summary = Summary.from_json(run.summary).as_json() | measured
+    if finals:
+        final = {
+            "final_score": _mean([score for scores in finals.values() for score in scores]),
+            "final_dimensions": summary["means"]["dimensions"] if summary else {},
+            "scored_executions": sum(map(len, finals.values())),
+        }
     return {
-        "usd": spelt_usd(cost.usd),
-        "answers": cost.answers,
-        "priced": cost.priced,
-        "input_tokens": cost.input_tokens,
-        "output_tokens": cost.output_tokens,
-        "is_partial": cost.is_partial,
+        **_fields(run),
+        **_cost_fields(costs),
+        "concurrency": run.concurrency,
+        "budget_usd": run.budget_usd,
+        "policy": PolicyDoc.make(policy_of(run)),
+        "changed": run.snapshot.get(CHANGED) or [],
+        "costs": costs,
+        "summary": summary,
+        "over_repetitions": OverRepetitionsDoc.make(over) if over else None,
+        "final_evaluation": final,
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionsQuery(ListQuery):
-    """Which executions of a run the API lists."""
-
-    verdict: str = lists.choice(VerdictChoice.values, help="Results with this verdict alone.")
-    status: str = lists.choice(ResultStatus.values, help="Results that are so far alone.")
-    tag: str = lists.text(help="Results of cases with this tag alone.")
-    case: str = lists.text(help="Results of the case with this key.")
-
-    def results(self, run: Run) -> QuerySet[Result]:
-        """Return the results of a run that match, with what lists show of them and nothing heavy."""
-        columns = {"verdict": "verdict", "status": "status", "case": "case__key"}
-        asked = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
-        found = run.results.filter(**asked).select_related("case")
-        if self.tag:
-            found = found.filter(
-                case__in=with_tag(Case.objects.filter(suite=run.suite_id), self.tag)
-            )
-        shown = ("case__key", "case__revision", "case__title", "case__tags")
-        return found.only(*(column.attname for column in Result._meta.concrete_fields), *shown)
+def _case_document(case: CaseSummary, finals: Sequence[float]) -> RunCaseDoc:
+    document = RunCaseDoc.model_validate(case)
+    if not finals:
+        return document
+    final = {"final_score": _mean(finals), "final_dimensions": dict(case.means.dimensions)}
+    return document.model_copy(update=final)
 
 
-def result_facts(run: Run, result: Result) -> dict[str, Any]:
-    """Return a result as plain JSON values; one without a verdict has no score, never 0."""
-    marks = result.outcome_marks
-    is_scored = result.status == ResultStatus.SCORED and result.score is not None
-    costs = (result.run_cost_usd, result.evaluation_cost_usd)
-    return {
-        "id": result.pk,
-        "run_id": run.pk,
-        "case": result.case.key,
-        "case_revision": result.case.revision,
-        "title": result.case.title,
-        "tags": result.case.tags,
-        "repetition": result.repetition,
-        "url": result_url(run, result.case.key, result.repetition),
-        "status": result.status,
-        "verdict": result.verdict or None,
-        "reviewed_verdict": result.reviewed_verdict or None,
-        "score": rounded(result.score) if is_scored and result.score is not None else None,
-        "decided_by": result.decided_by or None,
-        "outcomes_met": marks.count("1") if marks else None,
-        "outcomes_total": len(marks) if marks else None,
-        "error": result.error or None,
-        "error_stage": result.error_stage or None,
-        "warnings": result.warnings,
-        "attempt": result.attempt,
-        "generation": result.generation,
-        "started_at": spelt_time(result.started_at),
-        "finished_at": spelt_time(result.finished_at),
-        "latency_ms": result.latency_ms,
-        "input_tokens": result.input_tokens,
-        "output_tokens": result.output_tokens,
-        "run_cost_usd": spelt_usd(result.run_cost_usd),
-        "evaluation_cost_usd": spelt_usd(result.evaluation_cost_usd),
-        "total_cost_usd": spelt_usd(total_of(costs)),
-    }
+def _final_scores(run: Run) -> Mapping[str, Sequence[float]]:
+    """Return by case the final scores, 0 to 10, of the first hybrid judge of each execution; one query."""
+    rows = (
+        EvaluatorScore.objects.filter(result__run=run, kind=HYBRID_KIND, state=ScoreState.SCORED)
+        .order_by("result_id", "position", "id")
+        .values_list("result_id", "result__case__key", "details__final_evaluation__final_score")
+    )
+    scores: dict[str, dict[int, float]] = {}
+    for pk, key, final in rows.iterator(chunk_size=CHUNK):
+        if final is not None:
+            scores.setdefault(key, {}).setdefault(pk, final)
+    return {key: list(by_result.values()) for key, by_result in scores.items()}
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    average = mean(scores)
+    return None if average is None else rounded(average)

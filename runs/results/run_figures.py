@@ -47,16 +47,6 @@ class RunGate:
         """Say how many decisions of people its figure counts, "" where none does."""
         return f"with {counted(self.reviews, 'review')}" if self.reviews else ""
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values; its name is where it stands in the document."""
-        return {
-            "share": self.share,
-            "threshold": self.limit,
-            "state": self.state,
-            "note": self.note,
-            "reviews": self.reviews,
-        }
-
 
 def metrics_gate(run: Run, policy: PolicySpec) -> RunGate:
     """Return the mean overall score against its threshold, over the executions that have one."""

@@ -31,7 +31,7 @@ from runs.requests import (
 from runs.results import result_calls as results_result_calls
 from runs.results import run_list as listing
 from runs.results.case_rows import results_table
-from runs.results.documents import run_document
+from runs.results.documents import run_file_document
 from runs.results.files import result_lines, results_csv
 from runs.results.result_page import (
     is_finished,
@@ -150,9 +150,8 @@ def run_summary_file(request: HttpRequest, slug: str, number: int) -> JsonRespon
     found = run_of(slug, number)
     url = request.build_absolute_uri(reverse("runs:run", args=(slug, number)))
     headers = {"Content-Disposition": f'attachment; filename="{slug}-{number}-summary.json"'}
-    return JsonResponse(
-        run_document(found, url=url), headers=headers, json_dumps_params={"indent": 2}
-    )
+    document = run_file_document(found, url=url).as_json()
+    return JsonResponse(document, headers=headers, json_dumps_params={"indent": 2})
 
 
 @require_safe

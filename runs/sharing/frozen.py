@@ -163,7 +163,9 @@ def shared_comparison(
             _side("candidate", found.candidate, page.counts[1]),
         ],
         "measures": [_measure(one) for one in page.measures],
-        "differences": [one.as_json() for one in found.differences],
+        "differences": [
+            {"what": one.what, "text": one.text, "spoils": one.spoils} for one in found.differences
+        ],
         "is_comparable": found.is_comparable,
         "only_shared": page.is_shared,
         "unfinished": [
@@ -189,7 +191,7 @@ def shared_comparison(
         "flips": page.flips,
         "shared": found.shared,
         "out_of_grid": page.out_of_grid,
-        "figures": comparison_document(found),
+        "figures": comparison_document(found).as_json(),
         "case_count": len(found.cases),
         "shown_count": len(cases),
         "text_count": len(texts),

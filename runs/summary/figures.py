@@ -107,28 +107,6 @@ class CaseSummary:
             return None
         return rounded(self.highest - self.lowest)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain JSON values: means, sums and what the repetitions come to together."""
-        means = _means_as_json(self.means)
-        total = self.means.total_cost_usd
-        return {
-            "eval_id": self.case,
-            "state": self.state,
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "decided_by": self.decided_by or None,
-            "executions": self.executions,
-            "scored": self.scored,
-            "passed": self.passed,
-            "all_k_passed": self.all_passed,
-            "any_k_passed": self.any_passed,
-            "flaky": self.is_flaky,
-            "spread": self.spread,
-            "lowest": self.lowest,
-            "highest": self.highest,
-            **means,
-            "total_cost_usd": None if total is None else str(total),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class GateResult:

@@ -81,7 +81,7 @@ def test_every_file_tells_the_same_run(tmp_path):
     assert lines[0]["output"] == f"a refund {HOSTILE}"
     assert {line["status"] for line in lines[4:]} == {"error"}
     told = json.loads(summary.read_text())
-    assert (told["exit_code"], told["executions"], told["errors"]) == (1, 6, 2)
+    assert (told["exit_code"], told["executions"], told["counts"]["error"]) == (1, 6, 2)
     [suite] = ElementTree.parse(junit).getroot()
     counts = {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")}
     assert counts == {"tests": "6", "failures": "2", "errors": "2", "skipped": "0"}

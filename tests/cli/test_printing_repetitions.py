@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from runs.cli.evaluating import conclude, summary_document
@@ -50,10 +48,10 @@ def test_the_closing_table_says_all_k_any_of_k_and_flaky(run: Run) -> None:
 
 
 def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
-    document = json.loads(json.dumps(summary_document(run, conclude(run), url="http://here")))
+    document = summary_document(run, conclude(run), url="http://here").as_json()
     flaky, errored = document["cases"]
     expected = {
-        "eval_id": "C-001",
+        "case": "C-001",
         "verdict": "borderline",
         "executions": 2,
         "scored": 2,
@@ -61,19 +59,22 @@ def test_the_summary_holds_every_case_over_its_repetitions(run: Run) -> None:
         "all_k_passed": False,
         "any_k_passed": True,
         "flaky": True,
-        "score": 0.6,
         "spread": 0.6,
-        "latency_ms": 150,
-        "dimensions": {"task": 6.5},
         "final_score": 7.0,
         "final_dimensions": {"task": 6.5},
-        "run_cost_usd": 0.024,
-        "total_cost_usd": 0.032,
+        "total_cost_usd": "0.032000000",
     }
     assert {name: flaky[name] for name in expected} == expected
+    means = {
+        "score": 0.6,
+        "latency_ms": 150,
+        "dimensions": {"task": 6.5},
+        "run_cost_usd": "0.024000000",
+    }
+    assert {name: flaky["means"][name] for name in means} == means
     assert (errored["verdict"], errored["scored"], errored["spread"]) == ("pass", 1, None)
     assert errored["all_k_passed"] is False
-    assert "final_score" not in errored
+    assert errored["final_score"] is None
     assert document["summary"]["means"]["dimensions"] == {"task": 6.5}
     assert document["final_evaluation"] == {
         "final_score": 7.0,
@@ -106,4 +107,4 @@ def test_where_each_case_ran_once_nothing_is_said_of_repetitions() -> None:
     run.refresh_from_db()
     assert "Flaky" not in summary_table(run)
     assert "flaky" not in junit_run(run, conclude(run), url="").properties
-    assert "over_repetitions" not in summary_document(run, conclude(run), url="")
+    assert summary_document(run, conclude(run), url="").over_repetitions is None

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import math
 
 import pytest
@@ -104,7 +103,6 @@ def test_every_breach_is_named() -> None:
         "mean score",
         "mean latency",
     ]
-    assert json.loads(json.dumps(found.as_json()))["reasons"][2]["measure"] == "mean latency"
 
 
 def test_a_run_without_figures_breaches_nothing() -> None:

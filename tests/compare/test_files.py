@@ -56,7 +56,7 @@ def rows_of(response: Any) -> list[dict[str, str]]:
 
 def document_of(runs: tuple[Run, Run], *, only_shared: bool = False) -> dict[str, Any]:
     tolerances = Tolerances.of(read_plan(runs[1].snapshot).policy)
-    return comparison_document(compared(*runs, tolerances, only_shared=only_shared))
+    return comparison_document(compared(*runs, tolerances, only_shared=only_shared)).as_json()
 
 
 def test_the_table_holds_each_case_with_every_digit_of_the_document(get, runs) -> None:
@@ -94,7 +94,7 @@ def test_the_lines_are_the_document_and_then_each_case(get, runs) -> None:
     assert response["Content-Type"] == "application/jsonl; charset=utf-8"
     head, *cases = map(json.loads, response.getvalue().decode().splitlines())
     listed = head.pop("listed")
-    document = json.loads(json.dumps(document_of(runs)))
+    document = document_of(runs)
     by_key = {one["case"]: one for one in document.pop("cases")}
     assert head == document
     assert {one["case"]: one for one in cases} == by_key
@@ -147,7 +147,7 @@ def test_tolerances_and_the_shared_cases_alone_are_those_of_the_address(get, run
     told = head["tolerances"]
     assert told["max_pass_rate_drop"]["value"] == 0.9
     assert told["max_pass_rate_drop"] != document_of(runs)["tolerances"]["max_pass_rate_drop"]
-    assert head["candidate"]["cases"] == 6
+    assert head["candidate"]["case_count"] == 6
     assert head["pass_rate_change"] == document_of(runs, only_shared=True)["pass_rate_change"]
     assert "NEW" in [row["case"] for row in rows_of(get(TABLE, show="all"))]
     assert "NEW" not in [row["case"] for row in rows_of(get(TABLE, show="all", cases="shared"))]

@@ -14,16 +14,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evaluators.scoring.types import Verdict
-from runs.campaigns.board import CampaignQuery
-from runs.campaigns.documents import leaderboard_json
-from runs.campaigns.page import CampaignPage
+from runs.campaigns.documents import campaign_detail_document
 from runs.cli.evaluating import conclude, summary_document
 from runs.cli.files import junit_run
 from runs.cli.printing import summary_table
 from runs.finishing import summarise_run
 from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
-from runs.results.documents import run_facts
+from runs.results.documents import run_document
 from runs.results.files import result_lines
 from runs.results.run_list import listed
 from runs.reviews.services import Decided, decide, undo
@@ -130,12 +128,10 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
             shared_run(run, depth=DetailLevel.FIGURES, now=timezone.now())["gates"]
         ),
         "command line": summary_table(run),
-        "summary file": f"with {summary['summary']['reviews']} review",
+        "summary file": f"with {summary.summary.reviews if summary.summary else 0} review",
         "JUnit": junit,
-        "API": json.dumps(run_facts(listed_run)),
-        "leaderboard file": json.dumps(
-            leaderboard_json(CampaignPage(run.campaign, CampaignQuery()).rows)
-        ),
+        "API": run_document(listed_run).model_dump_json(),
+        "leaderboard file": json.dumps(campaign_detail_document(run.campaign).as_json()),
     }
 
 

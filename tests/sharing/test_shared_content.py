@@ -98,7 +98,7 @@ def test_figures_on_the_public_page_are_those_of_the_comparison_to_the_last_digi
     editor_client: Client, client: Client, runs: tuple[Run, Run]
 ) -> None:
     page = text_of(client.get(share(editor_client, subject(runs))))
-    told = comparison_document(compared(*runs, Tolerances()))
+    told = comparison_document(compared(*runs, Tolerances())).as_json()
     frozen = ShareLink.objects.get().frozen["figures"]
     for name in ("pass_rate_change", "score_change", "latency_change_pct", "regression_detected"):
         assert frozen[name] == told[name], name

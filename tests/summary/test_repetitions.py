@@ -176,34 +176,3 @@ def test_a_summary_written_before_a_figure_was_kept_reads_back_without_it() -> N
         del written[name]
     older = Summary.from_json(written)
     assert (older.spread, older.settled, older.flaky) == (None, 0, 1)
-
-
-def test_a_case_in_json_has_means_sums_and_what_its_repetitions_came_to() -> None:
-    rows = [
-        scored(0.9, latency_ms=100, input_tokens=5, metrics={"tone": 4}, dimensions={"task": 8}),
-        scored(0.5, latency_ms=300, input_tokens=7, metrics={"tone": 5}, dimensions={"task": 9}),
-        errored(),
-    ]
-    written = summarise_case("a", rows, POLICY).as_json()
-    expected = {
-        "eval_id": "a",
-        "verdict": "borderline",
-        "decided_by": "0.60 ≤ mean 0.70 < 0.80",
-        "executions": 3,
-        "scored": 2,
-        "passed": 1,
-        "all_k_passed": False,
-        "any_k_passed": True,
-        "flaky": True,
-        "score": 0.7,
-        "spread": 0.4,
-        "lowest": 0.5,
-        "highest": 0.9,
-        "latency_ms": 200,
-        "metrics": {"tone": 4.5},
-        "dimensions": {"task": 8.5},
-        "input_tokens": 12,
-        "output_tokens": None,
-        "total_cost_usd": None,
-    }
-    assert {name: written[name] for name in expected} == expected

@@ -17,7 +17,8 @@ from runs.cli.names import COULD_NOT, run_named
 from runs.cli.printing import tell
 from runs.compare.cases import Tolerances
 from runs.compare.comparison import compared
-from runs.compare.documents import comparison_document, conclude
+from runs.compare.conclusion import conclude
+from runs.compare.documents import comparison_document
 from runs.engine.plan import read_plan
 
 JSON = "--json"
@@ -119,7 +120,9 @@ by exit code whether the candidate is worse than the baseline."""
         tell(stream, f"Evidence: {came_to.evidence}")
         if options["json"]:
             told = {"exit_code": conclusion.code, "conclusion": conclusion.sentence}
-            document = json.dumps({**comparison_document(found, came_to), **told}, indent=2)
+            document = json.dumps(
+                {**comparison_document(found, came_to).as_json(), **told}, indent=2
+            )
             write_file(JSON, options["json"], [document, "\n"])
         if conclusion.code != NO_REGRESSION:
             sys.exit(conclusion.code)

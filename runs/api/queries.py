@@ -1,0 +1,101 @@
+"""The rows that calls of the API read: suites, cases, runs and results, narrowed by the parameters of an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+from rest_framework.exceptions import NotFound
+
+from runs import lists
+from runs.compare.choice import named
+from runs.lists import ListQuery, read_integer, with_tag
+from runs.models.results import Result, ResultStatus, VerdictChoice
+from runs.models.runs import Run
+from runs.models.suites import Case, Suite
+from runs.results.run_list import listed
+
+
+def with_counts(suites: QuerySet[Suite]) -> QuerySet[Suite]:
+    """Return suites with their case and run counts, their judge and their baseline run."""
+    cases = Case.objects.filter(suite=OuterRef("pk"), is_current=True)
+    runs = Run.objects.filter(suite=OuterRef("pk"))
+    return (
+        suites.select_related("judge", "baseline_run")
+        .annotate(case_count=_count(cases), run_count=_count(runs))
+        .defer("baseline_run__snapshot", "baseline_run__summary", "baseline_run__leaf_scores")
+    )
+
+
+def _count(rows: QuerySet[Any]) -> Any:
+    total = rows.order_by().values("suite").annotate(total=Count("pk")).values("total")
+    return Coalesce(Subquery(total, output_field=IntegerField()), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SuitesQuery(ListQuery):
+    """Which suites the API lists."""
+
+    tag: str = lists.text(help="Only suites with this tag.")
+    archived: bool = lists.flag(help="The archived suites instead of the others.")
+
+    def suites(self) -> QuerySet[Suite]:
+        """Return the suites that match, with their counts; one query."""
+        suites = Suite.objects.filter(archived_at__isnull=not self.archived)
+        return with_counts(with_tag(suites, self.tag) if self.tag else suites)
+
+
+def case_revision(suite: Suite, key: str, revision: int | None = None) -> Case:
+    """Return a revision of a case: the one with this number, else the current or last; raises Http404."""
+    revisions = suite.cases.filter(key=key)
+    if revision is not None:
+        revisions = revisions.filter(revision=revision)
+    case = revisions.order_by("-is_current", "-revision").first()
+    if case is None:
+        raise Http404
+    return case
+
+
+def run_named(word: str) -> Run:
+    """Return the run of an id, or of suite and number as in `support-agent:12`; raises NotFound."""
+    place, pk = named(word), read_integer(word)
+    runs = listed(Run.objects.all())
+    if pk is not None:
+        run = runs.filter(pk=pk).first()
+    else:
+        run = runs.filter(suite__slug=place[0], number=place[1]).first() if place else None
+    if run is None:
+        # A comparison names two runs: the answer says which of them is missing.
+        raise NotFound(f"There is no run {word!r}. A run is named by its id, or as suite:number.")
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionsQuery(ListQuery):
+    """Which executions of a run the API lists."""
+
+    verdict: str = lists.choice(VerdictChoice.values, help="Only results with this verdict.")
+    status: str = lists.choice(ResultStatus.values, help="Only results with this status.")
+    tag: str = lists.text(help="Only results of cases with this tag.")
+    case: str = lists.text(help="Only results of the case with this key.")
+
+    def results(self, run: Run) -> QuerySet[Result]:
+        """Return the results of a run that match, with what lists show of them."""
+        columns = {"verdict": "verdict", "status": "status", "case": "case__key"}
+        filters = {columns[name]: getattr(self, name) for name in self.filters if name in columns}
+        results = run.results.filter(**filters).select_related("case")
+        if self.tag:
+            cases = with_tag(Case.objects.filter(suite=run.suite_id), self.tag)
+            results = results.filter(case__in=cases)
+        of_case = ("case__key", "case__revision", "case__title", "case__tags")
+        return results.only(*(column.attname for column in Result._meta.concrete_fields), *of_case)
+
+
+def result_numbered(pk: int) -> Result:
+    """Return a result with its case, run and suite; raises Http404."""
+    results = Result.objects.select_related("case", "run__suite").defer("run__leaf_scores")
+    return get_object_or_404(results, pk=pk)

@@ -1,0 +1,258 @@
+"""Suites, their versions and their cases as documents."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from evaluators.scoring.numbers import percent
+from evaluators.scoring.policy import PolicySpec
+from runs.documents import Document, TextOrNone
+from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
+
+
+class PolicyDoc(Document):
+    """What turns scores into verdicts and runs into passed or failed gates."""
+
+    pass_band: float
+    """From this score on a result passes, 0 to 1."""
+    borderline_band: float
+    """From this score on a result is borderline, 0 to 1."""
+    case_gate: CaseGate
+    """What decides the verdict of a result."""
+    final_score: FinalScore
+    """Where the final score comes from."""
+    on_unscored: OnUnscored
+    """What happens to a result when one of its evaluators could not score."""
+    pass_threshold: float
+    """The score a result without expected outcomes has to reach, points of 100."""
+    metrics_pass_threshold: float
+    """The mean score a run has to reach, percent."""
+    cases_pass_threshold: float
+    """The share of a run's executions that has to pass, percent."""
+    max_pass_rate_drop: float
+    """How far the pass rate may fall, a share from 0 to 1."""
+    max_avg_score_drop: float
+    """How far the mean score may fall, points of 100."""
+    max_latency_increase_pct: float
+    """How far the mean latency may grow, percent."""
+    count_reviews: bool
+    """Whether decisions of reviewers replace verdicts."""
+    scale: int
+    """What pages show scores out of: 1, 5, 10 or 100. Here scores are 0 to 1."""
+
+    @classmethod
+    def make(cls, policy: PolicySpec) -> PolicyDoc:
+        """Describe a policy in the units of its form."""
+        return cls(
+            pass_band=policy.pass_threshold,
+            borderline_band=policy.borderline_threshold,
+            case_gate=CaseGate(policy.case_gate),
+            final_score=FinalScore(policy.final_score),
+            on_unscored=OnUnscored(policy.on_unscored),
+            pass_threshold=percent(policy.fallback_threshold),
+            metrics_pass_threshold=percent(policy.metrics_pass_threshold),
+            cases_pass_threshold=percent(policy.cases_pass_threshold),
+            max_pass_rate_drop=policy.max_pass_rate_drop,
+            max_avg_score_drop=percent(policy.max_avg_score_drop),
+            max_latency_increase_pct=policy.max_latency_increase_pct,
+            count_reviews=policy.count_reviews,
+            scale=policy.scale,
+        )
+
+
+class SuiteDoc(Document):
+    """A suite as lists show it."""
+
+    slug: str
+    """Its name in addresses."""
+    title: str
+    """Its title."""
+    description: str
+    """What it is for."""
+    tags: list[str]
+    """Its tags."""
+    version: int
+    """Its current version."""
+    judge: str | None
+    """The slug of the language model that judges; null without one."""
+    case_count: int
+    """How many cases it has now."""
+    run_count: int
+    """How many runs it has."""
+    baseline_run_id: int | None
+    """The id of the run that other runs are compared with."""
+    baseline_run: str | None
+    """The name of that run, as support-agent:12."""
+    archived_at: datetime | None
+    """When it was archived; null while it is not."""
+    created_at: datetime
+    """When it was made."""
+    updated_at: datetime
+    """When it last changed."""
+
+    @classmethod
+    def make(cls, suite: Suite) -> SuiteDoc:
+        """Describe a suite of `with_counts`."""
+        counts: Any = suite
+        baseline = suite.baseline_run
+        return cls(
+            slug=suite.slug,
+            title=suite.title,
+            description=suite.description,
+            tags=suite.tags,
+            version=suite.version,
+            judge=suite.judge.slug if suite.judge else None,
+            case_count=counts.case_count,
+            run_count=counts.run_count,
+            baseline_run_id=suite.baseline_run_id,
+            baseline_run=f"{suite.slug}:{baseline.number}" if baseline else None,
+            archived_at=suite.archived_at,
+            created_at=suite.created_at,
+            updated_at=suite.updated_at,
+        )
+
+
+class SuiteDetailDoc(SuiteDoc):
+    """A suite with its policy and evaluators."""
+
+    policy: PolicyDoc
+    """The policy of its next run."""
+    evaluators: dict[str, Any] | None
+    """The evaluators as a tree: name, kind, weight, required, required_below, negate, config, children; null without."""
+    files: list[str]
+    """The paths of the files it refers to."""
+
+    @classmethod
+    def make(cls, suite: Suite) -> SuiteDetailDoc:
+        """Describe a suite of `with_counts`; two queries."""
+        current = suite.versions.filter(number=suite.version).values_list("content", flat=True)
+        content = current.first()
+        return cls(
+            **dict(SuiteDoc.make(suite)),
+            policy=PolicyDoc.make(suite.policy()),
+            evaluators=content["evaluators"] if content else None,
+            files=sorted(suite.files.values_list("path", flat=True)),
+        )
+
+
+class VersionDoc(Document):
+    """A version of a suite as lists show it."""
+
+    number: int
+    """Its number, from 1."""
+    is_current: bool
+    """Whether the suite is at this version."""
+    note: str
+    """The note of its author."""
+    author: str | None
+    """Who made it; null where that is not known."""
+    created_at: datetime
+    """When it was made."""
+    content_hash: str
+    """The same for the same content."""
+
+    @classmethod
+    def make(cls, version: SuiteVersion) -> VersionDoc:
+        """Describe a version whose suite and author were read with it."""
+        return cls(
+            number=version.number,
+            is_current=version.number == version.suite.version,
+            note=version.note,
+            author=version.author.get_username() if version.author else None,
+            created_at=version.created_at,
+            content_hash=version.content_hash,
+        )
+
+
+class CaseOfVersionDoc(Document):
+    """Which revision of a case a version holds."""
+
+    key: str
+    """The key of the case."""
+    revision: int
+    """Its revision."""
+
+
+class VersionDetailDoc(VersionDoc):
+    """What a suite was at a version."""
+
+    title: str
+    """The title then."""
+    description: str
+    """The description then."""
+    tags: list[str]
+    """The tags then."""
+    judge: TextOrNone
+    """The slug of the judge then; null without one."""
+    metadata: dict[str, Any]
+    """What else the suite's file said."""
+    policy: PolicyDoc
+    """The policy then."""
+    evaluators: dict[str, Any]
+    """The evaluators then, as a tree."""
+    files: list[str]
+    """The paths of its files."""
+    cases: list[CaseOfVersionDoc]
+    """Its cases in order."""
+
+    @classmethod
+    def make(cls, version: SuiteVersion) -> VersionDetailDoc:
+        """Describe a version with all that it holds."""
+        content = version.content
+        return cls(
+            **dict(VersionDoc.make(version)),
+            title=content["title"],
+            description=content["description"],
+            tags=content["tags"],
+            judge=content["judge"],
+            metadata=content["metadata"],
+            policy=PolicyDoc.make(PolicySpec.model_validate(content["policy"])),
+            evaluators=content["evaluators"],
+            files=sorted(content["files"]),
+            cases=content["cases"],
+        )
+
+
+class CaseDoc(Document):
+    """A case as lists show it."""
+
+    key: str
+    """Its name in the suite."""
+    revision: int
+    """The revision, from 1."""
+    is_current: bool
+    """Whether new runs use this revision."""
+    position: int
+    """Its place in the suite."""
+    title: str
+    """Its title."""
+    tags: list[str]
+    """Its tags."""
+    created_at: datetime
+    """When this revision was made."""
+
+
+class CaseDetailDoc(CaseDoc):
+    """A revision of a case in full."""
+
+    input: list[dict[str, Any]]
+    """The messages to the target, each with role and content."""
+    expected_output: str
+    """What a good answer is; empty without one."""
+    expected_outcomes: list[Any]
+    """What a good answer does, one by one."""
+    criteria: str
+    """How the answer is to be judged; empty without any."""
+    metadata: dict[str, Any]
+    """What else the case holds."""
+    evaluators: dict[str, Any] | None
+    """Its own evaluators, as a tree; null without."""
+    evaluators_append: bool
+    """Whether its own join the suite's instead of replacing them."""
+    recorded_output: Any
+    """The answer that a recorded target gives; null without one."""
+
+
+# What lists read of a case.
+CASE_COLUMNS = tuple(CaseDoc.model_fields)
