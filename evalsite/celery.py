@@ -47,8 +47,8 @@ def load_site(**signal: Any) -> None:
 
 @worker_ready.connect
 def start_heartbeat(**signal: Any) -> None:
-    """Let a worker process of its own reap and show itself while it lives."""
-    # Imported when a worker starts: the web process must not load what carries runs out.
+    """Let a worker process reap and show itself as alive."""
+    # Imported when a worker starts: the web process must not load the execution of runs.
     from evalsite.heartbeat import HEARTBEAT
 
     HEARTBEAT.start()
@@ -56,7 +56,7 @@ def start_heartbeat(**signal: Any) -> None:
 
 @worker_shutting_down.connect
 def stop_heartbeat(**signal: Any) -> None:
-    """Give back what the process works on, once it is told to end."""
+    """Release what the process works on when it has to end."""
     from evalsite.heartbeat import HEARTBEAT
 
-    threading.Thread(target=HEARTBEAT.stop, name="let-go").start()
+    threading.Thread(target=HEARTBEAT.stop, name="release").start()

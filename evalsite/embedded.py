@@ -70,7 +70,7 @@ class EmbeddedWorker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Give back what is in hand, then end."""
+        """Release what is being worked on, then end."""
         # Loaded by the thread; not at the top, or the web process would wait for it at its start.
         heartbeat = importlib.import_module("evalsite.heartbeat").HEARTBEAT
         heartbeat.stop()

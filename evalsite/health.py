@@ -30,20 +30,20 @@ UNREACHABLE = Outage(
     "unreachable",
     "The database does not answer",
     "It is being started again, it is down, or the network to it is broken.",
-    "Try again in a moment. Who runs the server sees to it that the database runs, and that "
+    "Try again in a moment. The administrator of the server makes sure that the database runs, and that "
     "DATABASE_URL or EVALSITE_DATA_DIR names the place where it is.",
 )
 FULL = Outage(
     "full",
     "The disk of the database is full",
     "Pages can be read; nothing new can be stored.",
-    "Who runs the server frees space on the disk of the database, or gives it a larger one.",
+    "The administrator of the server frees space on the disk of the database, or gives it a larger one.",
 )
 READ_ONLY = Outage(
     "read-only",
     "The database is read-only",
     "Pages can be read; nothing new can be stored.",
-    "Who runs the server lets this site write: to a PostgreSQL server that is no standby, or to the "
+    "The administrator of the server lets this site write: to a PostgreSQL server that is no standby, or to the "
     "SQLite file and its folder.",
 )
 BUSY = Outage(
@@ -57,7 +57,7 @@ DAMAGED = Outage(
     "damaged",
     "The database file is damaged",
     "What SQLite finds in it is not what it has written.",
-    "Who runs the server puts the last backup in its place; the README tells how.",
+    "The administrator of the server restores the last backup; the README says how.",
 )
 
 BY_SQLSTATE = {
@@ -110,7 +110,7 @@ def health(parts: Collection[str] = PARTS) -> dict[str, str]:
     """Return one word for each part asked for.
 
     They are ok, an outage's state (unreachable, read-only, full, busy, damaged), missing (no worker
-    has a recent beat), or unknown.
+    has a recent heartbeat), or unknown.
     """
     states: dict[str, str] = {}
     if "database" in parts or "worker" in parts:
@@ -118,7 +118,7 @@ def health(parts: Collection[str] = PARTS) -> dict[str, str]:
     if "broker" in parts:
         states["broker"] = broker_health(settings.CELERY_BROKER_URL)
     if "worker" in parts:
-        # Who asks a database that is away waits for it once.
+        # A question to a database that is away takes its time: ask once.
         states["worker"] = worker_health() if states["database"] == OK else UNKNOWN
     return {part: states[part] for part in parts}
 

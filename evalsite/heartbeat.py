@@ -14,14 +14,14 @@ from evaluators.sandbox.box import clear_after_the_dead
 from evaluators.sandbox.probe import MAX_WORD_LENGTH, sandbox_offered
 from runs.execution.database import note_error
 from runs.execution.reaper import end_idle_transactions, reap, register_worker, unregister_worker
-from runs.execution.run_worker import release, settle
+from runs.execution.run_worker import freeze_loaded_objects, release
 from runs.models.clock import database_now, discard_connection
 from runs.queue import WORK_ON_RUN, queue
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_EVERY_S = min(10.0, settings.LEASE_S / 3)
-# Every beat queues what still lacks hands: without an end the queue of busy workers would only grow.
+# Every heartbeat queues runs that lack workers: without an expiry the queue of busy workers would only grow.
 QUEUED_FOR_S = 60.0
 SCRIPTS_OFF = "scripts off; "
 
@@ -30,26 +30,26 @@ class Heartbeat:
     """A timer thread of its own: a worker that is busy reaps all the same."""
 
     def __init__(self) -> None:
-        """Be still."""
+        """Do nothing yet."""
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._missed = False
 
     def start(self) -> None:
-        """Beat from now on."""
+        """Show this process as alive from now on."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._beat, name="reap", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Beat no more, give back what this process works on, and take it off the list."""
+        """Release what this process works on, and take it off the list of workers."""
         self._ending.set()
         release()
         if self._thread is not None:
             self._thread.join(timeout=5)
 
-    def _beat(self) -> None:
-        settle()
+    def _run(self) -> None:
+        freeze_loaded_objects()
         while True:
             self.beat()
             touch_heartbeat_file()
@@ -64,8 +64,8 @@ class Heartbeat:
     def beat(self) -> None:
         """Show this process and reap; never raises.
 
-        After a beat that failed, one only shows the process: hands that could not renew their
-        leases while the database was away are first to write what they hold.
+        After a heartbeat that failed, the next one only shows the process: workers that could not renew
+        their leases while the database was away get the time to write what they hold.
         """
         was_missed, self._missed = self._missed, True
         clear_boxes()
@@ -95,26 +95,26 @@ def sandbox_in_force() -> str:
 
 
 def touch_heartbeat_file() -> None:
-    """Show whoever watches over this process from outside that it goes on, its database or not."""
+    """Show a watchdog outside that this process is alive, with or without its database."""
     try:
         if settings.HEARTBEAT_FILE:
             Path(settings.HEARTBEAT_FILE).touch()
     except OSError as error:
-        logger.warning("EVALSITE_BEAT_FILE cannot be written: %s", error)
+        logger.warning("EVALSITE_HEARTBEAT_FILE cannot be written: %s", error)
 
 
 def reap_and_queue() -> None:
-    """Set right what dead workers left, and queue hands for the runs that could use them."""
+    """Clean up after dead workers, and queue work for the runs that could use more workers."""
     for run_id in reap(now=database_now()):
         queue(WORK_ON_RUN, run_id, expires_s=QUEUED_FOR_S)
 
 
 def clear_boxes() -> None:
-    """End and remove what scripts of workers that were killed have left on this machine."""
+    """End and remove what the scripts of killed workers left on this machine."""
     try:
         clear_after_the_dead()
     except OSError:
-        logger.exception("What scripts of dead workers left could not be removed")
+        logger.exception("What the scripts of dead workers left could not be removed")
 
 
 def version() -> str:

@@ -115,7 +115,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # How long a worker that gives no sign of life keeps the results it has claimed, in seconds.
 LEASE_S = ENV.number("EVALSITE_LEASE_S", 30, least=2, most=600)
 # A file that a worker touches with every beat, for those who watch over it from outside.
-HEARTBEAT_FILE = ENV.text("EVALSITE_BEAT_FILE")
+HEARTBEAT_FILE = ENV.text("EVALSITE_HEARTBEAT_FILE")
 DATABASE_URL = ENV.secret("DATABASE_URL")
 try:
     DATABASES = {"default": database_settings(DATABASE_URL, data_dir=DATA_DIR, lease_s=LEASE_S)}

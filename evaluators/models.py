@@ -334,7 +334,7 @@ class LanguageModel(models.Model):
 
 
 class SlotLease(models.Model):
-    """A block of one model's concurrency, held by one pair of hands until it expires.
+    """A block of one model's concurrency, held by one run worker until it expires.
 
     A holder with fewer slots than `wanted` is short: the others give up what exceeds their share.
     `starts_wanted` calls wait since `starts_wanted_since` for the minute's limit to let them start.

@@ -78,7 +78,7 @@ def finish_run(
     """End an active run; False when it is over already. Every end of every run passes here.
 
     Open results are cancelled, finished ones are kept, and records that come later are refused.
-    Readers of the run are told the reason. Without a `conclusion` a worker computes the figures
+    The log of the run gets the reason. Without a `conclusion` a worker computes the figures
     after the commit; when that is not `in_background`, this process does before it returns.
     """
     with transaction.atomic():

@@ -85,7 +85,7 @@ BROKER = Broker()
 
 
 def queue_workers(run: Run) -> None:
-    """Ask for as many hands as there are workers, and no more than the run can occupy."""
+    """Queue as many tasks as there are workers, and no more than the run can occupy."""
     alive = WorkerProcess.objects.alive(now=database_now()).count()
     useful = -(-run.execution_count // max(1, run.concurrency))
     for _ in range(max(1, min(alive, useful))):
@@ -96,7 +96,7 @@ def queue(task: str, run_id: int, *, expires_s: float | None = None) -> None:
     """Queue a task; a broker that is away is no harm, the reaper finds the work.
 
     One that did not answer is not asked again for five seconds. What nobody takes within
-    `expires_s` seconds is dropped.
+    `expires_s` seconds expires.
     """
     if time.monotonic() < BROKER.away_until:
         return

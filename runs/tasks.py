@@ -1,4 +1,4 @@
-"""What workers are asked to do; every task is a name, an id and one call."""
+"""The tasks of the workers: each is a name, an id and one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_HOPS = 8
 def work_on_run(run_id: int, hops: int = 0, **later: Any) -> None:
     """Carry out results of a run until none is left to claim.
 
-    A broker hands tasks out as it likes: one that reaches a process already at this run is passed
+    A broker distributes tasks as it likes: one that reaches a process already working on this run is passed
     on while other workers could help.
     """
     if run_worker.work_on_run(run_id) or hops >= MAX_HOPS:

@@ -211,7 +211,7 @@ def recalled(record: CallRecord, call: ChatCall) -> ChatReply | None:
 
 
 def without_key(text: str, spec: ModelSpec) -> str:
-    """Return the text with the key of the model blotted out, should a server echo it."""
+    """Return the text with the key of the model redacted, should a server echo it."""
     if not spec.api_key:
         return text
     return redact(text, (spec.api_key,), HIDDEN_KEY)
@@ -392,7 +392,7 @@ class ModelClient:
                 record = ended.record()
                 ledger.record(record)
             if ended.failure is not None and ended.failure.status is CallOutcome.RATE_LIMITED:
-                # Before the slot is free: whoever is next in it would start into the pause.
+                # Before the slot is free: the next call in it would start into the pause.
                 progress.pause_s = self._pause(ended.failure, spec, started_at, progress)
         if ended.answer is not None:
             self.limiter.succeeded(spec, started_at=started_at)

@@ -159,7 +159,7 @@ class SharedLimit:
     def expire(self, now: float) -> None:
         """Drop leases that have run out; with the last of them an old lowered limit is forgotten.
 
-        Whoever would raise that limit is gone, and the server may have recovered long ago.
+        The workers that would raise that limit are gone, and the server may have recovered long ago.
         """
         self.leases = {name: one for name, one in self.leases.items() if one.expires_at > now}
         if not self.leases and self.lowered_at < now - LIMIT_MEMORY_S:

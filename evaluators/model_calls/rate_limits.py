@@ -209,7 +209,7 @@ class ConcurrencyLimiter:
         return max(0.0, min(times) - now) if times else None
 
     def request(self, now: float) -> LimitRequest:
-        """Return what the others are told and asked; news are told once."""
+        """Return what to report and ask; news is reported once."""
         is_news = self.paused_until > self._reported_pause
         request = LimitRequest(
             wanted=self.wanted,
@@ -251,8 +251,8 @@ class Limiter:
     """Hands out slots for calls of any model; one limiter serves one event loop.
 
     `sharing` agrees with the other processes that call the same models; without it this one has
-    them to itself. It is asked when demand outgrows what was agreed, told of every change of a
-    limit, and asked by `renew`, which is to be called with the heartbeat.
+    them to itself. It is asked when demand outgrows what was agreed, at every change of a
+    limit, and by `renew`, which is to be called with the heartbeat.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Carry a run out in this process, and watch it until it is over or somebody wants it stopped."""
+"""Carry out a run in this process, and watch it until it is over or somebody stops it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from runs.cli.evaluating import NOT_EVALUATED
 from runs.cli.printing import Progress
-from runs.execution.database import first_of, in_words, is_away
+from runs.execution.database import describe_error, first_error, is_away
 from runs.execution.reaper import reap
 from runs.execution.run_worker import patiently, release_run, work_on_run
 from runs.finishing import finish_run, summarise_run
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 
 HEARTBEAT_EVERY_S = LEASE.total_seconds() / 6
 LOOK_AGAIN_S = 1.0
-MAX_BREAKS = 3
+MAX_CRASHES = 3
 
 
 class LocalWorker:
-    """Hands in one thread and a heartbeat in another, from entering the block to leaving it.
+    """A worker in one thread and a heartbeat in another, for as long as the block lasts.
 
-    `problem` says in words why the hands gave up, "" as long as they have not.
+    `problem` says why the worker gave up, "" as long as it has not.
     """
 
     def __init__(self, run: Run, *, waiting: Sequence[int] = ()) -> None:
@@ -41,13 +41,13 @@ class LocalWorker:
         self._run_id = run.pk
         self._waiting = waiting
         self._owner_id = run.owner_id
-        self._breaks = 0
+        self._crashes = 0
         self._is_over = threading.Event()
         self._is_released = threading.Event()
-        # Daemons: whoever does not want to wait for them ends the process.
+        # Daemons, so that a second Ctrl-C can end the process without waiting for them.
         self._threads = [
-            threading.Thread(target=self._carry_out, name="run_workers", daemon=True),
-            threading.Thread(target=self._beat, name="heartbeat", daemon=True),
+            threading.Thread(target=self._carry_out, name="run-worker", daemon=True),
+            threading.Thread(target=self._send_heartbeats, name="heartbeat", daemon=True),
         ]
 
     def __enter__(self) -> Self:
@@ -62,14 +62,14 @@ class LocalWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of what is still in hand, and end the threads."""
+        """Release what is still being worked on, and end the threads."""
         if not self._is_over.is_set():
             self.release()
         for thread in self._threads:
             thread.join()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long at most; True once the hands have nothing left to do."""
+        """Wait so long at most; True once the worker has nothing left to do."""
         return self._is_over.wait(seconds)
 
     def stop(self, reason: str) -> None:
@@ -77,10 +77,10 @@ class LocalWorker:
         finish_run(self._run_id, RunStatus.STOPPED, reason=reason, in_background=False)
 
     def release(self, *, for_good: bool = True) -> None:
-        """Let go of the run; `for_good`, or with none waiting, within seconds.
+        """Release the run; within seconds where that is `for_good` or no other run waits.
 
-        After that this process takes on nothing more of it. Other runs are not its business: a watch
-        that sees the end before the hands say so must not keep the next run from its hands.
+        After that this process takes on nothing more of it. Other runs are not affected: a watch that
+        sees the end before the worker does must not keep the next run from its worker.
         """
         self._is_released.set()
         if for_good or not self._waiting:
@@ -88,36 +88,36 @@ class LocalWorker:
 
     def _carry_out(self) -> None:
         try:
-            while self._goes_on():
+            while self._is_active():
                 self._work()
         except Exception as error:
             logger.exception("The run could not be carried out to its end")
-            self.problem = in_words(error)
+            self.problem = describe_error(error)
         finally:
             self._is_over.set()
             connection.close()
 
-    def _goes_on(self) -> bool:
+    def _is_active(self) -> bool:
         if self._is_released.is_set():
             return False
         mine = Run.objects.filter(pk=self._run_id, owner_id=self._owner_id)
         return patiently(mine.filter(status__in=ACTIVE_RUN_STATUSES).exists)
 
     def _work(self) -> None:
-        """Work until nothing can be claimed, and set right what these hands may have lost before."""
+        """Work until nothing can be claimed, and reap what this worker may have lost before."""
         try:
             work_on_run(self._run_id, owner_id=self._owner_id)
         except Exception as error:
-            self._breaks += 1
-            if self._breaks >= MAX_BREAKS or is_away(first_of(error)):
+            self._crashes += 1
+            if self._crashes >= MAX_CRASHES or is_away(first_error(error)):
                 raise
-            logger.exception("The hands broke off and begin again")
-        if self._goes_on():
+            logger.exception("The worker crashed and starts again")
+        if self._is_active():
             self._is_released.wait(LOOK_AGAIN_S)
             patiently(lambda: reap(now=database_now()))
 
-    def _beat(self) -> None:
-        """Show that the run, and what waits for its turn, is in hand; a database that is away now may be there at the next beat."""
+    def _send_heartbeats(self) -> None:
+        """Show that this process owns the run and those that wait; a database that is away may be back next time."""
         while not self._is_over.wait(HEARTBEAT_EVERY_S):
             try:
                 mine = Run.objects.filter(pk__in=(self._run_id, *self._waiting))
@@ -141,46 +141,46 @@ AWAY_WHILE_STOPPING = (
 def carry_out(
     run: Run, progress: Progress, stop: threading.Event, *, waiting: Sequence[int] = ()
 ) -> str:
-    """Carry the run out to its end, telling how it goes; returns what kept the hands from it, if anything.
+    """Carry out the run to its end, showing its progress; returns what kept the worker from it, if anything.
 
     `stop` ends the run early and keeps what is done. `waiting` are runs of this process whose turn
     comes after.
     """
-    with LocalWorker(run, waiting=waiting) as run_workers:
-        watch = Watch(run, run_workers, progress)
-        while not run_workers.wait(LOOK_EVERY_S):
+    with LocalWorker(run, waiting=waiting) as worker:
+        watch = Watch(run, worker, progress)
+        while not worker.wait(LOOK_EVERY_S):
             watch.look(stop_wanted=stop.is_set())
         watch.look(stop_wanted=stop.is_set())
     progress.close()
-    if not run_workers.problem:
+    if not worker.problem:
         summarise_run(run.pk)
-    return run_workers.problem
+    return worker.problem
 
 
 class Watch:
-    """Looks at the run again and again, and lets the hands go when it has ended without them."""
+    """Polls the run, and releases the worker when the run has ended without it."""
 
-    def __init__(self, run: Run, run_workers: LocalWorker, progress: Progress) -> None:
+    def __init__(self, run: Run, worker: LocalWorker, progress: Progress) -> None:
         """See the run as it was started."""
         self._run = run
-        self._run_workers = run_workers
+        self._worker = worker
         self._progress = progress
         self._is_released = False
-        self._said_last = ""
+        self._last_report = ""
 
     def look(self, *, stop_wanted: bool) -> None:
         """Stop the run if that is wanted, tell how far it is, and notice when it is over."""
         try:
             if stop_wanted and not self._is_released:
-                self._run_workers.stop(STOPPED)
+                self._worker.stop(STOPPED)
             light = Run.objects.defer(*HEAVY_RUN_COLUMNS).get(pk=self._run.pk)
             self._progress.show(light)
         except (DatabaseError, InterfaceError) as error:
             if not is_away(error):
                 raise
-            self._say_once_that_it_is_away(stop_wanted=stop_wanted)
+            self._report_outage_once(stop_wanted=stop_wanted)
             return
-        self._said_last = ""
+        self._last_report = ""
         if not self._is_released and not self._is_mine(light):
             self._release(light, stop_wanted=stop_wanted)
 
@@ -189,20 +189,20 @@ class Watch:
 
     def _release(self, run: Run, *, stop_wanted: bool) -> None:
         self._is_released = True
-        if self._run_workers.wait(0):
+        if self._worker.wait(0):
             return
-        self._run_workers.release(for_good=stop_wanted)
+        self._worker.release(for_good=stop_wanted)
         if run.is_active:
             self._progress.say("The workers go on with this run.")
         elif stop_wanted:
             self._progress.say("Stopping: calls that are paid for have a few seconds to answer.")
 
-    def _say_once_that_it_is_away(self, *, stop_wanted: bool) -> None:
+    def _report_outage_once(self, *, stop_wanted: bool) -> None:
         connection.close()
         sentence = AWAY_WHILE_STOPPING if stop_wanted else AWAY
-        if sentence != self._said_last:
+        if sentence != self._last_report:
             self._progress.say(sentence)
-        self._said_last = sentence
+        self._last_report = sentence
 
 
 @contextmanager
@@ -215,7 +215,7 @@ def stop_wanted() -> Iterator[threading.Event]:
 
     def note(number: int, frame: FrameType | None) -> None:
         if wanted.is_set():
-            # Whoever asks twice does not want to wait; the reaper ends the run.
+            # The second signal does not wait; the reaper ends the run.
             os._exit(NOT_EVALUATED)
         wanted.set()
 

@@ -44,7 +44,7 @@ class RefusedAddressError(OSError):
 
 
 def check_host(host: str) -> None:
-    """Raise RefusedAddressError for a host that may not be called, whoever its name leads to."""
+    """Raise RefusedAddressError for a host that may not be called, wherever its name leads."""
     if problem := host_problem(host.rstrip(".").lower()):
         raise RefusedAddressError(problem)
 
@@ -91,7 +91,7 @@ class UnreadableBodyError(ValueError):
     """The content cannot be read; `beginning` is what came of it."""
 
     def __init__(self, reason: str, beginning: bytes = b"") -> None:
-        """Keep the beginning for whoever looks for the reason."""
+        """Keep the beginning, to show the reason."""
         super().__init__(reason)
         self.beginning = beginning
 
@@ -146,14 +146,14 @@ class _Inflater:
             raise UnreadableBodyError(f"the agent's answer is not packed well: {error}") from None
 
 
-def kind_of(headers: Mapping[str, str]) -> tuple[str, str | None]:
+def read_content_type(headers: Mapping[str, str]) -> tuple[str, str | None]:
     """Return what kind of content the headers announce, and in which charset if they say so."""
     kind, _, rest = headers.get("Content-Type", "").partition(";")
     _, _, charset = rest.partition("charset=")
     return kind.strip().lower()[:100], charset.partition(";")[0].strip().strip("\"'") or None
 
 
-def text_of(content: bytes, charset: str | None) -> str:
+def decode_text(content: bytes, charset: str | None) -> str:
     """Return the content as text; raises UnreadableBodyError at the first byte that is none."""
     name = (charset or "utf-8").strip().lower()
     if not CHARSETS.fullmatch(name):
@@ -165,7 +165,7 @@ def text_of(content: bytes, charset: str | None) -> str:
         raise UnreadableBodyError(reason, content[:BEGINNING]) from None
 
 
-def reply_of(text: str, content_type: str) -> AgentReply:
+def parse_reply(text: str, content_type: str) -> AgentReply:
     """Return an answer with its JSON, if it is any; every text in it can be stored."""
     try:
         value, is_json = storable(DECODE(text)), True
@@ -226,13 +226,13 @@ class AgentTry:
     def answered(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
         """Take in what the agent sent."""
         self.http_status = http_status
-        content_type, charset = kind_of(headers)
+        content_type, charset = read_content_type(headers)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
             text = content[:MAX_READ].decode(errors="replace")
             self._refused(http_status, headers, text, content_type)
             return
         try:
-            text = text_of(content, charset)
+            text = decode_text(content, charset)
         except UnreadableBodyError as error:
             self.unreadable(error)
             return
@@ -259,25 +259,25 @@ class AgentTry:
             words = "The agent wants a pause"
         elif failure.status is CallOutcome.SERVER_ERROR:
             words = "The agent failed"
-        said = self.secrets.without(failure.said)[:MAX_SAID]
+        said = self.secrets.redact(failure.said)[:MAX_SAID]
         said = f": {said}" if said else ""
         self.reason = f"{words} ({http_status}){said}"
 
     def _reply(self, text: str, content_type: str) -> AgentReply:
         """Return a reply without secrets, whether they stand in it as they are or as JSON spells them."""
-        reply = reply_of(text, content_type)
+        reply = parse_reply(text, content_type)
         try:
-            value, is_json = self.secrets.without_in(reply.json), reply.is_json
+            value, is_json = self.secrets.redact_json(reply.json), reply.is_json
         except RecursionError:
             value, is_json = None, False
-        return replace(reply, text=self.secrets.without(reply.text), json=value, is_json=is_json)
+        return replace(reply, text=self.secrets.redact(reply.text), json=value, is_json=is_json)
 
     def _without_secrets(self, reading: AgentReading) -> AgentReading:
         try:
-            output = reading.output and self.secrets.without_in_output(reading.output)
+            output = reading.output and self.secrets.redact_output(reading.output)
         except RecursionError:
             return AgentReading(problem="the reply nests too deeply", usage=reading.usage)
-        return replace(reading, output=output, problem=self.secrets.without(reading.problem))
+        return replace(reading, output=output, problem=self.secrets.redact(reading.problem))
 
     def _keep(self, reply: AgentReply, *, as_json: bool = True) -> None:
         """Keep what came back so that it reads the same again: an answer that is the whole text, as text."""
@@ -304,7 +304,7 @@ class AgentTry:
         if refused is not None:
             self.status, self.reason = CallOutcome.REFUSED, str(refused)
             return
-        said = self.secrets.without(str(error) or type(error).__name__)[:MAX_SAID]
+        said = self.secrets.redact(str(error) or type(error).__name__)[:MAX_SAID]
         if isinstance(error, aiohttp.ClientResponseError):
             self.status, self.reason = CallOutcome.UNREADABLE, f"the answer is not HTTP: {said}"
             return
@@ -350,7 +350,7 @@ def shown_request(request: AgentRequest, secrets: TargetSecrets) -> dict[str, An
     return {name: value for name, value in shown.items() if value not in (None, {})}
 
 
-def body_of(request: AgentRequest) -> bytes | None:
+def request_body(request: AgentRequest) -> bytes | None:
     """Return the body as it travels."""
     return None if request.body is None else json.dumps(request.body).encode()
 
@@ -409,7 +409,7 @@ class AgentClient:
         digest = digest or content_hash(shown_request(request, secrets))
         earlier = ledger.recall(key, digest)
         if earlier is not None:
-            return secrets.without_in_output(recalled(earlier, request))
+            return secrets.redact_output(recall_output(earlier, request))
         if secrets.problem:
             raise AgentFailure(secrets.problem, Cause.REFUSED)
         slots = self._slots.setdefault(target, asyncio.Semaphore(request.most_at_once))
@@ -474,7 +474,7 @@ class AgentClient:
         content_type = {} if request.body is None else {"Content-Type": "application/json"}
         headers = {**content_type, **ended.secrets.sent(request.headers)}
         async with self._opened().request(
-            request.method, url, data=body_of(request), headers=headers, allow_redirects=False
+            request.method, url, data=request_body(request), headers=headers, allow_redirects=False
         ) as response:
             try:
                 content = await read_body(response)
@@ -507,7 +507,7 @@ class AgentClient:
             self._session = None
 
 
-def recalled(record: CallRecord, request: AgentRequest) -> Output:
+def recall_output(record: CallRecord, request: AgentRequest) -> Output:
     """Return the output of an answer that the ledger holds; raises AgentFailure as it did then."""
     stored = record.reply if isinstance(record.reply, dict) else {}
     reply = AgentReply(

@@ -50,7 +50,7 @@ CLAIM_COLUMNS = ("id", "case_id", "attempt", "generation", "keeps_output", "retr
 
 
 def begin_run(run_id: int, *, now: datetime) -> None:
-    """Move a queued run to running; changes nothing when another hand was first."""
+    """Move a queued run to running; changes nothing when another worker was first."""
     Run.objects.filter(id=run_id, status=RunStatus.QUEUED).update(
         status=RunStatus.RUNNING, started_at=now
     )
@@ -110,9 +110,9 @@ def held_results(run_id: int, token: str) -> QuerySet[Result]:
 def renew_leases(
     run_id: int, token: str, result_ids: Collection[int], *, under_way: int | None
 ) -> set[int]:
-    """Push the end of those leases the hands still hold and return them; show that the hands are alive.
+    """Extend the leases that the worker still holds and return them; show that the worker is alive.
 
-    Hands that carry nothing out any more are not shown: `under_way` is None.
+    A worker that carries nothing out any more is not shown: `under_way` is None.
     """
     now = database_now()
     with transaction.atomic():
@@ -126,7 +126,7 @@ def renew_leases(
 
 
 def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetime) -> None:
-    """Show the pair of hands to everybody, again if somebody took it for dead meanwhile."""
+    """Show the worker as alive, again if somebody took it for dead meanwhile."""
     RunWorker.objects.update_or_create(
         token=token,
         defaults={"heartbeat_at": now, "in_flight": under_way},
@@ -138,19 +138,19 @@ def register_run_worker(run_id: int, token: str, *, under_way: int, now: datetim
 
 
 def unregister_run_worker(token: str) -> None:
-    """Show the pair of hands no more, so that others are called in its place."""
+    """Stop showing the worker, so that another is called in its place."""
     RunWorker.objects.filter(token=token).delete()
 
 
 def release_held(run_id: int, token: str, *, but: Collection[int] = ()) -> None:
-    """Give back what is leased under the token and was not carried out, for other hands to claim."""
+    """Give back what is leased under the token and was not carried out, for other workers to claim."""
     with transaction.atomic():
         Run.objects.hold(run_id)
         held_results(run_id, token).exclude(id__in=but).update(**RELEASED)
 
 
 RENEW_EVERY_S = LEASE.total_seconds() / 6
-# A lease this old may have run out: whoever was stopped or cut off for so long asks before going on.
+# A lease this old may have run out: a worker that was stopped or cut off for so long asks first.
 DOUBT_AFTER_S = LEASE.total_seconds() / 2
 
 Clock = Callable[[], float]
@@ -163,7 +163,7 @@ def time_since_boot() -> float:
 
 
 class Leases:
-    """The results a pair of hands holds.
+    """The results that a worker holds.
 
     `count_under_way` tells how many it is carrying out, None when it takes on nothing any more.
     """
@@ -204,7 +204,7 @@ class Leases:
         return result_id in self.held
 
     async def renew(self) -> None:
-        """Show that the hands are alive, and push the end of every lease that still is theirs."""
+        """Show that the worker is alive, and extend every lease that is still its own."""
         asked_at, held = self._clock(), sorted(self.held)
         still = await self._database.do(
             renew_leases, self._run_id, self._token, held, under_way=self._count_under_way()

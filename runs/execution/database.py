@@ -38,7 +38,7 @@ Clock = Callable[[], float]
 class DatabaseThread:
     """One thread that holds one connection; what is asked of it is done in order.
 
-    `is_there` is open while the database answers: who would have to write what they do waits for it.
+    `is_there` is set while the database answers: work that has to be written waits for it.
     """
 
     def __init__(self) -> None:
@@ -52,12 +52,12 @@ class DatabaseThread:
         self, function: Callable[Args, Value], *args: Args.args, **kwargs: Args.kwargs
     ) -> Value:
         """Return what the function returns; it is called again when the database was not there."""
-        return await self.do_knowing(lambda is_repeated: function(*args, **kwargs))
+        return await self.do_repeatable(lambda is_repeated: function(*args, **kwargs))
 
-    async def do_knowing(self, function: Callable[[bool], Value]) -> Value:
-        """Return what the function returns; it is told whether it is called again.
+    async def do_repeatable(self, function: Callable[[bool], Value]) -> Value:
+        """Return what the function returns; its argument says whether this is a repetition.
 
-        What was asked is done even when the asker is cancelled meanwhile.
+        The work is done even when the caller is cancelled meanwhile.
         """
         loop = asyncio.get_running_loop()
 
@@ -70,16 +70,16 @@ class DatabaseThread:
         work = loop.run_in_executor(self._executor, self._patience.call, function, tell)
         # A server that vanished raises no error for a while.
         late = loop.call_later(LATE_AFTER_S, self.is_there.clear)
-        work.add_done_callback(lambda done: self._came(late))
+        work.add_done_callback(lambda done: self._note_answer(late))
         return await asyncio.shield(work)
 
-    def _came(self, late: asyncio.TimerHandle) -> None:
+    def _note_answer(self, late: asyncio.TimerHandle) -> None:
         late.cancel()
         self.is_there.set()
 
-    def hurry(self) -> None:
+    def shut_down(self) -> None:
         """Wait only seconds more for a database that is away: this process is about to end."""
-        self._patience.hurry()
+        self._patience.shorten()
 
     def close(self) -> None:
         """Finish what was asked, close the connection and end the thread."""
@@ -103,7 +103,7 @@ class Patience:
         self._sleep = sleep
         self._clock = clock
 
-    def hurry(self) -> None:
+    def shorten(self) -> None:
         """Have little patience from now on: enough for a connection that a restart has broken."""
         self._patience_s = min(self._patience_s, LAST_PATIENCE_S)
 
@@ -112,7 +112,7 @@ class Patience:
         function: Callable[[bool], Value],
         tell: Callable[[bool], None] = lambda is_there: None,
     ) -> Value:
-        """Return what the function returns; it is told whether it is called again.
+        """Return what the function returns; its argument says whether this is a repetition.
 
         `tell` hears False when the database is away and True when it is back. Raises the database's
         own error when patience is over, and any other error at once.
@@ -153,16 +153,16 @@ def is_away(error: BaseException) -> bool:
     return getattr(error.__cause__, "sqlstate", None) in PASSING_STATES
 
 
-CRASHED = "hands_crashed"
-GOING_ON = ("resume", "retry")
+CRASHED = "worker_crashed"
+RESUMED = ("resume", "retry")
 MAX_CRASHES = 3
 MAX_REASON_LENGTH = 400
 
 
 def note_error(error: BaseException) -> str:
-    """Keep the error as this worker's last one, unless nothing can be kept now; returns it in words."""
-    reason = in_words(error)
-    if is_away(first_of(error)):
+    """Store the error as this worker's last one if the database answers; returns its description."""
+    reason = describe_error(error)
+    if is_away(first_error(error)):
         return reason
     WorkerProcess.objects.filter(name=process_name()).update(
         last_error=reason, last_error_at=database_now()
@@ -171,26 +171,26 @@ def note_error(error: BaseException) -> str:
 
 
 def note_crash(run_id: int, reason: str) -> bool:
-    """Tell the readers of a run that hands broke off.
+    """Record in the log of a run that a worker crashed.
 
-    True when they did so for the third time at the same place since somebody last let the run go on.
+    True when that is the third time after the same number of results since the run was last resumed.
     """
     done = Run.objects.values_list("done_count", flat=True).get(id=run_id)
-    place = f"A worker broke off after {done} results: "
+    place = f"A worker crashed after {done} results: "
     events = RunEvent.objects.filter(run_id=run_id)
     events.create(run_id=run_id, kind=CRASHED, text=place + reason)
-    latest = events.filter(kind__in=GOING_ON).order_by("-id").values_list("id", flat=True).first()
+    latest = events.filter(kind__in=RESUMED).order_by("-id").values_list("id", flat=True).first()
     crashes = events.filter(kind=CRASHED, text__startswith=place, id__gt=latest or 0)
     return crashes.count() >= MAX_CRASHES
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return kind and text of an error."""
-    error = first_of(error)
+    error = first_error(error)
     return f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
 
 
-def first_of(error: BaseException) -> BaseException:
+def first_error(error: BaseException) -> BaseException:
     """Return the error itself, or the first of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

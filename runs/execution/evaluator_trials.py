@@ -35,10 +35,10 @@ from runs.engine.ports import Execution
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
-from runs.execution.loading import AskedTarget, RunWork, case_facts
+from runs.execution.loading import FrozenTarget, RunWork, case_facts
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
-from runs.execution.target_secrets import TargetSecrets, secrets_of
+from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.clock import clock_offset
 from runs.models.results import ANSWERED, Artifact
 from runs.models.stored import SCORE_COLUMNS, kept_output, score_rows
@@ -120,7 +120,7 @@ MAX_FILES = 200
 MAX_STDIN = 1_000_000
 
 
-def unsent_of(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
+def describe_unsent(unsent: Unsent, root: EvaluatorSpec) -> dict[str, Any]:
     """Return each different question once, with how often it is asked, and each program."""
     ordered = sorted(unsent.requests, key=lambda one: (one.key.round, one.key.sample))
     seen = Counter(one.key.evaluator_path for one in ordered)
@@ -190,7 +190,7 @@ COLUMNS = SCORE_COLUMNS[1:]
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TrialScore:
     """One output scored by a tree: what every evaluator of it said, and what the rules make of that."""
 
     root: EvaluatorSpec
@@ -199,19 +199,19 @@ class Tried:
     decision: Decision
 
 
-def found_of(tried: Tried, records: Sequence[CallRecord]) -> dict[str, Any]:
+def describe_scores(score: TrialScore, records: Sequence[CallRecord]) -> dict[str, Any]:
     """Return what a try found; money as text."""
     return {
-        "decision": tried.decision.as_json(),
-        "scores": [_plain(row) for row in scores_of(tried)],
+        "decision": score.decision.as_json(),
+        "scores": [_plain(row) for row in score_columns(score)],
         "calls": _calls(records),
         "call_count": len(records),
     }
 
 
-def scores_of(tried: Tried) -> list[dict[str, Any]]:
+def score_columns(score: TrialScore) -> list[dict[str, Any]]:
     """Return the columns of a stored score for every evaluator of the tree, in tree order."""
-    rows = score_rows(0, tried.root, tried.outcomes, tried.decision)
+    rows = score_rows(0, score.root, score.outcomes, score.decision)
     return [dict(zip(COLUMNS, row[1:], strict=True)) for row in rows]
 
 
@@ -227,7 +227,7 @@ def spent_usd(records: Sequence[CallRecord]) -> Decimal | None:
     return sum(known, Decimal(0)) if known or not answered else None
 
 
-def spelled(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a request or a reply as it is read: text as it stands, anything else as JSON."""
     if value is None:
         return ""
@@ -254,8 +254,8 @@ def _call(record: CallRecord) -> dict[str, Any]:
         "output_tokens": record.output_tokens,
         "cost_usd": None if cost is None else str(cost),
         "latency_ms": record.latency_ms,
-        "request": spelled(record.request)[:MAX_SHOWN],
-        "reply": spelled(record.reply)[:MAX_SHOWN],
+        "request": as_text(record.request)[:MAX_SHOWN],
+        "reply": as_text(record.reply)[:MAX_SHOWN],
     }
 
 
@@ -268,7 +268,7 @@ TARGET = "a try"
 RECORDED = "recorded"
 
 
-def work_of(trial: EvaluatorTrial) -> RunWork:
+def trial_work(trial: EvaluatorTrial) -> RunWork:
     """Return what the evaluators of a try work with.
 
     A dry run takes no keys and no secrets, and knows no limits: it sends nothing.
@@ -307,7 +307,7 @@ def work_of(trial: EvaluatorTrial) -> RunWork:
     )
 
 
-def output_of(trial: EvaluatorTrial) -> Output:
+def read_output(trial: EvaluatorTrial) -> Output:
     """Return the output that is scored: the stored one with the files the target left, or the pasted one."""
     if trial.result is None:
         return output_from_json(trial.pasted or {})
@@ -323,18 +323,18 @@ def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
     return replace(spec, api_key="", key_problem="", requests_per_minute=None)
 
 
-def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, AskedTarget]:
+def _agents(root: EvaluatorSpec, *, is_dry: bool) -> dict[str, FrozenTarget]:
     """Return by name the targets that the evaluators ask for a judgement, as they are now."""
     names = set(agent_paths(root, all_kinds()).values())
-    found: dict[str, AskedTarget] = {}
+    result: dict[str, FrozenTarget] = {}
     for row in Target.objects.filter(name__in=names, archived_at=None).select_related("model"):
         kind = target_kind_named(row.kind)
         config: Any = kind.config.model_validate(row.config)
         model = row.model.slug if row.model else ""
         plan = TargetPlan(row.name, row.kind, row.config, model, row.pk)
-        kept = TargetSecrets() if is_dry else secrets_of(row, config)
-        found[row.name] = AskedTarget(plan, kind, config, kept)
-    return found
+        kept = TargetSecrets() if is_dry else run_secrets(row, config)
+        result[row.name] = FrozenTarget(plan, kind, config, kept)
+    return result
 
 
 logger = logging.getLogger(__name__)
@@ -343,7 +343,7 @@ MAX_S = MAX_TRY_LENGTH.total_seconds()
 
 
 @dataclass(slots=True)
-class _World:
+class _Clients:
     """What an execution works with, and what it has written down of its calls."""
 
     client: ModelClient
@@ -361,28 +361,30 @@ def try_evaluator(trial_id: int) -> None:
     records: list[CallRecord] = []
     began = time.perf_counter()
     try:
-        found = asyncio.run(_found(trial, records))
+        result = asyncio.run(_result(trial, records))
     except TimeoutError:
-        found = failed(f"It took longer than {MAX_S:g} s, the longest a try may take.", records)
+        result = failed(f"It took longer than {MAX_S:g} s, the longest a try may take.", records)
     except Exception as error:
-        logger.exception("Try %s of an evaluator broke off", trial_id)
-        found = failed(f"{type(error).__name__}: {error}", records)
-    found["duration_ms"] = round((time.perf_counter() - began) * 1000)
-    has_failed = "problem" in found
-    trial.finish(storable(found), cost_usd=spent_usd(records), has_failed=has_failed)
+        logger.exception("Try %s of an evaluator crashed", trial_id)
+        result = failed(f"{type(error).__name__}: {error}", records)
+    result["duration_ms"] = round((time.perf_counter() - began) * 1000)
+    has_failed = "problem" in result
+    trial.finish(storable(result), cost_usd=spent_usd(records), has_failed=has_failed)
 
 
-def _found(trial: EvaluatorTrial, records: list[CallRecord]) -> Coroutine[Any, Any, dict[str, Any]]:
+def _result(
+    trial: EvaluatorTrial, records: list[CallRecord]
+) -> Coroutine[Any, Any, dict[str, Any]]:
     """Return the work on a try, with all it takes from the database read."""
-    work, output = work_of(trial), output_of(trial)
+    work, output = trial_work(trial), read_output(trial)
     return _prepare(trial, work, output) if trial.is_dry else _try(trial, work, output, records)
 
 
 async def _try(
     trial: EvaluatorTrial, work: RunWork, output: Output, records: list[CallRecord]
 ) -> dict[str, Any]:
-    async with _paying_world(work, records) as world, asyncio.timeout(MAX_S):
-        return found_of(await _score(trial, work, output, world), records)
+    async with _sending_clients(work, records) as clients, asyncio.timeout(MAX_S):
+        return describe_scores(await _score(trial, work, output, clients), records)
 
 
 async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict[str, Any]:
@@ -391,22 +393,24 @@ async def _prepare(trial: EvaluatorTrial, work: RunWork, output: Output) -> dict
     client, agents = UnsentClient(unsent), UnsentAgents(unsent)
     try:
         async with asyncio.timeout(MAX_S):
-            tried = await _score(trial, work, output, _World(client, agents, UnsentSandbox(unsent)))
+            score = await _score(
+                trial, work, output, _Clients(client, agents, UnsentSandbox(unsent))
+            )
     finally:
         await client.aclose()
         await agents.aclose()
-    return {**found_of(tried, ()), **unsent_of(unsent, tried.root)}
+    return {**describe_scores(score, ()), **describe_unsent(unsent, score.root)}
 
 
 @asynccontextmanager
-async def _paying_world(work: RunWork, records: list[CallRecord]) -> AsyncIterator[_World]:
-    """Give clients that hold to the limits all workers share, as the hands of a run do."""
+async def _sending_clients(work: RunWork, records: list[CallRecord]) -> AsyncIterator[_Clients]:
+    """Give clients that keep to the limits all workers share, as the workers of a run do."""
     database = DatabaseThread()
     limiter = Limiter(SlotKeeper(work, secrets.token_hex(16), database), clock=time_since_boot)
     client, agents = ModelClient(limiter), AgentClient()
     renewing = asyncio.ensure_future(_every(RENEW_EVERY_S, limiter.renew))
     try:
-        yield _World(client, agents, sandbox_in_force(), records)
+        yield _Clients(client, agents, sandbox_in_force(), records)
     finally:
         renewing.cancel()
         await client.aclose()
@@ -421,17 +425,19 @@ async def _every(seconds: float, renew: Callable[[], Awaitable[None]]) -> None:
         await renew()
 
 
-async def _score(trial: EvaluatorTrial, work: RunWork, output: Output, world: _World) -> Tried:
+async def _score(
+    trial: EvaluatorTrial, work: RunWork, output: Output, clients: _Clients
+) -> TrialScore:
     case = case_facts(trial.case)
     ports = ExecutionPorts(
         work=work,
         context=TargetContext(work.plan.target.name, case, files=work.files),
-        client=world.client,
+        client=clients.client,
         admit=_admit,
         begin=_begin,
-        write_down=world.records.append,
-        agents=world.agents,
-        sandbox=world.sandbox,
+        write_down=clients.records.append,
+        agents=clients.agents,
+        sandbox=clients.sandbox,
     )
     root, rules = trial.root, Rules(trial.root, trial.rules)
     execution = Execution(
@@ -445,12 +451,12 @@ async def _score(trial: EvaluatorTrial, work: RunWork, output: Output, world: _W
     )
     outcomes = dict((await execute(execution, ports)).outcomes)
     if trial.is_dry:
-        asked = {record.key.evaluator_path for record in world.records}
+        asked = {record.key.evaluator_path for record in clients.records}
         outcomes = {
             path: Skipped(NOT_SENT) if path in asked or _was_kept(outcome) else outcome
             for path, outcome in outcomes.items()
         }
-    return Tried(root, rules.policy, outcomes, rules.decide(outcomes))
+    return TrialScore(root, rules.policy, outcomes, rules.decide(outcomes))
 
 
 def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:

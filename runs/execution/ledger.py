@@ -42,7 +42,7 @@ class Entry:
 
 
 def write_calls(work: RunWork, entries: Sequence[Entry]) -> None:
-    """Insert the calls and add their cost to their results and to the run, whoever holds the results.
+    """Insert the calls and add their cost to their results and to the run, even where the results are lost.
 
     The caller holds the run's row in a transaction.
     """
@@ -56,7 +56,7 @@ def write_calls(work: RunWork, entries: Sequence[Entry]) -> None:
 
 
 def add_costs(run_id: int, column: str, costs: Mapping[int, Decimal]) -> None:
-    """Add what results cost to one of their purses, and the sum to the run's."""
+    """Add what results cost to one of their two cost columns, and the sum to the run's."""
     if not costs:
         return
     add_to_rows(Result, column, ((usd, result_id) for result_id, usd in costs.items()))
@@ -101,7 +101,7 @@ def _row(work: RunWork, entry: Entry) -> tuple[object, ...]:
 class Budget:
     """What the run may spend and what it has.
 
-    `booked` is the ledger's sum over all hands as last read, `unbooked` what this hand has spent
+    `booked` is the ledger's sum over all workers as last read, `unbooked` what this worker has spent
     since and not yet written.
     """
 
@@ -120,7 +120,7 @@ class Budget:
         self.was_reached = self.was_reached or self.is_used_up
         return self.was_reached
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Return cap and spending for a reader."""
         cap = f"${self.cap.normalize():f}" if self.cap is not None else "no limit"
         spent = (self.booked + self.unbooked).normalize()
@@ -132,11 +132,11 @@ class CallRefusedError(Exception):
 
 
 class Admission:
-    """Lets calls of one pair of hands through while they are of use.
+    """Lets the calls of one worker through while they are of use.
 
     A call waits while the database is away or too much is unwritten: what cannot be written down
-    should not be spent. It is refused once the run is over for these hands, when its result was
-    lost to others, and when the budget is spent.
+    should not be spent. It is refused once the run is over for this worker, when another worker has
+    taken its result over, and when the budget is spent.
     """
 
     def __init__(
@@ -164,9 +164,9 @@ class Admission:
         if self._closed:
             raise CallRefusedError(self._closed)
         if not is_held:
-            raise CallRefusedError("The result was taken over by other hands.")
+            raise CallRefusedError("Another worker has taken the result over.")
         if self._budget.is_spent():
-            raise CallRefusedError(self._budget.in_words())
+            raise CallRefusedError(self._budget.describe())
 
     def begin(self) -> None:
         """Count a call as in flight."""

@@ -17,7 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan, read_plan, tree_of_case
-from runs.execution.target_secrets import TargetSecrets, secrets_of
+from runs.execution.target_secrets import TargetSecrets, run_secrets
 from runs.models.clock import clock_offset
 from runs.models.results import ModelCall
 from runs.models.runs import Run
@@ -32,7 +32,7 @@ Calls = Mapping[tuple[CallKey, str], CallRecord]
 
 
 @dataclass(frozen=True, slots=True)
-class AskedTarget:
+class FrozenTarget:
     """A target that a run asks, with its frozen settings and the secrets it holds now."""
 
     plan: TargetPlan
@@ -43,9 +43,9 @@ class AskedTarget:
 
 @dataclass(slots=True)
 class RunWork:
-    """One run as its hands see it, in the stretch that began at `started_at`.
+    """One run as its workers see it, since it was last started or resumed at `started_at`.
 
-    Only `trees`, by case, grow while they work. `agents` are by name the targets that judge.
+    Only `trees`, by case, grow during the work. `agents` are by name the targets that judge.
     """
 
     run_id: int
@@ -64,13 +64,13 @@ class RunWork:
     files: Mapping[str, bytes]
     kinds: Mapping[str, Kind]
     secrets: TargetSecrets = field(default_factory=TargetSecrets)
-    agents: Mapping[str, AskedTarget] = field(default_factory=dict)
+    agents: Mapping[str, FrozenTarget] = field(default_factory=dict)
     trees: dict[int | None, tuple[EvaluatorSpec, Rules]] = field(default_factory=dict)
 
     @property
-    def asked(self) -> AskedTarget:
+    def asked(self) -> FrozenTarget:
         """Return the system under test."""
-        return AskedTarget(self.plan.target, self.target, self.target_config, self.secrets)
+        return FrozenTarget(self.plan.target, self.target, self.target_config, self.secrets)
 
     def tree(self, case: Case) -> tuple[EvaluatorSpec, Rules]:
         """Return the tree that scores a case, laid out; raises DomainError when it cannot be read."""
@@ -104,19 +104,19 @@ def load_work(run: Run) -> RunWork:
         model_ids={model.slug: model.pk for model in models},
         files=_files(plan.files),
         kinds=all_kinds(),
-        secrets=secrets_of(run.target, config),
+        secrets=run_secrets(run.target, config),
         agents=_agents(plan),
     )
 
 
-def _agents(plan: Plan) -> dict[str, AskedTarget]:
+def _agents(plan: Plan) -> dict[str, FrozenTarget]:
     """Return the targets that judge; one whose row is gone goes on unless it needs a secret of it."""
     rows = Target.objects.in_bulk([agent.id for agent in plan.agents.values()])
     found = {}
     for name, agent in plan.agents.items():
         kind = target_kind_named(agent.kind)
         config = kind.config.model_validate(agent.config)
-        found[name] = AskedTarget(agent, kind, config, secrets_of(rows.get(agent.id), config))
+        found[name] = FrozenTarget(agent, kind, config, run_secrets(rows.get(agent.id), config))
     return found
 
 

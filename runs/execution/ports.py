@@ -47,7 +47,7 @@ from evaluators.scoring.types import Usage, total_usage
 from runs.engine.ports import Cause, TargetFailure
 from runs.execution.agents import OWN_CALL, AgentClient
 from runs.execution.ledger import CallRefusedError
-from runs.execution.loading import AskedTarget, Calls, RunWork
+from runs.execution.loading import Calls, FrozenTarget, RunWork
 from runs.execution.target_secrets import CAUSES
 from runs.models.results import CallPurpose
 from runs.target_kinds._base import (
@@ -112,7 +112,7 @@ class TargetCalls:
     for nothing, and the ledger keeps that with it.
     """
 
-    asked: AskedTarget
+    asked: FrozenTarget
     key: CallKey
     trace: TraceHeaders
     models: Mapping[str, ModelSpec]
@@ -252,7 +252,7 @@ class AgentJudge:
     that none of them is ever taken for an answer of the system under test or of another judge.
     """
 
-    asked: AskedTarget
+    asked: FrozenTarget
     path: str
     case: CaseFacts
     trace: TraceHeaders
@@ -270,7 +270,7 @@ class AgentJudge:
                 still cannot be read. What the ledger's `admit` raises passes through.
 
         """
-        asked, spent = _Asked(question), _Spent(self.ledger)
+        asked, spent = _AgentQuestion(question), _CostTracker(self.ledger)
         text, digest = asked.as_one_text()
         answer = await self._answer(asked, spent, text, digest)
         if problem := asked.problem_of(answer.text):
@@ -283,7 +283,7 @@ class AgentJudge:
         return JudgeReply(asked.content, spent.usage, _model_of(answer) or self.asked.plan.name)
 
     async def _answer(
-        self, asked: _Asked, spent: _Spent, text: str, digest: str, *, repair: int = 0
+        self, asked: _AgentQuestion, spent: _CostTracker, text: str, digest: str, *, repair: int = 0
     ) -> Output:
         """Return the output that the target gives to a text; raises JudgeFailure when there is none."""
         question, path = asked.question, self.path
@@ -327,13 +327,13 @@ class AgentJudge:
         )
 
 
-class _Asked(AskedQuestion):
+class _AgentQuestion(AskedQuestion):
     """A question to an agent, which may be a simple program: one that picks JSON out of all it was sent."""
 
     def problem_of(self, text: str) -> str:
         """Read a reply and keep its content; return what is wrong with it, or "".
 
-        One that stands word for word in a quoted text is a verdict of whoever wrote that text.
+        A reply that stands word for word in a quoted text is the verdict of the author of that text.
         """
         problem = AskedQuestion.problem_of(self, text)
         if problem:
@@ -349,7 +349,7 @@ def _squeezed(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Spent:
+class _CostTracker:
     """A ledger that adds up what the calls of one question cost, those found again included."""
 
     inner: Ledger

@@ -1,4 +1,4 @@
-"""The limits of each language model as rows: what all workers agree on, and what runs are told of it."""
+"""The limits of each language model as rows: what all workers agree on, and what the log of a run says of it."""
 
 from __future__ import annotations
 

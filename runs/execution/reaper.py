@@ -1,4 +1,4 @@
-"""Set right what dead workers left behind; any number of reapers may do it at the same time."""
+"""Clean up after dead workers; any number of reapers may do it at the same time."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SILENCE = 2 * LEASE
 
 
 def abandoned_rescorings(*, now: datetime) -> list[int]:
-    """Return the runs in the making at which nobody has been for two leases."""
+    """Return the unfinished rescored runs on which nobody has worked for two leases."""
     silent = Run.objects.filter(heartbeat_at__lt=now - SILENCE)
     return [run_id for run_id in in_the_making() if silent.filter(id=run_id).exists()]
 
 
 def in_the_making() -> list[int]:
-    """Return the active runs that do not have all their results yet; a started run has them at once."""
+    """Return the active rescored runs that do not have all their results yet."""
     runs = Run.objects.filter(status__in=ACTIVE_RUN_STATUSES, source_run__isnull=False)
     return [
         run.pk for run in runs.only("execution_count") if run.results.count() < run.execution_count
@@ -83,12 +83,12 @@ WORKER_LOST = "worker lost"
 
 
 def reap(*, now: datetime) -> list[int]:
-    """Free what the dead held and end what is over; returns the runs that could use more hands.
+    """Free what dead workers held and end what is over; returns the runs that could use more workers.
 
-    Silence tells of death only where it could have been broken: not shortly after the database
+    A missing heartbeat means death only if it could have been written: not shortly after the database
     itself was away.
     """
-    is_silence_telling = database_answers_since() < now - LEASE
+    is_silence_death = database_answers_since() < now - LEASE
     _remove_dead_workers(now=now)
     forget_leases(now=now)
     forget_starts(now=now)
@@ -97,31 +97,33 @@ def reap(*, now: datetime) -> list[int]:
     EvaluatorTrial.objects.forget_old(now=now)
     CaseUpload.objects.forget_old(now=now)
     ReviewUpload.objects.forget_old(now=now)
-    if is_silence_telling:
+    if is_silence_death:
         expired = Q(lease_until__lte=now)
-        _of_each(_runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now))
-    _stop_abandoned_command_lines(now=now, is_silence_telling=is_silence_telling)
+        _for_each(
+            _runs_with_expired_leases(now=now), lambda run_id: _free(run_id, expired, now=now)
+        )
+    _stop_abandoned_command_lines(now=now, is_silence_death=is_silence_death)
     for run_id in abandoned_rescorings(now=now):
         queue(RESCORE_RUN, run_id, expires_s=LEASE.total_seconds())
-    _of_each(_runs_without_open_results(), complete_run)
-    _of_each(_ended_without_summary(), summarise_run)
+    _for_each(_runs_without_open_results(), complete_run)
+    _for_each(_ended_without_summary(), summarise_run)
     return runs_needing_workers(now=now)
 
 
-def _of_each(run_ids: Iterable[int], set_right: Callable[[int], object]) -> None:
-    """Set each run right; one that cannot be keeps no other from it, and is tried at the reaper."""
+def _for_each(run_ids: Iterable[int], clean_up: Callable[[int], object]) -> None:
+    """Clean up each run; an error in one does not keep the others from it, and it is tried again later."""
     for run_id in run_ids:
         try:
-            set_right(run_id)
+            clean_up(run_id)
         except Exception as error:
             if is_away(error):
                 raise
-            logger.exception("Run %s could not be set right", run_id)
+            logger.exception("Run %s could not be cleaned up", run_id)
             note_error(error)
 
 
 def _remove_dead_workers(*, now: datetime) -> None:
-    """Forget hands that are silent, and free at once all that those of surely dead processes held."""
+    """Remove workers without a heartbeat, and free at once what those of surely dead processes held."""
     for run_worker in RunWorker.objects.all():
         if is_dead(run_worker.worker):
             _free(run_worker.run_id, Q(lease_token=run_worker.token), now=now)
@@ -140,11 +142,11 @@ def _runs_with_expired_leases(*, now: datetime) -> list[int]:
     return sorted(set(expired.order_by().values_list("run_id", flat=True)))
 
 
-def _free(run_id: int, are_lost: Q, *, now: datetime) -> None:
+def _free(run_id: int, lost_results: Q, *, now: datetime) -> None:
     """Return results of lost workers to waiting, and those lost too often to an error."""
     with transaction.atomic():
         run = Run.objects.hold(run_id)
-        held = Result.objects.filter(are_lost, run_id=run_id, status=ResultStatus.RUNNING)
+        held = Result.objects.filter(lost_results, run_id=run_id, status=ResultStatus.RUNNING)
         lost = list(held.select_for_update(no_key=True).only("id", "attempt", "generation"))
         if not lost:
             return
@@ -153,8 +155,8 @@ def _free(run_id: int, are_lost: Q, *, now: datetime) -> None:
         Attempt.objects.bulk_create(_attempts(lost, now=now))
         again = Result.objects.filter(pk__in=[one.pk for one in lost if one.pk not in given_up])
         again.update(**RELEASED)
-        _give_up(run, given_up, now=now)
-        text = f"A worker was lost with {len(lost)} result{'s' * (len(lost) > 1)} in hand"
+        _fail_lost(run, given_up, now=now)
+        text = f"A worker was lost that held {len(lost)} result{'s' * (len(lost) > 1)}"
         RunEvent.objects.create(run_id=run_id, kind="worker_lost", text=text)
     logger.warning("Run %s: %s", run_id, text)
 
@@ -179,7 +181,7 @@ def _attempts(lost: Iterable[Result], *, now: datetime) -> list[Attempt]:
     ]
 
 
-def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
+def _fail_lost(run: Run, result_ids: set[int], *, now: datetime) -> None:
     if not result_ids:
         return
     Result.objects.filter(pk__in=result_ids).update(
@@ -195,19 +197,19 @@ def _give_up(run: Run, result_ids: set[int], *, now: datetime) -> None:
     )
 
 
-def _stop_abandoned_command_lines(*, now: datetime, is_silence_telling: bool) -> None:
+def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> None:
     owned = Run.objects.filter(owner=RunOwner.COMMAND_LINE, status__in=ACTIVE_RUN_STATUSES)
     for run_id, owner_id, heartbeat_at in owned.values_list("id", "owner_id", "heartbeat_at"):
         is_silent = heartbeat_at is not None and heartbeat_at < now - COMMAND_LINE_SILENCE
-        if (is_silent and is_silence_telling) or is_dead(owner_id):
+        if (is_silent and is_silence_death) or is_dead(owner_id):
             reason = "The command line that carried out this run is gone."
             finish_run(run_id, RunStatus.STOPPED, reason=reason, in_background=False)
 
 
 def _runs_without_open_results() -> list[int]:
     # Not by the counters: what was cancelled before a retry is neither open nor done.
-    open_ones = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
-    done = Run.objects.filter(~Exists(open_ones), status__in=ACTIVE_RUN_STATUSES)
+    still_open = Result.objects.filter(run_id=OuterRef("pk"), status__in=OPEN_RESULT_STATUSES)
+    done = Run.objects.filter(~Exists(still_open), status__in=ACTIVE_RUN_STATUSES)
     done = done.exclude(id__in=in_the_making())
     return list(done.order_by("id").values_list("id", flat=True))
 
@@ -218,7 +220,7 @@ def _ended_without_summary() -> list[int]:
 
 
 def runs_needing_workers(*, now: datetime) -> list[int]:
-    """Return active runs with waiting results and fewer live hands than there are live workers."""
+    """Return active runs with waiting results and fewer live workers than there are worker processes."""
     alive = WorkerProcess.objects.alive(now=now).count()
     waiting = Result.objects.filter(run_id=OuterRef("pk"), status=ResultStatus.PENDING)
     runs = Run.objects.filter(

@@ -50,7 +50,7 @@ MAX_MARKS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedExecution:
     """An execution that ended under a claim, scored by the tree under `root`."""
 
     claim: Claim
@@ -58,7 +58,7 @@ class Ended:
     outcome: ExecutionOutcome
 
 
-def write_results(ended: Sequence[Ended], *, now: datetime) -> None:
+def write_results(ended: Sequence[EndedExecution], *, now: datetime) -> None:
     """Write over the waiting rows of results what they came to."""
     update_rows(
         Result,
@@ -68,7 +68,7 @@ def write_results(ended: Sequence[Ended], *, now: datetime) -> None:
     )
 
 
-def _result_row(one: Ended, now: datetime) -> tuple[object, ...]:
+def _result_row(one: EndedExecution, now: datetime) -> tuple[object, ...]:
     outcome, decision = one.outcome, one.outcome.decision
     usage = outcome.output.usage if outcome.output else Usage()
     if decision is None or decision.status != "scored":
@@ -97,7 +97,7 @@ def _error_of(outcome: ExecutionOutcome) -> tuple[str, str]:
     reason = (decision.error if decision else "") or "not scored"
     place = (decision.evaluator if decision else None) or OUTCOMES_PATH
     unscored = {path: one for path, one in outcome.outcomes.items() if isinstance(one, Unscored)}
-    # Outcomes that an evaluator of the tree was to judge are told of by its reason alone.
+    # Only its reason names the outcomes that an evaluator of the tree was to judge.
     found = unscored.get(place) or next((o for o in unscored.values() if o.reason in reason), None)
     return reason, found.stage if found else "evaluator"
 
@@ -117,7 +117,7 @@ def _marks(decision: Decision | None) -> str:
     return "".join("1" if found.passed else "0" for found in outcomes)[:MAX_MARKS]
 
 
-def write_outputs(ended: Sequence[Ended]) -> None:
+def write_outputs(ended: Sequence[EndedExecution]) -> None:
     """Write what was answered and scored, in place of what an earlier generation left."""
     again = [one.claim.result_id for one in ended if one.claim.generation > 1]
     if again:
@@ -131,7 +131,7 @@ def write_outputs(ended: Sequence[Ended]) -> None:
     _write_files(answered)
 
 
-def _output_row(one: Ended) -> tuple[object, ...]:
+def _output_row(one: EndedExecution) -> tuple[object, ...]:
     output, decision = one.outcome.output, one.outcome.decision
     if output is None or decision is None:
         raise AssertionError("an answered execution has an output and a decision")
@@ -145,14 +145,14 @@ def _output_row(one: Ended) -> tuple[object, ...]:
     )
 
 
-def _score_rows(one: Ended) -> list[tuple[object, ...]]:
+def _score_rows(one: EndedExecution) -> list[tuple[object, ...]]:
     decision = one.outcome.decision
     if decision is None:
         return []
     return list(score_rows(one.claim.result_id, one.root, one.outcome.outcomes, decision))
 
 
-def _write_files(ended: Sequence[Ended]) -> None:
+def _write_files(ended: Sequence[EndedExecution]) -> None:
     """Write the files that targets left; what has the same content is stored once."""
     left = [
         (one.claim.result_id, path, content)
@@ -178,7 +178,7 @@ BREAKER = 8
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """How far a run is, as its hands need to know it.
+    """How far a run is, as its workers need to know it.
 
     `stale` are the results whose records were refused; `broken_target` is the error in which the
     first executions all ended.
@@ -195,12 +195,12 @@ class RunState:
     broken_target: str = ""
 
 
-def write_down(
+def write_batch(
     work: RunWork,
     token: str,
     *,
     entries: Sequence[Entry],
-    ended: Sequence[Ended],
+    ended: Sequence[EndedExecution],
     is_repeated: bool = False,
 ) -> RunState:
     """Write calls and results in one transaction, and move the run's counters with them.
@@ -261,7 +261,7 @@ def _state_of(run: Run) -> RunState:
     )
 
 
-def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended]:
+def _still_held(work: RunWork, token: str, ended: Sequence[EndedExecution]) -> list[EndedExecution]:
     if not ended:
         return []
     held = held_results(work.run_id, token).filter(id__in=[one.claim.result_id for one in ended])
@@ -273,22 +273,22 @@ def _still_held(work: RunWork, token: str, ended: Sequence[Ended]) -> list[Ended
     ]
 
 
-def _count(work: RunWork, ended: Sequence[Ended]) -> None:
+def _count(work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Move the run's counters by the results just written."""
-    words: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
     score_sum, score_count = 0.0, 0
     for one in ended:
         decision = one.outcome.decision
         if decision is None or decision.status != "scored":
-            words["error"] += 1
+            verdicts["error"] += 1
             continue
         if decision.verdict is not None:
-            words[decision.verdict.value] += 1
+            verdicts[decision.verdict.value] += 1
         if decision.score is not None:
             score_sum, score_count = score_sum + decision.score, score_count + 1
     if ended:
         moved: dict[str, Any] = {
-            f"{word}_count": F(f"{word}_count") + words[word] for word in COUNTERS
+            f"{name}_count": F(f"{name}_count") + verdicts[name] for name in COUNTERS
         }
         Run.objects.filter(id=work.run_id).update(
             done_count=F("done_count") + len(ended),
@@ -299,7 +299,7 @@ def _count(work: RunWork, ended: Sequence[Ended]) -> None:
     _count_reported_costs(work, ended)
 
 
-def _count_reported_costs(work: RunWork, ended: Sequence[Ended]) -> None:
+def _count_reported_costs(work: RunWork, ended: Sequence[EndedExecution]) -> None:
     """Add what targets say they cost without a call in our ledger; a replayed output costs once."""
     reported = {
         one.claim.result_id: one.outcome.output.usage.cost_usd
@@ -322,8 +322,8 @@ logger = logging.getLogger(__name__)
 MAX_REASON_LENGTH = 300
 
 
-class WriteDown(Protocol):
-    """Writes calls and results in one transaction (`recording.write_down`)."""
+class WriteBatch(Protocol):
+    """Writes calls and results in one transaction (`write_batch`)."""
 
     def __call__(
         self,
@@ -331,7 +331,7 @@ class WriteDown(Protocol):
         token: str,
         *,
         entries: Sequence[Entry],
-        ended: Sequence[Ended],
+        ended: Sequence[EndedExecution],
         is_repeated: bool,
     ) -> RunState:
         """Return how far the run is; nothing is written when it raises."""
@@ -339,29 +339,29 @@ class WriteDown(Protocol):
 
 
 def write_singly(
-    write_down: WriteDown,
+    write_batch: WriteBatch,
     work: RunWork,
     token: str,
     *,
     entries: Sequence[Entry],
-    ended: Sequence[Ended],
+    ended: Sequence[EndedExecution],
     is_repeated: bool,
 ) -> RunState:
     """Write all at once, or else result by result; one that cannot be written ends as an error.
 
-    Its calls are paid all the same: they are written without what they said. A database that is
+    Its calls are paid all the same: they are written without their content. A database that is
     away is not the fault of any result; that error is raised.
     """
     try:
-        return write_down(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
+        return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
     except Exception as error:
         if is_away(error):
             raise
         logger.exception(
-            "Run %s: a batch cannot be written, its results are one by one", work.run_id
+            "Run %s: a batch cannot be written; writing its results one by one", work.run_id
         )
     states = [
-        _write_one(write_down, work, token, *part, is_repeated=is_repeated)
+        _write_one(write_batch, work, token, *part, is_repeated=is_repeated)
         for part in _by_result(entries, ended)
     ]
     stale = tuple(result_id for state in states for result_id in state.stale)
@@ -369,10 +369,10 @@ def write_singly(
 
 
 def _by_result(
-    entries: Sequence[Entry], ended: Sequence[Ended]
-) -> list[tuple[list[Entry], list[Ended]]]:
+    entries: Sequence[Entry], ended: Sequence[EndedExecution]
+) -> list[tuple[list[Entry], list[EndedExecution]]]:
     """Return calls and ends parted by result."""
-    parts: dict[int, tuple[list[Entry], list[Ended]]] = {}
+    parts: dict[int, tuple[list[Entry], list[EndedExecution]]] = {}
     for entry in entries:
         parts.setdefault(entry.result_id, ([], []))[0].append(entry)
     for one in ended:
@@ -381,30 +381,30 @@ def _by_result(
 
 
 def _write_one(
-    write_down: WriteDown,
+    write_batch: WriteBatch,
     work: RunWork,
     token: str,
     entries: list[Entry],
-    ended: list[Ended],
+    ended: list[EndedExecution],
     *,
     is_repeated: bool,
 ) -> RunState:
     try:
-        return write_down(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
+        return write_batch(work, token, entries=entries, ended=ended, is_repeated=is_repeated)
     except Exception as error:
         if is_away(error):
             raise
         logger.exception("Run %s: a result cannot be written", work.run_id)
         bare = [replace(entry, record=_without_content(entry.record)) for entry in entries]
         errors = [_as_error(one, error) for one in ended]
-    return write_down(work, token, entries=bare, ended=errors, is_repeated=is_repeated)
+    return write_batch(work, token, entries=bare, ended=errors, is_repeated=is_repeated)
 
 
 def _without_content(record: CallRecord) -> CallRecord:
     return replace(record, request={}, reply=None, error="Its content could not be stored")
 
 
-def _as_error(ended: Ended, error: Exception) -> Ended:
+def _as_error(ended: EndedExecution, error: Exception) -> EndedExecution:
     """Return the end as an error that says why nothing better is known."""
     said = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
     reason = said.replace("\x00", "\N{REPLACEMENT CHARACTER}")
@@ -419,11 +419,11 @@ RENEW_EVERY_LOOKS = round(RENEW_EVERY_S / LOOK_EVERY_S)
 
 
 class ResultWriter:
-    """Collects calls and ended executions of one pair of hands, and writes them down.
+    """Collects the calls and ended executions of one worker, and writes them in batches.
 
     `room` is open while not too much is unwritten, `state` is how the run was last seen. A run
-    that is over, or was stopped and goes on without these hands, makes the hands `drop`; a target
-    that fails every execution alike makes them `halt`.
+    that is over, or was resumed without this worker, makes the loop `abort`; a target
+    that fails every execution alike makes it `drain`.
     """
 
     def __init__(
@@ -433,10 +433,10 @@ class ResultWriter:
         database: DatabaseThread,
         *,
         leases: Leases,
-        halt: Callable[[], None],
-        drop: Callable[[], None],
+        drain: Callable[[], None],
+        abort: Callable[[], None],
     ) -> None:
-        """Start with an empty desk."""
+        """Start with nothing to write."""
         self.room = asyncio.Event()
         self.room.set()
         self.budget = Budget(work.budget_usd)
@@ -445,10 +445,10 @@ class ResultWriter:
         self._token = token
         self._database = database
         self._leases = leases
-        self._halt = halt
-        self._drop = drop
+        self._drain = drain
+        self._abort = abort
         self._entries: list[Entry] = []
-        self._ended: list[Ended] = []
+        self._ended: list[EndedExecution] = []
         self._full = asyncio.Event()
         self._ending = asyncio.Event()
 
@@ -459,7 +459,7 @@ class ResultWriter:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
         self._entries.append(Entry(claim.result_id, claim.generation, claim.attempt, record))
 
-    def put(self, ended: Ended) -> None:
+    def put(self, ended: EndedExecution) -> None:
         """Take an execution that ended."""
         self._ended.append(ended)
         if len(self._ended) >= BATCH:
@@ -483,7 +483,7 @@ class ResultWriter:
         self._ending.set()
         self._full.set()
 
-    async def write_regularly(self) -> None:
+    async def write_batches(self) -> None:
         """Write what came in, every batch and every tenth of a second."""
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
@@ -502,7 +502,7 @@ class ResultWriter:
 
         def write(is_repeated: bool) -> RunState:
             return write_singly(
-                write_down,
+                write_batch,
                 self._work,
                 self._token,
                 entries=entries,
@@ -510,7 +510,7 @@ class ResultWriter:
                 is_repeated=is_repeated,
             )
 
-        state = await self._database.do_knowing(write)
+        state = await self._database.do_repeatable(write)
         self._leases.release(one.claim.result_id for one in ended)
         self.room.set()
         if state.stale:
@@ -521,10 +521,10 @@ class ResultWriter:
                 self._work.run_id,
                 state.stale,
             )
-        self._take_in(state, spent=spent_usd(entry.record for entry in entries))
+        self._update(state, spent=spent_usd(entry.record for entry in entries))
 
-    async def look_regularly(self, renew_slots: Callable[[], Awaitable[None]]) -> None:
-        """Look every second whether the run is still on; every few seconds show that we are alive."""
+    async def watch_run(self, renew_slots: Callable[[], Awaitable[None]]) -> None:
+        """Check every second whether the run is still active; every few seconds renew leases and slots."""
         looks = 0
         while not self._ending.is_set():
             with contextlib.suppress(TimeoutError):
@@ -532,13 +532,13 @@ class ResultWriter:
                     await self._ending.wait()
                     return
             looks += 1
-            self._take_in(await self._database.do(read_state, self._work.run_id))
+            self._update(await self._database.do(read_state, self._work.run_id))
             if looks % RENEW_EVERY_LOOKS == 0:
                 await self._leases.renew()
                 await renew_slots()
 
-    def _take_in(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
-        """Act on what the database says of the run; that its target is broken is told only once."""
+    def _update(self, state: RunState, *, spent: Decimal = ZERO_USD) -> None:
+        """Act on the state of the run; that its target is broken is reported only once."""
         earlier = self.state.broken_target if self.state is not None else ""
         self.state = replace(state, broken_target=state.broken_target or earlier)
         self.budget.unbooked -= spent
@@ -547,6 +547,6 @@ class ResultWriter:
         self.budget.booked = state.evaluation_cost_usd + target_usd
         is_ours = state.started_at == self._work.started_at
         if state.status not in ACTIVE_RUN_STATUSES or not is_ours:
-            self._drop()
+            self._abort()
         elif self.state.broken_target:
-            self._halt()
+            self._drain()

@@ -36,7 +36,7 @@ from runs.execution.claims import (
 from runs.execution.database import (
     DatabaseThread,
     Patience,
-    first_of,
+    first_error,
     is_away,
     note_crash,
     note_error,
@@ -45,7 +45,7 @@ from runs.execution.ledger import Admission, Budget, CallRefusedError
 from runs.execution.loading import RunWork, load_work
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
-from runs.execution.result_writer import Ended, ResultWriter, RunState
+from runs.execution.result_writer import EndedExecution, ResultWriter, RunState
 from runs.finishing import complete_run, finish_run, summarise_run
 from runs.models.clock import database_now
 from runs.models.runs import ALL_ALIKE, Run, RunStatus, RunWorker
@@ -65,20 +65,20 @@ _is_anybody_waiting: IsAnybodyWaiting = _nobody
 
 
 def yield_while(is_anybody_waiting: IsAnybodyWaiting) -> None:
-    """Make all hands of this process ask, before each execution, whether somebody waits."""
+    """Make every run loop of this process ask, before each execution, whether somebody waits for a page."""
     global _is_anybody_waiting
     _is_anybody_waiting = is_anybody_waiting
 
 
 class RequestPriority:
-    """Lets one execution of a pair of hands begin at a time while somebody waits for a page.
+    """Lets one execution of a worker start at a time while somebody waits for a page.
 
-    Threads of a process take turns at the interpreter, and hands that score without ever waiting for a
-    model would take two turns of three. Hands that wait for models anyway hardly notice.
+    Threads of a process take turns at the interpreter, and a worker that scores without ever waiting
+    for a model would take two turns of three. A worker that waits for models hardly notices.
     """
 
     def __init__(self, sleep: Sleep = asyncio.sleep) -> None:
-        """Be ready to give way."""
+        """Be ready to yield."""
         self._sleep = sleep
         self._turn = asyncio.Lock()
 
@@ -92,7 +92,7 @@ class RequestPriority:
 MAX_BATCH = 200
 QUICK_REFILL_S = 0.5
 # How long calls in flight may still answer, because they are paid: after a stop, and when the
-# process itself is told to end.
+# process itself has to end.
 LATE_REPLIES_S = 60.0
 LAST_REPLIES_S = 8.0
 
@@ -100,8 +100,8 @@ LAST_REPLIES_S = 8.0
 class RunLoop:
     """Carries out results of one run until none waits, the run ends, or its budget is spent.
 
-    `halt` lets what is in flight end and takes nothing new; `drop` lets only the calls in flight
-    end, so that they are booked, and then lets go of everything.
+    `drain` takes nothing new and lets executions in flight end; `abort` lets only the calls in flight
+    end, so that their cost is recorded, and then releases everything.
     """
 
     def __init__(
@@ -111,12 +111,12 @@ class RunLoop:
         self.work = work
         self.token = token
         self.sandbox = sandbox
-        self.is_halted = False
+        self.is_draining = False
         self.under_way = 0
         self._database = database
         self._leases = Leases(work.run_id, token, database, count_under_way=self._shown_under_way)
         self._writer = ResultWriter(
-            work, token, database, leases=self._leases, halt=self.halt, drop=self.drop
+            work, token, database, leases=self._leases, drain=self.drain, abort=self.abort
         )
         self._admission = Admission(self._leases, self._writer.budget, database, self._writer.room)
         self._limiter = Limiter(SlotKeeper(work, token, database), clock=time_since_boot)
@@ -126,15 +126,15 @@ class RunLoop:
         self._waiting: asyncio.Queue[Job | None] = asyncio.Queue()
         self._needs_refill = asyncio.Event()
         self._consumers: list[asyncio.Task[None]] = []
-        self._dropping: asyncio.Task[None] | None = None
+        self._aborting: asyncio.Task[None] | None = None
 
-    async def work_off(self) -> RunState | None:
+    async def run_to_end(self) -> RunState | None:
         """Work until nothing is left to claim; returns how the run was last seen."""
         try:
             async with asyncio.TaskGroup() as group:
                 helpers = [
-                    group.create_task(self._writer.write_regularly()),
-                    group.create_task(self._writer.look_regularly(self._renew_limits)),
+                    group.create_task(self._writer.write_batches()),
+                    group.create_task(self._writer.watch_run(self._renew_limits)),
                 ]
                 self._consumers = [
                     group.create_task(self._consume()) for _ in range(self.work.concurrency)
@@ -153,43 +153,43 @@ class RunLoop:
         return self._writer.budget
 
     @property
-    def were_dropped(self) -> bool:
-        """Tell whether the run was over for these hands before they were done."""
-        return self._dropping is not None
+    def is_aborted(self) -> bool:
+        """Tell whether the run was over for this worker before its work was done."""
+        return self._aborting is not None
 
     def _shown_under_way(self) -> int | None:
-        return None if self.were_dropped else self.under_way
+        return None if self.is_aborted else self.under_way
 
-    def halt(self) -> None:
+    def drain(self) -> None:
         """Take nothing new."""
-        self.is_halted = True
+        self.is_draining = True
         self._needs_refill.set()
 
-    def drop(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
-        """Make no more calls, give those in flight so long to answer, and let go of everything."""
-        self.halt()
-        self._admission.close("The run is over for these hands.")
-        if self._dropping is None or late_replies_s < LATE_REPLIES_S:
-            self._dropping = asyncio.ensure_future(self._release(late_replies_s))
+    def abort(self, *, late_replies_s: float = LATE_REPLIES_S) -> None:
+        """Make no more calls, give those in flight so long to answer, and release everything."""
+        self.drain()
+        self._admission.close("The run is over for this worker.")
+        if self._aborting is None or late_replies_s < LATE_REPLIES_S:
+            self._aborting = asyncio.ensure_future(self._release(late_replies_s))
 
-    def hurry(self) -> None:
-        """Let go of everything within seconds: the process is about to end."""
-        self._database.hurry()
-        self.drop(late_replies_s=LAST_REPLIES_S)
+    def shut_down(self) -> None:
+        """Release everything within seconds: the process is about to end."""
+        self._database.shut_down()
+        self.abort(late_replies_s=LAST_REPLIES_S)
 
     async def _release(self, late_replies_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(late_replies_s):
-                # Nobody should wait for these hands: a run that is on again is given others.
+                # A resumed run must not wait for this worker: it is given another.
                 await self._database.do(unregister_run_worker, self.token)
                 await self._admission.idle.wait()
-        for carrier in self._consumers:
-            carrier.cancel()
+        for consumer in self._consumers:
+            consumer.cancel()
 
     async def _close(self) -> None:
         """Write what is unwritten, give back what was not carried out, and end every connection."""
-        if self._dropping is not None:
-            self._dropping.cancel()
+        if self._aborting is not None:
+            self._aborting.cancel()
         self._writer.end()
         await self._client.aclose()
         await self._agents.aclose()
@@ -198,15 +198,15 @@ class RunLoop:
         await self._limiter.aclose()
 
     async def _produce(self) -> None:
-        """Claim a stretch at a time, and the next before the last is used up."""
+        """Claim a batch at a time, and the next before the last is used up."""
         batch, last = self.work.concurrency, float("-inf")
         clock = asyncio.get_running_loop().time
-        while not self.is_halted:
+        while not self.is_draining:
             is_quick = clock() - last < QUICK_REFILL_S
             batch = min(batch * 2, MAX_BATCH) if is_quick else self.work.concurrency
             last = clock()
             self._needs_refill.clear()
-            jobs = await self._database.do_knowing(partial(self._claim, batch))
+            jobs = await self._database.do_repeatable(partial(self._claim, batch))
             if not jobs:
                 break
             self._leases.take(job.claim.result_id for job in jobs)
@@ -229,11 +229,11 @@ class RunLoop:
             if self._waiting.qsize() <= low:
                 self._needs_refill.set()
             job = await self._waiting.get()
-            if job is None or self.is_halted:
+            if job is None or self.is_draining:
                 return
             await self._writer.room.wait()
             await self._request_priority.yield_to_requests()
-            # What was lost to other hands while it waited here is theirs to carry out.
+            # What another worker took over while it waited here is that worker's to carry out.
             if await self._leases.holds(job.claim.result_id):
                 self.under_way += 1
                 try:
@@ -265,120 +265,120 @@ class RunLoop:
         else:
             outcome = await execute(job.execution, ports)
         if not ports.is_refused:
-            self._writer.put(Ended(job.claim, job.execution.root, outcome))
+            self._writer.put(EndedExecution(job.claim, job.execution.root, outcome))
         elif self.budget.is_spent():
-            self.halt()
+            self.drain()
 
     def _put_call(self, job: Job, record: CallRecord) -> None:
         self._admission.end()
         self._writer.put_call(job.claim, record)
-        self._mind_budget()
+        self._check_budget()
 
-    def _mind_budget(self) -> None:
-        """Let no call wait for a slot or for the minute only to be refused when its turn has come."""
+    def _check_budget(self) -> None:
+        """Refuse at once the calls that wait for a slot or for the minute, once the budget is spent."""
         if self.budget.is_used_up:
-            self._limiter.turn_away(CallRefusedError(self.budget.in_words()))
+            self._limiter.turn_away(CallRefusedError(self.budget.describe()))
 
     async def _renew_limits(self) -> None:
-        self._mind_budget()
+        self._check_budget()
         await self._limiter.renew()
 
 
 @dataclass(eq=False, slots=True)
-class Place:
-    """Where one thread works on one run; `is_called_again` tells that it should look once more."""
+class RunSlot:
+    """Where one thread works on one run; `is_queued_again` says that it should look once more."""
 
     run_id: int
-    is_called_again: bool = False
-    run_workers: RunLoop | None = None
+    is_queued_again: bool = False
+    run_loop: RunLoop | None = None
     loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def only_awaits_late_replies(self) -> bool:
-        """Tell whether the hands here take nothing more, so that others may begin."""
-        return self.run_workers is not None and self.run_workers.were_dropped
+        """Tell whether the loop takes nothing more, so that another may begin."""
+        return self.run_loop is not None and self.run_loop.is_aborted
 
 
 class ActiveRuns:
-    """The places of one process; every thread of it may ask."""
+    """The runs that one process works on; every thread of it may ask."""
 
     def __init__(self) -> None:
         """Work on nothing yet."""
         self._is_closed = False
-        self._closed_for: set[int] = set()
+        self._closed_runs: set[int] = set()
         self._lock = threading.Lock()
-        self._of_run: dict[int, Place] = {}
-        self._taken: set[Place] = set()
+        self._slot_of_run: dict[int, RunSlot] = {}
+        self._slots: set[RunSlot] = set()
 
-    def enter(self, run_id: int) -> Place | None:
-        """Return a place for the run; None when it has one, where it is looked at again at the end.
+    def take(self, run_id: int) -> RunSlot | None:
+        """Return a slot for the run; None when it has one, which then looks at the run once more.
 
-        None too once the desks are closed, or closed for this run.
+        None too once the process shuts down, or has released this run.
         """
         with self._lock:
-            if self._takes_no_more_of(run_id):
+            if self._is_closed_for(run_id):
                 return None
-            there = self._of_run.get(run_id)
-            if there is not None and not there.only_awaits_late_replies:
-                there.is_called_again = True
+            current = self._slot_of_run.get(run_id)
+            if current is not None and not current.only_awaits_late_replies:
+                current.is_queued_again = True
                 return None
-            place = Place(run_id)
-            self._of_run[run_id] = place
-            self._taken.add(place)
-            return place
+            slot = RunSlot(run_id)
+            self._slot_of_run[run_id] = slot
+            self._slots.add(slot)
+            return slot
 
-    def leave(self, place: Place) -> bool:
-        """Give a place back unless the run was called again meanwhile; True when it is given back."""
+    def give_back(self, slot: RunSlot) -> bool:
+        """Give a slot back unless the run was queued again meanwhile; True when it is given back."""
         with self._lock:
-            is_wanted = place.is_called_again and not self._takes_no_more_of(place.run_id)
-            if is_wanted and self._of_run.get(place.run_id) is place:
-                place.is_called_again, place.run_workers = False, None
+            is_wanted = slot.is_queued_again and not self._is_closed_for(slot.run_id)
+            if is_wanted and self._slot_of_run.get(slot.run_id) is slot:
+                slot.is_queued_again, slot.run_loop = False, None
                 return False
-            self._give_back(place)
+            self._free(slot)
             return True
 
-    def forget(self, place: Place) -> None:
-        """Give a place back after a crash."""
+    def drop(self, slot: RunSlot) -> None:
+        """Give a slot back after a crash."""
         with self._lock:
-            self._give_back(place)
+            self._free(slot)
 
-    def show(self, place: Place, run_workers: RunLoop) -> None:
-        """Let `close` find these hands."""
+    def show(self, slot: RunSlot, run_loop: RunLoop) -> None:
+        """Let `shut_down` find the loop at work in a slot."""
         with self._lock:
-            place.run_workers, place.loop = run_workers, asyncio.get_running_loop()
-            if self._takes_no_more_of(place.run_id):
-                run_workers.hurry()
+            slot.run_loop, slot.loop = run_loop, asyncio.get_running_loop()
+            if self._is_closed_for(slot.run_id):
+                run_loop.shut_down()
 
-    def close(self) -> None:
-        """Make all hands of this process let go of what they hold, and take nothing new."""
+    def shut_down(self) -> None:
+        """Make every loop of this process release what it holds, and take nothing new."""
         with self._lock:
             self._is_closed = True
-            for place in self._taken:
-                _hurry(place)
+            for slot in self._slots:
+                _shut_down(slot)
 
-    def close_for(self, run_id: int) -> None:
-        """Make the hands on this run let go of what they hold, and take nothing more of it; other runs go on."""
+    def shut_down_run(self, run_id: int) -> None:
+        """Make the loop of this run release what it holds, and take nothing more of it; other runs continue."""
         with self._lock:
-            self._closed_for.add(run_id)
-            for place in self._taken:
-                if place.run_id == run_id:
-                    _hurry(place)
+            self._closed_runs.add(run_id)
+            for slot in self._slots:
+                if slot.run_id == run_id:
+                    _shut_down(slot)
 
-    def _takes_no_more_of(self, run_id: int) -> bool:
-        return self._is_closed or run_id in self._closed_for
+    def _is_closed_for(self, run_id: int) -> bool:
+        return self._is_closed or run_id in self._closed_runs
 
-    def _give_back(self, place: Place) -> None:
-        place.run_workers = place.loop = None
-        self._taken.discard(place)
-        if self._of_run.get(place.run_id) is place:
-            del self._of_run[place.run_id]
+    def _free(self, slot: RunSlot) -> None:
+        slot.run_loop = slot.loop = None
+        self._slots.discard(slot)
+        if self._slot_of_run.get(slot.run_id) is slot:
+            del self._slot_of_run[slot.run_id]
 
 
-def _hurry(place: Place) -> None:
-    if place.run_workers is not None and place.loop is not None:
+def _shut_down(slot: RunSlot) -> None:
+    if slot.run_loop is not None and slot.loop is not None:
         # A loop that has ended meanwhile holds nothing any more.
         with contextlib.suppress(RuntimeError):
-            place.loop.call_soon_threadsafe(place.run_workers.hurry)
+            slot.loop.call_soon_threadsafe(slot.run_loop.shut_down)
 
 
 # At the start of a worker, and as its first runs begin: pages, prices and kinds are loaded by then.
@@ -388,7 +388,7 @@ _lock = threading.Lock()
 _times = 0
 
 
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Spare the garbage collector what is loaded so far; does nothing after the first few times.
 
     Some 200,000 objects of libraries live as long as the process. Going through them over and
@@ -418,43 +418,43 @@ _active_runs = ActiveRuns()
 def work_on_run(run_id: int, *, owner_id: str = "") -> bool:
     """Claim and carry out results of a run until none is left to claim; safe to call any number of times.
 
-    The workers' hands (`owner_id` "") leave a run alone that a command line owns, and the other way.
-    False when this process was at it already.
+    Workers (`owner_id` "") leave runs of a command line alone, and a command line leaves theirs alone.
+    False when this process is working on the run already.
     """
-    place = _active_runs.enter(run_id)
-    if place is None:
+    slot = _active_runs.take(run_id)
+    if slot is None:
         return False
-    settle()
+    freeze_loaded_objects()
     try:
-        _work(place, owner_id)
-        while not _active_runs.leave(place):
-            _work(place, owner_id)
+        _work(slot, owner_id)
+        while not _active_runs.give_back(slot):
+            _work(slot, owner_id)
     except BaseException:
-        _active_runs.forget(place)
+        _active_runs.drop(slot)
         raise
     return True
 
 
 def release() -> None:
     """Give back everything this process works on, because it is about to end."""
-    _active_runs.close()
+    _active_runs.shut_down()
 
 
 def release_run(run_id: int) -> None:
     """Give back what this process holds of one run, and take on nothing more of it."""
-    _active_runs.close_for(run_id)
+    _active_runs.shut_down_run(run_id)
 
 
-def _work(place: Place, owner_id: str = "") -> None:
+def _work(slot: RunSlot, owner_id: str = "") -> None:
     try:
-        _carry_out(place, owner_id)
+        _carry_out(slot, owner_id)
     except Exception as error:
-        _after_crash(place.run_id, error)
+        _after_crash(slot.run_id, error)
         raise
 
 
-def _carry_out(place: Place, owner_id: str) -> None:
-    run_id = place.run_id
+def _carry_out(slot: RunSlot, owner_id: str) -> None:
+    run_id = slot.run_id
     run = patiently(Run.objects.filter(id=run_id, owner_id=owner_id).first)
     if run is None or not run.is_active:
         return
@@ -467,49 +467,49 @@ def _carry_out(place: Place, owner_id: str) -> None:
         _fail(run_id, f"The run cannot be carried out: {error}")
         return
     with _registered(run_id) as token:
-        ended = _work_off(work, token, place)
+        ended = _run_loop(work, token, slot)
     patiently(lambda: _conclude(work, *ended))
 
 
 def patiently(function: Callable[[], Value]) -> Value:
-    """Return what the function returns, although this thread's connection may have died in its sleep.
+    """Return what the function returns, even if this thread's connection died while it was idle.
 
     Raises the database's own error when it stays away for half a minute.
     """
     return Patience(patience_s=WAIT_S).call(lambda is_repeated: function())
 
 
-def _work_off(work: RunWork, token: str, place: Place) -> tuple[RunLoop, RunState | None]:
+def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunState | None]:
     database = DatabaseThread()
 
-    async def work_off() -> tuple[RunLoop, RunState | None]:
-        run_workers = RunLoop(work, token, database, sandbox=sandbox_in_force())
-        _active_runs.show(place, run_workers)
-        return run_workers, await run_workers.work_off()
+    async def run_to_end() -> tuple[RunLoop, RunState | None]:
+        run_loop = RunLoop(work, token, database, sandbox=sandbox_in_force())
+        _active_runs.show(slot, run_loop)
+        return run_loop, await run_loop.run_to_end()
 
     try:
-        return asyncio.run(work_off())
+        return asyncio.run(run_to_end())
     finally:
-        database.close()
+        database.shut_down()
 
 
 def _after_crash(run_id: int, error: Exception) -> None:
-    """Note why hands broke off; a run on which they do so again and again is failed by it."""
+    """Record why a worker crashed; a run that crashes workers again and again fails."""
     reason = note_error(error)
-    if not is_away(first_of(error)) and note_crash(run_id, reason):
+    if not is_away(first_error(error)) and note_crash(run_id, reason):
         _fail(run_id, f"The run cannot be carried out: {reason}")
 
 
-def _conclude(work: RunWork, run_workers: RunLoop, state: RunState | None) -> None:
-    """End the run where these hands brought its end, by budget, by a broken target or by the last result."""
-    if run_workers.were_dropped:
-        # The run ended without them and may be on again: what they saw of it tells nothing now.
+def _conclude(work: RunWork, run_loop: RunLoop, state: RunState | None) -> None:
+    """End the run if this worker brought its end: by the budget, a broken target or the last result."""
+    if run_loop.is_aborted:
+        # The run ended without this worker and may be active again: what it saw is out of date.
         summarise_run(work.run_id)
         complete_run(work.run_id)
     elif state is not None and state.broken_target:
         _fail(work.run_id, f"{ALL_ALIKE} {state.broken_target}")
-    elif run_workers.budget.was_reached and _is_budget_spent(work):
-        reason = run_workers.budget.in_words()
+    elif run_loop.budget.was_reached and _is_budget_spent(work):
+        reason = run_loop.budget.describe()
         finish_run(work.run_id, RunStatus.BUDGET_REACHED, reason=reason, in_background=False)
     else:
         complete_run(work.run_id)
@@ -528,7 +528,7 @@ def _is_budget_spent(work: RunWork) -> bool:
 
 @contextmanager
 def _registered(run_id: int) -> Iterator[str]:
-    """Show the pair of hands to everybody while it works, under a token of its own."""
+    """Show the worker while it works, under a token of its own."""
     token = secrets.token_hex(16)
     patiently(lambda: register_run_worker(run_id, token, under_way=0, now=database_now()))
     try:

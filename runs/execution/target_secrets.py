@@ -55,42 +55,42 @@ class TargetSecrets:
         """Return the headers as they may be kept: variables by name, secrets hidden."""
         return {header.name: HIDDEN if header.secret else header.value for header in headers}
 
-    def without(self, text: str) -> str:
-        """Return the text with every secret blotted out, however an agent that echoes one spells it."""
+    def redact(self, text: str) -> str:
+        """Return the text with every secret redacted, in whatever spelling an agent echoes it."""
         return redact(text, self._secrets(), HIDDEN)
 
-    def without_in(self, value: Any) -> Any:
-        """Return a JSON value with every secret blotted out; raises RecursionError like JSON's own."""
+    def redact_json(self, value: Any) -> Any:
+        """Return a JSON value with every secret redacted; raises RecursionError like JSON's own."""
         return redact_json(value, self._secrets(), HIDDEN)
 
-    def without_in_output(self, output: Output) -> Output:
-        """Return an output with every secret blotted out: what was read and joined may hold one again."""
+    def redact_output(self, output: Output) -> Output:
+        """Return an output with every secret redacted: parts that were joined may form one again."""
         secrets = self._secrets()
         if not secrets:
             return output
         return replace(
             output,
-            text=self.without(output.text),
+            text=self.redact(output.text),
             messages=tuple(
-                Message(*map(self.without, (m.role, m.content))) for m in output.messages
+                Message(*map(self.redact, (m.role, m.content))) for m in output.messages
             ),
             trace=None
             if output.trace is None
             else tuple(
                 replace(
                     step,
-                    name=self.without(step.name),
-                    input=self.without_in(step.input),
-                    output=self.without_in(step.output),
-                    error=self.without(step.error),
+                    name=self.redact(step.name),
+                    input=self.redact_json(step.input),
+                    output=self.redact_json(step.output),
+                    error=self.redact(step.error),
                 )
                 for step in output.trace
             ),
             files={
-                self.without(path): redact_bytes(content, secrets, HIDDEN)
+                self.redact(path): redact_bytes(content, secrets, HIDDEN)
                 for path, content in output.files.items()
             },
-            warnings=tuple(map(self.without, output.warnings)),
+            warnings=tuple(map(self.redact, output.warnings)),
         )
 
     def _value(self, header: Header) -> str:
@@ -118,14 +118,14 @@ def _name_and_password(value: str) -> tuple[str, ...]:
     return (pair, password) if len(password) >= MIN_PART else (pair,)
 
 
-def secrets_of(target: Target | None, config: TargetConfig) -> TargetSecrets:
+def run_secrets(target: Target | None, config: TargetConfig) -> TargetSecrets:
     """Return the secrets for a run's frozen settings, as the target holds them now.
 
     They are never sent to another server than they were entered for.
     """
     headers: tuple[Header, ...] = getattr(config, "headers", ())
     stored: Mapping[str, str] = target.encrypted_secrets if target is not None else {}
-    problem = _moved(target, config) if any(header.secret for header in headers) else ""
+    problem = _origin_problem(target, config) if any(header.secret for header in headers) else ""
     return TargetSecrets(problem=problem) if problem else open_secrets(headers, stored)
 
 
@@ -160,7 +160,7 @@ def _variables_problem(variables: Mapping[str, str]) -> str:
     return ""
 
 
-def _moved(target: Target | None, config: TargetConfig) -> str:
+def _origin_problem(target: Target | None, config: TargetConfig) -> str:
     """Return why the stored secrets may not be sent to where the settings point, "" when they may."""
     if target is None:
         return "The target is gone, and its secret headers with it. Start a new run."

@@ -130,7 +130,7 @@ def try_target(trial_id: int) -> None:
     try:
         found = asyncio.run(_ask(trial, _work(trial)))
     except Exception as error:
-        logger.exception("Try %s of a target broke off", trial_id)
+        logger.exception("Try %s of a target crashed", trial_id)
         failure = TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED)
         found = failed(failure) | {"duration_ms": None, "calls": []}
     trial.finish(storable(found))

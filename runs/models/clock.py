@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import Error, connection
 from django.utils import timezone
 
-# A hand renews its leases every sixth of this; one that has not for so long is taken for dead.
+# A worker renews its leases every sixth of this; one that has not for so long is taken for dead.
 LEASE = timedelta(seconds=settings.LEASE_S)
 
 

@@ -181,7 +181,7 @@ class Attempt(models.Model):
     """An earlier outcome of a result that was tried again: kept, so that nothing is lost.
 
     `retry` is the request it made way for, None where a worker was lost. `reason` is the error,
-    else what decided. The costs are what this generation added to the result's purses, None where
+    else what decided. The costs are what this generation added to the result's two costs, None where
     nothing is known.
     """
 
@@ -275,7 +275,7 @@ class EvaluatorScore(models.Model):
 
 
 class CallPurpose(models.TextChoices):
-    """Whose purse a call is paid from."""
+    """Which of the two costs a call counts as."""
 
     TARGET = "target", "Target"
     EVALUATION = "evaluation", "Evaluation"

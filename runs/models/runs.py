@@ -33,7 +33,7 @@ RESUMABLE_RUN_STATUSES = (RunStatus.STOPPED, RunStatus.BUDGET_REACHED, RunStatus
 
 
 class RunOwner(models.TextChoices):
-    """Whose hands may claim the results of a run."""
+    """Who may claim the results of a run."""
 
     WORKERS = "workers", "The workers"
     COMMAND_LINE = "command_line", "A command line"
@@ -60,8 +60,8 @@ class RunQuerySet(models.QuerySet["Run"]):
     def hold(self, run_id: int) -> Run:
         """Return a run whose row stays locked until the transaction ends.
 
-        Whoever changes several results of a run at once holds it, so that two never wait for each
-        other in a circle. Claiming alone does not: it waits for nobody.
+        Everything that changes several results of a run at once holds it, so that no two transactions
+        deadlock. Claiming does not: it waits for nobody.
         """
         return self.select_for_update(no_key=True).defer(*HEAVY_RUN_COLUMNS).get(id=run_id)
 
@@ -74,8 +74,8 @@ class Run(models.Model):
     "models": {slug: …}, "files": {path: sha256}, "prompts": {kind: version}, "cases_hash"}; one that
     was made of a file of results also has "imported": {file, sha256}.
     Counters are of executions; they are moved together with the results they count. `started_at`
-    is when hands began the stretch that is on or was last, None while they have yet to begin;
-    `worked_before_ms` is how long the stretches before it took.
+    is when workers last began with it, None before the first; `worked_before_ms` is how long they
+    worked on it before it was last resumed.
     """
 
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="runs")
@@ -171,15 +171,15 @@ class Run(models.Model):
         return int(policy.get("scale", 1))
 
     def worked_ms(self, *, now: datetime) -> float | None:
-        """Return how long hands have worked on the run in all its stretches, in ms; None before the first.
+        """Return how long workers have worked on the run in all, in ms; None before the first.
 
-        Never negative, also where the clocks that wrote the two ends of a stretch differed.
+        Never negative, even if start and end were written by clocks that differ.
         """
         if self.started_at is None:
             return self.worked_before_ms or None
         until = now if self.is_active else self.finished_at or now
-        batch = (until - self.started_at).total_seconds() * 1000
-        return self.worked_before_ms + max(batch, 0.0)
+        since_start = (until - self.started_at).total_seconds() * 1000
+        return self.worked_before_ms + max(since_start, 0.0)
 
 
 class RunEvent(models.Model):
@@ -201,7 +201,7 @@ class RunEvent(models.Model):
 
 
 class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
-    """Pairs of hands."""
+    """Workers at runs."""
 
     def alive(self, *, now: datetime) -> Self:
         """Return those that have shown a sign of life lately."""
@@ -209,7 +209,7 @@ class RunWorkerQuerySet(models.QuerySet["RunWorker"]):
 
 
 class RunWorker(models.Model):
-    """One `work_on_run` at work: a pair of hands on one run, alive while its heartbeat is young."""
+    """One worker at one run, alive while its heartbeat is recent."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_workers")
     token = models.CharField(max_length=64, unique=True)
@@ -234,7 +234,7 @@ class WorkerProcessQuerySet(models.QuerySet["WorkerProcess"]):
 
 
 class WorkerProcess(models.Model):
-    """One worker process; alive while its heartbeat is young."""
+    """One worker process, alive while its heartbeat is recent."""
 
     name = models.CharField(max_length=200, unique=True)
     host = models.CharField(max_length=200)

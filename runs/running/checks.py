@@ -180,7 +180,7 @@ def _obstacle(user: User | AnonymousUser | None) -> str:
         )
     if not settings.SCRIPTS:
         return (
-            "scripts are switched off on this site. Whoever runs the site can switch them on: set "
+            "scripts are switched off on this site. The administrator of the site can switch them on: set "
             "EVALSITE_SCRIPTS=1 for the site and its workers and start them again."
         )
     if user is not None and not user.has_perm(RUN_SCRIPTS):
@@ -192,7 +192,7 @@ def _obstacle(user: User | AnonymousUser | None) -> str:
 
 
 def _lack_of_a_sandbox(*, is_local_worker: bool) -> str:
-    """Look where the programs would run: in this process, or at the workers that are alive."""
+    """Look where the programs would run: in this process, or at the live workers."""
     remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
     if settings.IS_EMBEDDED or is_local_worker:
         offer = probe.sandbox_offered()

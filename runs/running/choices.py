@@ -81,14 +81,14 @@ def last_ended(suite: Suite) -> Run | None:
     return ended.defer("snapshot", "summary", "leaf_scores").order_by("-number").first()
 
 
-def not_passed_in(run: Run) -> list[str]:
+def case_keys_not_passed(run: Run) -> list[str]:
     """Return the keys of the cases with a repetition that failed, was borderline or errored."""
     scored = Q(status=ResultStatus.SCORED) & ~Q(verdict=PASSED)
     found = run.results.filter(scored | Q(status=ResultStatus.ERROR)).order_by("position")
     return list(dict.fromkeys(found.values_list("case__key", flat=True)))
 
 
-def keys_of_run(run: Run) -> list[str]:
+def case_keys_of_run(run: Run) -> list[str]:
     """Return the keys of the cases that a run was of."""
     found = run.results.filter(repetition=1).order_by("position")
     return list(dict.fromkeys(found.values_list("case__key", flat=True)))

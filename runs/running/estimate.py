@@ -25,7 +25,7 @@ from runs.models.suites import Suite
 from runs.models.targets import Target
 from runs.running.warnings import (
     agent_warning,
-    agents_of,
+    agents_that_judge,
     family_warning,
     recorded_counts,
     recorded_warning,
@@ -38,7 +38,7 @@ NO_PRICE = "the model has no price"
 
 @dataclass(frozen=True, slots=True)
 class EstimatedCost:
-    """What a purse would hold: None with the reason where past runs do not tell.
+    """What a run would cost for the target or its judges: None with the reason where past runs do not tell.
 
     `low` and `high` are what the cheapest and the dearest of these runs would come to.
     """
@@ -63,13 +63,13 @@ def cost(
 
 
 def _knows_cost(run: Run, whose: str) -> bool:
-    """Tell whether a run's whose had a price; what costs nothing has one of 0."""
+    """Tell whether the run's calls had a price; what is free has a price of 0."""
     first = getattr(run, f"first_{whose}_cost")
     return first is not None or getattr(run, f"{whose}_cost_usd") > 0
 
 
-def duration_of(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
-    """Return milliseconds: the hands' time an execution took, shared by as many hands as asked for."""
+def expected_duration_ms(runs: Sequence[Run], executions: int, concurrency: int) -> float | None:
+    """Return milliseconds: the time of one execution, shared by so many at once."""
     timed = [
         (worked_ms, run)
         for run in runs
@@ -163,10 +163,10 @@ class PastRuns:
             kept = Run.objects.filter(pk__in=[one.pk for one in self.judged.runs])
             rows = kept.values_list("pk", "snapshot__evaluators")
             self._trees = {pk: EvaluatorSpec.model_validate(tree) for pk, tree in rows}
-        return calls_of(self._trees[run.pk], outcomes)
+        return judge_calls_per_execution(self._trees[run.pk], outcomes)
 
 
-def calls_of(root: EvaluatorSpec, outcomes: Decimal) -> Decimal:
+def judge_calls_per_execution(root: EvaluatorSpec, outcomes: Decimal) -> Decimal:
     """Return the judge calls of one execution, when that share of 0 to 1 has expected outcomes."""
     kinds = all_kinds()
     with_them, without = (judge_calls(root, kinds, has_outcomes=one) for one in (True, False))
@@ -224,8 +224,8 @@ def planned_judge_calls(
     return +found
 
 
-def _add(found: Judges, asked: Judges, count: int) -> None:
-    for judge, calls in asked.items():
+def _add(found: Judges, planned_calls: Judges, count: int) -> None:
+    for judge, calls in planned_calls.items():
         found[judge] += calls * count
 
 
@@ -252,7 +252,7 @@ NO_JUDGE_RUN = "no finished run with this judge yet"
 
 @dataclass(frozen=True, slots=True)
 class TargetEstimate:
-    """What one run would cost: each purse None with the reason where past runs do not tell.
+    """What one run would cost: target and judge cost, each None with the reason where past runs do not tell.
 
     `basis` says which past runs the target's cost and time rest on, "" for none.
     """
@@ -272,7 +272,7 @@ class TargetEstimate:
 class Estimate:
     """What the form as it stands would start; sums are None when a part is unknown.
 
-    `judges` are the names of who judges with the calls they are asked at most; `target_calls` the
+    `judges` are the names of the judges with the most calls they may get; `target_calls` the
     executions that ask a target, recorded outputs ask none. `low_usd` and `high_usd` are None where
     all past runs cost the same to a cent.
     """
@@ -300,8 +300,8 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What the form asks for, as far as it is filled in; `root` is the tree the run is scored by.
+class EstimateRequest:
+    """What the form asks to start, as far as it is filled in; `root` is the tree the run is scored by.
 
     With `tags` the cases are those that have one of them, with `keys` those that are named.
     """
@@ -329,22 +329,24 @@ class Order:
         return Decimal(self.with_outcomes) / max(self.cases, 1)
 
 
-def estimate(order: Order) -> Estimate:
+def estimate(request: EstimateRequest) -> Estimate:
     """Return what the order would start, cost and take, with the runs that this rests on."""
-    agents = agents_of(order.suite)
-    asked = planned_judge_calls(
-        order.suite,
-        order.root,
-        cases=order.cases,
-        with_outcomes=order.with_outcomes,
-        tags=order.tags,
-        keys=order.keys,
+    agents = agents_that_judge(request.suite)
+    planned_calls = planned_judge_calls(
+        request.suite,
+        request.root,
+        cases=request.cases,
+        with_outcomes=request.with_outcomes,
+        tags=request.tags,
+        keys=request.keys,
     )
-    past = PastRuns(order.suite, order.targets, _judge_names(order, list(agents)))
-    recorded = recorded_counts(order.suite, order.targets, tags=order.tags, keys=order.keys)
+    past = PastRuns(request.suite, request.targets, _judge_names(request, list(agents)))
+    recorded = recorded_counts(request.suite, request.targets, tags=request.tags, keys=request.keys)
     parts = tuple(
-        _of_target(order, target, past, recorded.get(target.pk), is_judged=bool(asked))
-        for target in order.targets
+        _estimate_target(
+            request, target, past, recorded.get(target.pk), is_judged=bool(planned_calls)
+        )
+        for target in request.targets
     )
     run_usd, evaluation_usd = (
         _sum([getattr(part, name) for part in parts]) for name in ("run_usd", "evaluation_usd")
@@ -355,13 +357,13 @@ def estimate(order: Order) -> Estimate:
     # Runs started together share the judge's and the machine's time; they go on side by side.
     spans = [part.duration_ms for part in parts]
     duration_ms = max(span for span in spans if span) if spans and all(spans) else None
-    judges = _judges(order, asked, order.repetitions * len(parts))
+    judges = _named_judges(request, planned_calls, request.repetitions * len(parts))
     return Estimate(
         runs=len(parts),
-        cases=order.cases,
-        repetitions=order.repetitions,
-        executions=order.executions * len(parts),
-        target_calls=order.executions * sum(_is_asked(target) for target in order.targets),
+        cases=request.cases,
+        repetitions=request.repetitions,
+        executions=request.executions * len(parts),
+        target_calls=request.executions * sum(_asks_target(target) for target in request.targets),
         judge_calls=sum(calls for _, calls in judges),
         judges=judges,
         targets=parts,
@@ -375,61 +377,70 @@ def estimate(order: Order) -> Estimate:
         if duration_ms is None
         else timezone.localtime() + timedelta(milliseconds=duration_ms),
         basis=_basis(parts),
-        judge_basis=past.judged.basis if asked and parts else "",
+        judge_basis=past.judged.basis if planned_calls and parts else "",
         warnings=tuple(
             warning
             for warning in (
                 *(
-                    recorded_warning(one.name, recorded[one.pk], order.cases)
-                    for one in order.targets
+                    recorded_warning(one.name, recorded[one.pk], request.cases)
+                    for one in request.targets
                     if one.pk in recorded
                 ),
-                *unscorable_warnings(order.suite, order.root, tags=order.tags, keys=order.keys),
-                family_warning(order.judge, order.targets),
-                agent_warning(agents, order.targets),
+                *unscorable_warnings(
+                    request.suite, request.root, tags=request.tags, keys=request.keys
+                ),
+                family_warning(request.judge, request.targets),
+                agent_warning(agents, request.targets),
             )
             if warning
         ),
-        over_budget=_over_budget(order, parts),
+        over_budget=_over_budget(request, parts),
         button=_button(len(parts), total),
     )
 
 
-def _judge_names(order: Order, agents: Sequence[str]) -> set[str]:
-    names = {order.judge.name, order.judge.slug} if order.judge else set()
+def _judge_names(request: EstimateRequest, agents: Sequence[str]) -> set[str]:
+    names = {request.judge.name, request.judge.slug} if request.judge else set()
     # A run that asks no judge besides is named after them.
     return names | ({", ".join(sorted(agents))} if agents else set())
 
 
-def _judges(order: Order, asked: Judges, times: int) -> tuple[tuple[str, int], ...]:
-    """Return the names of the judges with all their calls, the one asked most first."""
-    named = [slug for kind, slug in asked if kind == "model" and slug]
+def _named_judges(
+    request: EstimateRequest, planned_calls: Judges, times: int
+) -> tuple[tuple[str, int], ...]:
+    """Return the names of the judges with all their calls, the one with the most calls first."""
+    named = [slug for kind, slug in planned_calls if kind == "model" and slug]
     names = dict(LanguageModel.objects.filter(slug__in=named).values_list("slug", "name"))
     found: dict[str, int] = {}
-    for (kind, who), calls in asked.items():
-        usual = order.judge.name if order.judge else "no judge chosen yet"
+    for (kind, who), calls in planned_calls.items():
+        usual = request.judge.name if request.judge else "no judge chosen yet"
         name = who if kind == "agent" else names.get(who, who or usual)
         found[name] = found.get(name, 0) + calls * times
     return tuple(sorted(found.items(), key=lambda one: -one[1])) if times else ()
 
 
-def _is_asked(target: Target) -> bool:
+def _asks_target(target: Target) -> bool:
     kind = target_kinds().get(target.kind)
     return kind is None or not kind.replays
 
 
-def _of_target(
-    order: Order, target: Target, past: PastRuns, recorded: int | None, *, is_judged: bool
+def _estimate_target(
+    request: EstimateRequest,
+    target: Target,
+    past: PastRuns,
+    recorded: int | None,
+    *,
+    is_judged: bool,
 ) -> TargetEstimate:
     """Return what one run would cost; cases that a recorded target has no output for cost nothing."""
     own = past.of_target(target)
-    executions = order.executions if recorded is None else recorded * order.repetitions
+    executions = request.executions if recorded is None else recorded * request.repetitions
     run = cost(own.runs, "run", {run.pk: run.done_count for run in own.runs}, executions)
     evaluation = EstimatedCost(Decimal(0), Decimal(0), Decimal(0))
-    if order.executions and not executions:
+    if request.executions and not executions:
         run = evaluation = EstimatedCost(None, reason=NO_OUTPUT)
     elif is_judged:
-        evaluation = _evaluation(order, past, executions)
+        evaluation = _evaluation(request, past, executions)
     if not own.runs and executions:
         run = EstimatedCost(None, reason=NO_RUN)
     return TargetEstimate(
@@ -439,22 +450,24 @@ def _of_target(
         total_usd=_sum([run.usd, evaluation.usd]),
         low_usd=_sum([run.low, evaluation.low]),
         high_usd=_sum([run.high, evaluation.high]),
-        duration_ms=duration_of(own.runs, executions, order.concurrency) if executions else None,
+        duration_ms=expected_duration_ms(own.runs, executions, request.concurrency)
+        if executions
+        else None,
         basis=own.basis,
         reason="; ".join(dict.fromkeys(filter(None, (run.reason, evaluation.reason)))),
     )
 
 
-def _evaluation(order: Order, past: PastRuns, executions: int) -> EstimatedCost:
+def _evaluation(request: EstimateRequest, past: PastRuns, executions: int) -> EstimatedCost:
     """Return what judging so many executions would cost: past runs tell what a planned call comes to."""
     planned = {
-        run.pk: run.done_count * past.calls_an_execution(run, outcomes=order.outcomes)
+        run.pk: run.done_count * past.calls_an_execution(run, outcomes=request.outcomes)
         for run in past.judged.runs
     }
     runs = [run for run in past.judged.runs if planned[run.pk]]
     if not runs:
         return EstimatedCost(None, reason=NO_JUDGE_RUN)
-    wanted = calls_of(order.root, order.outcomes) * executions
+    wanted = judge_calls_per_execution(request.root, request.outcomes) * executions
     return cost(runs, "evaluation", planned, wanted)
 
 
@@ -465,14 +478,14 @@ def _basis(parts: Sequence[TargetEstimate]) -> str:
     return "from past runs, named below" if any(part.basis for part in parts) else ""
 
 
-def _over_budget(order: Order, parts: Sequence[TargetEstimate]) -> str:
-    # Recorded outputs were paid before the run: its budget holds the other purse alone.
+def _over_budget(request: EstimateRequest, parts: Sequence[TargetEstimate]) -> str:
+    # Recorded outputs were paid before the run: its budget counts the cost of judges alone.
     counted = (
-        part.total_usd if _is_asked(target) else part.evaluation_usd
-        for target, part in zip(order.targets, parts, strict=True)
+        part.total_usd if _asks_target(target) else part.evaluation_usd
+        for target, part in zip(request.targets, parts, strict=True)
     )
     known = [usd for usd in counted if usd is not None]
-    if order.budget_usd is None or not known or max(known) <= order.budget_usd:
+    if request.budget_usd is None or not known or max(known) <= request.budget_usd:
         return ""
     return (
         f"The budget is below the estimate of {money(max(known))} a run. The run would stop early."

@@ -32,15 +32,15 @@ from runs.running.choices import (
     CasePick,
     TargetOption,
     UnavailableTarget,
+    case_keys_not_passed,
+    case_keys_of_run,
     case_pick,
-    keys_of_run,
     last_ended,
-    not_passed_in,
     outcomes_by_key,
     target_options,
     unavailable_targets,
 )
-from runs.running.estimate import ENDED, Estimate, Order, estimate
+from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rules import SAMPLES, RunRules, ruled, with_own_samples
 from runs.running.rules_forms import RunRulesFields
@@ -56,8 +56,8 @@ FILTERED = "filtered"
 MAX_RUN_NUMBER_LENGTH = 9
 
 
-def filled_from(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRules]:
-    """Return the initial values of the form, and what the run is to do otherwise than the suite.
+def read_address(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRules]:
+    """Return the initial values of the form, and what the run changes of its suite.
 
     `again` is the number of a run of the suite, whose every choice is taken over; what the address
     names by itself comes before that.
@@ -65,7 +65,7 @@ def filled_from(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRule
     several = {name: asked.getlist(name) for name in SEVERAL if name in asked}
     named: dict[str, Any] = {**asked.dict(), **several}
     run = _run(suite, named.get("again", ""))
-    before = {} if run is None else as_asked(run)
+    before = {} if run is None else form_values(run)
     if run is not None and FILTERED in named:
         query = ResultsQuery.read({name: str(asked[name]) for name in asked})
         groups = narrowed(matching_groups(run, query), query)
@@ -79,7 +79,7 @@ def filled_from(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRule
     return before | named, RunRules() if run is None else rules_of(run)
 
 
-def chosen_in(form: RunRetryForm) -> str:
+def start_address(form: RunRetryForm) -> str:
     """Return the address parameters that fill the start form with the chosen rows of a run.
 
     All rows of a filter are named by the filter; they can be too many for an address.
@@ -91,7 +91,7 @@ def chosen_in(form: RunRetryForm) -> str:
     return urlencode({**again, "case": list(keys)}, doseq=True)
 
 
-def as_asked(run: Run) -> dict[str, Any]:
+def form_values(run: Run) -> dict[str, Any]:
     """Return the values of the start form that would start a run once more."""
     asked = run.snapshot.get(ASKED) or {}
     judge = (run.snapshot.get("judge") or {}).get("slug", "")
@@ -107,14 +107,14 @@ def as_asked(run: Run) -> dict[str, Any]:
     if run.budget_usd is not None:
         found["budget"] = f"{run.budget_usd.normalize():f}"
     if asked.get("cases") == CHOSEN:
-        found |= {"cases": CHOSEN, "keys": "\n".join(keys_of_run(run))}
+        found |= {"cases": CHOSEN, "keys": "\n".join(case_keys_of_run(run))}
     elif asked.get("tags"):
         found["tag"] = asked["tags"]
     return found
 
 
 def rules_of(run: Run) -> RunRules:
-    """Return what a run did otherwise than its suite, samples apart."""
+    """Return what a run changed of its suite, apart from samples."""
     policy: dict[str, Any] = {}
     found: dict[str, dict[str, Any]] = {"weight": {}, "required": {}}
     for one in _changed(run):
@@ -125,10 +125,10 @@ def rules_of(run: Run) -> RunRules:
     return RunRules(policy, found["weight"], found["required"])
 
 
-def left_behind(suite: Suite, asked: QueryDict) -> str:
-    """Return which rules of the run to be started again are not taken over, in a sentence; "" for none.
+def rules_not_taken_over(suite: Suite, asked: QueryDict) -> str:
+    """Return a sentence on the rules of the repeated run that are not taken over; "" for none.
 
-    A run that was scored again went by rules that the suite may not have: those of somebody's draft.
+    A rescored run may have rules that the suite does not have: those of somebody's draft.
     """
     run = _run(suite, asked.get("again", ""))
     source = None if run is None else run.snapshot.get(RESCORED)
@@ -142,7 +142,7 @@ def left_behind(suite: Suite, asked: QueryDict) -> str:
 
 
 def _goes_by(suite: Suite, snapshot: Mapping[str, Any]) -> bool:
-    """Tell whether the suite has the rules of a snapshot by now, samples of the run alone apart."""
+    """Tell whether the suite has the rules of a snapshot by now, apart from the run's own samples."""
     parts = parts_of(suite)
     plan = read_plan(snapshot)
     now = with_own_samples(tree_of(parts), None, snapshot)
@@ -274,11 +274,11 @@ class CaseChoiceForm(forms.Form):
         return sum(total for _, total, _ in rows), sum(outcomes for *_, outcomes in rows)
 
     def _check_keys(self) -> None:
-        strangers = [key for key in self.chosen_keys if key not in self._outcomes]
-        if strangers:
-            more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        unknown = [key for key in self.chosen_keys if key not in self._outcomes]
+        if unknown:
+            more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
             self.add_error(
-                "keys", f"{self.suite.title} has no case “{strangers[0][:MAX_SHOWN_LENGTH]}”{more}."
+                "keys", f"{self.suite.title} has no case “{unknown[0][:MAX_SHOWN_LENGTH]}”{more}."
             )
         elif not self.chosen_keys:
             self.add_error("keys", "Tick or name at least one case, or choose all cases.")
@@ -299,7 +299,9 @@ class CaseChoiceForm(forms.Form):
         if asked.startswith(FAILED) and number.isdecimal() and len(number) <= MAX_RUN_NUMBER_LENGTH:
             named = self.suite.runs.filter(number=int(number), status__in=ENDED)
             runs.append(named.defer("snapshot", "summary", "leaf_scores").first())
-        return {str(run.number): (run, not_passed_in(run)) for run in runs if run is not None}
+        return {
+            str(run.number): (run, case_keys_not_passed(run)) for run in runs if run is not None
+        }
 
     @cached_property
     def _outcomes(self) -> dict[str, bool]:
@@ -366,7 +368,7 @@ class StartRunForm(CaseChoiceForm):
         label="Stop at",
         required=False,
         min_value=Decimal("0.000001"),
-        help_text="US dollars a run, both purses; empty for no limit",
+        help_text="US dollars a run, target and judges; empty for no limit",
     )
     note = forms.CharField(
         required=False,
@@ -426,7 +428,7 @@ class StartRunForm(CaseChoiceForm):
 
     @cached_property
     def wanted_rules(self) -> RunRules:
-        """Return what the runs do otherwise than the suite, as far as it is right."""
+        """Return what the runs change of the suite, as far as it is valid."""
         samples = self._as_filled.get("samples")
         return (
             replace(self.asked_rules, samples=samples)
@@ -475,7 +477,7 @@ class StartRunForm(CaseChoiceForm):
         chosen = self._as_filled
         cases, with_outcomes = self.counts
         return estimate(
-            Order(
+            EstimateRequest(
                 suite=self.suite,
                 root=self._root(),
                 targets=self._estimated_targets(),

@@ -1,4 +1,4 @@
-"""Ask for results to be tried again or a run to go on: which ones, what of them, and what that will take."""
+"""The forms that retry results or resume a run: which results, what is repeated, and what it will cost."""
 
 from __future__ import annotations
 
@@ -38,11 +38,17 @@ from runs.models.results import (
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.models.suites import Case
 from runs.running.checks import scripts_problem_again
-from runs.running.retrying import BudgetSpentError, check_paths, of_kind, resume_run, retry_results
+from runs.running.retrying import (
+    BudgetSpentError,
+    check_paths,
+    results_filter,
+    resume_run,
+    retry_results,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RetryOption:
     """One way to try results again: how many calls it makes at most, and about what they cost."""
 
     target_calls: int
@@ -64,8 +70,8 @@ class RetryPlan:
     executions: int
     with_output: int
     never_run: int
-    whole: Way
-    scoring: Way
+    whole: RetryOption
+    scoring: RetryOption
     replays: bool
     judge: str
     target: str
@@ -102,10 +108,10 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
         evaluation_each = _mean_cost_of(run, path)
     evaluation = _times(evaluation_each, count) if calls else Decimal(0)
 
-    def way(asked: int) -> Way:
+    def way(asked: int) -> RetryOption:
         if replays:
-            return Way(0, calls, evaluation)
-        return Way(asked, calls, _sum(_times(run_each, asked), evaluation))
+            return RetryOption(0, calls, evaluation)
+        return RetryOption(asked, calls, _sum(_times(run_each, asked), evaluation))
 
     return RetryPlan(
         path=path,
@@ -124,7 +130,7 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
     )
 
 
-def has_said(path: str) -> Exists:
+def has_score_of(path: str) -> Exists:
     """Return what finds the results that hold a line of the evaluator."""
     return Exists(EvaluatorScore.objects.filter(result=OuterRef("pk"), path=path))
 
@@ -167,7 +173,7 @@ def _trees(
 
 
 def _mean_costs(run: Run) -> tuple[Decimal | None, Decimal | None]:
-    """Return what one execution of the run has cost so far from each purse; None where nobody knows."""
+    """Return the mean target and judge cost of one execution so far; None where it is unknown."""
     scored = run.results.filter(status=ResultStatus.SCORED).order_by()
     found = scored.aggregate(
         run=Sum("run_cost_usd"), evaluation=Sum("evaluation_cost_usd"), times=Sum("generation")
@@ -228,7 +234,7 @@ class ResumeForm(forms.Form):
         return scripts_problem_again(self.run, user) if is_over_early else ""
 
     def resume(self, resumed_by: User) -> str:
-        """Let the run go on and say with how much; "" with the reason among the errors when refused."""
+        """Resume the run and say how much is left; "" with the reason among the errors when refused."""
         if not self.is_valid():
             return ""
         try:
@@ -266,7 +272,7 @@ class AgainForm(forms.Form):
     """What every retry is asked with.
 
     `path` is the one evaluator that is to score again. `seen` is the newest request for retries
-    that whoever asks knew of, `count` how many results they were told of.
+    that the sender knew of, `count` how many results the form showed.
     """
 
     keep_output = forms.BooleanField(required=False)
@@ -330,7 +336,7 @@ class AgainForm(forms.Form):
             return self.run.results.none()
         found = self.meant().filter(pk__in=retryable_results(self.run).values("pk"))
         path = self.cleaned_data["path"]
-        return found.filter(has_said(path), output__isnull=False) if path else found
+        return found.filter(has_score_of(path), output__isnull=False) if path else found
 
     def chosen(self) -> QuerySet[Result]:
         """Return the results that would be tried again."""
@@ -435,9 +441,9 @@ class RunRetryForm(AgainForm):
         """Return the ticked cases; raises ValidationError for one that the run does not have."""
         cases: list[int] = self.cleaned_data["case"]
         known = self.run.results.filter(case__in=cases).values_list("case_id", flat=True)
-        strangers = set(cases) - set(known)
-        if strangers:
-            raise forms.ValidationError(f"Case {min(strangers)} is not in run {self.run}.")
+        unknown = set(cases) - set(known)
+        if unknown:
+            raise forms.ValidationError(f"Case {min(unknown)} is not in run {self.run}.")
         return cases
 
     def clean(self) -> dict[str, Any]:
@@ -456,7 +462,7 @@ class RunRetryForm(AgainForm):
             return results.filter(case__in=asked["case"])
         if asked["like"]:
             return results.filter(pk__in=ids_with_error_of(self.run, asked["like"]))
-        return results.filter(of_kind(asked["which"])) if asked["which"] else results
+        return results.filter(results_filter(asked["which"])) if asked["which"] else results
 
     def named(self) -> dict[str, Any]:
         """Return what names the results to the service: their kind, where nothing else narrows it."""

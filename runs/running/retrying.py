@@ -1,4 +1,4 @@
-"""Stop a run, let it go on, and try its results again in place."""
+"""Stop a run, resume it, and retry its results in place."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from runs.queue import queue_workers
 from runs.running.checks import check_scripts_again
 
 
-def forget_outputs(result_ids: Sequence[int]) -> None:
-    """Mark the reviews of outputs that are about to be replaced as stale; their results wait for no one.
+def mark_reviews_stale(result_ids: Sequence[int]) -> None:
+    """Mark the reviews of outputs that are about to be replaced as stale; their results leave the queue.
 
     The reviews are kept and shown with the earlier attempt; they do not count for the new output. The caller holds
     the run.
@@ -81,8 +81,8 @@ class BudgetSpentError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Who wants results tried again, and what of them: `paths` are evaluators, None all of them."""
+class RetryRequest:
+    """Who retries results, and what of them: `paths` are evaluators, None all of them."""
 
     by: User | None
     keep_output: bool = False
@@ -100,31 +100,31 @@ def check_budget(run: Run, held: Run, budget_usd: Decimal | None) -> None:
         )
 
 
-def try_again(run: Run, result_ids: Sequence[int], asked: Asked) -> Retry:
+def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> Retry:
     """Make finished results a new generation that waits; their outcomes are kept as attempts.
 
     The caller holds the run.
     """
     retry = Retry.objects.create(
         run=run,
-        asked_by=asked.by,
-        asked_by_name=name_of(asked.by),
+        asked_by=request.by,
+        asked_by_name=user_name(request.by),
         asked_at=database_now(),
-        keeps_output=asked.keep_output,
-        paths=list(asked.paths) if asked.paths else None,
+        keeps_output=request.keep_output,
+        paths=list(request.paths) if request.paths else None,
         count=len(result_ids),
     )
     for some in _batches(result_ids):
         insert_rows(Attempt, ATTEMPT_COLUMNS, _attempts(some, retry))
         _uncount(run, some)
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
-        if asked.keep_output:
+        if request.keep_output:
             some.filter(output__isnull=False).update(keeps_output=True)
         _forget_replaced(some)
     return retry
 
 
-def go_on(result_ids: Sequence[int], retry: Retry | None = None) -> None:
+def set_waiting(result_ids: Sequence[int], retry: Retry | None = None) -> None:
     """Set cancelled results to waiting: as they were, or by a newer request what that asks for."""
     for some in _batches(result_ids):
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
@@ -143,7 +143,7 @@ def go_on(result_ids: Sequence[int], retry: Retry | None = None) -> None:
 def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
     """Let the workers claim from the run again; True when they take it over from a command line.
 
-    Its figures come anew when it ends, and the time it took so far is kept.
+    Its figures are computed again when it ends, and the time it took so far is kept.
     """
     changes: dict[str, Any] = {"budget_usd": budget_usd or held.budget_usd}
     if not held.is_active:
@@ -160,7 +160,7 @@ def open_run(held: Run, *, budget_usd: Decimal | None) -> bool:
 
 
 def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
-    """Tell the readers of the run what somebody did, and keep it, with the form's key, in the audit trail."""
+    """Record what somebody did in the log of the run and, with the form's key, in the audit log."""
     RunEvent.objects.create(run=run, kind=action, text=text[:500])
     _audit(run, action, text, by=by, form_key=form_key)
 
@@ -168,7 +168,7 @@ def note(run: Run, action: str, text: str, *, by: User | None, form_key: str = "
 def _audit(run: Run, action: str, text: str, *, by: User | None, form_key: str = "") -> None:
     AuditEntry.objects.create(
         actor=by,
-        actor_name=name_of(by),
+        actor_name=user_name(by),
         action=action,
         object_type="run",
         object_id=str(run.pk),
@@ -184,8 +184,8 @@ def lacks_output(*result_ids: Sequence[int]) -> bool:
     )
 
 
-def name_of(user: User | None) -> str:
-    """Return how the user is called, "" for nobody."""
+def user_name(user: User | None) -> str:
+    """Return the name of the user, "" for nobody."""
     return user.get_username() if user is not None else ""
 
 
@@ -195,8 +195,8 @@ def _batches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
 
 
 def _forget_replaced(some: QuerySet[Result]) -> None:
-    """Let go what people said of outputs that are replaced; what they said of one that stays counts on."""
-    forget_outputs(list(some.filter(keeps_output=False).values_list("pk", flat=True)))
+    """Mark the reviews of replaced outputs as stale; those of outputs that stay keep counting."""
+    mark_reviews_stale(list(some.filter(keeps_output=False).values_list("pk", flat=True)))
 
 
 def _attempts(some: QuerySet[Result], retry: Retry) -> Iterator[tuple[Any, ...]]:
@@ -261,7 +261,7 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
 
     Raises RunNotActiveError when it is over already.
     """
-    name = name_of(stopped_by)
+    name = user_name(stopped_by)
     reason = f"Stopped by {name}" if name else "Stopped"
     with transaction.atomic():
         if not finish_run(run.pk, RunStatus.STOPPED, reason=reason):
@@ -270,10 +270,10 @@ def stop_run(run: Run, *, stopped_by: User | None) -> None:
 
 
 def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None = None) -> int:
-    """Let a run that ended early do what it left; returns how many results wait now.
+    """Resume a run that ended early; returns how many results wait now.
 
-    What a failed run got from its broken target is tried again. `budget_usd` is a new cap. A run
-    that a command line began goes on with the workers. Raises CannotResumeError when the run is
+    The errors of a broken target are retried. `budget_usd` is a new cap. The workers continue a
+    run that a command line started. Raises CannotResumeError when the run is
     not over or nothing is left, BudgetSpentError when the budget is spent, ScriptsRefusedError when it
     runs scripts and that may not be.
     """
@@ -283,27 +283,27 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
             raise CannotResumeError(f"Run {run} is under way already; nothing is left to resume.")
         if held.status not in RESUMABLE_RUN_STATUSES:
             raise CannotResumeError(f"Run {run} did not end early; there is nothing to resume.")
-        left, broken = left_of(held), broken_of(held)
+        left, broken = cancelled_results(held), broken_results(held)
         count = len(left) + len(broken)
         if not count:
             raise CannotResumeError(f"Run {run} has no results left to carry out.")
         check_scripts_again(run, resumed_by)
         check_budget(run, held, budget_usd)
-        go_on(left)
+        set_waiting(left)
         if broken:
-            try_again(held, broken, Asked(resumed_by))
+            start_retry(held, broken, RetryRequest(resumed_by))
         taken_over = open_run(held, budget_usd=budget_usd)
         note(held, "resume", _resumed(resumed_by, count, taken_over=taken_over), by=resumed_by)
     return count
 
 
-def left_of(run: Run) -> list[int]:
+def cancelled_results(run: Run) -> list[int]:
     """Return the results that a run ended without."""
     return _ids(run.results.filter(status=ResultStatus.CANCELLED))
 
 
-def broken_of(run: Run) -> list[int]:
-    """Return what a failed run got from its broken target."""
+def broken_results(run: Run) -> list[int]:
+    """Return the errors that a failed run got from its broken target."""
     if run.status != RunStatus.FAILED:
         return []
     return _ids(run.results.filter(Q(status=ResultStatus.ERROR, error_stage="target")))
@@ -314,7 +314,7 @@ def _ids(found: QuerySet[Result]) -> list[int]:
 
 
 def _resumed(user: User | None, count: int, *, taken_over: bool) -> str:
-    by = f" by {name_of(user)}" if user is not None else ""
+    by = f" by {user_name(user)}" if user is not None else ""
     who = "; the workers go on with what a command line began" if taken_over else ""
     return f"Resumed{by} with {counted(count, 'result')} to go{who}"
 
@@ -360,7 +360,7 @@ class RunElsewhereError(DomainError):
     code = "run_elsewhere"
 
 
-def of_kind(which: str) -> Q:
+def results_filter(which: str) -> Q:
     """Return what finds the results of a kind: errored, failed or all_missing."""
     return WHICH[which][0]
 
@@ -376,12 +376,12 @@ def retry_results(
     budget_usd: Decimal | None = None,
     seen_retry: int | None = None,
 ) -> int:
-    """Have results tried again in place, as a new generation; returns how many.
+    """Retry results in place, as a new generation; returns how many.
 
     `which` is errored, failed or all_missing; `result_ids` name results instead, of which those
     that are open are left alone. With `keep_output` only scoring is repeated where there is an
     output, with `paths` only by those evaluators. `seen_retry` is the last request for retries
-    that whoever asks knew of: results that a later one reached are left alone too, so that
+    that the caller knew of: results that a later one reached are left alone too, so that
     pressing twice tries them once. `budget_usd` is a new cap. Earlier outcomes are kept as
     attempts, and what was frozen when the run began decides again.
 
@@ -396,7 +396,7 @@ def retry_results(
         )
     # The root stands for the whole tree.
     part = tuple(paths) if paths and ROOT_PATH not in paths else None
-    asked = Asked(asked_by, keep_output or bool(paths), part)
+    request = RetryRequest(asked_by, keep_output or bool(paths), part)
     with transaction.atomic():
         held = Run.objects.hold(run.pk)
         if held.is_active and held.owner == RunOwner.COMMAND_LINE:
@@ -404,16 +404,16 @@ def retry_results(
                 f"Run {run} is being carried out by a command line, which ends with what it began. "
                 "Wait for its end or cancel it, then retry."
             )
-        check_paths(run, asked.paths or ())
+        check_paths(run, request.paths or ())
         finished, cancelled, why_none = _chosen(held, which, result_ids, seen_retry)
         count = len(finished) + len(cancelled)
         if not count:
             raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
-        asks_target = not asked.keep_output or lacks_output(finished, cancelled)
+        asks_target = not request.keep_output or lacks_output(finished, cancelled)
         check_scripts_again(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
-        retry = try_again(held, finished, asked)
-        go_on(cancelled, retry)
+        retry = start_retry(held, finished, request)
+        set_waiting(cancelled, retry)
         retry.count = count
         retry.save(update_fields=("count",))
         taken_over = open_run(held, budget_usd=budget_usd)
@@ -446,9 +446,9 @@ def _named(run: Run, result_ids: Sequence[int]) -> list[tuple[int, str]]:
     for start in range(0, len(ids), CHUNK):
         some = run.results.filter(pk__in=ids[start : start + CHUNK]).order_by("id")
         rows += some.values_list("id", "status")
-    strangers = set(ids) - {pk for pk, _ in rows}
-    if strangers:
-        raise NotOfThisRunError(f"Result {min(strangers)} is not of run {run}; nothing is retried.")
+    unknown = set(ids) - {pk for pk, _ in rows}
+    if unknown:
+        raise NotOfThisRunError(f"Result {min(unknown)} is not of run {run}; nothing is retried.")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""What one run does otherwise than its suite: changes made on a throw-away draft, the suite stays."""
+"""What one run changes of its suite: the changes are made on a throw-away draft, the suite stays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLES = "samples"
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """What a run is to do otherwise than its suite says; what is not named stays.
+    """What a run changes of its suite; what is not named stays.
 
     `policy` has fields of Policy by name, `weights` and `required` evaluators by their paths, as
     SetWeight and Require take them; `samples` is how often every judge is asked, None as in the suite.

@@ -1,4 +1,4 @@
-"""Weights, required marks and thresholds of the start form: what one run does otherwise than its suite."""
+"""Weights, required marks and thresholds of the start form: what one run changes of its suite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start a run: check that it can be carried out, freeze everything that decides it, queue it; and campaigns of several."""
+"""Start a run: check that it can be carried out, freeze everything that decides it, and queue it; campaigns too."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SuiteChangedError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one run may do: executions of each case, calls in flight, dollars of both purses."""
+    """How much one run may do: executions of each case, calls in flight, dollars for target and judges."""
 
     repetitions: int = 1
     concurrency: int = DEFAULT_CONCURRENCY
@@ -137,10 +137,11 @@ def start_run(
 ) -> Run:
     """Create a run with its frozen snapshot and its waiting results, and queue it on commit.
 
-    Without a judge the suite's is asked. `rules` are what this run does otherwise than the suite, which
+    Without a judge the suite's is asked. `rules` are what this run changes of the suite, which
     stays; the snapshot keeps them under "changed", and under "asked" which cases were asked for.
-    `version` is the suite's that was looked at; another by now is refused. With `owner_id`, the name of a process, that process alone
-    carries the run out: it claims under the id the run then has, and keeps the run's heartbeat.
+    `version` is the version of the suite that was looked at; another by now is refused. With
+    `owner_id`, the name of a process, that process alone carries out the run: it claims under the id the
+    run then has, and sends the run's heartbeat.
     The audit log keeps the `form_key` of the form that asked, so that it starts nothing twice.
     Raises DomainError saying what is in the way.
     """
@@ -194,7 +195,7 @@ def _asked(
 
 
 def _give_to(run: Run, owner_id: str) -> None:
-    """Let a command-line process be the run's only hands."""
+    """Make a command-line process the run's only worker."""
     longest = Run._meta.get_field("owner_id").max_length or len(owner_id)
     run.owner, run.heartbeat_at = RunOwner.COMMAND_LINE, database_now()
     # What names a process stands at the end; at its beginning is the host, which may be long.
@@ -319,7 +320,7 @@ def start_campaign(
     if not chosen:
         raise NoTargetError("No target is named. Choose at least one.")
     with transaction.atomic():
-        # Whoever sends the same form at the same time waits here, and then finds what it started.
+        # The same form sent twice at the same time waits here, and then finds what the first one started.
         Suite.objects.select_for_update().only("pk").get(pk=suite.pk)
         if found := _started_before(form_key, started_by):
             return found

@@ -1,4 +1,4 @@
-"""Start a run, stop it, let it go on, and try its results again."""
+"""The pages that start, stop, resume and retry runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs.models.results import Result
 from runs.models.runs import Run
 from runs.requests import REFUSED, MemberRequest, may_start, posted, run_of, suite_of
 from runs.running.choices import suite_choices
-from runs.running.forms import StartRunForm, chosen_in, filled_from, left_behind
+from runs.running.forms import StartRunForm, read_address, rules_not_taken_over, start_address
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
 from runs.suites.services import baseline_number
@@ -37,7 +37,7 @@ def run_start_any(request: HttpRequest) -> HttpResponse:
 def run_new(request: MemberRequest, slug: str) -> HttpResponse:
     """Start one run a target, show what the form would start, or say what is wrong with it."""
     suite = suite_of(slug=slug)
-    initial, rules = filled_from(suite, request.GET)
+    initial, rules = read_address(suite, request.GET)
     form = StartRunForm(suite, posted(request), initial=initial, rules=rules)
     is_preview = "preview" in request.POST
     if form.is_valid() and not is_preview:
@@ -48,7 +48,10 @@ def run_new(request: MemberRequest, slug: str) -> HttpResponse:
             suite.refresh_from_db()
             form.add_error(None, str(refusal))
     status = REFUSED if form.errors and not is_preview else 200
-    context = {**_context(request, form), "left_behind": left_behind(suite, request.GET)}
+    context = {
+        **_context(request, form),
+        "rules_not_taken_over": rules_not_taken_over(suite, request.GET),
+    }
     return render(request, "running/start.html", context, status=status)
 
 
@@ -77,7 +80,7 @@ def run_chosen(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     place = reverse("runs:run", args=[slug, number])
     if not form.is_valid():
         messages.error(request, "Nothing is chosen. Tick at least one row of this run.")
-    elif len(asked := chosen_in(form)) > MAX_ADDRESS_LENGTH:
+    elif len(asked := start_address(form)) > MAX_ADDRESS_LENGTH:
         messages.error(
             request, "These rows are too many to be named. Take all of a filter instead."
         )

@@ -1,4 +1,4 @@
-"""What speaks against starting a run, known before it starts: judges, recorded outputs and cases."""
+"""Warnings before a run starts: about its judges, recorded outputs and cases."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def agent_warning(agents: Mapping[str, Sequence[str]], targets: Iterable[Target]
     return next((said for one in judges if (said := family_warning(one, targets))), "")
 
 
-def agents_of(suite: Suite) -> dict[str, list[str]]:
+def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
     """Return by name the targets that judge, with the paths of the evaluators that ask them."""
     root = Evaluator.objects.tree(suite.root)
     trees = [root]
@@ -168,13 +168,16 @@ def unscorable_warnings(
             asked[path] += count
             if lack:
                 lacking[path, lack] += count
-    told = [
+    sentences = [
         f"Evaluator {path} has nothing to score by in {count} of {asked[path]} cases: "
         f"{'they have' if count > 1 else 'it has'} no {lack}. There it will be an error."
         for (path, lack), count in lacking.most_common()
     ]
-    more = len(told) - MAX_NAMED
-    return (*told[:MAX_NAMED], *([f"So it is with {more} more evaluators."] if more > 0 else ()))
+    more = len(sentences) - MAX_NAMED
+    return (
+        *sentences[:MAX_NAMED],
+        *([f"The same holds for {more} more evaluators."] if more > 0 else ()),
+    )
 
 
 def _leaves(tree: EvaluatorSpec, case: CaseFacts) -> Iterator[tuple[str, str]]:

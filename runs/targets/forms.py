@@ -102,7 +102,7 @@ def kept_secrets(target: Target | None, trial: TargetTrial | None) -> dict[str, 
     return found
 
 
-def settled_secrets(
+def merge_secrets(
     rows: Sequence[Mapping[str, Any]], kept: Mapping[str, tuple[str, str]], url: Any
 ) -> dict[str, str]:
     """Return the encrypted values that the secret headers have now.
@@ -110,13 +110,13 @@ def settled_secrets(
     Raises ValidationError for a header without a value, and for one whose value was entered for
     another server: it is not sent where nobody meant it to go.
     """
-    settled: dict[str, str] = {}
+    merged: dict[str, str] = {}
     for row in rows:
         if not row["secret"]:
             continue
         name = row["name"].lower()
         if row["value"]:
-            settled[name] = encrypt(row["value"])
+            merged[name] = encrypt(row["value"])
             continue
         if name not in kept:
             raise forms.ValidationError(f"{row['name']} is secret and has no value yet. Enter it.")
@@ -126,8 +126,8 @@ def settled_secrets(
                 f"The value of {row['name']} was entered for {origin} and is not sent to "
                 f"{origin_of(url)}. Enter it again."
             )
-        settled[name] = value
-    return settled
+        merged[name] = value
+    return merged
 
 
 def header_settings(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -278,7 +278,7 @@ class TargetForm(forms.Form):
 
     def _settle(self, name: str, found: dict[str, Any]) -> None:
         try:
-            self.secrets = settled_secrets(found[name], self._kept, found.get("url", ""))
+            self.secrets = merge_secrets(found[name], self._kept, found.get("url", ""))
         except forms.ValidationError as refusal:
             self.add_error(name, refusal)
 

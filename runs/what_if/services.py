@@ -19,7 +19,7 @@ from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.queue import RESCORE_RUN, queue
 from runs.running.checks import check_trees
-from runs.running.retrying import name_of, note
+from runs.running.retrying import note, user_name
 from runs.running.rules import Origins, samples_kept
 from runs.what_if.changes import RuleSet
 from runs.what_if.figures import Stale
@@ -140,7 +140,7 @@ def _create(run: Run, rules: RuleSet, origins: Origins, *, by: User | None, text
 
 
 def _tell(run: Run, made: Run, by: User | None, form_key: str) -> None:
-    name = f" by {name_of(by)}" if by is not None else ""
+    name = f" by {user_name(by)}" if by is not None else ""
     text = f"Scored again from run {run}{name}, at no cost"
     note(made, ACTION, text, by=by, form_key=form_key)
 

@@ -88,7 +88,7 @@ NO_CALLS = CallCounts(0, 0, 0, ())
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """The slots one pair of hands has leased; `run` is None where the hands are gone."""
+    """The slots one run worker has leased; `run` is None where it is gone."""
 
     run: RunLink | None
     token: str
@@ -130,10 +130,10 @@ class ModelLine:
         return any(holder.starts_wanted for holder in self.holders)
 
     @property
-    def brakes(self) -> bool:
-        """Tell whether hands work slower for it than its settings allow, or wait for its minute.
+    def slows_runs(self) -> bool:
+        """Tell whether workers are slower because of it than its settings allow, or wait for its minute.
 
-        A limit under which nobody works holds nobody up: it is lifted before the next call.
+        A lowered limit without a holder slows nobody: it is lifted before the next call.
         """
         lowered = self.is_lowered and bool(self.holders)
         return lowered or self.paused_ms is not None or self.waits_for_minute
@@ -141,21 +141,21 @@ class ModelLine:
     @property
     def is_in_use(self) -> bool:
         """Tell whether anything is to be said of it."""
-        return self.brakes or bool(self.holders) or bool(self.calls.calls)
+        return self.slows_runs or bool(self.holders) or bool(self.calls.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models in use, those that brake first, and how many more there are."""
+    """The models in use, those that slow runs first, and how many more there are."""
 
     lines: tuple[ModelLine, ...]
     idle: int
     window: Window
 
     @property
-    def braking(self) -> tuple[ModelLine, ...]:
+    def slowing(self) -> tuple[ModelLine, ...]:
         """Return those that slow runs down."""
-        return tuple(line for line in self.lines if line.brakes)
+        return tuple(line for line in self.lines if line.slows_runs)
 
     @property
     def calls(self) -> int:
@@ -178,7 +178,7 @@ def models_of(readings: Readings) -> Models:
         for model in LanguageModel.objects.only(*MODEL_COLUMNS)
     ]
     used = [line for line in lines if line.is_in_use]
-    used.sort(key=lambda line: not line.brakes)
+    used.sort(key=lambda line: not line.slows_runs)
     return Models(tuple(used), len(lines) - len(used), window)
 
 

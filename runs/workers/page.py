@@ -35,8 +35,8 @@ Value = TypeVar("Value")
 class QueuedRun:
     """One active run: results waiting, held and finished.
 
-    `gone` of those held are held by hands that are no more, the last of them for `gone_left_ms`.
-    `hands` live pairs are at it of the `useful` it could occupy; `why` says what it waits for, ""
+    `gone` of those held belong to workers that are gone, the last of them for `gone_left_ms`.
+    `run_workers` live ones work on it of the `useful` it could occupy; `why` says what it waits for, ""
     when nothing holds it up.
     """
 
@@ -58,7 +58,7 @@ class QueuedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Floor:
+class _Context:
     """What every run is measured by: live workers, whether one is free, and what belongs to which run."""
 
     readings: Readings
@@ -78,15 +78,11 @@ def queue_of(
     has_broker: bool,
 ) -> tuple[QueuedRun, ...]:
     """Return the active runs, the one that was queued first first."""
-    alive = [
-        line_of_worker
-        for line_of_worker in worker_lines
-        if line_of_worker.is_worker and line_of_worker.is_alive
-    ]
+    alive = [line for line in worker_lines if line.is_worker and line.is_alive]
     threads = int(settings.CELERY_WORKER_CONCURRENCY)
-    has_free = any(len(line_of_worker.run_workers) < threads for line_of_worker in alive)
+    has_free = any(len(line.run_workers) < threads for line in alive)
     slots = [(one.token, (line, one)) for line in models for one in line.holders]
-    floor = _Floor(
+    context = _Context(
         readings,
         len(alive),
         has_free,
@@ -97,7 +93,7 @@ def queue_of(
         held=_grouped((held.run_id, held) for held in readings.held),
         slots=_grouped(slots),
     )
-    return tuple(_queued(run, floor) for run in readings.runs)
+    return tuple(_queued(run, context) for run in readings.runs)
 
 
 def _grouped(pairs: Iterable[tuple[Key, Value]]) -> Mapping[Key, Sequence[Value]]:
@@ -107,21 +103,23 @@ def _grouped(pairs: Iterable[tuple[Key, Value]]) -> Mapping[Key, Sequence[Value]
     return groups
 
 
-def _queued(run: Run, floor: _Floor) -> QueuedRun:
-    run_workers = floor.run_workers.get(run.pk, ())
+def _queued(run: Run, context: _Context) -> QueuedRun:
+    run_workers = context.run_workers.get(run.pk, ())
     alive = [
-        run_worker for run_worker in run_workers if floor.readings.is_alive(run_worker.heartbeat_at)
+        run_worker
+        for run_worker in run_workers
+        if context.readings.is_alive(run_worker.heartbeat_at)
     ]
     tokens = {run_worker.token for run_worker in run_workers}
-    leases = floor.held.get(run.pk, ())
+    leases = context.held.get(run.pk, ())
     gone = [lease for lease in leases if lease.token not in tokens]
     held = sum(lease.count for lease in leases)
-    waiting = floor.readings.waiting.get(run.pk, 0)
+    waiting = context.readings.waiting.get(run.pk, 0)
     left = waiting + held
     is_own = run.owner == RunOwner.COMMAND_LINE
-    why, is_stuck = _own(run, floor) if is_own else _why(run, alive, left, floor)
+    why, is_stuck = _own(run, context) if is_own else _why(run, alive, left, context)
     return QueuedRun(
-        run=floor.readings.links[run.pk],
+        run=context.readings.links[run.pk],
         target=run.target_name,
         status=run.status,
         is_own=is_own,
@@ -129,57 +127,62 @@ def _queued(run: Run, floor: _Floor) -> QueuedRun:
         waiting=waiting,
         held=held,
         gone=sum(lease.count for lease in gone),
-        gone_left_ms=max((floor.readings.until_ms(lease.until) for lease in gone), default=0.0),
+        gone_left_ms=max((context.readings.until_ms(lease.until) for lease in gone), default=0.0),
         done=run.done_count,
         executions=run.execution_count,
         run_workers=len(alive),
-        useful=1 if is_own else _useful(run, left, floor),
+        useful=1 if is_own else _useful(run, left, context),
         why=why,
         is_stuck=is_stuck,
     )
 
 
-def _useful(run: Run, left: int, floor: _Floor) -> int:
-    """Return how many pairs of hands the run could occupy of those the workers may lend."""
-    return max(1, min(floor.workers, -(-left // max(1, run.concurrency))))
+def _useful(run: Run, left: int, context: _Context) -> int:
+    """Return how many of the live workers the run could occupy."""
+    return max(1, min(context.workers, -(-left // max(1, run.concurrency))))
 
 
-def _own(run: Run, floor: _Floor) -> tuple[str, bool]:
-    readings = floor.readings
+def _own(run: Run, context: _Context) -> tuple[str, bool]:
+    readings = context.readings
     if run.heartbeat_at is None or readings.is_alive(run.heartbeat_at):
         return "carried out by a command line", False
     silence = rough(readings.since_ms(run.heartbeat_at))
     ends = rough(2 * LEASE.total_seconds() * 1000)
-    return f"its command line is silent for {silence}; after {ends} the run is cancelled", True
+    return (
+        f"its command line has been silent for {silence}; after {ends} the run is cancelled",
+        True,
+    )
 
 
-def _why(run: Run, run_workers: Sequence[RunWorker], left: int, floor: _Floor) -> tuple[str, bool]:
+def _why(
+    run: Run, run_workers: Sequence[RunWorker], left: int, context: _Context
+) -> tuple[str, bool]:
     """Say what holds a run of the workers up, and whether nothing moves meanwhile."""
-    if not floor.workers:
+    if not context.workers:
         return "waits for a worker", True
     if not left:
         return "is being finished", False
     if not run_workers:
-        return _untaken(floor)
-    if slow := _slowed(run_workers, floor):
+        return _untaken(context)
+    if slow := _slowed(run_workers, context):
         return slow, False
-    missing = _useful(run, left, floor) - len(run_workers)
+    missing = _useful(run, left, context) - len(run_workers)
     if missing > 0:
         return f"could use {counted(missing, 'more worker,more workers')}", False
     return "", False
 
 
-def _untaken(floor: _Floor) -> tuple[str, bool]:
-    if not floor.has_broker:
+def _untaken(context: _Context) -> tuple[str, bool]:
+    if not context.has_broker:
         return "waits for the broker", True
-    if not floor.has_free:
+    if not context.has_free:
         return "waits until a worker is done with another run", False
-    return "no worker is at it yet; one takes it on within seconds", False
+    return "no worker has it yet; one takes it within seconds", False
 
 
-def _slowed(run_workers: Sequence[RunWorker], floor: _Floor) -> str:
-    """Name the model that these hands wait for, with what it gives them."""
-    own = [pair for run_worker in run_workers for pair in floor.slots.get(run_worker.token, ())]
+def _slowed(run_workers: Sequence[RunWorker], context: _Context) -> str:
+    """Name the model that these workers wait for, with what it gives them."""
+    own = [pair for run_worker in run_workers for pair in context.slots.get(run_worker.token, ())]
     for model, holder in own:
         if model.paused_ms is not None:
             return f"{model.name} is paused for {rough(model.paused_ms)}"
@@ -213,12 +216,12 @@ class Totals:
 
 def totals_of(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> Totals:
     """Return the sums."""
-    workers = [line_of_worker for line_of_worker in worker_lines if line_of_worker.is_worker]
-    alive = [line_of_worker for line_of_worker in workers if line_of_worker.is_alive]
+    workers = [line for line in worker_lines if line.is_worker]
+    alive = [line for line in workers if line.is_alive]
     run_workers = [
         run_worker
-        for line_of_worker in worker_lines
-        for run_worker in line_of_worker.run_workers
+        for line in worker_lines
+        for run_worker in line.run_workers
         if run_worker.is_alive
     ]
     leases = [
@@ -230,8 +233,8 @@ def totals_of(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) ->
     return Totals(
         alive=len(alive),
         silent=len(workers) - len(alive),
-        at_work=sum(bool(line_of_worker.run_workers) for line_of_worker in alive),
-        is_embedded=any(line_of_worker.kind == "embedded" for line_of_worker in alive),
+        at_work=sum(bool(line.run_workers) for line in alive),
+        is_embedded=any(line.kind == "embedded" for line in alive),
         run_workers=len(run_workers),
         runs_at_work=sum(bool(run.run_workers) for run in queue),
         under_way=sum(run_worker.under_way or 0 for run_worker in run_workers),
@@ -269,11 +272,7 @@ def state_of(
     worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun], broker: BrokerState
 ) -> State:
     """Return the state; a worker that is missing comes before a broker that is away."""
-    alive = [
-        line_of_worker
-        for line_of_worker in worker_lines
-        if line_of_worker.is_worker and line_of_worker.is_alive
-    ]
+    alive = [line for line in worker_lines if line.is_worker and line.is_alive]
     notices = [] if alive else [_no_worker(worker_lines, queue)]
     if not broker.answers:
         notices.append(_no_broker(has_workers=bool(alive)))
@@ -283,7 +282,7 @@ def state_of(
 
 
 def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
-    at_work = sum(bool(line_of_worker.run_workers) for line_of_worker in alive)
+    at_work = sum(bool(line.run_workers) for line in alive)
     taken = [run for run in queue if run.run_workers and not run.is_own]
     own = [run for run in queue if run.is_own]
     left = [run for run in queue if not run.run_workers and not run.is_own]
@@ -291,14 +290,14 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
     if not queue:
         return f"{_are(alive)} ready; nothing waits."
     if taken and at_work:
-        who = _of(at_work, len(alive), "worker")
+        who = _some_of(at_work, len(alive), "worker")
         doing = f"{who} {_verb(at_work, 'carries', 'carry')} out {counted(len(taken), 'run')}"
     elif left:
         doing = f"{_are(alive)} alive, none is at work yet; {counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
     elif own:
         doing = f"{counted(len(own), 'command line')} {_verb(len(own), 'carries', 'carry')} out {_verb(len(own), 'its own run', 'their own runs')}; {_are(alive)} idle"
     else:
-        doing = f"{_are(alive)} ready; one that is ending lets go of {counted(len(taken), 'run')}"
+        doing = f"{_are(alive)} ready; one that is ending releases {counted(len(taken), 'run')}"
     waits = f"{counted(waiting, 'result')} {_verb(waiting, 'waits', 'wait')}"
     return f"{doing}; {waits if waiting else 'nothing else waits'}."
 
@@ -306,7 +305,7 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
 def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> Notice:
     left = [run for run in queue if not run.is_own]
     results = sum(run.waiting + run.held for run in left)
-    silent = [line_of_worker for line_of_worker in worker_lines if line_of_worker.is_worker]
+    silent = [line for line in worker_lines if line.is_worker]
     if left:
         verb = _verb(len(left), "stands", "stand")
         waits = f"{counted(len(left), 'run')} with {counted(results, 'open result')} {verb} still until one starts."
@@ -321,7 +320,7 @@ def _no_worker(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -
 
 
 def _no_broker(*, has_workers: bool) -> Notice:
-    goes_on = "Hands at work go on. " if has_workers else ""
+    goes_on = "Workers continue with their runs. " if has_workers else ""
     return Notice(
         "bad",
         "The broker does not answer.",
@@ -340,7 +339,7 @@ def _are(worker_lines: Sequence[WorkerLine]) -> str:
     return f"{counted(len(worker_lines), 'worker')} {_verb(len(worker_lines), 'is', 'are')}"
 
 
-def _of(some: int, total: int, noun: str) -> str:
+def _some_of(some: int, total: int, noun: str) -> str:
     return counted(total, noun) if some == total else f"{some} of {counted(total, noun)}"
 
 

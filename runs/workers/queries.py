@@ -50,7 +50,7 @@ class RunLink:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Results under the lease of one pair of hands, and when the first of those leases ends."""
+    """Results under the leases of one run worker, and when the first of those leases ends."""
 
     token: str
     run_id: int
@@ -144,7 +144,7 @@ WorkerKind = Literal["process", "embedded", "command_line", "unlisted"]
 
 @dataclass(frozen=True, slots=True)
 class RunWorkerRow:
-    """One pair of hands; `under_way` is None until they first told."""
+    """One worker at a run; `under_way` is None until its first report."""
 
     run: RunLink
     since: datetime
@@ -157,10 +157,10 @@ class RunWorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLine:
-    """One process and its hands.
+    """One process and the runs it works on.
 
     `kind` is process or embedded for a worker, command_line for a run's own process, unlisted for
-    hands whose worker took itself off the list and has not let go of them yet.
+    a process that took itself off the list and has not released its runs yet.
     """
 
     host: str
@@ -204,7 +204,7 @@ def worker_lines(readings: Readings) -> tuple[WorkerLine, ...]:
     return tuple(
         sorted(
             worker_lines,
-            key=lambda line_of_worker: (line_of_worker.is_alive, not line_of_worker.run_workers),
+            key=lambda line: (line.is_alive, not line.run_workers),
         )
     )
 
@@ -212,20 +212,20 @@ def worker_lines(readings: Readings) -> tuple[WorkerLine, ...]:
 def versions_of(worker_lines: Iterable[WorkerLine]) -> Mapping[str, int]:
     """Count the live workers of each version, the most frequent first."""
     counts: defaultdict[str, int] = defaultdict(int)
-    for line_of_worker in worker_lines:
-        if line_of_worker.is_worker and line_of_worker.is_alive:
-            counts[line_of_worker.version] += 1
+    for line in worker_lines:
+        if line.is_worker and line.is_alive:
+            counts[line.version] += 1
     return dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 def _row(run_worker: RunWorker, held: Held | None, readings: Readings) -> RunWorkerRow:
-    has_told = run_worker.heartbeat_at > run_worker.started_at
+    has_reported = run_worker.heartbeat_at > run_worker.started_at
     return RunWorkerRow(
         run=readings.links[run_worker.run_id],
         since=run_worker.started_at,
         silent_ms=readings.since_ms(run_worker.heartbeat_at),
         is_alive=readings.is_alive(run_worker.heartbeat_at),
-        under_way=run_worker.in_flight if has_told else None,
+        under_way=run_worker.in_flight if has_reported else None,
         held=held.count if held else 0,
         lease_left_ms=readings.until_ms(held.until) if held else None,
     )
@@ -275,7 +275,7 @@ def _other(name: str, run_workers: Iterable[RunWorkerRow], owners: Mapping[str, 
 
 RECENT = timedelta(days=1)
 MAX_RECENT_ERRORS = 8
-LOST_WORKERS = ("worker_lost", "hands_crashed")
+LOST_WORKERS = ("worker_lost", "worker_crashed")
 LONGEST = 400
 
 
@@ -292,7 +292,7 @@ class RecentError:
 def recent_errors_of(
     worker_lines: Iterable[WorkerLine], *, now: datetime
 ) -> tuple[RecentError, ...]:
-    """Return the newest troubles of the last day, in two queries."""
+    """Return the newest errors of the last day, in two queries."""
     found = [*_of_workers(worker_lines, now), *_of_run_workers(now), *_of_runs(now)]
     return tuple(sorted(found, key=lambda one: one.at, reverse=True)[:MAX_RECENT_ERRORS])
 
@@ -300,14 +300,12 @@ def recent_errors_of(
 def _of_workers(worker_lines: Iterable[WorkerLine], now: datetime) -> list[RecentError]:
     return [
         RecentError(
-            line_of_worker.last_error_at,
-            _cut(line_of_worker.last_error),
-            where=f"{line_of_worker.host} {line_of_worker.pid}",
+            line.last_error_at,
+            _cut(line.last_error),
+            where=f"{line.host} {line.pid}",
         )
-        for line_of_worker in worker_lines
-        if line_of_worker.last_error
-        and line_of_worker.last_error_at
-        and line_of_worker.last_error_at >= now - RECENT
+        for line in worker_lines
+        if line.last_error and line.last_error_at and line.last_error_at >= now - RECENT
     ]
 
 

@@ -18,7 +18,7 @@ from runs.workers.page import workers_page
 @never_cache
 @may_view
 def workers(request: HttpRequest) -> HttpResponse:
-    """Show workers, hands, queue, models and the last errors."""
+    """Show workers, their runs, the queue, models and the last errors."""
     return render(request, "workers/workers.html", _context())
 
 

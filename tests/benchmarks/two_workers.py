@@ -15,7 +15,7 @@ from tests.services.site import Site
 
 CASES = 300
 LATENCY_S = 0.5
-# What one pair of hands keeps in flight.
+# What one worker keeps in flight.
 AT_ONCE = 20
 ALONE_S = CASES / AT_ONCE * LATENCY_S
 # Starting, the last calls that find no company, and finishing are not halved.

@@ -28,7 +28,7 @@ def test_the_site_shows_its_own_worker(page: Page, site: Site) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
     expect(page.locator("#workers-live")).to_contain_text("1 worker is ready; nothing waits.")
     worker_lines = page.get_by_role(
-        "table", name="Worker processes, each followed by its pairs of hands"
+        "table", name="Worker processes, each followed by the runs it works on"
     )
     expect(worker_lines).to_contain_text("inside the web process")
     expect(worker_lines).to_contain_text(sandbox_offered().in_words)

@@ -191,7 +191,7 @@ def test_the_run_of_a_command_line_that_is_gone_is_ended_first():
     )
 
 
-def test_hands_that_break_off_begin_again(monkeypatch):
+def test_a_worker_that_crashes_starts_again(monkeypatch):
     recorded("a refund")
     usual, calls = work_on_run, []
 
@@ -227,7 +227,7 @@ def test_a_connection_that_has_died_meanwhile_does_not_end_the_command(monkeypat
     assert not breaks
 
 
-def test_hands_that_were_told_to_let_go_of_one_run_take_on_the_next():
+def test_a_worker_that_released_one_run_takes_on_the_next():
     suite, target = recorded("a refund")
     first, second = (
         start_run(suite=suite, target=target, started_by=None, owner_id=process_name())

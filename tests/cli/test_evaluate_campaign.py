@@ -104,7 +104,7 @@ def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
     assert found[1].conclusion.sentence == "Not evaluated: Stopped at the command line."
 
 
-def test_what_waits_for_its_turn_is_in_hand_too(
+def test_runs_that_wait_for_their_turn_have_a_heartbeat_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path)
@@ -116,14 +116,16 @@ def test_what_waits_for_its_turn_is_in_hand_too(
         owner_id=process_name(),
     )
     # Nobody carries the first out, so that there is time for a heartbeat.
-    monkeypatch.setattr(watching, "work_on_run", lambda run, owner_id: time_for_a_beat.wait(10))
-    time_for_a_beat = threading.Event()
+    monkeypatch.setattr(
+        watching, "work_on_run", lambda run, owner_id: time_for_a_heartbeat.wait(10)
+    )
+    time_for_a_heartbeat = threading.Event()
     began = Run.objects.get(number=2).heartbeat_at
     with watching.LocalWorker(runs[0], waiting=[runs[1].pk]) as run_workers:
         while Run.objects.get(number=2).heartbeat_at == began:
             assert not run_workers.wait(0.01)
         Run.objects.update(status="stopped")
-        time_for_a_beat.set()
+        time_for_a_heartbeat.set()
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Watching:
         self.run = make_run(status="running", execution_count=4, **own)
         self.run_workers = FakeHands(self.run)
         self.stream = io.StringIO()
-        # They end when told, as own hands do, and carry nothing out.
+        # It ends when told, as a local worker does, and carries nothing out.
         run_workers = cast("LocalWorker", self.run_workers)
         self.watch = Watch(self.run, run_workers, Progress(self.stream, clock=lambda: 0.0))
 

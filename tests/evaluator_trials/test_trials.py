@@ -66,7 +66,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def shares_limits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Let tries agree with others about their models as hands do, and keep what they ask for."""
+    """Let tries agree with others about their models as run workers do, and keep what they ask for."""
     asked: list[Any] = []
 
     def agree(*told: Any) -> Any:
@@ -468,7 +468,7 @@ def test_an_error_of_our_own_ends_the_try_with_a_reason(
 ) -> None:
     suite_with(CHECK)
     ask(editor_client)
-    monkeypatch.setattr(evaluator_trials, "work_of", lambda trial: 1 / 0)
+    monkeypatch.setattr(evaluator_trials, "trial_work", lambda trial: 1 / 0)
     assert "ZeroDivisionError" in work()
 
 

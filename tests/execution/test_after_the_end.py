@@ -1,4 +1,4 @@
-"""What comes after a run ended: late calls are booked and change nothing else; old hands end nothing."""
+"""What comes after a run ended: late calls are booked and change nothing else; old workers end nothing."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_call_booked_while_the_figures_are_made_is_in_them(
     assert Decimal(run.summary["means"]["run_cost_usd"]) == run.run_cost_usd
 
 
-def test_hands_of_before_a_stop_leave_the_resumed_run_alone(
+def test_workers_from_before_a_stop_leave_the_resumed_run_alone(
     stopped_in_flight: tuple[Run, Any], model_server: ModelServer
 ) -> None:
     run, worker = stopped_in_flight
@@ -118,10 +118,10 @@ def test_hands_of_before_a_stop_leave_the_resumed_run_alone(
 
 def concluding(run: Run, **facts: Any) -> Any:
     spent = Budget(cap=Decimal(1), was_reached=True)
-    return SimpleNamespace(**{"were_dropped": False, "budget": spent} | facts)
+    return SimpleNamespace(**{"is_aborted": False, "budget": spent} | facts)
 
 
-def test_hands_that_knew_the_old_cap_do_not_end_a_run_with_a_higher_one(
+def test_workers_that_knew_the_old_cap_do_not_end_a_run_with_a_higher_one(
     start_chat: StartRun,
 ) -> None:
     run = start_chat(2, budget_usd=Decimal(5))
@@ -136,12 +136,12 @@ def test_hands_that_knew_the_old_cap_do_not_end_a_run_with_a_higher_one(
     assert again(run).status == "budget_reached"
 
 
-def test_hands_that_saw_the_target_broken_do_not_fail_the_run_that_was_resumed(
+def test_workers_that_saw_the_target_broken_do_not_fail_the_run_that_was_resumed(
     start_chat: StartRun,
 ) -> None:
     run = start_chat(2)
     Run.objects.filter(pk=run.pk).update(status="running")
     state = SimpleNamespace(broken_target="Refused: no key")
 
-    _conclude(load_work(again(run)), concluding(run, were_dropped=True), state)  # type: ignore[arg-type]  # all it reads
+    _conclude(load_work(again(run)), concluding(run, is_aborted=True), state)  # type: ignore[arg-type]  # all it reads
     assert again(run).status == "running"

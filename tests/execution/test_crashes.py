@@ -1,4 +1,4 @@
-"""A run that brings its hands down is failed by it, and keeps no other run from being set right."""
+"""A run that crashes its workers fails, and keeps no other run from being cleaned up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def broken(*args, **kwargs):
     raise TypeError("a bug of ours")
 
 
-def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_recorded, monkeypatch):
+def test_a_run_that_crashes_workers_again_and_again_fails(start_recorded, monkeypatch):
     run = start_recorded("a refund")
     register_worker(now=database_now(), version="1")
 
@@ -38,7 +38,7 @@ def test_a_run_that_brings_hands_down_again_and_again_is_failed_by_it(start_reco
     assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
     events = run.events.filter(kind=database.CRASHED)
     assert {event.text for event in events} == {
-        "A worker broke off after 0 results: TypeError: a bug of ours"
+        "A worker crashed after 0 results: TypeError: a bug of ours"
     }
 
 
@@ -70,7 +70,7 @@ def test_a_run_that_cannot_be_set_right_keeps_no_other_from_it(start_recorded, m
     assert WorkerProcess.objects.get().last_error == "TypeError: a bug of ours"
 
 
-def test_a_sweep_ends_where_the_database_is_away(start_recorded, monkeypatch):
+def test_the_reaper_ends_where_the_database_is_away(start_recorded, monkeypatch):
     run = start_recorded("a refund")
     Run.objects.update(status="running")
     run.results.update(status="scored", verdict="pass")

@@ -111,10 +111,10 @@ def test_tries_that_take_long_to_fail_use_patience_up_too():
     assert clock.now <= 36.0
 
 
-def test_in_a_hurry_it_is_still_asked_for_some_seconds():
+def test_when_patience_is_shortened_it_is_still_asked_for_some_seconds():
     clock = Clock()
     patience = patience_on(clock)
-    patience.hurry()
+    patience.shorten()
     assert patience.call(Failing(*[OperationalError("stale")] * 2)) == "done"
 
     with pytest.raises(OperationalError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from runs.execution.run_worker import MAX_TIMES, settle
+from runs.execution.run_worker import MAX_TIMES, freeze_loaded_objects
 
 
 class Knot:
@@ -16,7 +16,7 @@ class Knot:
 
 
 def test_what_is_loaded_is_spared_and_garbage_of_later_is_not() -> None:
-    settle()
+    freeze_loaded_objects()
     assert gc.get_freeze_count() > 50_000
 
     later = weakref.ref(Knot())
@@ -26,10 +26,10 @@ def test_what_is_loaded_is_spared_and_garbage_of_later_is_not() -> None:
 
 def test_only_the_first_few_times_count() -> None:
     for _ in range(MAX_TIMES):
-        settle()
+        freeze_loaded_objects()
     spared = gc.get_freeze_count()
 
     kept = [Knot() for _ in range(10_000)]
-    settle()
+    freeze_loaded_objects()
 
     assert gc.get_freeze_count() < spared + len(kept)

@@ -1,4 +1,4 @@
-"""Two pairs of hands that call one model at a server that counts: together they keep its limits."""
+"""Two workers that call one model at a server that counts: together they keep its limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from evaluators.model_calls.models import spec_of
 from evaluators.models import LanguageModel, SlotLease
 from runs.execution import rate_limits
 from runs.execution.database import DatabaseThread
-from runs.execution.run_worker import Place, _work
+from runs.execution.run_worker import RunSlot, _work
 from runs.models.results import ModelCall
 from runs.models.runs import RunWorker
 from runs.running.services import start_run
@@ -46,7 +46,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
 
 @dataclass
 class Worker:
-    """One pair of hands as far as calls go."""
+    """One worker as far as calls go."""
 
     name: str
     model: Any
@@ -118,7 +118,7 @@ def most_in_a_minute(times: list[float]) -> int:
 
 
 def most_in_force(changes: list[tuple[float, int]], now: float) -> int:
-    """Return the highest limit that hands may know of: the one in force or one since their last heartbeat."""
+    """Return the highest limit that workers may know of: the one in force or one since their last heartbeat."""
     past = [limit for at, limit in changes if at <= now - HEARTBEAT_S]
     recent = [limit for at, limit in changes if now - HEARTBEAT_S < at <= now]
     return max(past[-1:] + recent)
@@ -240,7 +240,7 @@ def test_no_minute_holds_more_than_its_calls_over_workers_runs_and_restarts(cloc
         assert run.events.get().text == "Slow model: 30 calls a minute are used up; the run waits"
 
 
-def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
+def test_workers_that_share_a_run_end_it_right_although_the_server_refuses_many(
     start_chat, model_server
 ):
     model_server.behave(*(rate_limited("0.1") for _ in range(12)))
@@ -248,7 +248,7 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
 
     def work(_):
         try:
-            _work(Place(run.pk))
+            _work(RunSlot(run.pk))
         finally:
             connection.close()
 
@@ -267,7 +267,7 @@ def test_hands_that_share_a_run_end_it_right_although_the_server_refuses_many(
 def test_a_spent_budget_ends_a_run_whose_calls_wait_for_the_minute(start_chat):
     run = start_chat(30, concurrency=16, budget_usd=Decimal("2.5"))
     LanguageModel.objects.filter(slug="judge").update(requests_per_minute=1)
-    _work(Place(run.pk))
+    _work(RunSlot(run.pk))
 
     run.refresh_from_db()
     assert (run.status, run.error_count, run.fail_count) == ("budget_reached", 0, 0)
@@ -293,7 +293,7 @@ def test_target_and_judge_each_keep_their_own_time_out(model_server):
 
     model_server.on_model("agent", slow_at_one)
     model_server.on_evaluator("right", hang())
-    _work(Place(run.pk))
+    _work(RunSlot(run.pk))
 
     slow_answer, slow_judge = run.results.order_by("position")
     assert run.snapshot["target"]["config"] == {"timeout_s": 1}
@@ -305,9 +305,9 @@ def test_target_and_judge_each_keep_their_own_time_out(model_server):
     assert (slow_judge.error_stage, slow_judge.score) == ("judge", None)
 
 
-def test_hands_that_ask_at_the_same_moment_get_no_more_than_there_is():
+def test_workers_that_ask_at_the_same_moment_get_no_more_than_there_is():
     model, run = make_model(concurrency=6, requests_per_minute=20), make_run(status="running")
-    names = [f"hand {number}" for number in range(5)]
+    names = [f"worker {number}" for number in range(5)]
     ask = LimitRequest(wanted=6, in_flight=0, limit=6, cuts=0, is_refused=True, pause_s=1.0)
 
     def take(name):

@@ -1,4 +1,4 @@
-"""The database goes away and comes back, leases run out while hands stand still."""
+"""The database goes away and comes back, leases run out while workers stand still."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Away:
 def test_no_call_is_made_while_nothing_can_be_written_and_nothing_is_paid_twice(
     start_chat, model_server, monkeypatch
 ):
-    away = Away(result_writer.write_down)
-    monkeypatch.setattr("runs.execution.result_writer.write_down", away)
+    away = Away(result_writer.write_batch)
+    monkeypatch.setattr("runs.execution.result_writer.write_batch", away)
     run = start_chat(40, concurrency=4)
     worker = work_in_thread(run)
     wait_until(lambda: away.refused >= 2)
@@ -71,7 +71,7 @@ def test_no_call_is_made_while_nothing_can_be_written_and_nothing_is_paid_twice(
     assert costs(run) == ledger(run)
 
 
-def test_hands_that_stood_still_make_no_call_for_what_others_took_over(
+def test_workers_that_stood_still_make_no_call_for_what_others_took_over(
     start_chat, model_server, monkeypatch
 ):
     model_server.behave(good("A"), late, then=good())
@@ -140,7 +140,7 @@ def test_only_the_owner_claims(start_recorded):
     assert counts(run) == ("completed", 1, 1, 0)
 
 
-def test_hands_taken_for_dead_show_themselves_again(start_recorded):
+def test_workers_taken_for_dead_show_themselves_again(start_recorded):
     run = start_recorded("a refund")
     register_run_worker(run.pk, "mine", under_way=3, now=database_now())
     RunWorker.objects.all().delete()
@@ -148,7 +148,7 @@ def test_hands_taken_for_dead_show_themselves_again(start_recorded):
     assert RunWorker.objects.get().in_flight == 2
 
 
-def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monkeypatch):
+def test_after_a_failed_heartbeat_workers_get_the_time_to_renew_their_leases(monkeypatch):
     swept = []
     monkeypatch.setattr("evalsite.heartbeat.reap_and_queue", lambda: swept.append(1))
     heartbeat = Heartbeat()
@@ -164,7 +164,9 @@ def test_after_a_beat_that_failed_hands_are_given_one_to_renew_their_leases(monk
     assert len(swept) == 2
 
 
-def test_what_a_sweep_queues_does_not_pile_up_while_everybody_is_busy(start_recorded, monkeypatch):
+def test_what_the_reaper_queues_does_not_pile_up_while_everybody_is_busy(
+    start_recorded, monkeypatch
+):
     run = start_recorded("a refund")
     sent = []
     monkeypatch.setattr(
@@ -207,7 +209,7 @@ def test_silence_is_no_sign_of_death_shortly_after_the_database_was_away(
     assert list(run.results.values_list("status", flat=True)) == ["pending", "pending"]
 
 
-def test_hands_begin_and_end_although_their_threads_connection_has_died(
+def test_workers_begin_and_end_although_their_threads_connection_has_died(
     start_recorded, monkeypatch
 ):
     run = start_recorded("a refund")

@@ -1,4 +1,4 @@
-"""Several people, several presses, hands at work: each answer is clear and nothing is counted twice."""
+"""Several people, several presses, busy workers: each answer is clear and nothing is counted twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import Sum
 
 from evaluators.scoring.types import DomainError
-from runs.execution.run_worker import Place, _work, work_on_run
+from runs.execution.run_worker import RunSlot, _work, work_on_run
 from runs.finishing import complete_run
 from runs.models.results import Attempt, ModelCall, Result, Retry
 from runs.models.runs import Run
@@ -121,7 +121,7 @@ def test_a_stop_while_the_run_finishes_has_one_winner(start_recorded: StartRun) 
         counters_are_true(run)
 
 
-def test_retries_while_hands_are_at_work_lose_and_double_nothing(start_recorded: StartRun) -> None:
+def test_retries_while_workers_are_busy_lose_and_double_nothing(start_recorded: StartRun) -> None:
     run = start_recorded(*["a refund", "nothing"] * 60, concurrency=4)
 
     def retry_again_and_again() -> int:
@@ -134,10 +134,10 @@ def test_retries_while_hands_are_at_work_lose_and_double_nothing(start_recorded:
         return reached
 
     answers = at_once(
-        *[partial(_work, Place(run.pk)) for _ in range(2)], *[retry_again_and_again] * 2
+        *[partial(_work, RunSlot(run.pk)) for _ in range(2)], *[retry_again_and_again] * 2
     )
     while again(run).is_active:
-        _work(Place(run.pk))
+        _work(RunSlot(run.pk))
 
     reached = sum(answer for answer in answers if isinstance(answer, int))
     run = again(run)
@@ -158,7 +158,7 @@ def _generations(run: Run) -> list[int]:
     return list(Result.objects.filter(run=run).values_list("generation", flat=True))
 
 
-def test_stopping_and_resuming_under_busy_hands_books_every_call_once(
+def test_stopping_and_resuming_under_busy_workers_records_every_call_once(
     start_chat: StartRun, model_server: ModelServer
 ) -> None:
     run = start_chat(30, concurrency=4)

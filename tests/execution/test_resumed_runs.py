@@ -53,7 +53,7 @@ def test_a_resumed_run_does_not_wait_for_the_late_replies_of_its_stop(start_chat
     stop_run(run, stopped_by=None)
     resume_run(run, resumed_by=None)
     register_worker(now=database_now(), version="1")
-    # The old hands have seen that the run is on without them, and make room for others.
+    # The old worker has seen that the run is active without it, and makes room for another.
     wait_until(lambda: reap(now=database_now()) == [run.pk])
     work_on_run(run.pk)
 

@@ -17,8 +17,8 @@ from runs.engine.ports import ExecutionOutcome
 from runs.execution.claims import begin_run, claim_results
 from runs.execution.loading import load_work
 from runs.execution.reaper import reap
-from runs.execution.result_writer import Ended, broken_target, write_down
-from runs.execution.run_worker import Place, _work, work_on_run
+from runs.execution.result_writer import EndedExecution, broken_target, write_batch
+from runs.execution.run_worker import RunSlot, _work, work_on_run
 from runs.models.results import EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.runs import Run, RunStatus
 from runs.running.retrying import BudgetSpentError, resume_run, retry_results, stop_run
@@ -119,7 +119,7 @@ def claimed(run, token="mine", most=10):
     claims = claim_results(run.pk, token=token, most=most, now=timezone.now())
     for claim in claims:
         work.tree(claim.case)
-    ended = [Ended(claim, work.plan.root, outcome(work)) for claim in claims]
+    ended = [EndedExecution(claim, work.plan.root, outcome(work)) for claim in claims]
     return work, ended
 
 
@@ -157,7 +157,7 @@ def test_a_record_that_comes_too_late_is_refused(start_recorded, change):
     Result.objects.filter(pk=late.claim.result_id).update(**change)
     before = Result.objects.values().get(pk=late.claim.result_id)
 
-    state = write_down(work, "mine", entries=[], ended=ended)
+    state = write_batch(work, "mine", entries=[], ended=ended)
 
     assert state.stale == (late.claim.result_id,)
     assert Result.objects.values().get(pk=late.claim.result_id) == before
@@ -169,19 +169,19 @@ def test_a_record_that_comes_too_late_is_refused(start_recorded, change):
 def test_the_same_record_twice_counts_once(start_recorded):
     run = start_recorded("a")
     work, ended = claimed(run)
-    write_down(work, "mine", entries=[], ended=ended)
-    state = write_down(work, "mine", entries=[], ended=ended, is_repeated=True)
+    write_batch(work, "mine", entries=[], ended=ended)
+    state = write_batch(work, "mine", entries=[], ended=ended, is_repeated=True)
 
     assert state.stale == (ended[0].claim.result_id,)
     assert after(run, "done_count", "pass_count") == (1, 1)
 
 
-def test_hands_share_a_run_and_every_result_is_carried_out_once(start_recorded):
+def test_workers_share_a_run_and_every_result_is_carried_out_once(start_recorded):
     run = start_recorded(*["a refund"] * 120, concurrency=4)
 
     def work(_):
         try:
-            _work(Place(run.pk))
+            _work(RunSlot(run.pk))
         finally:
             connection.close()
 

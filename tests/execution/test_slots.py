@@ -99,7 +99,7 @@ def test_slots_of_the_dead_expire_and_those_given_back_are_free():
     assert lease(model, "b", 4) == 4
 
 
-def test_slots_of_a_process_that_is_surely_dead_are_free_with_the_next_sweep():
+def test_slots_of_a_process_that_is_surely_dead_are_free_with_the_next_reaping():
     model, run = make_model(concurrency=4), make_run(status="running")
     register_run_worker(run, "dead", worker=f"{process_name()}0")
     register_run_worker(run, "alive", worker=process_name())

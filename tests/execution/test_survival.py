@@ -44,7 +44,7 @@ def test_an_expired_lease_is_returned_and_the_attempt_kept(start_recorded):
     attempt = Attempt.objects.get()
     assert (attempt.attempt, attempt.reason) == (1, "worker lost")
     assert not RunWorker.objects.exists()
-    assert run.events.get().text == "A worker was lost with 1 result in hand"
+    assert run.events.get().text == "A worker was lost that held 1 result"
 
     work_on_run(run.pk)
     assert counts(run) == ("completed", 2, 2, 0)

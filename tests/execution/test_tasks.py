@@ -30,7 +30,7 @@ def second_worker():
     )
 
 
-def test_hands_meant_for_another_process_are_passed_on(start_recorded, passed_on):
+def test_tasks_meant_for_another_process_are_passed_on(start_recorded, passed_on):
     run = start_recorded("a refund")
     Run.objects.update(status="running")
     second_worker()

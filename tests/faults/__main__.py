@@ -1,7 +1,7 @@
 """Let faults befall runs of 300 in a row, each picked by chance, and stop at the first that ends wrong.
 
 A line tells what befell a run, what it cost, and what that might have been: `killed` processes
-with hands and hands that were `robbed` of what they held, answers `lost` to the ledger, calls
+with work and workers that lost their leases (`lost_leases`), answers `lost` to the ledger, calls
 `repeated` and how many might have been, dollars in the ledger and at the models.
 """
 

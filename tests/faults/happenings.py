@@ -26,7 +26,7 @@ OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) OR
 ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"
 HAS_HANDS = "SELECT count(*) > 0 OR ({over}) FROM runs_runworker WHERE worker LIKE '%/{pid}/%'"
 HELD = (
-    "SELECT result.id, position FROM runs_result result JOIN runs_runworker hand ON token = lease_token"
+    "SELECT result.id, position FROM runs_result result JOIN runs_runworker worker ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
 )
 
@@ -56,7 +56,7 @@ def freeze_a_worker(site: Installation, chance: random.Random) -> None:
     victim = pick_a_worker(site, chance)
     pick_a_moment(site, chance)
     victim.freeze()
-    site.robbed += 1
+    site.lost_leases += 1
     lost = site.database.rows(HELD.format(pid=victim.pid))
     ids = ", ".join(str(result_id) for result_id, _ in lost) or "0"
     site.wait_for(_scored(ids, f"count(*) = {len(lost)}"))
@@ -141,7 +141,7 @@ def pick_a_worker(site: Installation, chance: random.Random) -> Process:
 
 
 def keep_two_workers(site: Installation) -> None:
-    """Start workers in place of those that are gone, until both have their hands in what is left."""
+    """Start workers in place of those that are gone, until both work on what is left."""
     while len(living_workers(site)) < 2:
         site.site.begin_worker()
     for worker in living_workers(site):

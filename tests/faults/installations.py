@@ -28,7 +28,7 @@ OVER = "SELECT status NOT IN ('queued', 'running') FROM runs_run"
 class Installation:
     """A site with one run, the models it calls, and its database seen from outside.
 
-    `killed` counts the processes with hands that were killed in the middle, `robbed` those that lived
+    `killed` counts the processes that were killed in the middle of work, `lost_leases` those that lived
     on while others took over what they held: each of either may cost calls that are made again.
     """
 
@@ -38,7 +38,7 @@ class Installation:
     postgresql: PostgreSQL | None = None
     redis: RedisServer | None = None
     killed: int = 0
-    robbed: int = 0
+    lost_leases: int = 0
 
     def wait_for(self, condition: str) -> None:
         """Wait until a query's only value is true."""
@@ -61,7 +61,7 @@ class Installation:
     def begin_workers(
         self, number: int = 2, *, clocks_off_by_s: Sequence[int] = ()
     ) -> list[Process]:
-        """Start workers, and let the models answer once each has its hands in the run."""
+        """Start workers, and let the models answer once each works on the run."""
         off = clocks_off_by_s or [0] * number
         workers = [self.site.begin_worker(clock_off_by_s=seconds) for seconds in off]
         self.wait_for(f"SELECT count(DISTINCT worker) = {len(workers)} FROM runs_runworker")

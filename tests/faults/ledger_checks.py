@@ -72,7 +72,7 @@ def _expected_result(number: int) -> tuple[Any, ...]:
 
 
 def assert_nothing_is_held(site: Installation) -> None:
-    """Assert that nobody holds results, and that hands and slots are given back or forgotten soon."""
+    """Assert that nobody holds results, and that leases and slots are given back or forgotten soon."""
     leased = "SELECT count(*) FROM runs_result WHERE lease_token <> '' OR lease_until IS NOT NULL"
     assert site.database.value(leased) == 0
     site.wait_for("SELECT count(*) = 0 FROM runs_runworker")
@@ -106,7 +106,7 @@ def cost(site: Installation, purpose: str) -> tuple[Decimal | None, ...]:
 def assert_paid_is_written(site: Installation) -> None:
     """Assert that the ledger comes to hold every answer, but for those that died with a process.
 
-    Hands that were robbed live on and write down what they paid.
+    Workers that lost their leases live on and record what they paid.
     """
     most_lost = site.killed * MAX_REPEATED
     wait_until(
@@ -128,7 +128,7 @@ def assert_paid_once(site: Installation) -> None:
 
 def most_repeated(site: Installation) -> int:
     """Return how many calls may have been made again after what befell the run."""
-    return (site.killed + site.robbed) * MAX_REPEATED
+    return (site.killed + site.lost_leases) * MAX_REPEATED
 
 
 def ledger_usd(site: Installation, purpose: str) -> Decimal:

@@ -11,7 +11,15 @@ from tests.faults.happenings import ON_A_CLUSTER, ON_A_SINGLE_PROCESS, keep_two_
 from tests.faults.installations import Installation, Workshop, workshop
 
 COLUMNS = {
-    **{"round": 5, "faults": 36, "killed": 6, "robbed": 6, "lost": 4, "repeated": 8, "bound": 5},
+    **{
+        "round": 5,
+        "faults": 36,
+        "killed": 6,
+        "lost_leases": 6,
+        "lost": 4,
+        "repeated": 8,
+        "bound": 5,
+    },
     **{"in the ledger": 13, "at the models": 13, "seconds": 7},
 }
 TWO_FAULTS = 0.4
@@ -67,7 +75,7 @@ def figures(site: Installation) -> list[str]:
     counts = (books.lost_calls(site), books.repeated_calls(site), books.most_repeated(site))
     ledger = sum(books.ledger_usd(site, purpose) for purpose in books.COSTS)
     spent = sum(books.spent_usd(site, purpose) for purpose in books.COSTS)
-    return [str(count) for count in (site.killed, site.robbed, *counts)] + [
+    return [str(count) for count in (site.killed, site.lost_leases, *counts)] + [
         f"${usd:.7f}" for usd in (ledger, spent)
     ]
 

@@ -19,7 +19,7 @@ from aiohttp import web
 from tests.support.model_server import ModelServer, Request, completion, filled
 
 CASES = 300
-# Of each model, over all workers; a pair of hands keeps as many executions in flight.
+# Of each model, over all workers; a worker keeps as many executions in flight.
 AT_ONCE = 6
 CALLS = 2 * CASES
 SUITE, AGENT, JUDGE = "faults", "agent", "judge"

@@ -20,7 +20,7 @@ def test_a_worker_frozen_while_it_writes_holds_nobody_up(cluster: Installation):
     while not cluster.database.says(HOLDS_ROWS):
         frozen.wake()
         frozen.freeze()
-    cluster.robbed += 1
+    cluster.lost_leases += 1
     cluster.site.begin_worker()
     cluster.wait_for_the_end()
     frozen.wake()
@@ -34,7 +34,7 @@ def test_a_session_that_stands_still_in_the_middle_of_a_copy_holds_nobody_up(
     cluster.begin_workers()
     with standing_still(cluster):
         # Nobody can renew a lease meanwhile.
-        cluster.robbed += 2
+        cluster.lost_leases += 2
         cluster.wait_for_the_end()
 
     assert_all_right(cluster)

@@ -144,7 +144,7 @@ class Composed:
             "http://127.0.0.1:8000": self.url,
             '"127.0.0.1", 8000': f'"127.0.0.1", {self.port}',
             "0.0.0.0": "127.0.0.1",
-            "/tmp/worker-beat": str(folder / "beat"),
+            "/tmp/worker-heartbeat": str(folder / "beat"),
         }
 
     def container(self, name: str) -> Container:

@@ -251,7 +251,7 @@ def test_a_spent_budget_is_asked_for_in_the_form_and_kept_when_it_is_too_low(
     assert (run.status, run.budget_usd) == ("queued", 2)
 
 
-def test_a_run_of_a_command_line_is_not_retried_under_its_hands(editor_client: Client) -> None:
+def test_a_run_of_a_command_line_is_not_retried_while_it_works(editor_client: Client) -> None:
     run = make_scored_run(verdicts=["fail", "running"], status="running", owner="command_line")
     page = posted(editor_client, at(run), {"which": "failed"}, status=422)
     assert "being carried out by a command line" in page

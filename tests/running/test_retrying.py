@@ -208,7 +208,7 @@ def test_two_people_share_out_what_both_chose() -> None:
     assert set(run.results.values_list("generation", flat=True)) == {2}
 
 
-def test_a_run_in_the_hands_of_a_command_line_is_left_to_it() -> None:
+def test_a_run_of_a_command_line_is_left_to_it() -> None:
     run = make_scored_run(verdicts=["error", "pending"], status="running", owner="command_line")
     with pytest.raises(DomainError, match="carried out by a command line"):
         retry_results(run, asked_by=None)

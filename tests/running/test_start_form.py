@@ -252,7 +252,7 @@ def test_the_estimate_rests_on_past_runs_and_names_them(
     assert "from the last run of this target, 2 executions" in page
     assert "$0.60" in page  # 4 executions of $0.10 + $0.05
     assert "Start run, about $0.60" in page
-    assert "20\u00a0s" in page  # 4 executions of 10 s by two hands
+    assert "20\u00a0s" in page  # 4 executions of 10 s by two workers
     assert "1 × 2 × 2 = <b>4</b>" in page
 
 

@@ -1,4 +1,4 @@
-"""Rows of those who work: a worker process, its hands at a run, and what they hold."""
+"""Rows of workers: a process, its worker at a run, and what that holds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def make_open_run(*, cases: int = 0, title: str = "Customer support", **columns:
 def make_hand(
     *, run: Run, worker: WorkerProcess | str, token: str, holds: int = 0, **columns: Any
 ) -> RunWorker:
-    """Make a pair of hands at a run that holds so many of its waiting results for 20 s more."""
+    """Make a worker at a run that holds so many of its waiting results for 20 s more."""
     name = worker if isinstance(worker, str) else worker.name
     defaults = {"started_at": ago(300), "heartbeat_at": ago(1), "in_flight": holds}
     hold(run.results.filter(status="pending")[:holds], token=token)

@@ -49,13 +49,13 @@ def test_a_broker_that_is_away_breaks_nothing(viewer_client: Client, settings: S
     settings.CELERY_BROKER_URL = f"redis://:hush@127.0.0.1:{free_port()}/0"
     make_worker()
     page = read(viewer_client)
-    assert "<strong>The broker does not answer.</strong> Hands at work go on." in page
+    assert "<strong>The broker does not answer.</strong> Workers continue with their runs." in page
     assert "1 worker is ready; nothing waits." in page
     assert "the broker does not answer" in page
     assert "hush" not in page
 
 
-def test_workers_hands_queue_models_and_trouble_are_all_there(viewer_client: Client) -> None:
+def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Client) -> None:
     worker = make_worker(
         sandbox="limits only: bubblewrap is not allowed here (no)",
         last_error="OperationalError: postgres://me:hush@db/evals",

@@ -104,7 +104,7 @@ class TestState:
         make_worker()
         make_hand(run=make_open_run(cases=2), worker="eval-9/x/1/1", token="a", holds=1)
         assert workers_page().state.sentence == (
-            "1 worker is ready; one that is ending lets go of 1 run; 1 result waits."
+            "1 worker is ready; one that is ending releases 1 run; 1 result waits."
         )
 
     def test_different_versions_are_pointed_out_unless_their_worker_is_silent(self):
@@ -118,7 +118,7 @@ class TestState:
 
 
 class TestCrews:
-    def test_a_worker_with_its_hands(self):
+    def test_a_worker_with_its_runs(self):
         worker = make_worker(last_error="OSError: no space", last_error_at=ago(60))
         run = make_open_run(cases=9)
         make_hand(run=run, worker=worker, token="a", holds=5, in_flight=3)
@@ -139,7 +139,7 @@ class TestCrews:
         totals = workers_page().totals
         assert (totals.under_way, totals.held, totals.run_workers) == (3, 5, 1)
 
-    def test_hands_that_have_not_told_yet_are_starting(self):
+    def test_run_workers_without_a_report_are_starting(self):
         now = ago(1)
         run = make_open_run(cases=2)
         columns = {"started_at": now, "heartbeat_at": now, "in_flight": 0}
@@ -170,7 +170,7 @@ class TestCrews:
         )
         assert page.totals.alive == 0
 
-    def test_hands_of_a_worker_that_took_itself_off_the_list(self):
+    def test_run_workers_of_a_process_that_took_itself_off_the_list(self):
         make_hand(run=make_open_run(cases=1), worker="odd name", token="a", holds=1)
         [line_of_worker] = workers_page().worker_lines
         assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
@@ -219,7 +219,7 @@ class TestQueue:
     def test_nobody_at_it_yet(self):
         make_worker()
         make_open_run(cases=1)
-        assert the_run().why == "no worker is at it yet; one takes it on within seconds"
+        assert the_run().why == "no worker has it yet; one takes it within seconds"
 
     def test_everybody_is_busy_elsewhere(self, settings):
         settings.CELERY_WORKER_CONCURRENCY = 1
@@ -239,7 +239,7 @@ class TestQueue:
         make_open_run()
         assert the_run().why == "is being finished"
 
-    def test_what_lost_hands_hold_is_told_with_its_end(self):
+    def test_what_lost_workers_hold_is_shown_with_its_end(self):
         make_worker()
         run = make_open_run(cases=5)
         hold(run.results.all()[:2], token="gone", seconds=9)
@@ -252,7 +252,7 @@ class TestQueue:
         assert (the_run().why, the_run().is_own) == ("carried out by a command line", True)
         run.heartbeat_at = ago(SILENT)
         run.save()
-        assert the_run().why.startswith("its command line is silent for ")
+        assert the_run().why.startswith("its command line has been silent for ")
         assert the_run().is_stuck
 
     def test_the_longest_waiting_comes_first_counted_from_its_last_retry(self):
@@ -278,7 +278,7 @@ class TestModels:
     def test_a_model_that_gives_what_is_wanted(self, run_worker):
         lease(make_model(name="Juno 2", concurrency=8), "a", slots=8, wanted=8)
         line = the_model()
-        assert (line.slots, line.limit, line.most, line.brakes) == (8, 8, 8, False)
+        assert (line.slots, line.limit, line.most, line.slows_runs) == (8, 8, 8, False)
         assert line.holders[0].run.number == run_worker.run.number
         assert the_run().why == ""
 
@@ -287,14 +287,14 @@ class TestModels:
         model = make_model(name="Juno 2", concurrency=8, limit_changed_at=ago(40), **facts)
         lease(model, "a", slots=2, wanted=8)
         line = the_model()
-        assert (line.limit, line.most, line.brakes) == (2, 8, True)
+        assert (line.limit, line.most, line.slows_runs) == (2, 8, True)
         assert line.reason == "429 from http://…@judge/v1"
         assert the_run().why == "Juno 2 gives 2 of 8 calls at a time"
 
     def test_a_limit_nobody_works_under_brakes_nobody(self):
         make_model(concurrency=8, limit_now=2, limit_changed_at=ago(40))
         page = workers_page()
-        assert page.models.braking == ()
+        assert page.models.slowing == ()
         assert page.models.idle == 1
 
     def test_a_pause_says_how_long_it_lasts_and_ends(self, run_worker):
@@ -313,10 +313,10 @@ class TestModels:
         StartGrant.objects.create(model=model, holder="a", granted_at=ago(30), calls=58)
         StartGrant.objects.create(model=model, holder="a", granted_at=ago(90), calls=9)
         line = the_model()
-        assert (line.started, line.per_minute, line.brakes) == (58, 60, True)
+        assert (line.started, line.per_minute, line.slows_runs) == (58, 60, True)
         assert the_run().why == "Juno 2 takes 60 calls a minute"
 
-    def test_slots_of_hands_that_are_gone_end_with_their_lease(self, run_worker):
+    def test_slots_of_workers_that_are_gone_end_with_their_lease(self, run_worker):
         model = make_model()
         lease(model, "gone", slots=3, wanted=3)
         assert the_model().holders[0].run is None
@@ -356,7 +356,7 @@ class TestTroubles:
         make_worker(last_error=text, last_error_at=ago(30))
         run = make_open_run(cases=1)
         event = RunEvent.objects.create(
-            run=run, kind="worker_lost", text="A worker was lost with 5 results in hand"
+            run=run, kind="worker_lost", text="A worker was lost that held 5 results"
         )
         RunEvent.objects.filter(pk=event.pk).update(at=ago(60))
         RunEvent.objects.create(run=run, kind="limit_lowered", text="Juno 2: at most 2 calls")
@@ -364,7 +364,7 @@ class TestTroubles:
         found = workers_page().recent_errors
         assert [one.text for one in found] == [
             "OperationalError: redis://…@10.0.0.3:6379 is away",
-            "A worker was lost with 5 results in hand",
+            "A worker was lost that held 5 results",
             "The run failed. 401.",
         ]
         assert [one.where for one in found] == ["eval-1 4121", "", ""]
@@ -379,7 +379,7 @@ class TestTroubles:
         assert workers_page().recent_errors == ()
         run = make_open_run(cases=1)
         for number in range(20):
-            RunEvent.objects.create(run=run, kind="hands_crashed", text=f"crash {number}")
+            RunEvent.objects.create(run=run, kind="worker_crashed", text=f"crash {number}")
         found = workers_page().recent_errors
         assert [one.text for one in found] == [f"crash {number}" for number in range(19, 11, -1)]
 
