@@ -46,7 +46,7 @@ from runs.summary.run import summarise
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
+class RunOutcome:
     """What came out of a run: the columns that hold it, and what enters the review queue."""
 
     columns: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Conclusion:
     reviewers: int
 
     @classmethod
-    def compute(cls, run: Run, status: RunStatus, *, with_entries: bool = True) -> Conclusion:
+    def compute(cls, run: Run, status: RunStatus, *, with_entries: bool = True) -> RunOutcome:
         """Read everything that a run came to."""
         entries = review_entries(run) if with_entries else None
         return cls(_figures(run, status), entries, _policy(run).review_reviewers)
@@ -72,13 +72,13 @@ def finish_run(
     *,
     reason: str = "",
     finished_at: datetime | None = None,
-    conclusion: Conclusion | None = None,
+    outcome: RunOutcome | None = None,
     in_background: bool = True,
 ) -> bool:
     """End an active run; False when it is over already. Every end of every run passes here.
 
     Open results are cancelled, finished ones are kept, and records that come later are refused.
-    The log of the run gets the reason. Without a `conclusion` a worker computes the figures
+    The log of the run gets the reason. Without a `outcome` a worker computes the figures
     after the commit; when that is not `in_background`, this process does before it returns.
     """
     with transaction.atomic():
@@ -93,11 +93,11 @@ def finish_run(
         )
         if reason:
             RunEvent.objects.create(run=run, kind=status.value, text=reason[:500])
-        if conclusion is not None:
-            conclusion.write(run)
+        if outcome is not None:
+            outcome.write(run)
         elif in_background:
             transaction.on_commit(partial(queue, SUMMARISE_RUN, run_id))
-    if conclusion is None and not in_background:
+    if outcome is None and not in_background:
         summarise_run(run_id)
     return True
 
@@ -117,13 +117,13 @@ def complete_run(run_id: int) -> bool:
     if left:
         verb = "executions are" if left > 1 else "execution is"
         status, reason = RunStatus.STOPPED, f"The retry is done; {left} {verb} left"
-    conclusion = Conclusion.compute(run, status)
+    outcome = RunOutcome.compute(run, status)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
         # A retry or a late call has made the figures old: its own end computes them again.
         if not _is_done(run_id) or _version(held) != version:
             return False
-        return finish_run(run_id, status, reason=reason, conclusion=conclusion)
+        return finish_run(run_id, status, reason=reason, outcome=outcome)
 
 
 def summarise_run(run_id: int) -> bool:
@@ -135,14 +135,14 @@ def summarise_run(run_id: int) -> bool:
     version = _ended_version(run)
     # A run that has its leaf scores has entered the review queue already.
     is_first = run.leaf_scores is None
-    conclusion = Conclusion.compute(run, RunStatus(run.status), with_entries=is_first)
+    outcome = RunOutcome.compute(run, RunStatus(run.status), with_entries=is_first)
     with transaction.atomic():
         held = Run.objects.hold(run_id)
         is_waiting = ended.filter(id=run_id, summary__isnull=True).exists()
         # A call or a review that came meanwhile has made the figures old: they are computed again.
         if not is_waiting or _ended_version(held) != version:
             return False
-        conclusion.write(held)
+        outcome.write(held)
     return True
 
 

@@ -132,7 +132,7 @@ class Lease:
 
 
 @dataclass(slots=True)
-class Grant:
+class GrantedStarts:
     """Calls that a holder was allowed to start at a time."""
 
     holder: str
@@ -154,7 +154,7 @@ class SharedLimit:
     lowered_at: float = NEVER
     paused_until: float = NEVER
     leases: dict[str, Lease] = field(default_factory=dict)
-    grants: dict[int, Grant] = field(default_factory=dict)
+    grants: dict[int, GrantedStarts] = field(default_factory=dict)
 
     def expire(self, now: float) -> None:
         """Drop leases that have run out; with the last of them an old lowered limit is forgotten.

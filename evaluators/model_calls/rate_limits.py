@@ -17,7 +17,7 @@ from evaluators.model_calls.limit_policy import (
     SEND_S,
     VALID_S,
     AdaptiveLimit,
-    Grant,
+    GrantedStarts,
     LimitRequest,
     LimitState,
     QuotaGrant,
@@ -74,7 +74,7 @@ class UnsharedLimits:
         granted = shared.grant_starts("", wanted, now=now)
         if granted.calls and shared.per_minute is not None:
             self._grants += 1
-            shared.grants[self._grants] = Grant("", now, granted.calls)
+            shared.grants[self._grants] = GrantedStarts("", now, granted.calls)
         return replace(granted, grant=self._grants)
 
     async def leave(self, used: Mapping[int, int]) -> None:

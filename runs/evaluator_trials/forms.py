@@ -12,7 +12,7 @@ from django.http import QueryDict
 
 from evaluators.model_calls.calls import storable
 from evaluators.templatetags.figures import thousands
-from runs.evaluator_trials.queries import RunChoice
+from runs.evaluator_trials.queries import RunOption
 from runs.evaluator_trials.services import TriedOutput
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
@@ -78,7 +78,7 @@ class EvaluatorTrialForm(forms.Form):
     def __init__(
         self,
         suite: Suite,
-        runs: tuple[RunChoice, ...],
+        runs: tuple[RunOption, ...],
         data: QueryDict | None = None,
         **options: Any,
     ) -> None:

@@ -191,7 +191,7 @@ MAX_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class RunChoice:
+class RunOption:
     """A run whose outputs can be scored."""
 
     number: int
@@ -216,7 +216,7 @@ class TryPage:
     scripts: int
     needs: Sequence[str]
     lacks: Sequence[str]
-    runs: tuple[RunChoice, ...]
+    runs: tuple[RunOption, ...]
     cases: Sequence[tuple[str, str]]
 
     @property
@@ -247,13 +247,13 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
     )
 
 
-def runs_offered(suite: Suite) -> tuple[RunChoice, ...]:
+def runs_offered(suite: Suite) -> tuple[RunOption, ...]:
     """Return the runs of a suite that are over, newest first."""
     runs = Run.objects.filter(suite=suite).exclude(status__in=ACTIVE_RUN_STATUSES)
     rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MAX_RUNS]
     now = timezone.now()
     return tuple(
-        RunChoice(run.number, f"#{run.number}, {run.target_name}, {age(run.created_at, now)}")
+        RunOption(run.number, f"#{run.number}, {run.target_name}, {age(run.created_at, now)}")
         for run in rows
     )
 

@@ -32,7 +32,7 @@ COST_COLUMNS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One call, and the try of which result made it."""
 
     result_id: int
@@ -41,7 +41,7 @@ class Entry:
     record: CallRecord
 
 
-def write_calls(work: RunWork, entries: Sequence[Entry]) -> None:
+def write_calls(work: RunWork, entries: Sequence[LedgerEntry]) -> None:
     """Insert the calls and add their cost to their results and to the run, even where the results are lost.
 
     The caller holds the run's row in a transaction.
@@ -64,7 +64,7 @@ def add_costs(run_id: int, column: str, costs: Mapping[int, Decimal]) -> None:
     Run.objects.filter(id=run_id).update(**{column: F(column) + total})
 
 
-def missing_entries(entries: Sequence[Entry]) -> list[Entry]:
+def missing_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """Return the entries the ledger does not hold yet: some may be there when a commit's answer was lost."""
     stored = set(
         ModelCall.objects.filter(result_id__in={entry.result_id for entry in entries}).values_list(
@@ -83,7 +83,7 @@ def spent_usd(records: Iterable[CallRecord]) -> Decimal:
     return sum((record.cost_usd or ZERO_USD for record in records), ZERO_USD)
 
 
-def _row(work: RunWork, entry: Entry) -> tuple[object, ...]:
+def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
     record, key = entry.record, entry.record.key
     spec = work.models.get(record.model)
     return (

@@ -14,7 +14,7 @@ from evaluators.model_calls.limit_policy import (
     COUNTS_S,
     MINUTE_S,
     NEVER,
-    Grant,
+    GrantedStarts,
     Lease,
     LimitRequest,
     LimitState,
@@ -188,7 +188,10 @@ def _read(model: LanguageModel) -> SharedLimit:
             )
             for row in SlotLease.objects.filter(model=model)
         },
-        grants={row.pk: Grant(row.holder, row.granted_at.timestamp(), row.calls) for row in grants},
+        grants={
+            row.pk: GrantedStarts(row.holder, row.granted_at.timestamp(), row.calls)
+            for row in grants
+        },
     )
 
 

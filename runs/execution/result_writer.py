@@ -25,7 +25,14 @@ from runs.engine.plan import OUTCOMES_PATH
 from runs.engine.ports import Cause, ExecutionOutcome, TargetFailure
 from runs.execution.claims import RENEW_EVERY_S, Claim, Leases, held_results
 from runs.execution.database import DatabaseThread, is_away
-from runs.execution.ledger import Budget, Entry, add_costs, missing_entries, spent_usd, write_calls
+from runs.execution.ledger import (
+    Budget,
+    LedgerEntry,
+    add_costs,
+    missing_entries,
+    spent_usd,
+    write_calls,
+)
 from runs.execution.loading import RunWork
 from runs.models.bulk import insert_rows, update_rows
 from runs.models.clock import database_now
@@ -199,7 +206,7 @@ def write_batch(
     work: RunWork,
     token: str,
     *,
-    entries: Sequence[Entry],
+    entries: Sequence[LedgerEntry],
     ended: Sequence[EndedExecution],
     is_repeated: bool = False,
 ) -> RunState:
@@ -330,7 +337,7 @@ class WriteBatch(Protocol):
         work: RunWork,
         token: str,
         *,
-        entries: Sequence[Entry],
+        entries: Sequence[LedgerEntry],
         ended: Sequence[EndedExecution],
         is_repeated: bool,
     ) -> RunState:
@@ -343,7 +350,7 @@ def write_singly(
     work: RunWork,
     token: str,
     *,
-    entries: Sequence[Entry],
+    entries: Sequence[LedgerEntry],
     ended: Sequence[EndedExecution],
     is_repeated: bool,
 ) -> RunState:
@@ -369,10 +376,10 @@ def write_singly(
 
 
 def _by_result(
-    entries: Sequence[Entry], ended: Sequence[EndedExecution]
-) -> list[tuple[list[Entry], list[EndedExecution]]]:
+    entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
+) -> list[tuple[list[LedgerEntry], list[EndedExecution]]]:
     """Return calls and ends parted by result."""
-    parts: dict[int, tuple[list[Entry], list[EndedExecution]]] = {}
+    parts: dict[int, tuple[list[LedgerEntry], list[EndedExecution]]] = {}
     for entry in entries:
         parts.setdefault(entry.result_id, ([], []))[0].append(entry)
     for one in ended:
@@ -384,7 +391,7 @@ def _write_one(
     write_batch: WriteBatch,
     work: RunWork,
     token: str,
-    entries: list[Entry],
+    entries: list[LedgerEntry],
     ended: list[EndedExecution],
     *,
     is_repeated: bool,
@@ -447,7 +454,7 @@ class ResultWriter:
         self._leases = leases
         self._drain = drain
         self._abort = abort
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
         self._ended: list[EndedExecution] = []
         self._full = asyncio.Event()
         self._ending = asyncio.Event()
@@ -457,7 +464,7 @@ class ResultWriter:
         self.budget.unbooked += record.cost_usd or ZERO_USD
         if self._work.clock_offset:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
-        self._entries.append(Entry(claim.result_id, claim.generation, claim.attempt, record))
+        self._entries.append(LedgerEntry(claim.result_id, claim.generation, claim.attempt, record))
 
     def put(self, ended: EndedExecution) -> None:
         """Take an execution that ended."""

@@ -342,7 +342,7 @@ class NotOfThisRunError(DomainError):
     code = "not_of_this_run"
 
 
-class UnknownEvaluatorError(DomainError):
+class EvaluatorNotInRunError(DomainError):
     """The run's frozen tree has no evaluator at that path."""
 
     code = "unknown_evaluator"
@@ -385,7 +385,7 @@ def retry_results(
     pressing twice tries them once. `budget_usd` is a new cap. Earlier outcomes are kept as
     attempts, and what was frozen when the run began decides again.
 
-    Raises NothingToRetryError, NotOfThisRunError, UnknownEvaluatorError, BudgetSpentError,
+    Raises NothingToRetryError, NotOfThisRunError, EvaluatorNotInRunError, BudgetSpentError,
     ScriptsRefusedError for scripts that may not run, ImportedRunError for a run that was made of a
     file, and RunElsewhereError while a command line carries the run out: it ends with what it began.
     """
@@ -461,7 +461,7 @@ def _reached_since(run: Run, seen_retry: int | None) -> set[int]:
 
 
 def check_paths(run: Run, paths: Sequence[str]) -> None:
-    """Raise UnknownEvaluatorError for a path that neither the frozen tree nor a case's own has."""
+    """Raise EvaluatorNotInRunError for a path that neither the frozen tree nor a case's own has."""
     if not paths:
         return
     root = read_plan(run.snapshot).root
@@ -473,7 +473,7 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
         if path not in known and not own.exists():
             named = [name for name in known if name]
             more = f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else ""
-            raise UnknownEvaluatorError(
+            raise EvaluatorNotInRunError(
                 f"Run {run} was started without an evaluator {path!r}. "
                 f"Its tree has {', '.join(named[:MAX_NAMED])}{more}."
             )

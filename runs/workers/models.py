@@ -14,7 +14,7 @@ from evaluators.model_calls.limit_policy import COUNTS_S
 from evaluators.models import LanguageModel, SlotLease, StartGrant
 from evaluators.templatetags.figures import rough
 from runs.models.results import CallStatus, ModelCall
-from runs.workers.queries import Readings, RunLink, without_passwords
+from runs.workers.queries import Readings, RunReference, without_passwords
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -90,7 +90,7 @@ NO_CALLS = CallCounts(0, 0, 0, ())
 class SlotHolder:
     """The slots one run worker has leased; `run` is None where it is gone."""
 
-    run: RunLink | None
+    run: RunReference | None
     token: str
     slots: int
     wanted: int
@@ -193,7 +193,7 @@ def _holders(readings: Readings) -> Mapping[int, Sequence[SlotHolder]]:
     return found
 
 
-def _holder(lease: SlotLease, run: RunLink | None) -> SlotHolder:
+def _holder(lease: SlotLease, run: RunReference | None) -> SlotHolder:
     return SlotHolder(run, lease.holder, lease.slots, lease.wanted, lease.starts_wanted)
 
 

@@ -19,7 +19,7 @@ from runs.workers.queries import (
     Held,
     Readings,
     RecentError,
-    RunLink,
+    RunReference,
     WorkerLine,
     read,
     recent_errors_of,
@@ -40,7 +40,7 @@ class QueuedRun:
     when nothing holds it up.
     """
 
-    run: RunLink
+    run: RunReference
     target: str
     status: str
     is_own: bool

@@ -40,7 +40,7 @@ LOGIN_IN_ADDRESS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 @dataclass(frozen=True, slots=True)
-class RunLink:
+class RunReference:
     """A run as this page names it."""
 
     number: int
@@ -71,7 +71,7 @@ class Readings:
     held: tuple[Held, ...]
     waiting: Mapping[int, int]
     runs: tuple[Run, ...]
-    links: Mapping[int, RunLink]
+    links: Mapping[int, RunReference]
 
     def is_alive(self, heartbeat_at: datetime | None) -> bool:
         """Tell whether a sign of life is young."""
@@ -101,10 +101,10 @@ def read(now: datetime) -> Readings:
     )
 
 
-def link_to(run: Run) -> RunLink:
+def link_to(run: Run) -> RunReference:
     """Return how a run is named, and where it is."""
     place = {"slug": run.suite.slug, "number": run.number}
-    return RunLink(run.number, run.suite.title, reverse("runs:run", kwargs=place))
+    return RunReference(run.number, run.suite.title, reverse("runs:run", kwargs=place))
 
 
 def without_passwords(text: str) -> str:
@@ -146,7 +146,7 @@ WorkerKind = Literal["process", "embedded", "command_line", "unlisted"]
 class RunWorkerRow:
     """One worker at a run; `under_way` is None until its first report."""
 
-    run: RunLink
+    run: RunReference
     since: datetime
     silent_ms: float
     is_alive: bool
@@ -285,7 +285,7 @@ class RecentError:
 
     at: datetime
     text: str
-    run: RunLink | None = None
+    run: RunReference | None = None
     where: str = ""
 
 

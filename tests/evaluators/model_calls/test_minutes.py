@@ -11,7 +11,7 @@ from evaluators.model_calls.limit_policy import (
     COUNTS_S,
     MINUTE_S,
     VALID_S,
-    Grant,
+    GrantedStarts,
     Lease,
     SharedLimit,
 )
@@ -30,7 +30,7 @@ class Minute:
         found = self.shared.grant_starts(holder, wanted, now=self.now)
         if found.calls:
             self.granted += found.calls
-            self.shared.grants[self.granted] = Grant(holder, self.now, found.calls)
+            self.shared.grants[self.granted] = GrantedStarts(holder, self.now, found.calls)
         return found.calls, found.wait_s
 
 
