@@ -1,355 +1,409 @@
-"""What every frozen document says alike: its policy, its texts, its figures and the rows of its cases."""
+"""What a share link holds: a comparison, a run or a result, each value with the detail level from which it leaves.
+
+The level of a field whose value is a document or a list of documents is the least level of everything
+in it. A field without a level keeps its value at home.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import Annotated
 
-from django.db.models.functions import Length, Substr
+from pydantic import Field
 
-from evaluators.scoring.decision import Decision
-from evaluators.scoring.policy import PolicySpec
-from evaluators.templatetags.figures import (
-    bound,
-    counted,
-    duration,
-    execution_money,
-    interval,
-    money,
-    pct,
-    plain,
-    points,
-    threshold,
-)
-from evaluators.templatetags.marks import VERDICT_WORDS
-from evaluators.templatetags.ui import spelled
-from runs.models.results import EvaluatorScore, Result, ResultOutput
-from runs.models.runs import Run
-from runs.models.suites import Case
-from runs.results.result_page import mark_of
-from runs.results.run_figures import RunGate
-from runs.results.run_page import RunLive
-from runs.sharing.whitelist import MAX_TEXT_LENGTH, Allowance, DetailLevel
+from runs.compare.documents import ComparisonDoc
+from runs.documents import CASE_NAMES, FIGURES, OUTPUTS, TRACES, Document
+from runs.results.documents import RunDetailDoc
+from runs.sharing.whitelist import shape
 
-VERSION = 1
-# As many rows as a page draws at once, and as many of them with what was asked and answered.
-MAX_CASES, MAX_WITH_TEXTS = 500, 100
-MAX_STEPS, MAX_TURNS, MAX_REMARKS, MAX_RULES = 100, 50, 50, 50
-MAX_NAME_LENGTH, MAX_IN_TITLE_LENGTH = 200, 80
-STATES = {"not_run": "cancelled", "pending": "waiting"}
-GATES = {"score": "its score alone", "expected_outcomes": "every expected outcome met"}
+Figure = Annotated[str, FIGURES]
+Name = Annotated[str, CASE_NAMES]
+Count = Annotated[int, FIGURES]
+Number = Annotated[float | None, FIGURES]
+YesNo = Annotated[bool, FIGURES]
+Remark = Annotated[str, OUTPUTS]
 
 
-def head(kind: str, depth: str, now: datetime, heading: str) -> dict[str, Any]:
-    """Return what every document begins with."""
-    return {
-        "version": VERSION,
-        "kind": kind,
-        "depth": depth,
-        "made_at": now.isoformat(timespec="seconds"),
-        "heading": heading,
-    }
+class TextDoc(Document):
+    """The beginning of a text."""
+
+    text: Remark
+    size: Annotated[int, OUTPUTS]
+    shown: Annotated[int, OUTPUTS]
+    is_cut: Annotated[bool, OUTPUTS]
 
 
-def counts_of(found: Mapping[str, int]) -> dict[str, int]:
-    """Return how many cases are in each state, 0 for none."""
-    return {state: found.get(state, 0) for state in VERDICT_WORDS}
+class TurnDoc(Document):
+    """A message of the question."""
+
+    role: Remark
+    content: TextDoc
 
 
-def policy_rows(policy: PolicySpec) -> list[dict[str, str]]:
-    """Return the rules that made the verdicts, a name and a value each."""
-    scale = policy.scale
-    rows = {
-        "Pass from": bound(policy.pass_threshold, scale),
-        "Borderline from": bound(policy.borderline_threshold, scale),
-        "A case passes by": GATES.get(policy.case_gate, str(policy.case_gate).replace("_", " ")),
-        "Metrics gate": threshold(policy.metrics_pass_threshold),
-        "Cases gate": threshold(policy.cases_pass_threshold),
-        "Reviews count": "yes" if policy.count_reviews else "no",
-    }
-    return [{"name": name, "value": value} for name, value in rows.items()]
+class FoundDoc(Document):
+    """A hit or a miss of an evaluator."""
+
+    passed: Annotated[bool, OUTPUTS]
+    text: Remark
+    evidence: Remark
 
 
-def tolerance_rows(rate: float, score: float, latency: float) -> list[dict[str, str]]:
-    """Return how much worse the candidate was allowed to be."""
-    rows = {
-        "Pass rate may fall by": points(rate) if rate else "nothing",
-        "Mean score may fall by": points(score) if score else "nothing",
-        "Mean latency may grow by": f"{plain(latency)}%",
-    }
-    return [{"name": name, "value": value} for name, value in rows.items()]
+class JudgedOutcomeDoc(Document):
+    """An expected outcome; whether it was met is a figure, what it says is not."""
+
+    passed: YesNo
+    text: Remark
+    justification: Remark
 
 
-def judge_word(run: Run) -> str:
-    """Return who judged a run; one whose replies were written for it is no model."""
-    if not run.judge_name:
-        return "no judge"
-    is_told = not run.is_scripted or "scripted" in run.judge_name.lower()
-    return f"judge {run.judge_name}{'' if is_told else ', a scripted judge'}"
+class StepDoc(Document):
+    """A step of the target."""
+
+    type: Annotated[str, TRACES]
+    name: Annotated[str, TRACES]
+    started_ms: Annotated[float | None, TRACES] = None
+    duration_ms: Annotated[float | None, TRACES] = None
+    input_tokens: Annotated[int | None, TRACES] = None
+    output_tokens: Annotated[int | None, TRACES] = None
+    input: Annotated[TextDoc | None, TRACES] = None
+    output: Annotated[TextDoc | None, TRACES] = None
+    error: Annotated[TextDoc | None, TRACES] = None
 
 
-def question(messages: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[str, Any]:
-    """Return the messages of a conversation, their texts cut, and how many there were."""
-    return {
-        "question": [
-            {
-                "role": str(one.get("role", "user"))[:MAX_NAME_LENGTH],
-                "content": allowance.cut(spelled(one.get("content")), one.get("size")),
-            }
-            for one in messages[:MAX_TURNS]
-        ],
-        "question_count": len(messages),
-    }
+class QuestionDoc(Document):
+    """The question of a case, and what a good answer is."""
+
+    question: list[TurnDoc] = []
+    question_count: Annotated[int, OUTPUTS] = 0
+    expected: TextDoc | None = None
 
 
-def remarks(found: Sequence[Mapping[str, Any]], allowance: Allowance) -> dict[str, Any]:
-    """Return what evaluators found, the misses first, and how many findings there were."""
-    ordered = sorted(found, key=lambda one: bool(one.get("passed")))
-    return {
-        "remarks": [
-            {
-                "passed": bool(one.get("passed")),
-                "text": allowance.brief(one.get("text")),
-                "evidence": allowance.brief(one.get("evidence")),
-            }
-            for one in ordered[:MAX_REMARKS]
-        ],
-        "remark_count": len(found),
-    }
+class ResponseDoc(Document):
+    """What evaluators found in an answer, and the steps to it."""
+
+    remarks: list[FoundDoc] = []
+    remark_count: Annotated[int, OUTPUTS] = 0
+    steps: list[StepDoc] = []
+    step_count: Annotated[int, TRACES] = 0
 
 
-def rules(decision: Decision | None, allowance: Allowance) -> dict[str, Any]:
-    """Return the steps by which a verdict was decided, and the smallest change to another (SCORING §4)."""
-    if decision is None or decision.verdict is None:
-        return {}
-    flip = decision.flip
-    text = allowance.brief(flip.text if flip else "")
-    return {
-        "smallest_change": {
-            "text": text[:1].upper() + text[1:],
-            "is_small": flip is not None and (flip.path is not None or bool(flip.outcomes)),
-        },
-        "rules": [
-            {"text": allowance.brief(one.text), "path": one.path, "passed": one.passed}
-            for one in decision.trace[:MAX_RULES]
-        ],
-        "rule_count": len(decision.trace),
-    }
+class AnswerDoc(ResponseDoc):
+    """The answer of one run to a case, of the repetition that went worst."""
+
+    run: Annotated[int, OUTPUTS]
+    repetition: Annotated[int, OUTPUTS]
+    repetitions: Annotated[int, OUTPUTS]
+    state: Remark
+    output: TextDoc
+    error: Remark
+    outcomes: Annotated[list[JudgedOutcomeDoc], OUTPUTS]
 
 
-def steps(trace: Sequence[Mapping[str, Any]] | None, allowance: Allowance) -> dict[str, Any]:
-    """Return the steps a target took, their texts cut."""
-    found = trace or ()
-    return {
-        "steps": [_step(one, allowance) for one in found[:MAX_STEPS]],
-        "step_count": len(found),
-    }
+class SharedCaseDoc(QuestionDoc):
+    """A case by its place in the list, which says nothing of its name."""
+
+    place: Count
+    key: Name
+    title: Name
+    answers: list[AnswerDoc] = []
 
 
-def _step(step: Mapping[str, Any], allowance: Allowance) -> dict[str, Any]:
-    plain_values = ("started_ms", "duration_ms", "input_tokens", "output_tokens")
-    texts = {name: step[name] for name in ("input", "output", "error") if step.get(name)}
-    return {
-        "type": str(step.get("type") or "")[:MAX_NAME_LENGTH],
-        "name": str(step.get("name") or "")[:MAX_NAME_LENGTH],
-        **{name: step.get(name) for name in plain_values},
-        **{name: allowance.cut(spelled(value)) for name, value in texts.items()},
-    }
+class VerdictDoc(Document):
+    """The verdict in a word and a sentence."""
+
+    state: Figure
+    word: Figure
+    headline: Figure = ""
+    tone: Figure
+    sentence: Figure
 
 
-def outcomes(
-    found: Iterable[Mapping[str, Any]] | None, allowance: Allowance
-) -> list[dict[str, Any]]:
-    """Return the expected outcomes with what was judged of each."""
-    return [
-        {
-            "passed": bool(one.get("passed")),
-            "text": allowance.brief(one.get("text")),
-            "justification": allowance.brief(one.get("justification")),
-        }
-        for one in found or ()
-    ]
+class RuleDoc(Document):
+    """A rule or a limit by name."""
+
+    name: Figure
+    value: Figure
 
 
-def against(runs: Sequence[Run]) -> str:
-    """Return two runs by their targets, as `agent 1.4 against 1.5`; by their numbers where those are called alike."""
-    before, after = (run.target_name[:MAX_IN_TITLE_LENGTH] for run in runs)
-    numbers = " against ".join(f"#{run.number}" for run in runs)
-    if before == after:
-        return f"{after}, {numbers}" if after else numbers
-    was, now = before.split(), after.split()
-    while len(was) > 1 and len(now) > 1 and was[0] == now[0]:
-        was, now = was[1:], now[1:]
-    return f"{before} against {' '.join(now)}"
+class StateCountsDoc(Document):
+    """How many there are in each state."""
+
+    passed: Count = Field(alias="pass")
+    borderline: Count
+    fail: Count
+    error: Count
+    running: Count
+    waiting: Count
+    cancelled: Count
 
 
-def measures_of(run: Run, live: RunLive) -> list[dict[str, Any]]:
-    """Return the headline in words: pass rate, score, latency and cost, each with its n of N."""
-    known, usage = live.costs.costs, live.usage
-    costs = (
-        f"Run {money(known.run.usd)} + evaluation {money(known.evaluation.usd)}",
-        *(["Some answers have no known price"] if known.is_partial else []),
-    )
-    done = run.done_count
-    total = known.total_usd
-    each = total / done if total is not None and done else None
-    summary = run.summary or {}
-    ends = summary.get("interval")
-    return [
-        {
-            "name": "Pass rate",
-            "value": pct(live.cases.share),
-            "notes": [
-                live.cases.note,
-                *([f"95% CI {interval((ends[0], ends[1]))}"] if ends else []),
-            ],
-        },
-        {
-            "name": "Mean score",
-            "value": pct(live.metrics.share),
-            "notes": [live.metrics.note],
-        },
-        {
-            "name": "Latency, mean",
-            "value": duration(usage.mean_ms),
-            "notes": [
-                f"median {duration(usage.p50_ms)}, p95 {duration(usage.p95_ms)}",
-                f"{usage.timed} of {counted(usage.executions, 'execution')} timed",
-            ],
-        },
-        {
-            "name": "Total cost",
-            "value": f"{'≥ ' if known.is_partial and total is not None else ''}{money(total)}",
-            "notes": [*costs, *([f"{execution_money(each)} an execution"] if each else [])],
-        },
-    ]
+class SharedGateDoc(Document):
+    """A gate with its name."""
+
+    name: Figure
+    share: Number
+    limit: Number
+    state: Figure
+    note: Figure
 
 
-def figures_of(run: Run, live: RunLive) -> dict[str, Any]:
-    """Return the same figures exactly; rates and scores are 0 to 1, costs US dollars spelt out."""
-    known = live.costs.costs
-    return {
-        "run": run.number,
-        "repetitions": run.repetitions,
-        "status": run.status,
-        "executions": run.execution_count,
-        "done": run.done_count,
-        "errors": run.error_count,
-        "passed": run.pass_count,
-        "pass_rate": live.cases.share,
-        "mean_score": live.metrics.share,
-        "mean_latency_ms": live.usage.mean_ms,
-        "run_cost_usd": _spelled(known.run.usd),
-        "evaluation_cost_usd": _spelled(known.evaluation.usd),
-        "total_cost_usd": _spelled(known.total_usd),
-    }
+class SharedMetricDoc(Document):
+    """The mean of a metric."""
+
+    name: Figure
+    tier: Figure
+    mean: Number
+    binary: YesNo
+    judged: Count
 
 
-def _spelled(usd: Any) -> str | None:
-    return None if usd is None else f"{usd:f}"
+class HeadlineFigureDoc(Document):
+    """A figure of the headline with notes of n of N."""
+
+    name: Figure
+    value: Figure
+    notes: Annotated[list[str], FIGURES]
 
 
-def gate_of(one: RunGate) -> dict[str, Any]:
-    """Return a gate as plain values, its figure and limit as shares."""
-    return {
-        "name": one.name,
-        "share": one.share,
-        "limit": one.limit,
-        "state": one.state,
-        "note": one.note,
-    }
+class SharedDoc(Document):
+    """What every shared document begins with."""
+
+    version: Count
+    kind: Figure
+    depth: Figure
+    made_at: Figure
+    heading: Figure
+    verdict: VerdictDoc
+    facts: Annotated[list[str], FIGURES]
+    suites: Annotated[list[str], CASE_NAMES]
+    policy: list[RuleDoc]
 
 
-# The repetition shown is the one that went worst.
-WORST_FIRST = ("error", "fail", "borderline", "pass")
+class CaseListDoc(SharedDoc):
+    """How many cases there are, are listed, and are listed with texts."""
+
+    case_count: Count
+    shown_count: Count
+    text_count: Count
 
 
-def with_texts(
-    rows: Sequence[dict[str, Any]], runs: Sequence[Run], depth: DetailLevel, allowance: Allowance
-) -> None:
-    """Add to the rows of cases, by their keys, what was asked, expected and answered in each run.
+class SharedSideDoc(Document):
+    """One of two runs."""
 
-    Of each run it is the repetition that went worst. Five queries a run.
-    """
-    keys = [row["key"] for row in rows]
-    found = [_results(run, keys) for run in runs]
-    for row in rows:
-        results = [by_key[row["key"]] for by_key in found if row["key"] in by_key]
-        if results:
-            case = results[-1].case
-            row |= question(case.input, allowance)
-            row["expected"] = allowance.cut(case.expected_output)
-    for run, by_key in zip(runs, found, strict=True):
-        _answers(run, rows, by_key, depth, allowance)
+    role: Figure
+    number: Count
+    target: Figure
+    status: Figure
+    counts: StateCountsDoc
+    gates: list[SharedGateDoc]
 
 
-def _results(run: Run, keys: Sequence[str]) -> Mapping[str, Result]:
-    rows = run.results.filter(case__key__in=keys).select_related("case").order_by("repetition")
-    by_key: dict[str, list[Result]] = defaultdict(list)
-    for row in rows:
-        by_key[row.case.key].append(row)
-    return {key: min(group, key=_badness) for key, group in by_key.items()}
+class ChangeFigureDoc(Document):
+    """How a figure of the headline changed, with its limit."""
+
+    name: Figure
+    change: Figure
+    before: Figure
+    after: Figure
+    note: Figure
+    limit: Figure
+    state: Figure
+    tone: Figure
+    said: Annotated[list[str], FIGURES]
 
 
-def _badness(result: Result) -> int:
-    state = mark_of(result)
-    return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
+class SharedDifferenceDoc(Document):
+    """What differs beside the targets; how it differs may quote a prompt."""
+
+    what: Figure
+    spoils: YesNo
+    text: Remark
 
 
-def _answers(
-    run: Run,
-    rows: Iterable[dict[str, Any]],
-    results: Mapping[str, Result],
-    depth: DetailLevel,
-    allowance: Allowance,
-) -> None:
-    ids = [one.pk for one in results.values()]
-    outputs = _outputs(ids, depth)
-    findings = findings_of(ids)
-    for row in rows:
-        result = results.get(row["key"])
-        if result is None:
-            continue
-        output = outputs.get(result.pk, {})
-        row.setdefault("answers", []).append(
-            {
-                "run": run.number,
-                "repetition": result.repetition,
-                "repetitions": run.repetitions,
-                "state": mark_of(result),
-                "output": allowance.cut(output.get("start") or "", output.get("size") or 0),
-                "error": allowance.brief(result.error),
-                "outcomes": outcomes(output.get("outcomes"), allowance),
-                **remarks(findings.get(result.pk, []), allowance),
-                **steps(output.get("trace"), allowance),
-            }
-        )
+class BarDoc(Document):
+    """A bar from zero with its interval, as percentages of the width."""
+
+    x: Figure = ""
+    width: Figure = ""
+    bar_tone: Figure = ""
+    low: Figure = ""
+    high: Figure = ""
 
 
-def _outputs(ids: Sequence[int], depth: DetailLevel) -> Mapping[int, Mapping[str, Any]]:
-    """Return the beginnings of the outputs: five million characters stay where they are."""
-    columns = ["result_id", "start", "size", "outcomes"]
-    columns += ["trace"] if depth.reaches(DetailLevel.TRACES) else []
-    rows = ResultOutput.objects.filter(result_id__in=ids).annotate(
-        start=Substr("text", 1, MAX_TEXT_LENGTH), size=Length("text")
-    )
-    return {row["result_id"]: row for row in rows.values(*columns)}
+class MeasuredRowDoc(BarDoc):
+    """A figure that evaluators measured."""
+
+    name: Figure
+    path: Name
+    means: Figure
+    change: Figure
+    tone: Figure
+    said: Figure
+    note: Figure
 
 
-def findings_of(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any]]]:
-    """Return by result what its evaluators found, in tree order; one query."""
-    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    scores = EvaluatorScore.objects.filter(result_id__in=ids).order_by(
-        "result_id", "position", "id"
-    )
-    for pk, findings in scores.values_list("result_id", "findings"):
-        found[pk] += findings
-    return found
+class EvaluatorRowDoc(MeasuredRowDoc):
+    """The score of an evaluator, whose name a person gave."""
+
+    name: Name
 
 
-def titles_of(run: Run) -> Mapping[str, str]:
-    """Return the titles of the cases of a run by their keys; one query."""
-    cases = Case.objects.filter(results__run=run).order_by()
-    return dict(cases.values_list("key", "title").distinct())
+class MetricGroupDoc(Document):
+    """The metrics, or the dimensions, of the shared cases."""
+
+    title: Figure
+    scale: Figure
+    axis: Figure
+    rows: list[MeasuredRowDoc]
+
+
+class EvaluatorGroupDoc(Document):
+    """The evaluators of the shared cases."""
+
+    title: Figure
+    scale: Figure
+    axis: Figure
+    rows: list[EvaluatorRowDoc]
+
+
+class ChangeCountDoc(Document):
+    """How many cases changed in one way."""
+
+    label: Figure
+    count: Count
+    icon: Figure
+    tone: Figure
+
+
+class CellDoc(Document):
+    """How many cases went from one verdict to another."""
+
+    count: Count
+    tone: Figure
+    is_same: YesNo
+
+
+class MatrixRowDoc(Document):
+    """The cases of one verdict in the baseline, by their verdict in the candidate."""
+
+    verdict: Figure
+    cells: list[CellDoc]
+
+
+class ComparedCaseDoc(SharedCaseDoc, BarDoc):
+    """A case of both runs and what changed between them."""
+
+    label: Figure
+    icon: Figure
+    tone: Figure
+    before: Figure
+    after: Figure
+    before_people: Figure
+    after_people: Figure
+    only: Figure
+    before_score: Figure
+    after_score: Figure
+    change: Figure
+    met: Figure
+    cost: Figure
+    latency: Figure
+
+
+class SharedComparison(CaseListDoc):
+    """Two runs compared."""
+
+    sides: list[SharedSideDoc]
+    measures: list[ChangeFigureDoc]
+    tolerance: Figure
+    evidence: Figure
+    differences: list[SharedDifferenceDoc]
+    is_comparable: YesNo
+    only_shared: YesNo
+    unfinished: Annotated[list[str], FIGURES]
+    metrics: list[MetricGroupDoc]
+    evaluators: list[EvaluatorGroupDoc]
+    changes: list[ChangeCountDoc]
+    matrix: list[MatrixRowDoc]
+    flips: Count
+    shared: Count
+    out_of_grid: Count
+    figures: ComparisonDoc
+    cases: list[ComparedCaseDoc]
+
+
+class RunCaseRowDoc(SharedCaseDoc):
+    """A case of the run over its repetitions."""
+
+    state: Figure
+    score: Figure
+    passed: Count
+    executions: Count
+    latency: Figure
+    cost: Figure
+    people: Figure
+
+
+class SharedRun(CaseListDoc):
+    """One run; its gates, metrics and dimensions are among its figures."""
+
+    counts: StateCountsDoc
+    measures: list[HeadlineFigureDoc]
+    figures: RunDetailDoc
+    cases: list[RunCaseRowDoc]
+
+
+class SharedEvaluatorDoc(Document):
+    """An evaluator of the tree that led to the verdict."""
+
+    depth: Count
+    name: Name
+    kind: Figure
+    icon: Figure
+    weight: Figure
+    state: Figure
+    score: Figure
+    verdict: Figure
+    is_decisive: YesNo
+    note: Remark
+    reasoning: Remark
+
+
+class SmallestChangeDoc(Document):
+    """The smallest change to another verdict."""
+
+    text: Remark
+    is_small: Annotated[bool, OUTPUTS]
+
+
+class RuleStepDoc(Document):
+    """A step on the way to the verdict."""
+
+    text: Remark
+    path: Annotated[str | None, OUTPUTS]
+    passed: Annotated[bool | None, OUTPUTS]
+
+
+class SharedResult(SharedDoc, QuestionDoc, ResponseDoc):
+    """One result."""
+
+    measures: list[HeadlineFigureDoc]
+    key: Name
+    title: Name
+    decided_by: Name
+    stage: Figure
+    error: Remark
+    warnings: Annotated[list[str], OUTPUTS]
+    metrics: list[SharedMetricDoc]
+    evaluators: list[SharedEvaluatorDoc]
+    smallest_change: SmallestChangeDoc | None = None
+    rules: list[RuleStepDoc] = []
+    rule_count: Annotated[int, OUTPUTS] = 0
+    outcomes_met: Count
+    outcomes: list[JudgedOutcomeDoc]
+
+
+KINDS: dict[str, type[SharedDoc]] = {
+    "comparison": SharedComparison,
+    "run": SharedRun,
+    "result": SharedResult,
+}
+SHAPES = {kind: shape(model) for kind, model in KINDS.items()}

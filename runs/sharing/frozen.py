@@ -26,20 +26,22 @@ from runs.compare.documents import comparison_document
 from runs.compare.measured import EVALUATOR
 from runs.compare.measures import GROUPS, Bar, Measure, MetricGroup
 from runs.compare.page import ChangeRow, ComparisonPage, change_table, comparison_page
+from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
 from runs.models.runs import Run, RunStatus
-from runs.results.documents import case_summaries
+from runs.results.documents import case_summaries, run_detail_document
 from runs.results.overrides import people_of
 from runs.results.result_page import ResultPage, result_page
 from runs.results.result_tree import TreeNode
 from runs.results.run_figures import RunGate
+from runs.results.run_list import listed
 from runs.results.run_page import RunLive, run_live
-from runs.sharing.documents import (
+from runs.sharing.documents import SharedComparison, SharedResult, SharedRun
+from runs.sharing.parts import (
     MAX_CASES,
     MAX_WITH_TEXTS,
     STATES,
     counts_of,
-    figures_of,
     findings_of,
     gate_of,
     head,
@@ -55,7 +57,7 @@ from runs.sharing.documents import (
     tolerance_rows,
     with_texts,
 )
-from runs.sharing.whitelist import Allowance, DetailLevel
+from runs.sharing.whitelist import Allowance
 from runs.summary.figures import CaseSummary
 
 
@@ -135,8 +137,8 @@ def shared_comparison(
     *,
     depth: DetailLevel,
     now: datetime,
-) -> dict[str, Any]:
-    """Return the document; what may leave of it at a depth, `let_through` says."""
+) -> SharedComparison:
+    """Describe it for a share link; `let_through` says what of it leaves at a level."""
     page = comparison_page(found, query)
     tolerances = found.tolerances
     before, after = found.baseline.run, found.candidate.run
@@ -150,53 +152,57 @@ def shared_comparison(
         tolerances.max_avg_score_drop,
         tolerances.max_latency_increase_pct,
     )
-    return {
-        **head("comparison", depth, now, f"#{before.number} against #{after.number}"),
-        "verdict": _comparison_verdict(page),
-        "tolerance": page.conclusion.limits,
-        "evidence": page.conclusion.evidence,
-        "facts": _comparison_facts(page),
-        "suites": list(dict.fromkeys((before.suite.title, after.suite.title))),
-        "policy": [*tolerance_rows(*limits), *policy_rows(read_plan(after.snapshot).policy)],
-        "sides": [
-            _side("baseline", found.baseline, page.counts[0]),
-            _side("candidate", found.candidate, page.counts[1]),
-        ],
-        "measures": [_measure(one) for one in page.measures],
-        "differences": [
-            {"what": one.what, "text": one.text, "spoils": one.spoils} for one in found.differences
-        ],
-        "is_comparable": found.is_comparable,
-        "only_shared": page.is_shared,
-        "unfinished": [
-            f"Run #{one.number} is not completed ({RunStatus(one.status).label.lower()})"
-            for one in (before, after)
-            if one.status != RunStatus.COMPLETED
-        ],
-        "metrics": [group_of(one) for one in page.metrics if one.title != EVALUATORS],
-        "evaluators": [group_of(one) for one in page.metrics if one.title == EVALUATORS],
-        "changes": [
-            {"label": one.label, "count": one.count, "icon": one.icon, "tone": one.tone}
-            for one in page.table.chips
-        ],
-        "matrix": [
-            {
-                "verdict": verdict,
-                "cells": [
-                    {"count": one.count, "tone": one.tone, "is_same": one.is_same} for one in cells
-                ],
-            }
-            for verdict, cells in page.matrix
-        ],
-        "flips": page.flips,
-        "shared": found.shared,
-        "out_of_grid": page.out_of_grid,
-        "figures": comparison_document(found).as_json(),
-        "case_count": len(found.cases),
-        "shown_count": len(cases),
-        "text_count": len(texts),
-        "cases": cases,
-    }
+    return SharedComparison.model_validate(
+        {
+            **head("comparison", depth, now, f"#{before.number} against #{after.number}"),
+            "verdict": _comparison_verdict(page),
+            "tolerance": page.conclusion.limits,
+            "evidence": page.conclusion.evidence,
+            "facts": _comparison_facts(page),
+            "suites": list(dict.fromkeys((before.suite.title, after.suite.title))),
+            "policy": [*tolerance_rows(*limits), *policy_rows(read_plan(after.snapshot).policy)],
+            "sides": [
+                _side("baseline", found.baseline, page.counts[0]),
+                _side("candidate", found.candidate, page.counts[1]),
+            ],
+            "measures": [_measure(one) for one in page.measures],
+            "differences": [
+                {"what": one.what, "text": one.text, "spoils": one.spoils}
+                for one in found.differences
+            ],
+            "is_comparable": found.is_comparable,
+            "only_shared": page.is_shared,
+            "unfinished": [
+                f"Run #{one.number} is not completed ({RunStatus(one.status).label.lower()})"
+                for one in (before, after)
+                if one.status != RunStatus.COMPLETED
+            ],
+            "metrics": [group_of(one) for one in page.metrics if one.title != EVALUATORS],
+            "evaluators": [group_of(one) for one in page.metrics if one.title == EVALUATORS],
+            "changes": [
+                {"label": one.label, "count": one.count, "icon": one.icon, "tone": one.tone}
+                for one in page.table.chips
+            ],
+            "matrix": [
+                {
+                    "verdict": verdict,
+                    "cells": [
+                        {"count": one.count, "tone": one.tone, "is_same": one.is_same}
+                        for one in cells
+                    ],
+                }
+                for verdict, cells in page.matrix
+            ],
+            "flips": page.flips,
+            "shared": found.shared,
+            "out_of_grid": page.out_of_grid,
+            "figures": comparison_document(found),
+            "case_count": len(found.cases),
+            "shown_count": len(cases),
+            "text_count": len(texts),
+            "cases": cases,
+        }
+    )
 
 
 def _comparison_verdict(page: ComparisonPage) -> dict[str, str]:
@@ -259,8 +265,8 @@ def _measure(one: Measure) -> dict[str, Any]:
 WORST_FIRST = ("fail", "error", "borderline", "cancelled", "waiting", "running", "pass")
 
 
-def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> dict[str, Any]:
-    """Return the document; what may leave of it at a depth, `let_through` says."""
+def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
+    """Describe it for a share link; `let_through` says what of it leaves at a level."""
     live = run_live(run, now=now)
     summed = sorted(case_summaries(run), key=_badness)
     titles, people = titles_of(run), people_of(run)
@@ -274,43 +280,22 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> dict[str, Any]
     texts = cases[: MAX_WITH_TEXTS if depth.reaches(DetailLevel.OUTPUTS) else 0]
     with_texts(texts, (run,), depth, Allowance())
     gates = (live.metrics, live.cases)
-    return {
-        **head("run", depth, now, f"Run #{run.number}"),
-        "verdict": _run_verdict(run, gates),
-        "facts": _run_facts(run, live),
-        "suites": [run.suite.title],
-        "policy": policy_rows(policy_of(run)),
-        "gates": [gate_of(one) for one in gates],
-        "counts": counts_of(live.counts),
-        "measures": measures_of(run, live),
-        "metrics": [
-            {
-                "name": one.name,
-                "tier": tier.name,
-                "mean": one.mean,
-                "binary": one.binary,
-                "judged": one.judged,
-            }
-            for judged in live.judged
-            for tier in judged.tiers
-            for one in tier.metrics
-        ],
-        "dimensions": [
-            {
-                "name": one.name,
-                "checks": one.deterministic.mean,
-                "judge": one.judge.mean,
-                "final": one.final.mean,
-            }
-            for judged in live.dimensions
-            for one in judged.dimensions
-        ],
-        "figures": figures_of(run, live),
-        "case_count": len(summed),
-        "shown_count": len(cases),
-        "text_count": len(texts),
-        "cases": cases,
-    }
+    return SharedRun.model_validate(
+        {
+            **head("run", depth, now, f"Run #{run.number}"),
+            "verdict": _run_verdict(run, gates),
+            "facts": _run_facts(run, live),
+            "suites": [run.suite.title],
+            "policy": policy_rows(policy_of(run)),
+            "counts": counts_of(live.counts),
+            "measures": measures_of(run, live),
+            "figures": run_detail_document(listed(Run.objects.filter(pk=run.pk)).get()),
+            "case_count": len(summed),
+            "shown_count": len(cases),
+            "text_count": len(texts),
+            "cases": cases,
+        }
+    )
 
 
 def _badness(case: CaseSummary) -> tuple[int, float]:
@@ -371,51 +356,53 @@ TONES = {"pass": "good", "borderline": "warn", "fail": "bad", "error": "error"}
 
 def shared_result(
     run: Run, key: str, repetition: int, *, depth: DetailLevel, now: datetime
-) -> dict[str, Any]:
-    """Return the document; what may leave of it at a depth, `let_through` says.
+) -> SharedResult:
+    """Describe it for a share link; `let_through` says what of it leaves at a level.
 
     Raises Result.DoesNotExist for a result the run does not have.
     """
     page = result_page(run, key, repetition)
     allowance = Allowance()
     findings = findings_of([page.result.pk]).get(page.result.pk, [])
-    return {
-        **head("result", depth, now, f"One result of run #{run.number}"),
-        "verdict": _result_verdict(page),
-        "facts": _result_facts(page),
-        "suites": [run.suite.title],
-        "policy": policy_rows(page.policy),
-        "key": page.case.key,
-        "title": page.case.title,
-        "decided_by": page.result.decided_by,
-        "stage": page.stage,
-        "error": allowance.brief(page.result.error),
-        "warnings": [allowance.brief(one) for one in page.result.warnings],
-        "measures": _measures(page),
-        "metrics": [
-            {
-                "name": one["name"],
-                "tier": one.get("tier") or "",
-                "mean": one["score"],
-                "binary": bool(one.get("binary")),
-                "judged": 1,
-            }
-            for _, node in _walk(page.tree, 0)
-            if node.kind == METRICS_KIND
-            for one in node.details.get("metrics") or ()
-        ],
-        "evaluators": [
-            _evaluator(depth_of, node, run.scale, allowance)
-            for depth_of, node in _walk(page.tree, 0)
-        ],
-        **rules(page.decision, allowance),
-        "outcomes_met": page.outcomes_met,
-        "outcomes": outcomes(page.outcomes, allowance),
-        **question(page.turns.messages, allowance),
-        "expected": allowance.cut(page.case.expected_output),
-        **remarks(findings, allowance),
-        **steps(page.steps, allowance),
-    }
+    return SharedResult.model_validate(
+        {
+            **head("result", depth, now, f"One result of run #{run.number}"),
+            "verdict": _result_verdict(page),
+            "facts": _result_facts(page),
+            "suites": [run.suite.title],
+            "policy": policy_rows(page.policy),
+            "key": page.case.key,
+            "title": page.case.title,
+            "decided_by": page.result.decided_by,
+            "stage": page.stage,
+            "error": allowance.brief(page.result.error),
+            "warnings": [allowance.brief(one) for one in page.result.warnings],
+            "measures": _measures(page),
+            "metrics": [
+                {
+                    "name": one["name"],
+                    "tier": one.get("tier") or "",
+                    "mean": one["score"],
+                    "binary": bool(one.get("binary")),
+                    "judged": 1,
+                }
+                for _, node in _walk(page.tree, 0)
+                if node.kind == METRICS_KIND
+                for one in node.details.get("metrics") or ()
+            ],
+            "evaluators": [
+                _evaluator(depth_of, node, run.scale, allowance)
+                for depth_of, node in _walk(page.tree, 0)
+            ],
+            **rules(page.decision, allowance),
+            "outcomes_met": page.outcomes_met,
+            "outcomes": outcomes(page.outcomes, allowance),
+            **question(page.turns.messages, allowance),
+            "expected": allowance.cut(page.case.expected_output),
+            **remarks(findings, allowance),
+            **steps(page.steps, allowance),
+        }
+    )
 
 
 def _result_verdict(page: ResultPage) -> dict[str, str]:

@@ -11,11 +11,13 @@ from django.db.models import QuerySet
 from django.urls import reverse
 
 from runs import lists
+from runs.documents import DetailLevel
 from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
+from runs.sharing.documents import SHAPES
 from runs.sharing.scan import Scan, scan, texts_of
 from runs.sharing.services import live_digest, seen_digest
-from runs.sharing.whitelist import SHAPES, DetailLevel, filled_out
+from runs.sharing.whitelist import filled_out
 
 TEMPLATES = {
     "comparison": "sharing/_shared_comparison.html",

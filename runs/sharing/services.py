@@ -21,13 +21,15 @@ from evaluators.scoring.types import DomainError
 from runs.compare.cases import Tolerances
 from runs.compare.choice import named
 from runs.compare.comparison import SHARED, ComparisonQuery, compared
+from runs.documents import DetailLevel
 from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
 from runs.results.run_list import run_word
-from runs.sharing.documents import against
+from runs.sharing.documents import SHAPES, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
-from runs.sharing.whitelist import SHAPES, DetailLevel, digest_of, let_through
+from runs.sharing.parts import against
+from runs.sharing.whitelist import digest_of, let_through
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
@@ -98,13 +100,14 @@ def document_of(subject: Subject, depth: DetailLevel, *, now: datetime) -> Any:
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
         found = compared(subject.runs[0], run, limits, only_shared=query.cases == SHARED)
-        document = shared_comparison(found, query, depth=depth, now=now)
+        document: SharedDoc = shared_comparison(found, query, depth=depth, now=now)
     elif subject.kind == RUN:
         document = shared_run(run, depth=depth, now=now)
     else:
         document = shared_result(run, subject.key, subject.repetition, depth=depth, now=now)
     # SQLite keeps halves of characters in JSON; no page can be sent with one.
-    return storable(let_through(document, SHAPES[subject.kind], depth))
+    values = document.model_dump(mode="json", exclude_unset=True)
+    return storable(let_through(values, SHAPES[subject.kind], depth))
 
 
 def seen_digest(document: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from evaluators.scoring.types import DomainError
 from runs.compare.cases import Tolerances
 from runs.compare.choice import TolerancesForm
 from runs.compare.comparison import ComparisonQuery
+from runs.documents import DetailLevel
 from runs.engine.plan import read_plan
 from runs.models.runs import Run
 from runs.models.sharing import ShareDetail, ShareLink
@@ -45,7 +46,6 @@ from runs.sharing.services import (
     sources_of,
     subject_of,
 )
-from runs.sharing.whitelist import DetailLevel
 
 ON_A_DAY, NEVER = "date", "never"
 DAYS = (("7", "in 7 days"), ("30", "in 30 days"), ("90", "in 90 days"), (ON_A_DAY, "on a date"))

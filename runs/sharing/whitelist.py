@@ -1,31 +1,52 @@
-"""What a share link lets out: every value that may leave is named with the least detail it leaves at."""
+"""What a share link lets out: the values whose fields name a level, from that level on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-
-class DetailLevel(StrEnum):
-    """How much a stranger sees, from the least to the most."""
-
-    FIGURES = "figures"
-    CASE_NAMES = "case_names"
-    OUTPUTS = "outputs"
-    TRACES = "traces"
-
-    def reaches(self, other: DetailLevel) -> bool:
-        """Tell whether what leaves at another depth leaves at this one too."""
-        depths = list(DetailLevel)
-        return depths.index(self) >= depths.index(other)
-
+from runs.documents import DetailLevel, Document
 
 # A single value by its least depth, a row of values of one shape, or values by their names.
 Shape = DetailLevel | Sequence["Shape"] | Mapping[str, "Shape"]
 ABSENT = object()
+
+
+def shape(model: type[Document], least: DetailLevel = DetailLevel.FIGURES) -> Mapping[str, Shape]:
+    """Return what the fields of a document let out, nothing of it below `least`."""
+    fields = {
+        field.serialization_alias or field.alias or name: _field_shape(
+            field.annotation, _level(field.metadata, least)
+        )
+        for name, field in model.model_fields.items()
+    }
+    return {name: inner for name, inner in fields.items() if inner}
+
+
+def _level(metadata: Sequence[Any], least: DetailLevel) -> tuple[DetailLevel, bool]:
+    """Return the level of a field and whether it names one."""
+    named = [one for one in metadata if isinstance(one, DetailLevel)]
+    return max([least, *named], key=list(DetailLevel).index), bool(named)
+
+
+def _field_shape(annotation: Any, level: tuple[DetailLevel, bool]) -> Shape:
+    """Return the shape of a field: of a document its own, else its level; nothing without one."""
+    least, is_named = level
+    if get_origin(annotation) is Annotated:
+        annotation, *metadata = get_args(annotation)
+        return _field_shape(annotation, _level([least, *metadata] if is_named else metadata, least))
+    arguments = [one for one in get_args(annotation) if one is not type(None)]
+    if get_origin(annotation) in (list, tuple):
+        inner = _field_shape(arguments[0], level)
+        return [inner] if inner else {}
+    if get_origin(annotation) in (UnionType, Union) and len(arguments) == 1:
+        return _field_shape(arguments[0], level)
+    if isinstance(annotation, type) and issubclass(annotation, Document):
+        return shape(annotation, least)
+    return least if is_named else {}
 
 
 def let_through(document: Mapping[str, Any], shape: Mapping[str, Shape], depth: DetailLevel) -> Any:
@@ -108,175 +129,3 @@ class Allowance:
         self.left -= len(shown)
         whole = len(text) if size is None else size
         return {"text": shown, "size": whole, "shown": len(shown), "is_cut": len(shown) < whole}
-
-
-FIGURES, NAMES, OUTPUTS, TRACES = DetailLevel
-
-STATES = ("pass", "borderline", "fail", "error", "running", "waiting", "cancelled")
-COUNTS: Shape = dict.fromkeys(STATES, FIGURES)
-TEXT: Shape = dict.fromkeys(("text", "size", "shown", "is_cut"), OUTPUTS)
-TRACE_TEXT: Shape = dict.fromkeys(("text", "size", "shown", "is_cut"), TRACES)
-ROW: Shape = {"name": FIGURES, "value": FIGURES}
-VERDICT: Shape = dict.fromkeys(("state", "word", "headline", "tone", "sentence"), FIGURES)
-GATE: Shape = dict.fromkeys(("name", "share", "limit", "state", "note"), FIGURES)
-METRIC: Shape = dict.fromkeys(("name", "tier", "mean", "binary", "judged"), FIGURES)
-MEASURE: Shape = {
-    **dict.fromkeys(
-        ("name", "change", "before", "after", "note", "limit", "state", "tone"), FIGURES
-    ),
-    "said": [FIGURES],
-}
-TURN: Shape = {"role": OUTPUTS, "content": TEXT}
-OUTCOME: Shape = {"passed": FIGURES, "text": OUTPUTS, "justification": OUTPUTS}
-REMARK: Shape = {"passed": OUTPUTS, "text": OUTPUTS, "evidence": OUTPUTS}
-STEP: Shape = {
-    **dict.fromkeys(("type", "name", "started_ms", "duration_ms"), TRACES),
-    **dict.fromkeys(("input_tokens", "output_tokens"), TRACES),
-    **dict.fromkeys(("input", "output", "error"), TRACE_TEXT),
-}
-STEPS: Mapping[str, Shape] = {"steps": [STEP], "step_count": TRACES}
-QUESTION: Mapping[str, Shape] = {"question": [TURN], "question_count": OUTPUTS}
-REMARKS: Mapping[str, Shape] = {"remarks": [REMARK], "remark_count": OUTPUTS}
-ANSWER: Shape = {
-    **dict.fromkeys(("run", "repetition", "repetitions", "state"), OUTPUTS),
-    "output": TEXT,
-    "error": OUTPUTS,
-    "outcomes": [{"passed": OUTPUTS, "text": OUTPUTS, "justification": OUTPUTS}],
-    **REMARKS,
-    **STEPS,
-}
-HEAD: Mapping[str, Shape] = {
-    **dict.fromkeys(("version", "kind", "depth", "made_at", "heading"), FIGURES),
-    "verdict": VERDICT,
-    "facts": [FIGURES],
-    "suites": [NAMES],
-    "policy": [ROW],
-    "left_out": [FIGURES],
-}
-OF_CASES: Mapping[str, Shape] = dict.fromkeys(("case_count", "shown_count", "text_count"), FIGURES)
-CASE: Mapping[str, Shape] = {
-    "place": FIGURES,
-    "key": NAMES,
-    "title": NAMES,
-    **QUESTION,
-    "expected": TEXT,
-    "answers": [ANSWER],
-}
-SIDE: Shape = {
-    **dict.fromkeys(("role", "number", "target", "status"), FIGURES),
-    "counts": COUNTS,
-    "gates": [GATE],
-}
-RUN_FIGURES: Shape = dict.fromkeys(
-    (
-        *("run", "executions", "passed", "errors", "pass_rate", "mean_score"),
-        *("mean_latency_ms", "p95_latency_ms"),
-        *("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"),
-    ),
-    FIGURES,
-)
-
-
-def _groups(named: DetailLevel) -> Shape:
-    """Return the shape of measured figures whose names leave at a depth."""
-    row: Shape = {
-        **dict.fromkeys(("means", "change", "tone", "said", "note"), FIGURES),
-        **dict.fromkeys(("x", "width", "bar_tone", "low", "high"), FIGURES),
-        "name": named,
-        "path": NAMES,
-    }
-    return {**dict.fromkeys(("title", "scale", "axis"), FIGURES), "rows": [row]}
-
-
-COMPARISON: Mapping[str, Shape] = {
-    **HEAD,
-    "sides": [SIDE],
-    "measures": [MEASURE],
-    "tolerance": FIGURES,
-    "evidence": FIGURES,
-    "differences": [{"what": FIGURES, "spoils": FIGURES, "text": OUTPUTS}],
-    "is_comparable": FIGURES,
-    "only_shared": FIGURES,
-    "unfinished": [FIGURES],
-    "metrics": [_groups(FIGURES)],
-    "evaluators": [_groups(NAMES)],
-    "changes": [dict.fromkeys(("label", "count", "icon", "tone"), FIGURES)],
-    "matrix": [
-        {
-            "verdict": FIGURES,
-            "cells": [dict.fromkeys(("count", "tone", "is_same"), FIGURES)],
-        }
-    ],
-    **dict.fromkeys(("flips", "shared", "out_of_grid"), FIGURES),
-    "figures": {
-        "baseline": RUN_FIGURES,
-        "candidate": RUN_FIGURES,
-        **dict.fromkeys(
-            ("regression_detected", "pass_rate_change", "score_change", "latency_change_pct"),
-            FIGURES,
-        ),
-    },
-    **OF_CASES,
-    "cases": [
-        {
-            **CASE,
-            **dict.fromkeys(("label", "icon", "tone", "before", "after", "only"), FIGURES),
-            **dict.fromkeys(("before_score", "after_score", "change", "met"), FIGURES),
-            **dict.fromkeys(("before_people", "after_people"), FIGURES),
-            **dict.fromkeys(("x", "width", "bar_tone", "cost", "latency"), FIGURES),
-        }
-    ],
-}
-RUN: Mapping[str, Shape] = {
-    **HEAD,
-    "gates": [GATE],
-    "counts": COUNTS,
-    "measures": [{"name": FIGURES, "value": FIGURES, "notes": [FIGURES]}],
-    "metrics": [METRIC],
-    "dimensions": [dict.fromkeys(("name", "checks", "judge", "final"), FIGURES)],
-    "figures": {
-        **dict.fromkeys(
-            ("run", "repetitions", "status", "executions", "done", "errors", "passed"), FIGURES
-        ),
-        **dict.fromkeys(("pass_rate", "mean_score", "mean_latency_ms"), FIGURES),
-        **dict.fromkeys(("run_cost_usd", "evaluation_cost_usd", "total_cost_usd"), FIGURES),
-    },
-    **OF_CASES,
-    "cases": [
-        {
-            **CASE,
-            **dict.fromkeys(("state", "score", "passed", "executions", "latency", "cost"), FIGURES),
-            "people": FIGURES,
-        }
-    ],
-}
-RESULT: Mapping[str, Shape] = {
-    **HEAD,
-    "measures": [{"name": FIGURES, "value": FIGURES, "notes": [FIGURES]}],
-    "key": NAMES,
-    "title": NAMES,
-    "decided_by": NAMES,
-    "stage": FIGURES,
-    "error": OUTPUTS,
-    "warnings": [OUTPUTS],
-    "metrics": [METRIC],
-    "evaluators": [
-        {
-            **dict.fromkeys(("depth", "kind", "icon", "weight", "state", "score"), FIGURES),
-            **dict.fromkeys(("verdict", "is_decisive"), FIGURES),
-            "name": NAMES,
-            "reasoning": OUTPUTS,
-            "note": OUTPUTS,
-        }
-    ],
-    "smallest_change": {"text": OUTPUTS, "is_small": OUTPUTS},
-    "rules": [dict.fromkeys(("text", "path", "passed"), OUTPUTS)],
-    "rule_count": OUTPUTS,
-    "outcomes_met": FIGURES,
-    "outcomes": [OUTCOME],
-    **QUESTION,
-    "expected": TEXT,
-    **REMARKS,
-    **STEPS,
-}
-SHAPES: Mapping[str, Mapping[str, Shape]] = {"comparison": COMPARISON, "run": RUN, "result": RESULT}

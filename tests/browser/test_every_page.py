@@ -13,6 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from evaluators.scoring.types import Verdict
 from runs.compare.cases import Tolerances
+from runs.documents import DetailLevel
 from runs.files.importing_results import import_results
 from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
@@ -21,7 +22,6 @@ from runs.models.sharing import ShareLink
 from runs.models.suites import Suite
 from runs.reviews.services import Decided, decide
 from runs.sharing.services import document_of, hash_of, sources_of, subject_of
-from runs.sharing.whitelist import DetailLevel
 from runs.suites.versions import record_version
 from tests.formats.test_agentv_results import NESTED
 from tests.results.test_result_page import judged

@@ -18,6 +18,7 @@ from runs.campaigns.documents import campaign_detail_document
 from runs.cli.evaluating import conclude, summary_document
 from runs.cli.files import junit_run
 from runs.cli.printing import summary_table
+from runs.documents import DetailLevel
 from runs.finishing import summarise_run
 from runs.formats.junit import write_junit
 from runs.models.runs import Campaign, Run
@@ -26,7 +27,6 @@ from runs.results.files import result_lines
 from runs.results.run_list import listed
 from runs.reviews.services import Decided, decide, undo
 from runs.sharing.frozen import shared_run
-from runs.sharing.whitelist import DetailLevel
 from tests.sharing.linked import share
 from tests.support.factories import make_scored_run, make_user
 from tests.support.queue import item_of, queued_run
@@ -124,9 +124,9 @@ def outputs_of(client: Client, run: Run) -> dict[str, str]:
     junit = "".join(write_junit(junit_run(run, conclusion, url=""), result_lines(run)))
     listed_run = listed(Run.objects.filter(pk=run.pk)).get()
     return pages | {
-        "share": json.dumps(
-            shared_run(run, depth=DetailLevel.FIGURES, now=timezone.now())["gates"]
-        ),
+        "share": shared_run(
+            run, depth=DetailLevel.FIGURES, now=timezone.now()
+        ).figures.gates.model_dump_json(),
         "command line": summary_table(run),
         "summary file": f"with {summary.summary.reviews if summary.summary else 0} review",
         "JUnit": junit,

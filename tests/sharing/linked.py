@@ -9,8 +9,8 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
+from runs.documents import DetailLevel
 from runs.models.runs import Run
-from runs.sharing.whitelist import DetailLevel
 
 # A text of every kind, with the least depth at which a stranger may read it.
 MARKED = {

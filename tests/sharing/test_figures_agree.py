@@ -241,7 +241,7 @@ def test_files_command_line_and_share_render_the_document_of_the_api(
     assert head | {"cases": told["cases"]} == told
     assert {one["case"]: one for one in cases} == {one["case"]: one for one in told["cases"]}
     share(editor_client, {"kind": "comparison", **ASKED}, depth="case_names", looked="on")
-    assert assert_within(ShareLink.objects.get().frozen["figures"], told) == 26
+    assert assert_within(ShareLink.objects.get().frozen["figures"], told) == 46
 
 
 def test_a_comparison_is_shown_on_page_and_share_as_its_figures_are_rounded(
@@ -300,6 +300,7 @@ def test_the_results_of_a_run_add_up_to_what_page_document_and_share_show(
     path = share(editor_client, {"kind": "run", "run": "support:2"}, looked="on")
     document = editor_client.get(f"{RUN}summary.json").json()
     rows = table_of(editor_client.get(f"{RUN}results.csv"))
+    assert assert_within(ShareLink.objects.get().frozen["figures"], document) == 56
     assert (document["done"], len(rows)) == (28, 28)
     assert document["counts"]["error"] == sum(row["status"] == "error" for row in rows) == 2
     assert {row["score"] for row in rows if row["status"] == "error"} == {""}

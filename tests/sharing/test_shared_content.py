@@ -18,10 +18,10 @@ from evaluators.templatetags.figures import delta, money, pct
 from runs.compare.cases import Tolerances
 from runs.compare.comparison import compared
 from runs.compare.documents import comparison_document
+from runs.documents import DetailLevel
 from runs.models.results import ResultOutput
 from runs.models.runs import Run
 from runs.models.sharing import ShareDetail, ShareLink
-from runs.sharing.whitelist import DetailLevel
 from tests.sharing.linked import HOSTILE, marks_within, share, subject, text_of
 from tests.support.factories import (
     make_case,
@@ -212,7 +212,7 @@ def test_half_characters_that_an_agent_wrote_do_not_break_what_is_shared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As SQLite gives them back: PostgreSQL keeps none.
-    monkeypatch.setattr("runs.sharing.documents.spelled", lambda value: f"half \ud800 {value}")
+    monkeypatch.setattr("runs.sharing.parts.spelled", lambda value: f"half \ud800 {value}")
     path = share(editor_client, subject(runs, kind), "traces")
     for address in (path, f"{path}download"):
         assert "half \N{REPLACEMENT CHARACTER}" in client.get(address).text

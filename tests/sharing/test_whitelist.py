@@ -1,14 +1,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
+from runs.documents import (
+    CASE_NAMES,
+    FIGURES,
+    OUTPUTS,
+    TRACES,
+    DetailLevel,
+    Document,
+    Dollars,
+)
+from runs.sharing.documents import SHAPES
 from runs.sharing.scan import texts_of
-from runs.sharing.whitelist import SHAPES, Allowance, DetailLevel, Shape, digest_of, let_through
+from runs.sharing.whitelist import Allowance, Shape, digest_of, let_through, shape
 
 DEPTHS = list(DetailLevel)
 
@@ -87,6 +98,36 @@ def test_every_value_that_leaves_stands_where_a_value_is_named(
                 check(one, shape[0])
 
     check(let_through(document, shape, depth), shape)
+
+
+class Part(Document):
+    text: Annotated[str, OUTPUTS]
+    unnamed: str
+
+
+class Whole(Document):
+    count: Annotated[int | None, FIGURES]
+    passed: Annotated[int, FIGURES] = Field(alias="pass")
+    cost: Annotated[Dollars | None, CASE_NAMES]
+    interval: Annotated[tuple[float, float] | None, FIGURES]
+    parts: Annotated[list[Part], TRACES]
+    part: Part | None
+    values: Annotated[dict[str, int], FIGURES]
+    unnamed: str
+    unnamed_parts: list[str]
+
+
+def test_what_leaves_is_read_from_the_fields_and_a_document_raises_what_it_holds() -> None:
+    assert shape(Whole) == {
+        "count": FIGURES,
+        "pass": FIGURES,
+        "cost": CASE_NAMES,
+        "interval": [FIGURES],
+        "parts": [{"text": TRACES}],
+        "part": {"text": OUTPUTS},
+        # An object is never let through where a single value is named.
+        "values": FIGURES,
+    }
 
 
 @pytest.mark.parametrize("value", [{"secret": 1}, ["secret"], b"secret", object()])
