@@ -15,6 +15,7 @@ from kombu.exceptions import OperationalError
 from evaluators.scoring.types import DomainError
 from runs.models.clock import database_now
 from runs.models.runs import Run, WorkerProcess
+from runs.models.trials import Trial
 
 if TYPE_CHECKING:
     import redis
@@ -69,6 +70,8 @@ logger = logging.getLogger(__name__)
 WORK_ON_RUN = "runs.work_on_run"
 SUMMARISE_RUN = "runs.summarise_run"
 RESCORE_RUN = "runs.rescore_run"
+TRY_TARGET = "runs.try_target"
+TRY_EVALUATOR = "runs.try_evaluator"
 # Once: a connection that broke is noticed when it is taken from the pool, and the reaper comes anyway.
 RETRY_POLICY = {"max_retries": 0}
 ASK_AGAIN_AFTER_S = 5.0
@@ -113,3 +116,14 @@ class NotQueuedError(DomainError):
     """No worker can be asked because the broker does not answer."""
 
     code = "not_queued"
+
+
+def queue_trial(task: str, trial: Trial) -> None:
+    """Queue a try that somebody waits for; raises NotQueuedError, and keeps no try, without a broker."""
+    try:
+        current_app.send_task(task, kwargs={"trial_id": trial.pk}, retry=False)
+    except broker_errors() as error:
+        trial.delete()
+        raise NotQueuedError(
+            "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
+        ) from error

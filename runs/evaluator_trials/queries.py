@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +28,7 @@ from runs.models.results import (
 )
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite
-from runs.models.trials import GIVEN_UP, EvaluatorTrial, EvaluatorTrialState
+from runs.models.trials import EvaluatorTrial
 from runs.results.result_tree import TreeNode, result_tree, walk_rows
 
 
@@ -311,9 +310,6 @@ def _needs(root: EvaluatorSpec) -> Iterator[str]:
         yield f"{need} ({', '.join(paths[:MAX_NAMED])}{' …' if len(paths) > MAX_NAMED else ''})"
 
 
-UNTAKEN = timedelta(seconds=10)
-
-
 @dataclass(frozen=True, slots=True)
 class Scored:
     """What evaluators said: the tree of those tried, what is drawn of it, and how to draw scores."""
@@ -411,7 +407,7 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
     found: Mapping[str, Any] = trial.found or {}
     return TrialShown(
         trial=trial,
-        state=_state(trial),
+        state=trial.stage(),
         problem=str(found.get("problem", "")),
         duration_ms=found.get("duration_ms"),
         scored=_scored(trial, found) if "decision" in found else None,
@@ -422,17 +418,6 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
         foreword=dry_run_words(found, trial.root),
         is_current=tree is None or EvaluatorSpec.model_validate(tree).as_json() == trial.tree,
     )
-
-
-def _state(trial: EvaluatorTrial) -> str:
-    now = timezone.now()
-    since = trial.begun_at or trial.asked_at
-    if trial.state in (EvaluatorTrialState.WAITING, EvaluatorTrialState.RUNNING):
-        if now - since > GIVEN_UP:
-            return "lost"
-        if trial.state == EvaluatorTrialState.WAITING and now - since > UNTAKEN:
-            return "untaken"
-    return str(trial.state)
 
 
 def _scored(trial: EvaluatorTrial, found: Mapping[str, Any]) -> Scored | None:

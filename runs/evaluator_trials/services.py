@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from celery import current_app
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
@@ -17,11 +16,9 @@ from evaluators.scoring.types import DomainError
 from runs.models.results import Result
 from runs.models.suites import Case, SuiteDraft
 from runs.models.trials import EvaluatorTrial
-from runs.queue import NotQueuedError, broker_errors
+from runs.queue import TRY_EVALUATOR, queue_trial
 from runs.running.checks import check_agents, check_scripts
 from runs.suites.edits import UnknownEvaluatorError, nodes_with_paths
-
-TRY_EVALUATOR = "runs.try_evaluator"
 
 
 class SuiteIsArchivedError(DomainError):
@@ -85,7 +82,8 @@ def try_evaluator(
             trial.save()
     except IntegrityError:
         return _instead(trial)
-    return _queued(trial)
+    queue_trial(TRY_EVALUATOR, trial)
+    return trial
 
 
 def _trial(
@@ -122,14 +120,3 @@ def _instead(trial: EvaluatorTrial) -> EvaluatorTrial:
     raise TryUnderWayError(
         f"You have a {word}{named} under way. Wait until it is done: one is made at a time."
     )
-
-
-def _queued(trial: EvaluatorTrial) -> EvaluatorTrial:
-    try:
-        current_app.send_task(TRY_EVALUATOR, kwargs={"trial_id": trial.pk}, retry=False)
-    except broker_errors() as error:
-        trial.delete()
-        raise NotQueuedError(
-            "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
-        ) from error
-    return trial

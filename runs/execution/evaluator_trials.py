@@ -35,6 +35,7 @@ from runs.engine.ports import Execution
 from runs.execution.agents import AgentClient, AgentTry, shown_request
 from runs.execution.claims import RENEW_EVERY_S, time_since_boot
 from runs.execution.database import DatabaseThread
+from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import FrozenTarget, RunWork, case_facts
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.rate_limits import SlotKeeper
@@ -433,8 +434,8 @@ async def _score(
         work=work,
         context=TargetContext(work.plan.target.name, case, files=work.files),
         client=clients.client,
-        admit=_admit,
-        begin=_begin,
+        admit=admit_always,
+        begin=count_nothing,
         write_down=clients.records.append,
         agents=clients.agents,
         sandbox=clients.sandbox,
@@ -470,11 +471,3 @@ def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:
 def _was_kept(outcome: Outcome) -> bool:
     """Tell whether a program was not started, which is no failure to score."""
     return isinstance(outcome, Unscored) and NOT_SENT in outcome.reason
-
-
-async def _admit() -> None:
-    """Let every call through: a try has no run, no lease and no budget."""
-
-
-def _begin() -> None:
-    """Count nothing."""

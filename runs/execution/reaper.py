@@ -92,9 +92,9 @@ def reap(*, now: datetime) -> list[int]:
     _remove_dead_workers(now=now)
     forget_leases(now=now)
     forget_starts(now=now)
-    TargetTrial.objects.forget_old(now=now)
-    EvaluatorTrial.objects.give_up(now=now)
-    EvaluatorTrial.objects.forget_old(now=now)
+    for trials in (TargetTrial.objects, EvaluatorTrial.objects):
+        trials.give_up(now=now)
+        trials.forget_old(now=now)
     CaseUpload.objects.forget_old(now=now)
     ReviewUpload.objects.forget_old(now=now)
     if is_silence_death:

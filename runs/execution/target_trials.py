@@ -21,12 +21,13 @@ from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan
 from runs.engine.ports import Cause, TargetFailure
 from runs.execution.agents import AgentClient
+from runs.execution.ledger import admit_always, count_nothing
 from runs.execution.loading import RunWork
 from runs.execution.ports import ExecutionPorts, sandbox_in_force
 from runs.execution.target_secrets import open_secrets
 from runs.models.clock import clock_offset
 from runs.models.suites import SuiteFile
-from runs.models.trials import TargetTrial
+from runs.models.trials import MAX_TRY_LENGTH, TargetTrial
 from runs.target_kinds import target_kind_named
 from runs.target_kinds._base import TargetConfig, TargetContext
 from runs.target_kinds._outputs import messages_as_json, trace_as_json, usage_as_json
@@ -119,7 +120,7 @@ def _spelled(value: Any) -> str:
 
 logger = logging.getLogger(__name__)
 
-MAX_S = 300.0
+MAX_S = MAX_TRY_LENGTH.total_seconds()
 
 
 def try_target(trial_id: int) -> None:
@@ -133,7 +134,7 @@ def try_target(trial_id: int) -> None:
         logger.exception("Try %s of a target crashed", trial_id)
         failure = TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED)
         found = failed(failure) | {"duration_ms": None, "calls": []}
-    trial.finish(storable(found))
+    trial.finish(storable(found), has_failed="cause" in found)
 
 
 def _work(trial: TargetTrial) -> RunWork:
@@ -180,8 +181,8 @@ async def _ask(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
             sandbox=sandbox_in_force(),
         ),
         client=client,
-        admit=_admit,
-        begin=_begin,
+        admit=admit_always,
+        begin=count_nothing,
         write_down=records.append,
         agents=agents,
     )
@@ -202,14 +203,6 @@ async def _ask(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
     )
     duration_ms = round((time.perf_counter() - began) * 1000)
     return found | {"duration_ms": duration_ms, "calls": [call_found(record) for record in records]}
-
-
-async def _admit() -> None:
-    """Let every request through: a try has no run, no lease and no budget."""
-
-
-def _begin() -> None:
-    """Count nothing."""
 
 
 def _case(stored: Mapping[str, Any]) -> CaseFacts:

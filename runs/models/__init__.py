@@ -44,7 +44,7 @@ from runs.models.suites import (
     SuiteVersion,
 )
 from runs.models.targets import RecordedOutput, Target
-from runs.models.trials import EvaluatorTrial, EvaluatorTrialState, TargetTrial, TrialState
+from runs.models.trials import EvaluatorTrial, TargetTrial, TrialState
 from runs.models.uploads import CaseUpload, ReviewUpload
 
 __all__ = [
@@ -64,7 +64,6 @@ __all__ = [
     "CaseUpload",
     "EvaluatorScore",
     "EvaluatorTrial",
-    "EvaluatorTrialState",
     "FileContent",
     "FinalScore",
     "ModelCall",

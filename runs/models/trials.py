@@ -1,10 +1,10 @@
-"""Tries of targets and of evaluators, outside of any run."""
+"""Tries of targets and of evaluators, outside of any run; both live the life of a Trial."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import models
@@ -19,25 +19,82 @@ from runs.models.suites import Case, Suite
 from runs.models.targets import Target
 
 KEPT = timedelta(days=1)
+MAX_TRY_LENGTH = timedelta(minutes=5)
+LOST_AFTER = MAX_TRY_LENGTH + timedelta(minutes=1)
+# A live worker takes a try at once.
+UNTAKEN_AFTER = timedelta(seconds=10)
+UNTAKEN = "untaken"
 
 
 class TrialState(models.TextChoices):
-    """How far a try is."""
+    """How far a try is. A try is lost when no worker took it in time, or its worker never finished it."""
 
     WAITING = "waiting", "Waiting for a worker"
-    RUNNING = "running", "Asking the target"
+    RUNNING = "running", "Running"
     DONE = "done", "Done"
+    FAILED = "failed", "Failed"
+    LOST = "lost", "Lost"
 
 
-class TargetTrialQuerySet(models.QuerySet["TargetTrial"]):
-    """What is done with tries."""
+OPEN_STATES = (TrialState.WAITING, TrialState.RUNNING)
+TrialModel = TypeVar("TrialModel", bound="Trial")
+
+
+class TrialQuerySet(models.QuerySet[TrialModel]):
+    """Tries, and what becomes of old ones."""
 
     def forget_old(self, *, now: datetime) -> None:
         """Remove tries after a day, and with them the secrets that were typed for them."""
         self.filter(asked_at__lt=now - KEPT).delete()
 
+    def give_up(self, *, now: datetime) -> None:
+        """Mark as lost what no worker took in time, and what the worker that did never finished."""
+        untaken = Q(state=TrialState.WAITING, asked_at__lt=now - LOST_AFTER)
+        unfinished = Q(state=TrialState.RUNNING, begun_at__lt=now - LOST_AFTER)
+        self.filter(untaken | unfinished).update(state=TrialState.LOST)
 
-class TargetTrial(models.Model):
+
+class Trial(models.Model):
+    """The life of one try: a person asks for it, one worker takes it and keeps what it found."""
+
+    asked_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
+    )
+    asked_at = models.DateTimeField(default=timezone.now, db_index=True)
+    state = models.CharField(max_length=10, choices=TrialState.choices, default=TrialState.WAITING)
+    begun_at = models.DateTimeField(null=True, blank=True)
+    found = models.JSONField(null=True, blank=True)
+
+    class Meta:
+        """Newest first."""
+
+        abstract = True
+        ordering = ("-asked_at", "-id")
+
+    def begin(self) -> bool:
+        """Move a waiting try to running; False when another worker has it, or nobody waits any more."""
+        waiting = type(self)._default_manager.filter(pk=self.pk, state=TrialState.WAITING)
+        return bool(waiting.update(state=TrialState.RUNNING, begun_at=timezone.now()))
+
+    def finish(self, found: Mapping[str, Any], *, has_failed: bool, **columns: Any) -> None:
+        """Keep what came of it, even when it was given up meanwhile: its calls are paid."""
+        state = TrialState.FAILED if has_failed else TrialState.DONE
+        begun = type(self)._default_manager.filter(
+            pk=self.pk, state__in=(TrialState.RUNNING, TrialState.LOST)
+        )
+        begun.update(state=state, found=found, **columns)
+
+    def stage(self) -> str:
+        """Return its state for its page, which need not wait for the reaper to call it lost."""
+        now = timezone.now()
+        if self.state in OPEN_STATES and now - (self.begun_at or self.asked_at) > LOST_AFTER:
+            return str(TrialState.LOST)
+        if self.state == TrialState.WAITING and now - self.asked_at > UNTAKEN_AFTER:
+            return UNTAKEN
+        return str(self.state)
+
+
+class TargetTrial(Trial):
     """One try: the settings as they stood, what was asked, and what came back.
 
     `case` holds key, input and metadata, nothing that is expected. `encrypted_secrets` are the
@@ -58,70 +115,23 @@ class TargetTrial(models.Model):
     )
     case = models.JSONField()
     recorded = models.JSONField(null=True, blank=True)
-    asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
-    )
-    asked_at = models.DateTimeField(auto_now_add=True, db_index=True)
-    state = models.CharField(max_length=10, choices=TrialState.choices, default=TrialState.WAITING)
-    found = models.JSONField(null=True, blank=True)
 
-    objects = TargetTrialQuerySet.as_manager()
-
-    class Meta:
-        """Newest first."""
-
-        ordering = ("-asked_at", "-id")
+    objects = TrialQuerySet["TargetTrial"].as_manager()
 
     def __str__(self) -> str:
         """Return what was asked of which kind."""
         return f"{self.kind} on {self.case.get('key') or 'a text'}"
 
-    def begin(self) -> bool:
-        """Move a waiting try to running; False when another worker has it."""
-        waiting = TargetTrial.objects.filter(pk=self.pk, state=TrialState.WAITING)
-        return bool(waiting.update(state=TrialState.RUNNING))
 
-    def finish(self, found: dict[str, object]) -> None:
-        """Keep what came back."""
-        TargetTrial.objects.filter(pk=self.pk).update(state=TrialState.DONE, found=found)
-
-
-MAX_TRY_LENGTH = timedelta(minutes=5)
-GIVEN_UP = MAX_TRY_LENGTH + timedelta(minutes=1)
-
-
-class EvaluatorTrialState(models.TextChoices):
-    """How far a try is. A try is lost when its worker did not come back with anything."""
-
-    WAITING = "waiting", "Waiting for a worker"
-    RUNNING = "running", "Scoring"
-    DONE = "done", "Done"
-    FAILED = "failed", "Failed"
-    LOST = "lost", "Lost"
-
-
-OPEN_STATES = (EvaluatorTrialState.WAITING, EvaluatorTrialState.RUNNING)
-
-
-class EvaluatorTrialQuerySet(models.QuerySet["EvaluatorTrial"]):
-    """What is done with tries."""
-
-    def forget_old(self, *, now: datetime) -> None:
-        """Remove tries after a day."""
-        self.filter(asked_at__lt=now - KEPT).delete()
-
-    def give_up(self, *, now: datetime) -> None:
-        """Note as lost what no worker took in time, and what the one that did never finished."""
-        untaken = Q(state=EvaluatorTrialState.WAITING, asked_at__lt=now - GIVEN_UP)
-        unfinished = Q(state=EvaluatorTrialState.RUNNING, begun_at__lt=now - GIVEN_UP)
-        self.filter(untaken | unfinished).update(state=EvaluatorTrialState.LOST)
+class EvaluatorTrialQuerySet(TrialQuerySet["EvaluatorTrial"]):
+    """Tries of evaluators."""
 
     def open_of(self, member: Any, *, is_dry: bool) -> EvaluatorTrial | None:
         """Return the try of a member that is under way, None without one."""
         return self.filter(asked_by=member, is_dry=is_dry, state__in=OPEN_STATES).first()
 
 
-class EvaluatorTrial(models.Model):
+class EvaluatorTrial(Trial):
     """One try: the evaluator as the draft had it, what it was tried on, and what came of it.
 
     `tree` is the evaluator with all below it, `policy` and `judge` are those of the draft. It scores
@@ -141,25 +151,15 @@ class EvaluatorTrial(models.Model):
         Result, on_delete=models.CASCADE, null=True, blank=True, related_name="+"
     )
     pasted = models.JSONField(null=True, blank=True)
-    asked_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+"
-    )
-    asked_at = models.DateTimeField(default=timezone.now, db_index=True)
     once = models.UUIDField()
     is_dry = models.BooleanField(default=False)
-    state = models.CharField(
-        max_length=10, choices=EvaluatorTrialState.choices, default=EvaluatorTrialState.WAITING
-    )
-    begun_at = models.DateTimeField(null=True, blank=True)
-    found = models.JSONField(null=True, blank=True)
     cost_usd = money_field(null=True, blank=True)
 
     objects = EvaluatorTrialQuerySet.as_manager()
 
-    class Meta:
+    class Meta(Trial.Meta):
         """Newest first; a person has one of each sort under way at a time, and one of each form."""
 
-        ordering = ("-asked_at", "-id")
         constraints = (
             models.UniqueConstraint(
                 fields=("asked_by", "is_dry"),
@@ -189,15 +189,3 @@ class EvaluatorTrial(models.Model):
         """Return the policy of the draft; the score alone decides, as nobody judges the outcomes."""
         policy = PolicySpec.model_validate(self.policy)
         return policy.replace(case_gate="score", final_score="aggregate")
-
-    def begin(self) -> bool:
-        """Move a waiting try to running; False when another worker has it, or nobody waits any more."""
-        waiting = EvaluatorTrial.objects.filter(pk=self.pk, state=EvaluatorTrialState.WAITING)
-        return bool(waiting.update(state=EvaluatorTrialState.RUNNING, begun_at=timezone.now()))
-
-    def finish(self, found: Mapping[str, Any], *, cost_usd: Any, has_failed: bool) -> None:
-        """Keep what came of it, even when it was given up meanwhile: its calls are paid."""
-        state = EvaluatorTrialState.FAILED if has_failed else EvaluatorTrialState.DONE
-        EvaluatorTrial.objects.filter(
-            pk=self.pk, state__in=(EvaluatorTrialState.RUNNING, EvaluatorTrialState.LOST)
-        ).update(state=state, found=found, cost_usd=cost_usd)

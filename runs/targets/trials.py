@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from celery import current_app
 from django import forms
 from django.contrib.auth.models import User
 from django.db.models import Q
 from django.urls import reverse_lazy
-from django.utils import timezone
 
 from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
 from runs.models.targets import RecordedOutput, Target
-from runs.models.trials import TargetTrial, TrialState
-from runs.queue import NotQueuedError, broker_errors
+from runs.models.trials import TargetTrial
+from runs.queue import TRY_TARGET, queue_trial
 from runs.running.checks import TargetNotReadyError, check_scripts
 from runs.target_kinds import target_kind_named
 
-TRY_TARGET = "runs.try_target"
 OWN_TEXT = "a text of your own"
 
 
@@ -77,13 +74,7 @@ def try_target(settings: TriedSettings, question: TrialInput, *, asked_by: User)
         recorded=_recorded(settings.target, question) if kind.replays else None,
         asked_by=asked_by,
     )
-    try:
-        current_app.send_task(TRY_TARGET, kwargs={"trial_id": trial.pk}, retry=False)
-    except broker_errors() as error:
-        trial.delete()
-        raise NotQueuedError(
-            "The try was not queued: the message broker does not answer. Check CELERY_BROKER_URL."
-        ) from error
+    queue_trial(TRY_TARGET, trial)
     return trial
 
 
@@ -164,9 +155,6 @@ class TrialForm(forms.Form):
         return found
 
 
-# A living worker takes a try at once; the longest a try may take is five minutes.
-UNTAKEN = timedelta(seconds=10)
-GIVEN_UP = timedelta(minutes=6)
 MAX_OFFERED = 30
 
 
@@ -207,7 +195,7 @@ def trial_report(trial: TargetTrial) -> TargetTrialReport:
     usd = usage.get("cost_usd")
     return TargetTrialReport(
         pk=trial.pk,
-        state=_state(trial, found),
+        state=trial.stage(),
         asked_at=trial.asked_at,
         asked_by=trial.asked_by.get_username(),
         case=str(trial.case.get("key", "")),
@@ -220,16 +208,6 @@ def trial_report(trial: TargetTrial) -> TargetTrialReport:
         cost_usd=None if usd is None else Decimal(usd),
         is_saved=trial.target is not None and trial.config == trial.target.config,
     )
-
-
-def _state(trial: TargetTrial, found: Mapping[str, Any]) -> str:
-    if trial.state == TrialState.DONE:
-        return "failed" if "cause" in found else "done"
-    waited = timezone.now() - trial.asked_at
-    if waited > GIVEN_UP:
-        return "lost"
-    is_untaken = trial.state == TrialState.WAITING and waited > UNTAKEN
-    return "untaken" if is_untaken else str(trial.state)
 
 
 def last_trial(target: Target, member: User) -> TargetTrialReport | None:

@@ -95,7 +95,7 @@ def test_an_evaluator_is_tried_by_keyboard_alone(
 ) -> None:
     queued: list[int] = []
     monkeypatch.setattr(
-        "runs.evaluator_trials.services.current_app.send_task",
+        "runs.queue.current_app.send_task",
         lambda name, *, kwargs, **options: queued.append(kwargs["trial_id"]),
     )
     suite = make_suite(
