@@ -223,18 +223,18 @@ class AgentTry:
     reply: Any = None
     latency_ms: int = 0
 
-    def answered(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
+    def note_answer(self, http_status: int, headers: Mapping[str, str], content: bytes) -> None:
         """Take in what the agent sent."""
         self.http_status = http_status
         content_type, charset = read_content_type(headers)
         if http_status not in range(HTTP_GOOD, HTTP_REDIRECT):
             text = content[:MAX_READ].decode(errors="replace")
-            self._refused(http_status, headers, text, content_type)
+            self._note_refusal(http_status, headers, text, content_type)
             return
         try:
             text = decode_text(content, charset)
         except UnreadableBodyError as error:
-            self.unreadable(error)
+            self.note_unreadable(error)
             return
         reply = self._reply(text, content_type)
         self.reading = self._without_secrets(self.request.read(reply))
@@ -243,7 +243,7 @@ class AgentTry:
         self.reason = self.reading.problem
         self.status = CallOutcome.UNREADABLE if self.reason else CallOutcome.OK
 
-    def _refused(
+    def _note_refusal(
         self, http_status: int, headers: Mapping[str, str], text: str, content_type: str
     ) -> None:
         reply = self._reply(text, content_type)
@@ -259,9 +259,9 @@ class AgentTry:
             words = "The agent wants a pause"
         elif failure.status is CallOutcome.SERVER_ERROR:
             words = "The agent failed"
-        said = self.secrets.redact(failure.said)[:MAX_SAID]
-        said = f": {said}" if said else ""
-        self.reason = f"{words} ({http_status}){said}"
+        detail = self.secrets.redact(failure.said)[:MAX_SAID]
+        detail = f": {detail}" if detail else ""
+        self.reason = f"{words} ({http_status}){detail}"
 
     def _reply(self, text: str, content_type: str) -> AgentReply:
         """Return a reply without secrets, whether they stand in it as they are or as JSON spells them."""
@@ -284,19 +284,19 @@ class AgentTry:
         form = {"json": reply.json} if reply.is_json and as_json else {"text": reply.text}
         self.reply = {"content_type": reply.content_type} | form
 
-    def unreadable(self, error: UnreadableBodyError, http_status: int | None = None) -> None:
+    def note_unreadable(self, error: UnreadableBodyError, http_status: int | None = None) -> None:
         """Note that the content could not be read, with the beginning of it."""
         self.http_status = http_status or self.http_status
         self.status, self.reason = CallOutcome.UNREADABLE, str(error)
         beginning = self._reply(error.beginning[:MAX_READ].decode(errors="replace"), "")
         self.reply = {"cut": True, "text": beginning.text[:MAX_TEXT]}
 
-    def timed_out(self) -> None:
+    def note_timeout(self) -> None:
         """Note that no answer came in time."""
         self.status = CallOutcome.TIMEOUT
         self.reason = f"No answer within {self.request.timeout_s:g} s"
 
-    def unreachable(self, error: Exception) -> None:
+    def note_unreachable(self, error: Exception) -> None:
         """Note that no connection was made, or that it broke; only the first may be tried again."""
         refused = next(
             (one for one in _causes(error) if isinstance(one, RefusedAddressError)), None
@@ -304,19 +304,22 @@ class AgentTry:
         if refused is not None:
             self.status, self.reason = CallOutcome.REFUSED, str(refused)
             return
-        said = self.secrets.redact(str(error) or type(error).__name__)[:MAX_SAID]
+        detail = self.secrets.redact(str(error) or type(error).__name__)[:MAX_SAID]
         if isinstance(error, aiohttp.ClientResponseError):
-            self.status, self.reason = CallOutcome.UNREADABLE, f"the answer is not HTTP: {said}"
+            self.status, self.reason = CallOutcome.UNREADABLE, f"the answer is not HTTP: {detail}"
             return
         if isinstance(error, aiohttp.InvalidURL):
-            self.status, self.reason = CallOutcome.REFUSED, f"The address cannot be called: {said}"
+            self.status, self.reason = (
+                CallOutcome.REFUSED,
+                f"The address cannot be called: {detail}",
+            )
             return
         self.status = CallOutcome.CONNECTION
         is_unmade = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ServerTimeoutError)
         is_distrusted = isinstance(error, aiohttp.ClientSSLError)
         self.may_repeat = is_unmade and not is_distrusted
         did = "could not be reached" if is_unmade or is_distrusted else "broke the connection"
-        self.reason = f"The agent {did}: {said}"
+        self.reason = f"The agent {did}: {detail}"
 
     def record(self) -> CallRecord:
         """Return the request as the ledger keeps it, now that it has ended; secrets stay out."""
@@ -458,11 +461,11 @@ class AgentClient:
             async with asyncio.timeout(left_s):
                 await self._send(ended)
         except aiohttp.ServerTimeoutError as error:
-            ended.unreachable(error)
+            ended.note_unreachable(error)
         except TimeoutError:
-            ended.timed_out()
+            ended.note_timeout()
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            ended.unreachable(error)
+            ended.note_unreachable(error)
         finally:
             ledger.record(ended.record())
         return ended
@@ -473,17 +476,17 @@ class AgentClient:
         check_host(url.host or "")
         content_type = {} if request.body is None else {"Content-Type": "application/json"}
         headers = {**content_type, **ended.secrets.sent(request.headers)}
-        async with self._opened().request(
+        async with self._open_session().request(
             request.method, url, data=request_body(request), headers=headers, allow_redirects=False
         ) as response:
             try:
                 content = await read_body(response)
             except UnreadableBodyError as error:
-                ended.unreadable(error, response.status)
+                ended.note_unreadable(error, response.status)
             else:
-                ended.answered(response.status, response.headers, content)
+                ended.note_answer(response.status, response.headers, content)
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(

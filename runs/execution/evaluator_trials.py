@@ -216,7 +216,7 @@ def score_columns(score: TrialScore) -> list[dict[str, Any]]:
     return [dict(zip(COLUMNS, row[1:], strict=True)) for row in rows]
 
 
-def failed(reason: str, records: Sequence[CallRecord]) -> dict[str, Any]:
+def describe_failure(reason: str, records: Sequence[CallRecord]) -> dict[str, Any]:
     """Return why a try came to nothing, with the calls it made all the same."""
     return {"problem": reason, "calls": _calls(records), "call_count": len(records)}
 
@@ -364,10 +364,12 @@ def try_evaluator(trial_id: int) -> None:
     try:
         result = asyncio.run(_result(trial, records))
     except TimeoutError:
-        result = failed(f"It took longer than {MAX_S:g} s, the longest a try may take.", records)
+        result = describe_failure(
+            f"It took longer than {MAX_S:g} s, the longest a try may take.", records
+        )
     except Exception as error:
         logger.exception("Try %s of an evaluator crashed", trial_id)
-        result = failed(f"{type(error).__name__}: {error}", records)
+        result = describe_failure(f"{type(error).__name__}: {error}", records)
     result["duration_ms"] = round((time.perf_counter() - began) * 1000)
     has_failed = "problem" in result
     trial.finish(storable(result), cost_usd=spent_usd(records), has_failed=has_failed)
@@ -454,7 +456,7 @@ async def _score(
     if trial.is_dry:
         asked = {record.key.evaluator_path for record in clients.records}
         outcomes = {
-            path: Skipped(NOT_SENT) if path in asked or _was_kept(outcome) else outcome
+            path: Skipped(NOT_SENT) if path in asked or _was_not_started(outcome) else outcome
             for path, outcome in outcomes.items()
         }
     return TrialScore(root, rules.policy, outcomes, rules.decide(outcomes))
@@ -468,6 +470,6 @@ def without_gates(node: EvaluatorSpec) -> EvaluatorSpec:
     return node.replace(config={}, children=children)
 
 
-def _was_kept(outcome: Outcome) -> bool:
+def _was_not_started(outcome: Outcome) -> bool:
     """Tell whether a program was not started, which is no failure to score."""
     return isinstance(outcome, Unscored) and NOT_SENT in outcome.reason

@@ -338,9 +338,9 @@ class _AgentQuestion(AskedQuestion):
         problem = AskedQuestion.problem_of(self, text)
         if problem:
             return problem
-        said = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
+        forms = {_squeezed(text), _squeezed(json.dumps(self.content, ensure_ascii=False))}
         quoted = [_squeezed(one) for _, one in self.question.quoted]
-        is_copied = any(reply in one for reply in said for one in quoted)
+        is_copied = any(reply in one for reply in forms for one in quoted)
         return "it stands word for word in a quoted text" if is_copied else ""
 
 

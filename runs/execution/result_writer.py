@@ -413,8 +413,8 @@ def _without_content(record: CallRecord) -> CallRecord:
 
 def _as_error(ended: EndedExecution, error: Exception) -> EndedExecution:
     """Return the end as an error that says why nothing better is known."""
-    said = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
-    reason = said.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    message = f"{type(error).__name__}: {error}"[:MAX_REASON_LENGTH]
+    reason = message.replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return replace(ended, outcome=ExecutionOutcome(failure=TargetFailure(reason, Cause.UNSTORABLE)))
 
 

@@ -138,8 +138,10 @@ def open_secrets(headers: Iterable[Header], stored: Mapping[str, str]) -> Target
             variables.update({name: _variable(name) for name in variables_in(header.value)})
             continue
         if not stored.get(header.name.lower()):
-            said = f"The secret header {header.name} has no value stored. Enter it in the target."
-            return TargetSecrets(problem=said)
+            message = (
+                f"The secret header {header.name} has no value stored. Enter it in the target."
+            )
+            return TargetSecrets(problem=message)
         try:
             values[header.name.lower()] = decrypt(stored[header.name.lower()])
         except KeyUnreadableError as error:

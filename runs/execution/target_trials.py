@@ -37,12 +37,12 @@ MAX_TURN_LENGTH = 100_000
 MAX_TURNS, MAX_FILES, MAX_STEPS = 50, 50, 200
 
 
-def failed(failure: TargetFailure) -> dict[str, Any]:
+def describe_failure(failure: TargetFailure) -> dict[str, Any]:
     """Return why there is no answer, with its class."""
     return {"cause": failure.cause.value, "label": failure.cause.label, "reason": failure.reason}
 
 
-def answered(output: Output, config: TargetConfig) -> dict[str, Any]:
+def describe_answer(output: Output, config: TargetConfig) -> dict[str, Any]:
     """Return what the target answered, long parts cut for reading."""
     turns = messages_as_json(output)
     if not any(turn["content"] == output.text for turn in turns):
@@ -57,7 +57,7 @@ def answered(output: Output, config: TargetConfig) -> dict[str, Any]:
         "usage": usage_as_json(output.usage),
         "files": [_file(path, content) for path, content in list(output.files.items())[:MAX_FILES]],
         "file_count": len(output.files),
-        "reports_nothing_of": _unreported(output, config),
+        "reports_nothing_of": _paths_without_value(output, config),
     }
 
 
@@ -68,11 +68,11 @@ def _trace(output: Output) -> list[dict[str, Any]] | None:
 
 
 def _cut_step(step: dict[str, Any]) -> dict[str, Any]:
-    long = {name: _spelled(step[name]) for name in ("input", "output") if name in step}
+    long = {name: _as_text(step[name]) for name in ("input", "output") if name in step}
     return step | {name: text for name, text in long.items() if len(text) >= MAX_SHOWN}
 
 
-def _unreported(output: Output, config: TargetConfig) -> list[str]:
+def _paths_without_value(output: Output, config: TargetConfig) -> list[str]:
     """Return the titles of paths that are set and led nowhere: a slip of the pen, or nothing to tell."""
     found = {
         "tool_calls_path": output.trace,
@@ -100,19 +100,19 @@ def _file(path: str, content: bytes) -> dict[str, Any]:
     return {"path": path, "size": len(content), "text": text.replace("\x00", "")}
 
 
-def call_found(record: CallRecord) -> dict[str, Any]:
+def describe_call(record: CallRecord) -> dict[str, Any]:
     """Return one request with what came back; secrets never entered either."""
     return {
         "status": record.status.value,
         "http_status": record.http_status,
         "error": record.error,
         "latency_ms": record.latency_ms,
-        "request": _spelled(record.request),
-        "reply": _spelled(record.reply),
+        "request": _as_text(record.request),
+        "reply": _as_text(record.reply),
     }
 
 
-def _spelled(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)[:MAX_SHOWN]
@@ -133,7 +133,7 @@ def try_target(trial_id: int) -> None:
     except Exception as error:
         logger.exception("Try %s of a target crashed", trial_id)
         failure = TargetFailure(f"{type(error).__name__}: {error}", Cause.FAILED)
-        found = failed(failure) | {"duration_ms": None, "calls": []}
+        found = describe_failure(failure) | {"duration_ms": None, "calls": []}
     trial.finish(storable(found), has_failed="cause" in found)
 
 
@@ -191,18 +191,21 @@ async def _ask(trial: TargetTrial, work: RunWork) -> dict[str, Any]:
         async with asyncio.timeout(MAX_S):
             answer = await ports.answer()
     except TimeoutError:
-        said = f"no answer within {MAX_S:g} s, the longest a try may take"
-        answer = TargetFailure(said, Cause.TIMEOUT)
+        reason = f"no answer within {MAX_S:g} s, the longest a try may take"
+        answer = TargetFailure(reason, Cause.TIMEOUT)
     finally:
         await client.aclose()
         await agents.aclose()
     found = (
-        failed(answer)
+        describe_failure(answer)
         if isinstance(answer, TargetFailure)
-        else answered(answer, work.target_config)
+        else describe_answer(answer, work.target_config)
     )
     duration_ms = round((time.perf_counter() - began) * 1000)
-    return found | {"duration_ms": duration_ms, "calls": [call_found(record) for record in records]}
+    return found | {
+        "duration_ms": duration_ms,
+        "calls": [describe_call(record) for record in records],
+    }
 
 
 def _case(stored: Mapping[str, Any]) -> CaseFacts:
