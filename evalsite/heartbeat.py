@@ -51,7 +51,7 @@ class Heartbeat:
     def _run(self) -> None:
         freeze_loaded_objects()
         while True:
-            self.beat()
+            self.send()
             touch_heartbeat_file()
             if self._ending.wait(HEARTBEAT_EVERY_S):
                 break
@@ -61,7 +61,7 @@ class Heartbeat:
             logger.exception("The worker could not take itself off the list")
         connection.close()
 
-    def beat(self) -> None:
+    def send(self) -> None:
         """Show this process and reap; never raises.
 
         After a heartbeat that failed, the next one only shows the process: workers that could not renew

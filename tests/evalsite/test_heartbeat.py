@@ -19,7 +19,7 @@ def test_a_worker_shows_itself_with_version_and_sandbox(
     settings: Any, switch: bool, before: str
 ) -> None:
     settings.SCRIPTS = switch
-    Heartbeat().beat()
+    Heartbeat().send()
     shown = WorkerProcess.objects.get()
     assert shown.sandbox == f"{before}{sandbox_offered().in_words}"[:100]
     assert shown.version
@@ -29,7 +29,7 @@ def test_a_worker_removes_what_scripts_of_a_killed_worker_left() -> None:
     place, pid, start = own_life()
     left = Path(tempfile.gettempdir(), f"evalsite-script-{place}-{pid}-{start}0-left")
     (left / "start").mkdir(parents=True)
-    Heartbeat().beat()
+    Heartbeat().send()
     assert not left.exists()
     assert WorkerProcess.objects.exists()
 
@@ -38,5 +38,5 @@ def test_a_worker_goes_on_when_what_is_left_cannot_be_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
-    Heartbeat().beat()
+    Heartbeat().send()
     assert WorkerProcess.objects.exists()

@@ -152,15 +152,15 @@ def test_after_a_failed_heartbeat_workers_get_the_time_to_renew_their_leases(mon
     swept = []
     monkeypatch.setattr("evalsite.heartbeat.reap_and_queue", lambda: swept.append(1))
     heartbeat = Heartbeat()
-    heartbeat.beat()
+    heartbeat.send()
     assert len(swept) == 1
 
     with monkeypatch.context() as away:
         away.setattr("evalsite.heartbeat.register_worker", Failing(*[OperationalError("away")] * 2))
-        heartbeat.beat()
-    heartbeat.beat()
+        heartbeat.send()
+    heartbeat.send()
     assert len(swept) == 1
-    heartbeat.beat()
+    heartbeat.send()
     assert len(swept) == 2
 
 
