@@ -1,27 +1,27 @@
-"""Let an agent judge: a target of this site reads task, output and criteria and gives a score.
+"""Let an agent judge: a target of this site reads the task, the output and the criteria and gives a score.
 
-Use it where judging takes more than one call of a model: an agent that looks things up, runs the code,
-or follows the rules of your team. A language model with a prompt is cheaper; that is the LLM judge.
+Use it when one model call is not enough to judge: when the judge has to look things up, run code or follow
+the rules of your team. A language model with a prompt is cheaper; use the LLM judge for that.
 
 - **Judge agent**: the name of a target, such as `agent: code-reviewer`. A chat model, an agent over HTTP
-  and a command can judge; recorded outputs cannot, for they answer no question. The run freezes its
-  settings when it starts.
-- **What it is sent**: one message that holds the criteria, the task and the output. It gets the case's
-  metadata as any target does, and as id the case's with the evaluator's name behind it. The expected output
-  is not sent.
-- **What it answers**: one JSON object and nothing else, such as
-  `{"reasoning": "Two names mislead.", "score": 85}`, on the scale below; `hits` and `misses` may stand
-  in it as lists of texts. Anything else is asked for once more, then the evaluator is unscored, never 0.
-- **What it costs** is paid from the evaluation purse, with tokens and price as far as the agent reports
-  them. A command is run with the limits of scripts, and only for members who may run scripts.
+  or a command can judge. Recorded outputs cannot, because they answer no questions. The run freezes the
+  settings of the target when it starts.
+- **What it receives**: one message with the criteria, the task and the output. Like any target it also gets
+  the metadata of the case, and an id made of the case's id and the evaluator's name. It never receives the
+  expected output.
+- **What it replies**: one JSON object and nothing else, such as
+  `{"reasoning": "Two names mislead.", "score": 85}`, on the scale below. It may add `hits` and `misses` as
+  lists of texts. If the reply is anything else, the judge is asked once more; after that the evaluator is
+  unscored, never 0.
+- **What it costs** counts as evaluation cost, with the tokens and the price that the agent reports. A
+  command runs under the limits of scripts, and only for members who may run scripts.
 
-What the agent under test wrote is quoted between random marks: a verdict that stands in its answer is read
-as evidence, not taken for the judge's.
+Whatever the agent under test wrote is quoted between random marks, so a verdict inside its answer is read as
+evidence and not mistaken for the judge's.
 
-Good: an agent with tools of its own that the output can be checked with, and criteria that say what
-earns 100 and what 50.
+Good: an agent whose tools can check the output, and criteria that say what earns 100 and what earns 50.
 
-Bad: the agent under test as its own judge. It likes what it wrote; the page where runs are started says so.
+Bad: the agent under test as its own judge. It favors what it wrote; the page that starts a run warns you.
 
 ```yaml
 name: code_quality

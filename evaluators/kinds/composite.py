@@ -1,29 +1,29 @@
-r"""Combine several evaluators into one score, and gate one behind another.
+r"""Combine several evaluators into one score, or let some of them gate the others.
 
 A composite holds evaluators and an aggregator. Composites nest to any depth; the suite itself is the
 outermost one.
 
 | aggregator | score |
 |---|---|
-| `weighted_average` | sum of score × weight, divided by the sum of the weights |
-| `minimum`, `maximum` | the lowest, the highest score |
-| `safety_gate` | the `required` ones run first; one below `gate_threshold` (0.6) ends it with 0 and fail, and the others are not run. Else the average of `all`, or of the `remaining` ones |
-| `all_or_nothing` | the average when each is at least `threshold` (0.7), else 0 and fail |
-| `threshold` | the share of evaluators that pass; below `share` (0.5) it fails |
-| `code_judge` | what a script of yours makes of them: `script` or `command` as in the kind Script, protocol `stdin`. Beside case and output it reads `evaluator_results`, a list of name, type, weight, score, verdict, hits, misses and reasoning, nested, and the same by name in `results` |
-| `llm_judge` | what a judge makes of them: it reads task, answer and all they found, and gives a score of its own with hits and misses. `prompt` says how to weigh them, as text or file; it may name `{{evaluator_results}}` and the variables of the kind LLM judge. `model` and `samples` as there |
+| `weighted_average` | the sum of score × weight, divided by the sum of the weights |
+| `minimum`, `maximum` | the lowest or the highest score |
+| `safety_gate` | the `required` evaluators run first. If one scores below `gate_threshold` (0.6), the composite scores 0 and fails, and the others do not run. Otherwise the average of `all` evaluators, or of the `remaining` ones |
+| `all_or_nothing` | the average if every score is at least `threshold` (0.7), otherwise 0 and fail |
+| `threshold` | the share of evaluators that pass; below `share` (0.5) the composite fails |
+| `code_judge` | the score your script prints: `script` or `command` as in the kind Script, with protocol `stdin`. Besides case and output it reads `evaluator_results`, a nested list with name, type, weight, score, verdict, hits, misses and reasoning, and the same by name in `results` |
+| `llm_judge` | the score of a judge who reads the task, the answer and everything the evaluators found, and gives hits and misses too. `prompt`, a text or a file, says how to weigh the findings; it may use `{{evaluator_results}}` and the variables of the kind LLM judge, which also explains `model` and `samples` |
 
-`weights` by name go before the evaluators' own weights. An evaluator of weight 0 is recorded, can
-still gate, and counts in no score.
+`weights` by name override the weights of the evaluators. An evaluator with weight 0 is recorded and can
+still gate, but counts in no score.
 
-A composite that its own rule fails counts as 0 in the one around it. Mark it `required` to fail the
-whole result with it.
+A composite that fails by its own rule counts as 0 in the composite around it. Mark it `required` to let it
+fail the whole result.
 
-A script or a judge that gives no readable score leaves the composite unscored, as any evaluator.
+If a script or a judge gives no readable score, the composite is unscored, like any other evaluator.
 
-Good: a safety gate before costly judges. When it fails, no judge is paid.
+Good: a safety gate before expensive judges. If it fails, no judge is paid.
 
-Bad: five levels of nesting. Nobody can say any more what a weight does.
+Bad: five levels of nesting. Nobody can tell what a weight does any more.
 
 ```yaml
 name: release_ready

@@ -1,8 +1,8 @@
 """Let several judges vote, read each other's reasons and vote again.
 
-Each judge votes for a bracket and says why. From the second round on each reads the reasons of the
-others. The bracket with most votes of the last round wins. Use it where one judge alone is too
-unsure: high stakes, or answers on which people differ.
+Each judge votes for a bracket and says why. From the second round on, each judge reads the reasons of the
+others. The bracket with the most votes in the last round wins. Use it when a single judge is not reliable
+enough: when much is at stake, or when people disagree about the answers.
 
 | bracket | scores | midpoint |
 |---|---|---|
@@ -11,19 +11,19 @@ unsure: high stakes, or answers on which people differ.
 | Good | 51 to 75 | 63 |
 | Excellent | 76 to 100 | 88 |
 
-- **Judges**: `judges: [model-a, model-b, model-c]` names language models, one each; `judges: 3` asks the
-  suite's judge as often. Different models catch different things.
-- **Score**: the midpoint of the winning bracket, or with `score_by: mean` the mean of its voters' own
-  scores inside it.
-- **A tie** gets one extra round; if it is still a tie, the lower bracket wins.
-- **A judge without a readable vote** is left out with a warning. When fewer than half vote in a round, the
-  deliberation is unscored, never 0.
+- **Judges**: `judges: [model-a, model-b, model-c]` names one language model per judge; `judges: 3` asks the
+  suite's judge three times. Different models notice different things.
+- **Score**: the midpoint of the winning bracket. With `score_by: mean` it is the mean of the scores that
+  its voters gave within the bracket.
+- **A tie** gets one extra round. If the votes are still tied, the lower bracket wins.
+- **A judge without a readable vote** is left out with a warning. If fewer than half of the judges vote in a
+  round, the deliberation is unscored, never 0.
 
-All votes of all rounds are kept. Every judge is paid in every round.
+The votes of all rounds are kept. Every judge is paid in every round.
 
-Good: three models of different makers, criteria that say what is at stake, two rounds.
+Good: three models from different providers, criteria that say what is at stake, two rounds.
 
-Bad: fifteen judges of one model in five rounds. They agree with themselves, and it costs 75 calls.
+Bad: fifteen judges on the same model in five rounds. They agree with themselves, and it costs 75 calls.
 
 ```yaml
 name: tone_panel

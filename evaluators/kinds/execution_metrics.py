@@ -1,26 +1,25 @@
-"""Hold what an answer took, in tokens, calls, time and money, to limits of yours.
+"""Set limits on the tokens, calls, time and money that an answer took.
 
-The score is 1 when every limit is kept and 0 when one is breached. A figure that is just at its
-limit keeps it.
+The score is 1 if every limit is kept and 0 if one is exceeded. A figure exactly at its limit keeps it.
 
-| limit | what is held to it |
+| limit | what it limits |
 |---|---|
 | `max_tokens` | input and output tokens together |
-| `max_input_tokens`, `max_output_tokens` | each of the two alone |
-| `max_tool_calls` | the calls of tools in the trace |
-| `max_model_calls` | the calls of a model in the trace; where it holds none, the turns of the agent |
+| `max_input_tokens`, `max_output_tokens` | input tokens, output tokens |
+| `max_tool_calls` | the tool calls in the trace |
+| `max_model_calls` | the model calls in the trace; if it has none, the turns of the agent |
 | `max_duration_ms` | how long the agent took, in milliseconds |
 | `max_cost_usd` | what the agent cost, in US dollars |
 
-With `proportional: true` each limit scores limit ÷ actual, 1 at most, and the score is their mean:
-twice the tokens allowed is 0.5. A limit of 0 means none at all.
+With `proportional: true` each limit scores limit ÷ actual, at most 1, and the score is the mean of the
+limits: twice the allowed tokens score 0.5. A limit of 0 allows nothing at all.
 
-A figure that the target does not report leaves the evaluator unscored and is named: a limit that
-nobody could check is neither kept nor breached. What judges cost counts in none of them.
+If the target does not report a figure, the evaluator is unscored and names the figure: nobody can tell
+whether that limit was kept. The cost of judges never counts.
 
-Good: a ceiling well above what the agent takes today, so that a loop or a doubled prompt is noticed.
+Good: a limit well above what the agent takes today, so that a loop or a doubled prompt stands out.
 
-Bad: a time limit close to the usual time. It measures the network of the day.
+Bad: a time limit close to the usual time. It measures how fast the network is today.
 
 ```yaml
 name: efficiency

@@ -1,24 +1,24 @@
-"""Compare the answer with the expected output of its case: letter by letter, or by what it means.
+"""Compare the answer with the expected output of its case: character by character, or by meaning.
 
 | match | the answer matches when |
 |---|---|
-| `exact` | it is the expected output, character for character |
-| `contains` | it has the expected output in it |
-| `regex` | the expected output, read as a regular expression, is found in it (time limit 2 s) |
-| `semantic` | a judge says how much of its meaning the answer has, 0 to 100; also type `semantic` |
+| `exact` | it is identical to the expected output |
+| `contains` | it contains the expected output |
+| `regex` | the expected output, read as a regular expression, matches somewhere in it (time limit 2 s) |
+| `semantic` | a judge scores from 0 to 100 how much of the expected meaning it has; also type `semantic` |
 
-The first three give 100 or 0 and call no model. `trim: true` takes off white space at both ends of the
-two texts first; without it a miss by outer white space alone says so. A case without expected output
-leaves the evaluator unscored.
+The first three score 100 or 0 and call no model. `trim: true` first removes white space at both ends of both
+texts; without it the page says when only such white space differs. A case without an expected output leaves
+the evaluator unscored.
 
-`model`, `samples` and the time-out belong to `semantic`: the judge may be asked several times, and the
-page shows how far its scores lie apart.
+`model`, `samples` and the time-out belong to `semantic`. The judge can be asked several times, and the page
+shows how far apart its scores are.
 
-Good: `exact` or `contains` for an invoice number or a list in a fixed order; `semantic` for a sentence whose
-facts must be those of the expected one.
+Good: `exact` or `contains` for an invoice number or a list in a fixed order; `semantic` for a sentence that
+must state the same facts as the expected one.
 
-Bad: `exact` for prose. Two right answers hardly ever agree letter for letter. `semantic` for tone or
-style: it looks at meaning alone.
+Bad: `exact` for prose. Two correct answers are hardly ever identical. `semantic` for tone or style: it looks
+only at meaning.
 
 ```yaml
 name: answer_match

@@ -1,30 +1,30 @@
-"""Ask a language model how good an answer is, by a prompt or by criteria of your own.
+"""Ask a language model how good an answer is, with your own prompt or criteria.
 
-The judge sees the task, the answer and what else your prompt names, writes down what it found and
-then gives a score from 0 to 1. Use it where quality needs reading: correctness, tone, harm. Use a
-rubric when the things to check can be listed, and a text check when a program can decide.
+The judge sees the task, the answer and anything else your prompt names, writes down what it found and then
+gives a score from 0 to 1. Use it when somebody has to read the answer to judge it: for correctness, tone or
+harm. Use a rubric if you can list the things to check, and a text check if a program can decide.
 
 **Prompt with variables.** The variables are `{{question}}`, `{{input}}`, `{{candidate_answer}}` (or
 `{{output}}`), `{{reference_answer}}` (or `{{expected_output}}`), `{{criteria}}` (or
 `{{expected_outcome}}`), `{{expected_outcomes}}`, `{{tool_calls}}`, `{{messages}}`, `{{metadata}}` and
-`{{metadata.<key>}}`. Other names are refused when you save. The prompt may stand in a file of the
-suite: `prompt: ./prompts/tone.md`.
+`{{metadata.<key>}}`. Other names are refused when you save. The prompt may be a file of the suite:
+`prompt: ./prompts/tone.md`.
 
-**Prompt without variables.** The text becomes the criteria of the built-in prompt, which shows the
-judge task, answer, tool calls and reference.
+**Prompt without variables.** Your text becomes the criteria of the built-in prompt, which shows the judge
+the task, the answer, the tool calls and the reference.
 
-**No prompt.** The case's own criteria are judged; a case without criteria is judged by its expected
-outcomes, and one without those by whether the answer says what the expected output says.
+**No prompt.** The judge uses the criteria of the case. A case without criteria is judged by its expected
+outcomes, and a case without those by whether the answer says what the expected output says.
 
-**Samples.** The judge is asked several times; the score is their median, mean or the most frequent, and
-the page shows how far they lie apart.
+**Samples.** The judge is asked several times. The score is the median, the mean or the most frequent of the
+samples, and the page shows how far apart they are.
 
-What the agent, its tools and its users wrote is quoted between random marks: an answer that asks for
-a good grade is read as evidence, not obeyed.
+Whatever the agent, its tools and its users wrote is quoted between random marks: an answer that asks for a
+good grade is read as evidence, not obeyed.
 
-Good: says what earns 1, what 0.5 and what 0, and judges one thing.
+Good: says what earns 1, 0.5 and 0, and judges one thing.
 
-Bad: "Is this a good answer?" The judge has to invent the scale, and does so anew for every case.
+Bad: "Is this a good answer?" The judge has to invent a scale, and invents another for every case.
 
 ```yaml
 name: tone

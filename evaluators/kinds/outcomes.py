@@ -1,12 +1,12 @@
 """Check the expected outcomes of a case one by one.
 
-The product makes this call itself, beside the evaluator tree, for a case that lists expected outcomes
-when no evaluator of the tree judges them. Each outcome is met or missed with a justification. The
-outcomes never enter the score; under the outcomes gate they decide the verdict.
+The product makes this call itself, alongside the evaluator tree, when a case lists expected outcomes and no
+evaluator of the tree judges them. Each outcome is met or missed, with a justification. The outcomes are never
+part of the score; if they are the case gate, they decide the verdict.
 
-Where evaluators of the suite ask their judge several times (`samples`), the outcomes are judged as
-often as the one that asks most. Each outcome is then as most samples say, in a tie missed; the page
-tells how far the samples lie apart.
+If evaluators of the suite ask their judge several times (`samples`), the outcomes are judged as often as the
+evaluator that asks most. Each outcome is then what most samples say, and missed in a tie; the page shows how
+far apart the samples are.
 """
 
 from __future__ import annotations

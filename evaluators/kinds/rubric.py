@@ -1,20 +1,19 @@
-"""Judge an answer against a list of criteria, each met or missed on evidence.
+"""Judge an answer against a list of criteria, each met or missed, with evidence.
 
-The score is the weight of the criteria that are met divided by the weight of all of them. The
-judge answers for every criterion by its id and quotes what in the answer shows it; a reply that
-leaves one out or invents one is asked for again, then the rubric is unscored, never 0.
+The score is the weight of the criteria that are met, divided by the weight of all criteria. The judge answers
+for every criterion by its id and quotes the evidence from the answer. If its reply omits or invents a
+criterion, it is asked once more; after that the rubric is unscored, never 0.
 
-- `required: true`: the whole result fails when this criterion is missed, whatever the total.
-- `min_score: 0.7`: the whole result fails when the criterion scores below that (0 to 1).
-- `mode: graded`: each criterion is graded from 0 to 10 instead of met or missed. A grade from 6 up
-  (or from the criterion's own minimum) counts as a hit.
+- `required: true`: the whole result fails if this criterion is missed, whatever the total.
+- `min_score: 0.7`: the whole result fails if the criterion scores below that (0 to 1).
+- `mode: graded`: each criterion gets a grade from 0 to 10 instead of met or missed. A grade of 6 or more
+  (or of the criterion's own minimum or more) counts as a hit.
+- `score_ranges: {0: …, 5: …, 10: …}` says what the grades mean and makes the rubric graded.
+- `samples: 3`: the judge is asked three times. The score is the median, the mean or the most frequent of the
+  samples, and the page shows how far apart they are. A criterion is met if more than half of the samples say
+  so; grades are combined like the score.
 
-- `samples: 3`: the judge is asked so often; the score is the median, mean or most frequent of theirs, and the
-  page shows how far they lie apart. A criterion is met when more than half of the samples say so; a grade is
-  joined like the score.
-- `score_ranges: {0: …, 5: …, 10: …}` says what grades mean; the rubric is graded then.
-
-A criterion may be written as a plain sentence. `required` and `weight` need the long form.
+A criterion may be a plain sentence. `required` and `weight` need the long form.
 
 Good: "Gives the refund time of 4 to 6 working days". One fact, and two people would agree on it.
 

@@ -1,25 +1,26 @@
-"""Check the text of an answer by rule: no model is asked, the same answer always scores the same.
+"""Check the text of an answer with a rule: no model is asked, and the same answer always scores the same.
 
-The score is 1 when the check holds and 0 when it does not.
+The score is 1 if the check passes and 0 if it does not.
 
-| operator | holds when the answer |
+| operator | passes if the answer |
 |---|---|
-| `equals` | is the text, character for character |
-| `contains` | has the text in it |
-| `contains_any`, `contains_all` | has one of the texts, has each of them |
+| `equals` | is identical to the text |
+| `contains` | contains the text |
+| `contains_any`, `contains_all` | contains at least one of the texts, contains all of them |
 | `starts_with`, `ends_with` | begins or ends with the text |
-| `regex` | has a match of the regular expression anywhere (time limit 2 s) |
+| `regex` | matches the regular expression anywhere (time limit 2 s) |
 | `is_json` | is one JSON value and nothing else |
 | `json_schema` | is JSON that satisfies the schema |
 | `max_length` | has at most that many characters |
 
-`ignore_case` makes the comparing operators blind to upper and lower case. `negate: true` on the
-evaluator turns a check round: "must not contain". In suite files the operator is the type.
+`ignore_case` lets the operators that compare texts ignore upper and lower case. `negate: true` on the
+evaluator inverts a check: "must not contain". In suite files the operator is the type.
 
-Good: a fact the answer cannot be right without, such as an order number or a refusal to print one.
+Good: a fact that every correct answer contains, such as an order number, or a number it must never contain.
 
-Bad: `equals` on an answer in prose. One other word and it fails; ask a judge instead. A variable such as
-`{{expected_output}}`: it is looked for by the letter; type `expected_output` compares with each case's own.
+Bad: `equals` for an answer in prose. One different word and it fails; ask a judge instead. Also bad: a
+variable such as `{{expected_output}}`. It is searched for literally; use the type `expected_output` to compare
+with the expected output of each case.
 
 ```yaml
 name: no_prompt_leak

@@ -179,7 +179,7 @@ class ChatReply:
 
 
 class ModelCallError(Exception):
-    """No answer could be had. `status` is a CallStatus; `usage` is what the tries cost all the same."""
+    """No answer could be had. `status` is a CallOutcome; `usage` is what the tries cost all the same."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ class ModeTrial:
 
 @dataclass(slots=True)
 class Trial:
-    """What trying a model out found. `error` is a CallStatus when no call was answered, with its `reason`."""
+    """What trying a model out found. `error` is a CallOutcome when no call was answered, with its `reason`."""
 
     modes: list[ModeTrial] = field(default_factory=list)
     usage: Usage = NO_USAGE

@@ -1,8 +1,8 @@
-"""Send the case to a model behind an OpenAI-compatible endpoint and take its answer as the output.
+"""Send the case to a model behind an OpenAI-compatible endpoint; its answer is the output.
 
-The system prompt goes before the messages of the case; the parameters are sent with every call, in
-place of the model's own where both name one. An agent that thinks longer than other users of the
-model may have a time-out of its own.
+The system prompt goes before the messages of the case. The parameters are sent with every call and override
+those of the language model. A target that needs more time than other users of the model can have its own
+time-out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Give the outputs that were recorded before, one for each case.
+"""Use outputs that were recorded earlier, one for each case.
 
-The output comes from the case itself or from an uploaded JSONL file with one line per case. Nothing
-is called, so a run against a recorded target repeats exactly and costs only its judges.
+The output comes from the case itself or from an uploaded JSONL file with one line per case. Nothing is
+called, so a run against recorded outputs can be repeated exactly and costs only what its judges cost.
 """
 
 from __future__ import annotations

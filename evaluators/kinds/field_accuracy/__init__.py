@@ -1,33 +1,32 @@
-r"""Compare the fields of a JSON answer with what they should hold.
+r"""Compare the fields of a JSON answer with their expected values.
 
-The answer is JSON, or holds a block of it: the last one between lines of three backticks, or an
-object in its prose. Each field scores 1 when it is as expected, else 0; the score is their average by
-weight. What is expected stands at the same path in the expected output of the case, or in `expected`
-of the field.
+The answer is JSON or contains it: the last block between lines of three backticks, or an object within its
+prose. Each field scores 1 if it has the expected value, otherwise 0; the score is their weighted average. The
+expected value is at the same path in the expected output of the case, or in `expected` of the field.
 
 | match | the field matches when it |
 |---|---|
-| `exact` | is the expected value; 1 is 1.0, and the order of keys says nothing |
-| `numeric_tolerance` | is a number no further off than `tolerance`; with `relative: true` that is a share of the expected number |
-| `date` | is the same day. `formats` such as `DD.MM.YYYY` say how days are written; without them those of ISO 8601 and such with the month in words are read |
-| `contains` | has the expected text in it, or is a list with the expected value in it |
-| `regex` | has a match of the expected regular expression (time limit 2 s) |
+| `exact` | equals the expected value; 1 equals 1.0, and the order of keys does not matter |
+| `numeric_tolerance` | is a number that differs by at most `tolerance`; with `relative: true` that is a share of the expected number |
+| `date` | is the same day. `formats` such as `DD.MM.YYYY` say how dates are written; without them, ISO 8601 and dates with the month in words are understood |
+| `contains` | contains the expected text, or is a list that contains the expected value |
+| `regex` | matches the expected regular expression anywhere (time limit 2 s) |
 
-Paths lead through keys and lists: `invoice.total`, `lines[0].price`, `["a.b"]`. `lines[*].price` is
-the price of every line: the field then scores the share of the values that match, and a line too many
-or too few is a value that does not.
+Paths lead through keys and lists: `invoice.total`, `lines[0].price`, `["a.b"]`. `lines[*].price` is the price
+of every line: the field then scores the share of values that match, and each extra or missing line counts as
+a value that does not match.
 
-- `required: true` fails the whole result when the field scores 0; `min_score` when it scores less.
-- `optional: true`: an answer may leave the field out, and then it counts nothing.
-- `aggregation: all_or_nothing` gives 1 when every field matches, else 0.
+- `required: true` fails the whole result if the field scores 0, `min_score` if it scores below that number.
+- `optional: true` lets an answer omit the field, which then does not count.
+- `aggregation: all_or_nothing` scores 1 if every field matches, otherwise 0.
 
-A field of which a case expects nothing is left out there, with a warning. An answer that is no JSON,
-or whose JSON has a key twice, misses every field and scores 0: that is the agent's fault. An expected
-output that cannot be compared is yours, and leaves the evaluator unscored.
+If a case expects no value for a field, the field is left out with a warning. An answer that is not JSON, or
+has the same key twice, misses every field and scores 0: the agent is at fault. If the expected output cannot
+be compared, the suite is at fault and the evaluator is unscored.
 
-Good: what an agent has to extract from a document, with a tolerance where people would round.
+Good: values an agent extracts from a document, with a tolerance where people would round.
 
-Bad: a field in prose, such as a summary. Let a judge read it.
+Bad: a field that holds prose, such as a summary. Let a judge read it.
 
 ```yaml
 name: invoice

@@ -1,40 +1,41 @@
 """Let programs check what they can and a judge score the rest, dimension by dimension, from 0 to 10.
 
-Checks run first: each is passed, failed or without a result, and tells of one or more dimensions. The
-judge then reads the task, the answer, the tool calls, the results of the checks and what was expected,
-and gives every dimension and the whole a score from 0 to 10, with its evidence before each. **The score
-is the judge's overall score**, not a sum of the dimensions; these show where an agent is strong or weak.
+The checks run first. Each passes, fails or has no result, and belongs to one or more dimensions. The judge
+then reads the task, the answer, the tool calls, the results of the checks and the expectations. It writes
+down its evidence and scores every dimension and the whole from 0 to 10. **The score is the judge's overall
+score**, not a sum of the dimensions; the dimensions show where an agent is strong or weak.
 
-The dimensions are `task`, `process`, `autonomy`, `closeness`, `efficiency` and `spark`, unless you name
-your own. The checks of a dimension make its deterministic score: their mean, passed 10 and failed 0.
+The dimensions are `task`, `process`, `autonomy`, `closeness`, `efficiency` and `spark`, unless you name your
+own. The checks of a dimension give its deterministic score: the mean of 10 for each that passed and 0 for each
+that failed.
 
 | check | passes when |
 |---|---|
-| `contains`, `equals`, `regex`, `json_schema`, … | the answer holds as in a text check |
+| `contains`, `equals`, `regex`, `json_schema`, … | the answer passes that text check |
 | `final_response_present` | the agent answered at all |
-| `tool_call_count` | the calls of `tool`, or of any, are from `min` to `max` |
-| `file_exists`, `file_contains` | the agent left a file at `path`, with `value` in it |
-| `status_is` | the agent ended with that `status`; one whose answer came ended with `success` |
-| `script` | the script gives the full score; its settings are those of the type `script`, files of the suite among them |
+| `tool_call_count` | `tool`, or any tool, was called from `min` to `max` times |
+| `file_exists`, `file_contains` | the agent left a file at `path`; the file contains `value` |
+| `status_is` | the agent ended with that `status`, which is `success` for an agent that answered |
+| `script` | the script gives the full score; its settings are those of the type `script`, including files of the suite |
 
-`negate: true` turns a check round. A check that cannot be made, such as a count of calls where the
-target reports none, is left out with a warning; it is no failure and no error of the result.
+`negate: true` inverts a check. A check that cannot be made, such as counting the calls of a target that
+reports none, is left out with a warning. It is neither a failure nor an error of the result.
 
-**Expectations**, hard and soft, stand here or in the metadata of a case (`hard_expectations`,
-`soft_expectations`). The judge says of each whether it was met. A hard one that was not shows a badge
-and weighs with the judge; it caps nothing.
+**Expectations**, hard and soft, are written here or in the metadata of a case (`hard_expectations`,
+`soft_expectations`). The judge says whether each was met. A missed hard expectation shows a badge and
+influences the judge, but does not cap the score.
 
-- **Iterations** (`samples`): the judge is asked several times; the median counts, of each dimension and
-  of the whole. Iterations without a readable reply are counted and left out.
+- **Iterations** (`samples`): the judge is asked several times, and the median counts for each dimension and
+  for the whole. Iterations without a readable reply are counted and left out.
 - **Policies** of a dimension: `judge_only`, `deterministic_only`, or `weighted`, where `judge_weight` is
-  the judge's part. Where a side has no score the other one counts, with a warning.
-- `score_from: dimension_weights` makes the score of the final dimensions by their weights instead.
+  the judge's share. If one side has no score, the other counts, with a warning.
+- `score_from: dimension_weights` computes the score from the final dimensions and their weights instead.
 
-The judge is never told which model it judges, and what it was shown is kept word for word.
+The judge is never told which model it judges. Everything it was shown is kept word for word.
 
-Good: a check for what must be in the file, and the judge for whether the answer is any good.
+Good: a check for what a file must contain, and the judge for whether the answer is any good.
 
-Bad: twenty checks of one dimension that all look for words. The judge reads twenty times the same.
+Bad: twenty checks for words in one dimension. The judge reads the same thing twenty times.
 
 ```yaml
 name: overall

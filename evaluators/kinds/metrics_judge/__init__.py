@@ -1,30 +1,30 @@
-"""Score how an agent worked by metrics of 0 to 5, and check the expected outcomes in the same call.
+"""Score how an agent worked with metrics from 0 to 5, and check the expected outcomes in the same call.
 
-One judge call scores every metric from 0 to 5, each with a justification, and says of each expected
-outcome of the case whether it was met. The score is Σ (metric ÷ 5 × weight), shown as 0 to 100: all
-fives are 100, all threes 60. No metric passes or fails a case by itself; the expected outcomes decide
-when the suite's case gate is `expected_outcomes`, and never enter the score.
+One judge call scores every metric from 0 to 5 with a justification, and says whether each expected outcome of
+the case was met. The score is Σ (metric ÷ 5 × weight), shown as 0 to 100: all fives make 100, all threes 60.
+No metric passes or fails a case by itself. The expected outcomes decide if the suite's case gate is
+`expected_outcomes`; they are never part of the score.
 
 - **Execution**: `tool_routing` 15%, `parameter_extraction` 15%, `result_interpretation` 15%.
 - **Knowledge**: `grounding_fidelity` 12.5%, `instruction_compliance` 12.5%.
 - **Process**: `information_gathering` 10%, `conversation_management` 10%.
 - **Delivery**: `response_delivery` 10%.
 
-The set is yours to change:
+You can change the set:
 
-- **Fewer metrics**: list the keys to keep. Weights are made to sum to 1 after any change.
+- **Fewer metrics**: list the keys to keep. The weights are scaled to sum to 1 after any change.
 - **Other weights**: `weights: {tool_routing: 0.3}`, or a `weight` in the list.
-- **Own metrics**: a `key` with `name`, `description`, `tier` and `weight`.
-- **Passed or failed**: `binary: true` makes a metric 5 or 0. `task_completion` is one by itself.
-- **Samples**: the judge is asked several times; the score is their median, mean or the most frequent,
-  an outcome is met when more than half say so, and the spread is shown.
+- **Your own metrics**: a `key` with `name`, `description`, `tier` and `weight`.
+- **Pass or fail**: `binary: true` makes a metric 5 or 0. `task_completion` is binary already.
+- **Samples**: the judge is asked several times. The score is the median, the mean or the most frequent of
+  the samples, an outcome is met if more than half of them say so, and the page shows the spread.
 
-Labels describe and decide nothing: 0 critical fail, 1 fail, 2 poor, 3 acceptable, 4 good, 5 excellent.
-A reply that leaves a metric out or invents one, leaves the whole numbers 0 to 5 or answers only some of
-the outcomes is asked for again, then the evaluator is unscored, never 0. A reply with all metrics that
-gives no outcomes even then keeps its metrics, and the case is decided by its score.
+The labels only describe: 0 critical fail, 1 fail, 2 poor, 3 acceptable, 4 good, 5 excellent.
+The judge is asked again if its reply omits or invents a metric, uses anything but the whole numbers 0 to 5,
+or answers only some of the outcomes. If the second reply is no better, the evaluator is unscored, never 0. If
+it has all metrics but no outcomes, the metrics count and the score decides the case.
 
-Good: a metric whose description says what is looked at and what a low score looks like.
+Good: a metric whose description says what to look at and what a low score looks like.
 
 Bad: "Quality". It overlaps with every other metric and counts the same flaw twice.
 

@@ -1,39 +1,39 @@
-"""Run a script of your own that looks at the output and prints a score.
+"""Run your own script, which looks at the output and prints a score.
 
-The script runs on the machine of a worker, locked into a sandbox: a fresh directory, no secrets, no
-network, limits on time, memory, processes and output. Scripts are off until whoever runs the site
-switches them on (`EVALSITE_SCRIPTS`), and only members who may run scripts can start such runs.
+The script runs in a sandbox on a worker's machine: in a fresh directory, without secrets or network, with
+limits on time, memory, processes and output. Scripts are off until the administrator enables them
+(`EVALSITE_SCRIPTS`), and only members who may run scripts can start runs that use them.
 
-**Program.** `command` is a list, or one command in a line; its parts may name files of the suite:
-`["python", "./judges/check.py"]`. Those files are stored with the suite's version together with all
-others in the same folder and below, and lie at the same places when the script runs, so that it can
-import and read them; hidden files, and suites beside the suite's own file, are left out. A text of several lines is the script itself: the
-interpreter stands in its first line (`#!/usr/bin/env python3`), else `sh` runs it.
+**Program.** `command` is a list, or one command on one line. Its parts may name files of the suite:
+`["python", "./judges/check.py"]`. Those files and everything else in their folders and below are stored with the
+version of the suite and keep their places when the script runs, so it can import and read them. Hidden files
+and other suites are left out. A text of several lines is the script itself: its first line names the
+interpreter (`#!/usr/bin/env python3`), otherwise `sh` runs it.
 
-**Protocol `env`**, that of the type `script`. The script prints
-`{"score": 85, "reasoning": "…"}`, from 0 to 100. It finds the answer in `EVAL_OUTPUT`, cut at 128 KiB,
-and whole in the file `EVAL_OUTPUT_FILE` names.
+**Protocol `env`** belongs to the type `script`. The script prints `{"score": 85, "reasoning": "…"}`, with a
+score from 0 to 100. `EVAL_OUTPUT` holds the answer, cut at 128 KiB; the file that `EVAL_OUTPUT_FILE` names
+holds all of it.
 
-**Protocol `stdin`**, that of the types `code_judge` and `code_grader`. The script reads case and answer
-as one JSON object and prints
-`{"score": 0.85, "hits": ["…"], "misses": ["…"], "reasoning": "…"}`, from 0 to 1; in place of hits and
-misses it may print `assertions` or `checks`, a list of `{"text": "…", "passed": true}`. It reads
-`question`, `criteria`, `expected_output`, `output` (also `reference_answer`, `candidate_answer`), the
-messages in `input_messages` and `output_messages`, tool calls with them, `trace_summary`, `metadata`,
-`config` and more, in snake_case and in camelCase. `protocol:` asks for the other one.
+**Protocol `stdin`** belongs to the types `code_judge` and `code_grader`. The script reads the case and the
+answer as one JSON object and prints
+`{"score": 0.85, "hits": ["…"], "misses": ["…"], "reasoning": "…"}`, with a score from 0 to 1. Instead of hits
+and misses it may print `assertions` or `checks`, a list of `{"text": "…", "passed": true}`. It reads
+`question`, `criteria`, `expected_output`, `output` (also `reference_answer`, `candidate_answer`), the messages
+with their tool calls in `input_messages` and `output_messages`, `trace_summary`, `metadata`, `config` and
+more, in snake_case and in camelCase. `protocol:` chooses the other protocol.
 
-**In both** stand `EVAL_CASE_ID`, `EVAL_INPUT`, `EVAL_EXPECTED_OUTPUT`, `EVAL_CRITERIA`,
-`EVAL_EXPECTED_OUTCOMES` and `EVAL_METADATA` (JSON), `EVAL_EVALUATOR` and `EVAL_WORKSPACE`, a copy of the
-files the agent left; under bubblewrap it is `/workspace`.
+**Both protocols** set `EVAL_CASE_ID`, `EVAL_INPUT`, `EVAL_EXPECTED_OUTPUT`, `EVAL_CRITERIA`,
+`EVAL_EXPECTED_OUTCOMES` and `EVAL_METADATA` (JSON), `EVAL_EVALUATOR`, and `EVAL_WORKSPACE`, a folder with a
+copy of the files the agent left; under bubblewrap it is `/workspace`.
 
-The output of the script is that one JSON object and nothing else: what it has to tell besides goes to
-stderr. A crash, a time-out, anything else on stdout and a score out of range are no score, never 0;
+The script prints that one JSON object and nothing else; anything more belongs on stderr. If the script
+crashes, times out, prints anything else on stdout or gives a score out of range, there is no score, never 0;
 the page shows the end of stderr.
 
-Good: checks what a program can decide, such as running the tests against the agent's code.
+Good: checks what a program can decide, for example by running tests against the agent's code.
 
-Bad: prints the agent's answer before its own JSON. An answer could then pose as the verdict, so two
-objects are refused.
+Bad: prints the agent's answer before its own JSON. The answer could then pose as the verdict, so two objects
+are refused.
 
 ```yaml
 name: says_what_happens

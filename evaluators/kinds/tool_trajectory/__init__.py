@@ -1,34 +1,34 @@
-"""Hold the tools an agent called to those it should have called.
+"""Compare the tools an agent called with the tools it should have called.
 
 The score is the share of the expectations that are met.
 
 | mode | expectations |
 |---|---|
-| `any_order` | each of `expected` has a call of its own, in any order; each tool of `minimums` is called at least that often. Other calls are free |
-| `in_order` | each of `expected` has a call of its own, one after the other. Other calls may stand between |
-| `exact` | the calls are `expected`, one for one. Each call too many counts as one more expectation, missed |
-| `superset` | the calls hold all of `expected`; in any order, and more of them are free |
-| `subset` | each call made is one of `expected`, which may be used again: a list of what is allowed |
+| `any_order` | each entry of `expected` has a call of its own, in any order, and each tool in `minimums` was called at least that often. Other calls are allowed |
+| `in_order` | each entry of `expected` has a call of its own, in this order. Other calls may come between them |
+| `exact` | the calls are exactly those in `expected`, in this order. Each extra call counts as one more missed expectation |
+| `superset` | the calls include all of `expected`, in any order. Other calls are allowed |
+| `subset` | each call that was made is in `expected`, a list of allowed calls that may each be used again |
 
-An expected call is the name of a tool, or `tool` with `args`: its arguments. `args_match` says how
-they are compared, for all or for one call.
+An expected call is the name of a tool, or `tool` with its arguments as `args`. `args_match` says how to
+compare the arguments, for all calls or for one.
 
-| args_match | arguments fit when |
+| args_match | the arguments match if |
 |---|---|
-| `partial` | each one given has this value; others are free |
-| `exact` | they are these and no others |
-| `subset` | none is there but these, with these values |
-| `ignored` | always, as they do without `args` |
+| `partial` | each argument in `args` has that value; other arguments are allowed |
+| `exact` | they are exactly those in `args` |
+| `subset` | there are no arguments besides those in `args`, and they have those values |
+| `ignored` | always, as for a call without `args` |
 
-`max_duration_ms` of an expected call is one more expectation: that the call that answers it is that
-fast. A call that was not made misses both.
+`max_duration_ms` of an expected call adds one more expectation: that the call took no longer. A call that was
+not made misses both.
 
-A target without a trace leaves the evaluator unscored, and so does a trace that does not tell how
-long a call with a limit took. An agent that called nothing is scored: it missed what is expected.
+The evaluator is unscored if the target reports no trace, or if the trace does not say how long a call with a
+limit took. An agent that called no tool is scored: it missed what was expected.
 
-Good: the two calls without which the answer cannot be right, in any order.
+Good: the two calls that every correct answer needs, in any order.
 
-Bad: `exact` for an agent that may think of its own way. A better way then counts as a fault.
+Bad: `exact` for an agent that is free to choose its own way. A better way then counts as a fault.
 
 ```yaml
 name: looks_before_it_pays

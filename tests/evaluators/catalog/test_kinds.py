@@ -40,7 +40,7 @@ def test_the_gallery_shows_every_kind_a_suite_may_use(viewer: Client) -> None:
 def test_a_kind_shows_manual_settings_spellings_and_example(viewer: Client) -> None:
     html = page(viewer, "text_check").content.decode()
 
-    assert "<th>holds when the answer</th>" in html
+    assert "<th>passes if the answer</th>" in html
     assert "ignore_case" in html
     assert "operator: contains_any, ignore_case: true" in html
     assert "type: contains_any" in html
