@@ -6,7 +6,7 @@ import asyncio
 
 from celery import shared_task
 
-from evaluators.model_calls.models import spec_of
+from evaluators.model_calls.models import model_spec
 from evaluators.model_calls.trial import try_model
 from evaluators.models import LanguageModel
 
@@ -16,4 +16,4 @@ def test_language_model(*, model_id: int, **later: object) -> None:
     """Try a model out and keep what was found; a test that is not asked for any more is left."""
     model = LanguageModel.objects.filter(pk=model_id).first()
     if model is not None and model.begin_test():
-        model.finish_test(asyncio.run(try_model(spec_of(model))).as_json())
+        model.finish_test(asyncio.run(try_model(model_spec(model))).as_json())

@@ -19,7 +19,7 @@ from evaluators.model_calls.models import (
     is_allowed_variable,
     is_sendable,
     library_prices,
-    prices_of,
+    look_up_prices,
 )
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
@@ -227,7 +227,7 @@ class LanguageModelForm(forms.ModelForm[LanguageModel]):
                 self.add_error(name, "A price is 0 or more.")
         is_complete = "base_url" in found and "model_id" in found
         if is_complete and any(usd is not None for usd in own.values()):
-            prices = prices_of(found["base_url"], found["model_id"], **_as_own(own))
+            prices = look_up_prices(found["base_url"], found["model_id"], **_as_own(own))
             missing = "output" if own["input_price_usd_per_mtok"] is not None else "input"
             if prices is None:
                 reason = f"The kept library does not know this model: set the {missing} price too."

@@ -22,7 +22,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import InvalidConfigError, Refusal
-from evaluators.kinds._text import yaml_of
+from evaluators.kinds._text import write_yaml
 
 BLANK_ROWS = 2
 WEIGHT = "weight"
@@ -192,7 +192,7 @@ class StructureField(forms.CharField):
         """Return the values as YAML."""
         if isinstance(value, str):
             return value
-        return "" if value in EMPTY else yaml_of(value)
+        return "" if value in EMPTY else write_yaml(value)
 
     def to_python(self, value: Any) -> Any:
         """Return the values; raises ValidationError with the line that is not YAML."""
@@ -214,7 +214,7 @@ class KindForm(forms.Form):
         self.kind = kind
         self.config: dict[str, Any] = {}
         for name, setting in kind.config.model_fields.items():
-            self.fields[name] = field_of(name, setting)
+            self.fields[name] = setting_field(name, setting)
 
     def clean(self) -> dict[str, Any]:
         """Hold the settings to the kind's own rules; every refusal stands at its field."""
@@ -236,7 +236,7 @@ class KindForm(forms.Form):
         return found
 
 
-def settings_of(kind: Kind) -> list[dict[str, Any]]:
+def kind_settings(kind: Kind) -> list[dict[str, Any]]:
     """Return name, type, default and meaning of every setting, as the gallery lists them."""
     return [
         {
@@ -254,7 +254,7 @@ def _sent(value: Any) -> Any:
     return value.replace("\r\n", "\n") if isinstance(value, str) else value
 
 
-def field_of(name: str, setting: FieldInfo) -> forms.Field:
+def setting_field(name: str, setting: FieldInfo) -> forms.Field:
     """Return the field of a form that a setting is written in."""
     options: dict[str, Any] = {
         "label": setting.title or name.replace("_", " ").capitalize(),
@@ -271,7 +271,7 @@ def field_of(name: str, setting: FieldInfo) -> forms.Field:
         choices = [(word, str(word).replace("_", " ")) for word in get_args(annotation)]
         return forms.ChoiceField(choices=choices, **options)
     if annotation in NUMBERS:
-        return NUMBERS[annotation](**bounds_of(setting), **options)
+        return NUMBERS[annotation](**number_bounds(setting), **options)
     if annotation is str:
         return forms.CharField(strip=False, widget=_text_widget(setting), **options)
     if get_origin(annotation) is tuple and get_args(annotation)[0] is str:
@@ -296,7 +296,7 @@ def _widget(setting: FieldInfo) -> Any:
     return extra.get("widget") if isinstance(extra, Mapping) else None
 
 
-def bounds_of(setting: FieldInfo) -> dict[str, Any]:
+def number_bounds(setting: FieldInfo) -> dict[str, Any]:
     """Return the least and the largest number that a setting takes, as form fields name them."""
     return {"min_value": _bound(setting, Ge, "ge"), "max_value": _bound(setting, Le, "le")}
 

@@ -11,13 +11,20 @@ from typing import Any
 from django import forms
 from django.utils import timezone
 
-from evaluators.catalog.kind_forms import KindForm, settings_of
-from evaluators.kinds import all_kinds, kind_of, spelled_as
+from evaluators.catalog.kind_forms import KindForm, kind_settings
+from evaluators.kinds import all_kinds, get_kind, shortest_spelling
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import UnknownKindError
-from evaluators.kinds._text import yaml_of
+from evaluators.kinds._text import write_yaml
 from evaluators.model_calls.calls import CallOutcome
-from evaluators.model_calls.models import OWN, Prices, TokenPrice, key_of, key_source, model_prices
+from evaluators.model_calls.models import (
+    OWN,
+    Prices,
+    TokenPrice,
+    key_source,
+    model_key,
+    model_prices,
+)
 from evaluators.models import LanguageModel, ReplyMode
 from evaluators.scoring.tree import COMPOSITE
 
@@ -60,7 +67,7 @@ class KindTrialForm(KindForm):
         chosen = self.cleaned_data
         usual = self.kind.config.model_validate(self.config)
         changed = usual.model_dump(mode="json", exclude_defaults=True)
-        spelling, settings = spelled_as(self.kind.name, changed)
+        spelling, settings = shortest_spelling(self.kind.name, changed)
         facts = {
             "name": chosen["name"],
             "type": spelling,
@@ -69,7 +76,7 @@ class KindTrialForm(KindForm):
             "negate": chosen["negate"] or None,
         }
         given = {key: value for key, value in facts.items() if value is not None}
-        return yaml_of([{**given, **settings}])
+        return write_yaml([{**given, **settings}])
 
 
 def kinds_shown() -> list[Kind]:
@@ -81,13 +88,13 @@ def kinds_shown() -> list[Kind]:
 
 def kind_page(name: str) -> KindPage:
     """Return everything about one kind; raises UnknownKindError for one the gallery does not show."""
-    kind = kind_of(name)
+    kind = get_kind(name)
     if not kind.in_gallery:
         raise UnknownKindError(f"The kind {name!r} is used by Evalsite itself.")
     spellings = {kind.name: {}, **kind.spellings}
     return KindPage(
         kind=kind,
-        settings=settings_of(kind),
+        settings=kind_settings(kind),
         spellings=[(spelling, _stands_for(preset)) for spelling, preset in spellings.items()],
     )
 
@@ -184,7 +191,7 @@ def model_rows() -> list[ModelRow]:
         ModelRow(
             model,
             key_source(model),
-            key_of(model).problem,
+            model_key(model).problem,
             _price_words(model_prices(model)),
             trial_report(model),
         )
@@ -214,7 +221,7 @@ def model_facts(model: LanguageModel) -> list[tuple[str, str]]:
 
 def key_problem(model: LanguageModel) -> str:
     """Return why the model's key cannot be sent, "" when it can or none is needed."""
-    return key_of(model).problem
+    return model_key(model).problem
 
 
 def trial_report(model: LanguageModel) -> ModelTrialReport:

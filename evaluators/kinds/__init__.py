@@ -18,24 +18,24 @@ from evaluators.kinds._refusals import (
     InvalidConfigError,
     Refusal,
     UnknownKindError,
+    config_error,
     normal_spelling,
-    refusal_of,
 )
 
 __all__ = [
     "InvalidConfigError",
     "UnknownKindError",
     "all_kinds",
+    "file_references",
+    "get_kind",
     "is_spelling",
     "kind_for_spelling",
-    "kind_of",
     "literal_variable",
     "models_named",
     "normal_spelling",
     "prompt_versions",
     "read_config",
-    "references_of",
-    "spelled_as",
+    "shortest_spelling",
 ]
 
 PROMPT_VERSION = "PROMPT_VERSION"
@@ -54,7 +54,7 @@ def all_kinds() -> Mapping[str, Kind]:
     return MappingProxyType(kinds)
 
 
-def kind_of(name: str) -> Kind:
+def get_kind(name: str) -> Kind:
     """Return the kind of that name; raises UnknownKindError listing those there are."""
     found = all_kinds().get(name)
     if found is None:
@@ -90,10 +90,10 @@ def is_spelling(text: str) -> bool:
     return normal_spelling(text) in _spellings()
 
 
-def spelled_as(name: str, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def shortest_spelling(name: str, config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the type name that says most about a configured evaluator and the settings left to write."""
     best, stands_for = name, dict[str, Any]()
-    for spelling, preset in kind_of(name).spellings.items():
+    for spelling, preset in get_kind(name).spellings.items():
         fits = all(config.get(key, _ABSENT) == value for key, value in preset.items())
         if fits and len(preset) > len(stands_for):
             best, stands_for = spelling, dict(preset)
@@ -112,17 +112,17 @@ def read_config(
     With `files` the prompts it names are looked up and checked like prompts written in place.
     Raises UnknownKindError, or InvalidConfigError naming evaluator, setting and what would be right.
     """
-    found = kind_of(name)
+    found = get_kind(name)
     try:
         settings = found.config.model_validate(dict(config))
         if files is not None and (texts := _texts_of(settings, files, evaluator or found.label)):
             found.config.model_validate({**config, **texts})
     except ValidationError as error:
-        raise refusal_of(error, found, evaluator) from error
+        raise config_error(error, found, evaluator) from error
     return settings
 
 
-def references_of(config: KindConfig) -> dict[str, str]:
+def file_references(config: KindConfig) -> dict[str, str]:
     """Return by setting the files of the suite that the settings name."""
     values = {name: getattr(config, name) for name in config.prompt_fields}
     return {name: value for name, value in values.items() if is_reference(value)}
@@ -142,7 +142,7 @@ _ABSENT = object()
 
 def _texts_of(settings: KindConfig, files: Mapping[str, bytes], evaluator: str) -> dict[str, str]:
     texts: dict[str, str] = {}
-    for key, reference in references_of(settings).items():
+    for key, reference in file_references(settings).items():
         try:
             texts[key] = reference_text(reference, files)
         except ValueError as error:

@@ -18,7 +18,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from evaluators.kinds._text import LIMIT_S, SlowPatternError, compiled
+from evaluators.kinds._text import LIMIT_S, SlowPatternError, compile_pattern
 
 FENCE = "```"
 MAX_STARTS = 10
@@ -34,7 +34,7 @@ class UnclearJsonError(ValueError):
     """An object of the JSON has a key twice, so that its readers would not agree on what it says."""
 
 
-def json_in(text: str) -> Any:
+def read_json(text: str) -> Any:
     """Return the JSON value a text is, or that of its last fenced block, or of an object in its prose.
 
     Numbers with a point come as Decimal. Raises UnclearJsonError for a key that stands twice, and
@@ -61,7 +61,7 @@ def json_in(text: str) -> Any:
     return found
 
 
-def same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Tell whether two JSON values are equal: 1 is 1.0 and not true, the order of keys says nothing."""
     pairs = [(one, other)]
     while pairs:
@@ -79,7 +79,7 @@ def same(one: Any, other: Any) -> bool:
     return True
 
 
-def number_of(value: Any) -> Decimal | None:
+def exact_number(value: Any) -> Decimal | None:
     """Return a finite number exactly, None for anything else; true is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
@@ -87,7 +87,7 @@ def number_of(value: Any) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def shown_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
+def format_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
     """Return a value as JSON on one line, its end left out when it is long."""
     text = ""
     try:
@@ -101,13 +101,13 @@ def shown_value(value: Any, longest: int = MAX_SHOWN_LENGTH) -> str:
     return text
 
 
-def shown_text(text: str, longest: int = MAX_SHOWN_LENGTH) -> str:
+def shorten_text(text: str, longest: int = MAX_SHOWN_LENGTH) -> str:
     """Return a text as it is, without what no database keeps, its end left out when it is long."""
     cut = HALVES.sub(REPLACEMENT, text[: longest + 1].replace("\0", REPLACEMENT))
     return cut if len(cut) <= longest else f"{cut[:longest]}{ELLIPSIS}"
 
 
-def spelt_value(value: Any) -> str:
+def plain_value(value: Any) -> str:
     """Return a text as it is and any other value as JSON."""
     try:
         return value if isinstance(value, str) else _ENCODER.encode(value)
@@ -125,7 +125,7 @@ def is_json(value: Any) -> bool:
 
 
 def _same_scalar(one: Any, other: Any) -> bool:
-    numbers = number_of(one), number_of(other)
+    numbers = exact_number(one), exact_number(other)
     if None not in numbers:
         return numbers[0] == numbers[1]
     return type(one) is type(other) and bool(one == other)
@@ -173,7 +173,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise UnclearJsonError(f"the key {shown_value(twice)} stands twice")
+        raise UnclearJsonError(f"the key {format_value(twice)} stands twice")
     return found
 
 
@@ -220,7 +220,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
             return "json_schema: patternProperties is not supported; use propertyNames with pattern"
         if key == "pattern" and isinstance(value, str):
             try:
-                compiled(value)
+                compile_pattern(value)
             except ValueError as error:
                 return f"json_schema: {error}"
     try:
@@ -230,7 +230,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def problems_of(value: Any, schema: Mapping[str, Any]) -> list[str]:
+def schema_violations(value: Any, schema: Mapping[str, Any]) -> list[str]:
     """Return where and why a JSON value does not satisfy a schema, the first ten.
 
     Raises SlowPatternError past the time limit, and UnresolvableReferenceError for a $ref that
@@ -266,7 +266,7 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
     if not isinstance(instance, str):
         return
     try:
-        match = compiled(pattern).search(instance, timeout=LIMIT_S, concurrent=True)
+        match = compile_pattern(pattern).search(instance, timeout=LIMIT_S, concurrent=True)
     except TimeoutError as error:
         raise SlowPatternError(
             f"the pattern {pattern!r} of the JSON schema took longer than {LIMIT_S:g} s"

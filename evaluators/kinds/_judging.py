@@ -88,7 +88,7 @@ def judge_samples() -> Any:
     )
 
 
-def joining_samples() -> Any:
+def sample_combination() -> Any:
     """Return the setting of how several samples become one score."""
     return Field(
         MEDIAN,
@@ -134,7 +134,7 @@ OPINION_SCHEMA = {
 }
 
 
-async def opinion(
+async def ask_opinion(
     context: Context,
     question: JudgeQuestion,
     *,
@@ -146,14 +146,14 @@ async def opinion(
     asked = await ask_samples(context, question, samples)
     if isinstance(asked, Unscored):
         return asked
-    found = joined_opinions(
+    found = combine_opinions(
         [_kept(reply.content) for reply in asked.replies], samples_by, scale=scale
     )
     details = {"model": asked.replies[0].model, **found.details}
     return replace(found, details=details, usage=asked.usage, warnings=asked.warnings)
 
 
-def joined_opinions(
+def combine_opinions(
     samples: Sequence[Mapping[str, Any]], way: Joining, *, scale: float = 1.0
 ) -> Score:
     """Return one score of stored samples; reasoning and findings are those of the sample nearest to it."""
@@ -177,7 +177,7 @@ def joined_opinions(
     )
 
 
-def without_single_sample(score: Score) -> Score:
+def drop_single_sample(score: Score) -> Score:
     """Return the score with no more details than its model where one sample says it all."""
     if len(score.details["samples"]) > 1:
         return score

@@ -46,7 +46,7 @@ def reference_text(reference: str, files: Mapping[str, bytes]) -> str:
 
 
 def prompt_text(value: str, files: Mapping[str, bytes]) -> str:
-    """Return a prompt: the text itself or that of the file it names; raises ValueError like text_of."""
+    """Return a prompt: the text itself or that of the file it names; raises ValueError like reference_text."""
     return reference_text(value, files) if is_reference(value) else value
 
 

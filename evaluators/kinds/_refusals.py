@@ -54,7 +54,7 @@ class InvalidConfigError(DomainError):
         super().__init__(f"Evaluator {evaluator}: {said}" if evaluator else said)
 
 
-def refusal_of(error: ValidationError, kind: Kind, evaluator: str) -> InvalidConfigError:
+def config_error(error: ValidationError, kind: Kind, evaluator: str) -> InvalidConfigError:
     """Return what pydantic refused in our words."""
     found = [one for one in error.errors(include_url=False) if not _follows(one, error)]
     return InvalidConfigError(

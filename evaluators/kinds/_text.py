@@ -18,7 +18,7 @@ MAX_KEPT_LENGTH = 2_000
 LEAD = 200
 
 
-def compared(expected: str, text: str) -> dict[str, bool]:
+def compare_texts(expected: str, text: str) -> dict[str, bool]:
     """Return by comparison whether the answer matches."""
     return {
         "exact": text == expected,
@@ -52,7 +52,7 @@ class SlowPatternError(Exception):
 
 
 @lru_cache(maxsize=1024)
-def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
+def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
     """Return the compiled expression; raises ValueError with what is wrong and where."""
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise ValueError(f"the pattern is longer than {MAX_PATTERN_LENGTH} characters")
@@ -63,7 +63,7 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
         raise ValueError(f"{pattern!r} is not a regular expression: {error.msg}{where}") from error
 
 
-async def found(pattern: Any, text: str) -> str | None:
+async def find_pattern(pattern: Any, text: str) -> str | None:
     """Return the first match in a text, None without one; raises SlowPatternError past the time limit."""
     try:
         return _search(pattern, text, AT_ONCE_S)
@@ -97,7 +97,7 @@ _Representer.add_representer(
 )
 
 
-def yaml_of(value: Any) -> str:
+def write_yaml(value: Any) -> str:
     """Return the values as YAML, texts of several lines as blocks, decimals in all their digits."""
     stream = io.StringIO()
     yaml = YAML(typ="rt", pure=True)

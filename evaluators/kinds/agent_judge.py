@@ -47,10 +47,10 @@ from evaluators.kinds._judging import (
     MAX_TIMEOUT_S,
     OPINION_SCHEMA,
     Joining,
-    joined_opinions,
-    joining_samples,
+    ask_opinion,
+    combine_opinions,
     judge_samples,
-    opinion,
+    sample_combination,
     scale_problem,
 )
 from evaluators.kinds._prompts import fill, prompt_text
@@ -103,7 +103,7 @@ class AgentJudgeConfig(KindConfig):
         100, description="The agent gives a score from 0 to this number."
     )
     samples: int = judge_samples()
-    samples_by: Joining = joining_samples()
+    samples_by: Joining = sample_combination()
     timeout_s: int | None = Field(
         None,
         ge=1,
@@ -146,7 +146,7 @@ def read(mapping: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def asked_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
+def targets_to_ask(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the name of the agent, once for each sample."""
     return (str(config.get("agent") or ""),) * int(config.get("samples") or 1)
 
@@ -157,7 +157,7 @@ def rescore(config: AgentJudgeConfig, details: Mapping[str, Any]) -> Score:
         raise PartsMissingError(f"{config.agent} did not judge this result on this scale.")
     if details.get("asked") != config.samples:
         raise PartsMissingError(f"This result was not judged {config.samples} times.")
-    found = joined_opinions(details["samples"], config.samples_by, scale=config.scale)
+    found = combine_opinions(details["samples"], config.samples_by, scale=config.scale)
     return replace(found, details={**details, **found.details})
 
 
@@ -168,7 +168,7 @@ def rescore(config: AgentJudgeConfig, details: Mapping[str, Any]) -> Score:
     rescore=rescore,
     spellings={"judge_agent": {}},
     read=read,
-    asked_targets=asked_targets,
+    asked_targets=targets_to_ask,
 )
 async def score(config: AgentJudgeConfig, context: Context) -> Outcome:
     """Return the score that the agent gives, with what it said in every sample."""
@@ -179,7 +179,7 @@ async def score(config: AgentJudgeConfig, context: Context) -> Outcome:
     agent = context.target_as_judge(config.agent) if context.target_as_judge else None
     if agent is None:
         return Unscored(f"this run asks no target {config.agent!r} to judge", stage="config")
-    found = await opinion(
+    found = await ask_opinion(
         replace(context, judge=agent),
         _question(config, context, criteria or context.case.criteria.strip() or "(none given)"),
         samples=config.samples,

@@ -54,11 +54,11 @@ from evaluators.kinds._judging import (
     JUDGE_RULES,
     OPINION_SCHEMA,
     Joining,
-    joining_samples,
+    ask_opinion,
+    drop_single_sample,
     judge_samples,
-    opinion,
+    sample_combination,
     scale_problem,
-    without_single_sample,
 )
 from evaluators.kinds._prompts import (
     EVALUATOR_RESULTS,
@@ -69,14 +69,14 @@ from evaluators.kinds._prompts import (
     read_prompt,
 )
 from evaluators.kinds.script.program import ScriptSettings, named_settings
-from evaluators.kinds.script.running import judged_by_script, told_of
+from evaluators.kinds.script.running import describe_child, judge_by_script
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import aggregate
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import Outcome, Unscored
 
 
-async def judged_by_model(
+async def judge_by_model(
     written: str,
     context: Context,
     *,
@@ -99,12 +99,14 @@ async def judged_by_model(
         model=model,
         timeout_s=timeout_s,
     )
-    found = await opinion(context, question, samples=samples, samples_by=samples_by)
-    return found if isinstance(found, Unscored) else without_single_sample(found)
+    found = await ask_opinion(context, question, samples=samples, samples_by=samples_by)
+    return found if isinstance(found, Unscored) else drop_single_sample(found)
 
 
 def _json(results: Sequence[ChildResult]) -> str:
-    return json.dumps([told_of(one) for one in results], ensure_ascii=False, indent=1, default=str)
+    return json.dumps(
+        [describe_child(one) for one in results], ensure_ascii=False, indent=1, default=str
+    )
 
 
 PROMPT_VERSION = 1
@@ -176,7 +178,7 @@ class AggregatorOptions(ScriptSettings):
     prompt: str = Field("", description="How the judge of llm_judge weighs them, or a file.")
     model: str = Field("", description="Slug of its language model. Empty: the suite's judge.")
     samples: int = judge_samples()
-    samples_by: Joining = joining_samples()
+    samples_by: Joining = sample_combination()
 
     @model_validator(mode="after")
     def _options_belong(self) -> Self:
@@ -242,7 +244,7 @@ async def score(config: CompositeConfig, context: Context) -> Outcome:
     or a judge is asked and may leave it Unscored.
     """
     if config.aggregator.type == "code_judge":
-        return await judged_by_script(config.aggregator, "stdin", context)
+        return await judge_by_script(config.aggregator, "stdin", context)
     if config.aggregator.type == "llm_judge":
         return await _judged(config.aggregator, context)
     children = tuple(EvaluatorSpec(name=name, kind="") for name in context.children)
@@ -257,7 +259,7 @@ async def _judged(options: AggregatorOptions, context: Context) -> Outcome:
     except ValueError as error:
         return Unscored(str(error), stage="config")
     weighing = OWN.replace("{prompt}", own) if own else USUAL
-    return await judged_by_model(
+    return await judge_by_model(
         "\n\n".join((TASK, weighing, JUDGE_RULES, REPLY)),
         context,
         model=options.model,

@@ -57,10 +57,10 @@ from evaluators.scoring.samples import (
     BRACKETS,
     Bracket,
     Vote,
-    bracket_of,
     deliberation_score,
+    find_bracket,
     is_quorate,
-    winner_of,
+    winning_bracket,
 )
 from evaluators.scoring.types import (
     Outcome,
@@ -130,7 +130,7 @@ def readable(held: Round) -> list[Mapping[str, Any]]:
     return [vote for vote in held["votes"] if vote["bracket"]]
 
 
-def votes_of(held: Round) -> list[Vote]:
+def read_votes(held: Round) -> list[Vote]:
     """Return the votes of a round as the rules count them."""
     return [Vote(vote["bracket"], vote["score"]) for vote in readable(held)]
 
@@ -152,13 +152,13 @@ def ballot(held: Round, winner: Bracket) -> list[dict[str, Any]]:
 
 def is_tied(held: Round) -> bool:
     """Tell whether several brackets have most votes."""
-    return winner_of(votes_of(held)).is_tie
+    return winning_bracket(read_votes(held)).is_tie
 
 
-def problem_of(reply: Mapping[str, Any]) -> str:
+def vote_problem(reply: Mapping[str, Any]) -> str:
     """Return how a vote contradicts itself, or ""."""
     try:
-        meant = bracket_of(float(reply["score"]))
+        meant = find_bracket(float(reply["score"]))
     except ScoreOutOfRangeError as error:
         return str(error)
     if meant.name != reply["bracket"]:
@@ -206,7 +206,7 @@ def _own_score(said: Mapping[str, Any]) -> float | None:
     given = said.get("score")
     if not isinstance(given, int | float) or isinstance(given, bool):
         return None
-    return None if problem_of(said) else float(given)
+    return None if vote_problem(said) else float(given)
 
 
 def _too_few(held: Round) -> Unscored:
@@ -341,8 +341,8 @@ def rescore(config: DeliberationConfig, details: Mapping[str, Any]) -> Score:
     if [vote["slug"] for vote in rounds[-1]["votes"]] != list(config.panel):
         raise PartsMissingError("These judges did not vote on this result.")
     last = rounds[-1]
-    cast = votes_of(last)
-    winner = winner_of(cast)
+    cast = read_votes(last)
+    winner = winning_bracket(cast)
     score = deliberation_score(cast, by_mean=config.score_by == "mean")
     tie = "; still a tie, so the lower bracket stands" if winner.is_tie else ""
     won = f"{winner.bracket.name} won with {winner.votes} of {len(cast)} votes{tie}."
@@ -423,7 +423,7 @@ def _question(
         instructions="\n\n".join(part for part in parts if part),
         quoted=(*written.quoted, *heard),
         schema=VOTE_SCHEMA,
-        check=problem_of,
+        check=vote_problem,
         least=MIN_SCHEMA,
         timeout_s=config.timeout_s,
     )

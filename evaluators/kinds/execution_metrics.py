@@ -89,7 +89,7 @@ def measured(output: Output) -> dict[str, Any]:
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def spelt_figure(figure: str | int, unit: str) -> str:
+def format_figure(figure: str | int, unit: str) -> str:
     """Return a figure with its unit: `1 200`, `5 001 ms`, `$0.0123`."""
     if unit == "usd":
         whole, _, cents = str(figure).partition(".")
@@ -248,6 +248,6 @@ def _row(name: str, limit: int | Decimal, actual: Decimal) -> dict[str, Any]:
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:
-    limit, actual = (spelt_figure(row[key], row["unit"]) for key in ("limit", "actual"))
+    limit, actual = (format_figure(row[key], row["unit"]) for key in ("limit", "actual"))
     relation = "at most" if row["kept"] else "over the limit of"
     return Finding(f"{row['label']}: {actual}, {relation} {limit}", row["kept"])

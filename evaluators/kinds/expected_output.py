@@ -48,21 +48,21 @@ from evaluators.kinds._judging import (
     JUDGE_RULES,
     OPINION_SCHEMA,
     Joining,
-    joined_opinions,
-    joining_samples,
+    ask_opinion,
+    combine_opinions,
     judge_samples,
     judge_timeout,
-    opinion,
+    sample_combination,
     scale_problem,
 )
 from evaluators.kinds._prompts import fill
 from evaluators.kinds._text import (
     MAX_KEPT_LENGTH,
     SlowPatternError,
-    compared,
-    compiled,
+    compare_texts,
+    compile_pattern,
     excerpts,
-    found,
+    find_pattern,
 )
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
@@ -111,7 +111,7 @@ class ExpectedOutputConfig(KindConfig):
         description="Slug of the language model that judges by semantic. Empty: the judge of the suite.",
     )
     samples: int = judge_samples()
-    samples_by: Joining = joining_samples()
+    samples_by: Joining = sample_combination()
     timeout_s: int | None = judge_timeout()
 
     @model_validator(mode="after")
@@ -160,7 +160,7 @@ def rescore(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
 def _by_meaning(config: ExpectedOutputConfig, details: Mapping[str, Any]) -> Score:
     if not details.get("samples"):
         raise PartsMissingError("The answer was not compared by semantic in this result.")
-    found = joined_opinions(details["samples"], config.samples_by, scale=SCALE)
+    found = combine_opinions(details["samples"], config.samples_by, scale=SCALE)
     return replace(found, details={**details, **found.details})
 
 
@@ -191,7 +191,7 @@ async def score(config: ExpectedOutputConfig, context: Context) -> Outcome:
         return Unscored("the case has no expected output", stage="config")
     if config.match == "semantic":
         return await _judged(config, context)
-    details: dict[str, Any] = {"matches": compared(expected, text)}
+    details: dict[str, Any] = {"matches": compare_texts(expected, text)}
     if config.match == "regex":
         try:
             details |= await _matched(config, expected, text)
@@ -211,9 +211,9 @@ def _comparison(config: ExpectedOutputConfig) -> str:
 
 
 async def _matched(config: ExpectedOutputConfig, expected: str, text: str) -> dict[str, Any]:
-    pattern = compiled(expected.strip() if config.trim else expected)
-    match = await found(pattern, text.strip() if config.trim else text)
-    matches = {**compared(expected, text), _comparison(config): match is not None}
+    pattern = compile_pattern(expected.strip() if config.trim else expected)
+    match = await find_pattern(pattern, text.strip() if config.trim else text)
+    matches = {**compare_texts(expected, text), _comparison(config): match is not None}
     return {"matches": matches, "match": (match or "")[:MAX_KEPT_LENGTH]}
 
 
@@ -228,10 +228,10 @@ async def _judged(config: ExpectedOutputConfig, context: Context) -> Outcome:
         model=config.model,
         timeout_s=config.timeout_s,
     )
-    found = await opinion(
+    found = await ask_opinion(
         context, question, samples=config.samples, samples_by=config.samples_by, scale=SCALE
     )
     if isinstance(found, Unscored):
         return found
-    matches = compared(context.case.expected_output, context.output.text)
+    matches = compare_texts(context.case.expected_output, context.output.text)
     return replace(found, details={**found.details, "matches": matches})

@@ -52,13 +52,13 @@ from evaluators.kinds._judging import (
     JUDGE_RULES,
     OPINION_SCHEMA,
     Joining,
-    joining_samples,
+    ask_opinion,
+    drop_single_sample,
     judge_model,
     judge_samples,
     judge_timeout,
-    opinion,
+    sample_combination,
     scale_problem,
-    without_single_sample,
 )
 from evaluators.kinds._prompts import (
     ANSWER,
@@ -126,7 +126,7 @@ class LLMJudgeConfig(KindConfig):
     )
     model: str = judge_model()
     samples: int = judge_samples()
-    samples_by: Joining = joining_samples()
+    samples_by: Joining = sample_combination()
     timeout_s: int | None = judge_timeout()
 
     @field_validator("prompt")
@@ -166,7 +166,7 @@ async def score(config: LLMJudgeConfig, context: Context) -> Outcome:
             "outcomes or an expected output"
         )
         return Unscored(reason, stage="config")
-    found = await opinion(
+    found = await ask_opinion(
         context,
         JudgeQuestion(
             purpose="llm_judge",
@@ -180,7 +180,7 @@ async def score(config: LLMJudgeConfig, context: Context) -> Outcome:
         samples=config.samples,
         samples_by=config.samples_by,
     )
-    return found if isinstance(found, Unscored) else without_single_sample(found)
+    return found if isinstance(found, Unscored) else drop_single_sample(found)
 
 
 def written_for(prompt: str, context: Context) -> FilledPrompt | None:

@@ -63,7 +63,7 @@ def outcome_results(
     )
 
 
-def joined_outcomes(
+def combine_outcomes(
     samples: Sequence[tuple[OutcomeResult, ...]],
 ) -> tuple[OutcomeResult, ...] | None:
     """Return of several judgements what most of them say of each outcome; a tie is missed.
@@ -143,7 +143,7 @@ async def score(config: OutcomesConfig, context: Context) -> Outcome:
     if isinstance(asked, Unscored):
         return asked
     samples = [outcome_results(expected, reply.content) or () for reply in asked.replies]
-    results = joined_outcomes(samples) or ()
+    results = combine_outcomes(samples) or ()
     shares = [_share_met(said) for said in samples]
     several = {
         "samples_by": "majority",

@@ -53,10 +53,10 @@ from evaluators.kinds._judging import (
     JUDGE_RULES,
     Joining,
     ask_samples,
-    joining_samples,
     judge_model,
     judge_samples,
     judge_timeout,
+    sample_combination,
 )
 from evaluators.kinds._prompts import fill
 from evaluators.kinds._refusals import normal_spelling
@@ -220,7 +220,7 @@ class RubricConfig(KindConfig):
     )
     model: str = judge_model()
     samples: int = judge_samples()
-    samples_by: Joining = joining_samples()
+    samples_by: Joining = sample_combination()
     timeout_s: int | None = judge_timeout()
 
     @model_validator(mode="before")
@@ -306,7 +306,7 @@ async def score(config: RubricConfig, context: Context) -> Outcome:
             instructions=f"{written.instructions}{listed}\n\n{JUDGE_RULES}\n\n{rules}",
             quoted=written.quoted,
             schema=_schema(config),
-            check=lambda content: problem_of(config, content),
+            check=lambda content: rubric_problem(config, content),
             model=config.model,
             timeout_s=config.timeout_s,
         ),
@@ -318,7 +318,7 @@ async def score(config: RubricConfig, context: Context) -> Outcome:
     return replace(found, usage=asked.usage, warnings=asked.warnings)
 
 
-def problem_of(config: RubricConfig, reply: Mapping[str, Any]) -> str:
+def rubric_problem(config: RubricConfig, reply: Mapping[str, Any]) -> str:
     """Return which criteria a reply leaves out, invents, repeats or grades off the scale, or ""."""
     wanted = [criterion.id for criterion in config.rubrics]
     given = [str(entry["id"]) for entry in reply["criteria"]]

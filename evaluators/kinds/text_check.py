@@ -42,8 +42,8 @@ from typing import Any, Literal, NoReturn, Self
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
-from evaluators.kinds._json import UnresolvableReferenceError, problems_of, schema_problem
-from evaluators.kinds._text import SlowPatternError, compiled, found
+from evaluators.kinds._json import UnresolvableReferenceError, schema_problem, schema_violations
+from evaluators.kinds._text import SlowPatternError, compile_pattern, find_pattern
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
 
 Findings = tuple[Finding, ...]
@@ -87,7 +87,7 @@ def _place(config: TextCheckConfig, wanted: str, text: str) -> tuple[int, int] |
     """Return where a text stands in another, None when it does not."""
     if config.ignore_case:
         # Folding may change the length ("ß" becomes "ss"), so places are looked up in the text itself.
-        match = compiled(_escaped(wanted), ignore_case=True).search(text)
+        match = compile_pattern(_escaped(wanted), ignore_case=True).search(text)
         if match is not None:
             return int(match.start()), int(match.end())
         return (0, len(text)) if wanted.casefold() in text.casefold() else None
@@ -154,8 +154,8 @@ async def _ends_with(config: TextCheckConfig, text: str) -> Findings:
 
 
 async def _regex(config: TextCheckConfig, text: str) -> Findings:
-    pattern = compiled(config.value or "", ignore_case=config.ignore_case)
-    match = await found(pattern, text)
+    pattern = compile_pattern(config.value or "", ignore_case=config.ignore_case)
+    match = await find_pattern(pattern, text)
     if match is None:
         return (Finding(f"Has no match of {shown(pattern.pattern)}", False),)
     return (Finding(f"Matches {shown(pattern.pattern)}", True, shown(match)),)
@@ -176,7 +176,7 @@ async def _json_schema(config: TextCheckConfig, text: str) -> Findings:
         return (Finding("Is not JSON", False, str(error)),)
     schema: Mapping[str, Any] = config.json_schema or {}
     try:
-        problems = await asyncio.to_thread(problems_of, value, schema)
+        problems = await asyncio.to_thread(schema_violations, value, schema)
     except UnresolvableReferenceError as error:
         raise UncheckableError(str(error)) from error
     if not problems:
@@ -279,7 +279,7 @@ class TextCheckConfig(KindConfig):
         if empty:
             raise ValueError(f"every answer satisfies {self.operator} with an empty text")
         if self.operator == "regex" and self.value is not None:
-            compiled(self.value, ignore_case=self.ignore_case)
+            compile_pattern(self.value, ignore_case=self.ignore_case)
         if self.json_schema is not None and (problem := schema_problem(self.json_schema)):
             raise ValueError(problem)
 

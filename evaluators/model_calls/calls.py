@@ -400,7 +400,7 @@ def canonical_json(value: Any) -> str:
     return CANONICAL.encode(value)
 
 
-def sha256_of(value: Any) -> str:
+def sha256_hex(value: Any) -> str:
     """Return the hash of a JSON value, the same for every spelling of it."""
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -409,7 +409,7 @@ def request_hash(spec: ModelSpec, call: ChatCall) -> str:
     """Return what a call is recognised by: endpoint, model, parameters, messages and schema."""
     messages = call.request_hash or [dict(message) for message in call.messages]
     parts = [spec.base_url, spec.model_id, dict(spec.parameters), messages, call.schema]
-    return sha256_of(parts)
+    return sha256_hex(parts)
 
 
 def chat_body(spec: ModelSpec, call: ChatCall, mode: str) -> dict[str, Any]:

@@ -156,7 +156,7 @@ class Try:
             input_tokens=answer.input_tokens if answer else None,
             output_tokens=answer.output_tokens if answer else None,
             cached_tokens=answer.cached_tokens if answer else None,
-            cost_usd=cost_of(answer, self.spec) if answer else None,
+            cost_usd=call_cost(answer, self.spec) if answer else None,
             price_version=self.spec.price_version,
             latency_ms=latency_ms,
             try_number=self.number,
@@ -175,7 +175,7 @@ def problem_of(answer: Answer, call: ChatCall) -> str:
     return problem
 
 
-def reply_of(answer: Answer, record: CallRecord, progress: CallProgress) -> ChatReply:
+def read_chat_reply(answer: Answer, record: CallRecord, progress: CallProgress) -> ChatReply:
     """Return the answer as the caller of chat gets it."""
     usage = progress.usage
     if usage.latency_ms != record.latency_ms:
@@ -226,7 +226,7 @@ def _body_without_key(text: str, spec: ModelSpec) -> Any:
         return parse_body("")
 
 
-def cost_of(answer: Answer, spec: ModelSpec) -> Decimal | None:
+def call_cost(answer: Answer, spec: ModelSpec) -> Decimal | None:
     """Return what an answer cost, None where price or tokens are not known."""
     if spec.prices is None:
         return None
@@ -351,7 +351,7 @@ class ModelClient:
             if ended.answer is not None:
                 if call.schema is not None:
                     self._modes[place] = progress.mode
-                return reply_of(ended.answer, record, progress)
+                return read_chat_reply(ended.answer, record, progress)
             if ended.failure is not None:
                 await self._after(ended.failure, spec, call, progress)
 
@@ -413,7 +413,7 @@ class ModelClient:
         except APIConnectionError as error:
             ended.unreachable(error)
         else:
-            ended.answered(received.status_code, received.headers, text_of(received))
+            ended.answered(received.status_code, received.headers, response_text(received))
 
     def _pause(
         self, failure: Failure, spec: ModelSpec, started_at: float, progress: CallProgress
@@ -456,7 +456,7 @@ class ModelClient:
         return self._endpoints[place]
 
 
-def text_of(response: httpx2.Response) -> str:
+def response_text(response: httpx2.Response) -> str:
     """Return the content as text; the header is read closely only where it names another encoding."""
     kind = response.headers.get("content-type", "").lower()
     if "charset" in kind and "utf-8" not in kind:

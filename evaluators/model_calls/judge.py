@@ -22,7 +22,7 @@ from evaluators.model_calls.calls import (
     ModelCallError,
     TraceHeaders,
     canonical_json,
-    sha256_of,
+    sha256_hex,
     storable,
 )
 from evaluators.model_calls.models import ModelSpec
@@ -216,7 +216,7 @@ class AskedQuestion:
     def written(self) -> tuple[Messages, str]:
         """Return the messages, with a mark of their own, and the hash of the question without it."""
         canonical = [self.question.purpose, self._messages(CANONICAL_MARK)]
-        return self._messages(new_mark(self._texts())), sha256_of(canonical)
+        return self._messages(new_mark(self._texts())), sha256_hex(canonical)
 
     def written_again(self, messages: Messages, reply: str, problem: str) -> Messages:
         """Return the messages that ask for a repair of a reply."""
@@ -232,7 +232,7 @@ class AskedQuestion:
         That is for agents: some take in no more than the last text of the user.
         """
         canonical = [self.question.purpose, self._one_text(CANONICAL_MARK)]
-        return self._one_text(new_mark(self._texts())), sha256_of(canonical)
+        return self._one_text(new_mark(self._texts())), sha256_hex(canonical)
 
     def again_as_one_text(self, reply: str, problem: str) -> str:
         """Return the whole question with a reply that cannot be used, quoted, and what is wrong with it."""
@@ -316,7 +316,7 @@ class ModelJudge:
         if not first.problem:
             return JudgeReply(asked.content, first.usage, first.model)
         again = asked.written_again(messages, first.text, first.problem)
-        repaired = sha256_of([digest, first.text, first.problem])
+        repaired = sha256_hex([digest, first.text, first.problem])
         asked.takes_least = True
         try:
             second = await self._chat(spec, asked, again, repaired, repair=1)

@@ -65,7 +65,7 @@ def is_allowed_variable(name: str) -> bool:
     return name == OPENAI_VARIABLE or (name.startswith(VARIABLE_PREFIX) and name != VARIABLE_PREFIX)
 
 
-def key_of(model: LanguageModel) -> ModelKey:
+def model_key(model: LanguageModel) -> ModelKey:
     """Return the model's key; a model that needs none has an empty one and no problem."""
     if model.encrypted_key:
         try:
@@ -183,7 +183,7 @@ class Prices:
         )
 
 
-def prices_of(
+def look_up_prices(
     base_url: str,
     model_id: str,
     *,
@@ -293,14 +293,14 @@ class ModelSpec:
         }
 
 
-def spec_of(model: LanguageModel, frozen: Mapping[str, Any] | None = None) -> ModelSpec:
+def model_spec(model: LanguageModel, frozen: Mapping[str, Any] | None = None) -> ModelSpec:
     """Return the model as calls need it, with its key.
 
     `frozen` is what `as_json` wrote into a run's snapshot: address, model id, parameters, reply
     mode and prices are then those of the snapshot, while key, limits and time-out stay the
     model's. A key is never sent to an address it was not entered for.
     """
-    key = key_of(model)
+    key = model_key(model)
     facts = {name: getattr(model, name) for name in FROZEN}
     prices = None
     if frozen is None:
@@ -328,7 +328,7 @@ def spec_of(model: LanguageModel, frozen: Mapping[str, Any] | None = None) -> Mo
 
 def model_prices(model: LanguageModel) -> Prices | None:
     """Return the prices in force for a model: its own where set, else the library's."""
-    return prices_of(
+    return look_up_prices(
         model.base_url,
         model.model_id,
         own_input=model.input_price_usd_per_mtok,

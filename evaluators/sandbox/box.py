@@ -21,12 +21,12 @@ from evaluators.kinds._base import SandboxRefusal
 from evaluators.sandbox.limits import KEPT_BYTES, KEPT_FILES
 from evaluators.sandbox.processes import (
     all_processes,
-    environment_of,
     is_over,
     own_life,
     place_of_processes,
+    process_environment,
+    process_user,
     started,
-    user_of,
 )
 
 # Far above the users of any machine; a block for every worker process, a user for every slot.
@@ -204,7 +204,7 @@ def folders_open_to(*, closed: Collection[str]) -> tuple[str, ...]:
     return (SHARED_MEMORY,) if "files" in closed else FOLDERS
 
 
-def paths_of(user: int, folders: Iterable[str] = FOLDERS) -> Iterator[str]:
+def user_files(user: int, folders: Iterable[str] = FOLDERS) -> Iterator[str]:
     """Give what in public folders is a user's."""
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -216,7 +216,7 @@ def paths_of(user: int, folders: Iterable[str] = FOLDERS) -> Iterator[str]:
 
 def clear_after(user: int, folders: Iterable[str] = FOLDERS) -> None:
     """Remove what a user whose processes have all ended has left for the next of that number."""
-    for path in list(paths_of(user, folders)):
+    for path in list(user_files(user, folders)):
         remove(Path(path))
     for kind, remove_by_number in IPC_REMOVALS.items():
         for number in _ipc_of(kind, user):
@@ -366,7 +366,7 @@ def _kill_all(box: Box, user: int | None) -> None:
 
 
 def _belongs(pid: int, mark: bytes, user: int | None) -> bool:
-    belongs = (user is not None and user_of(pid) == user) or mark in environment_of(pid)
+    belongs = (user is not None and process_user(pid) == user) or mark in process_environment(pid)
     return belongs and bool(started(pid))
 
 

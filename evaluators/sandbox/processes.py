@@ -32,7 +32,7 @@ class ProcessFacts(NamedTuple):
     started: int
 
 
-def facts_of(pid: int) -> ProcessFacts | None:
+def process_facts(pid: int) -> ProcessFacts | None:
     """Return what is known of a process, None when it is gone."""
     told = _stat(pid)
     return ProcessFacts(int(told[SESSION]), int(told[START_TIME])) if told else None
@@ -43,7 +43,7 @@ def ticks_now() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
-def children_of(pid: int) -> list[int]:
+def child_processes(pid: int) -> list[int]:
     """Return the children of a process, those of all its threads."""
     if not _kernel_lists_children():
         return [other for other in all_processes() if _parent_of(other) == pid]
@@ -54,7 +54,7 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def user_of(pid: int) -> int | None:
+def process_user(pid: int) -> int | None:
     """Return the user a process runs as."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid
@@ -62,7 +62,7 @@ def user_of(pid: int) -> int | None:
         return None
 
 
-def environment_of(pid: int) -> bytes:
+def process_environment(pid: int) -> bytes:
     """Return the environment a process was started with, b"" when it is not ours to read."""
     return _read(pid, "environ")
 
@@ -80,7 +80,7 @@ def memory_share(pid: int) -> int:
 
 def tasks_of_user(user: int) -> int:
     """Return how many processes and threads a user runs on this machine."""
-    pids = [pid for pid in all_processes() if user_of(pid) == user]
+    pids = [pid for pid in all_processes() if process_user(pid) == user]
     return sum(len(_names_in(f"/proc/{pid}/task")) for pid in pids)
 
 
@@ -254,7 +254,7 @@ def members(brood: Brood) -> set[int]:
         pid = ahead.pop()
         if pid not in found:
             found.add(pid)
-            ahead.extend(children_of(pid))
+            ahead.extend(child_processes(pid))
     return found
 
 
@@ -274,21 +274,21 @@ def _strays(brood: Brood) -> list[int]:
     """Return the children of this process that belong to the brood, its root apart."""
     with _lock:
         others = [other for other in _broods.values() if other is not brood]
-        unknown = [pid for pid in children_of(os.getpid()) if pid not in _broods]
+        unknown = [pid for pid in child_processes(os.getpid()) if pid not in _broods]
     return [pid for pid in unknown if _belongs(pid, brood, others)]
 
 
 def _belongs(pid: int, brood: Brood, others: list[Brood]) -> bool:
-    facts = facts_of(pid)
+    facts = process_facts(pid)
     if facts is None:
         return False
     if facts.session == brood.root or brood.is_boxed:
         return facts.session == brood.root
     if brood.user is not None:
-        return user_of(pid) == brood.user
+        return process_user(pid) == brood.user
     if facts.session == os.getsid(0) or facts.started < brood.began:
         return False
-    environment = environment_of(pid)
+    environment = process_environment(pid)
     return not any(facts.session == other.root or other.mark in environment for other in others)
 
 

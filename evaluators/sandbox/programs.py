@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from evaluators.sandbox.box import Box, paths_of
+from evaluators.sandbox.box import Box, user_files
 from evaluators.sandbox.limits import MEGABYTE, ProgramLimits
 from evaluators.sandbox.processes import (
     Brood,
@@ -118,7 +118,7 @@ class ProgramGuard:
         stays_closed, self._closed = closed & self._closed, closed
         if stays_closed and not brood.is_boxed:
             return f"{self._limits.disk_words}, which cannot be counted: a process of it is closed"
-        elsewhere = () if brood.user is None else paths_of(brood.user, self._public)
+        elsewhere = () if brood.user is None else user_files(brood.user, self._public)
         return disk_limit_passed(
             self._box, self._limits, elsewhere=elsewhere, without_name=without_name
         )

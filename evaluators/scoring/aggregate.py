@@ -57,7 +57,7 @@ def settled(
     return values
 
 
-def judged_frame(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
+def overall_judge(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> CompiledNode | None:
     """Return the evaluator whose judge gives an overall score of its own: the first hybrid one."""
     for frame in layout.leaves:
         if frame.node.kind == HYBRID_KIND:

@@ -8,7 +8,13 @@ from operator import itemgetter
 from evaluators.scoring.aggregate import Values, is_forced, is_held, members, passes
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import NodeResult, TraceStep
-from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit, spelt_weight
+from evaluators.scoring.numbers import (
+    format_limit,
+    format_number,
+    format_weight,
+    is_at_least,
+    rounded,
+)
 from evaluators.scoring.types import Outcome, Skipped, Unscored, Verdict
 from evaluators.scoring.verdict import ROOT, CaseBasis, VerdictResult
 
@@ -18,13 +24,17 @@ def arithmetic(layout: CompiledTree, frame: CompiledNode, values: Values) -> str
     score, scale = values.scores[frame.index] or 0.0, layout.policy.scale
     failure = own_failure(layout, frame, values)
     if failure:
-        return failure if frame.rule == "threshold" else f"{failure}, so {spelt(0.0, scale=scale)}"
-    before = spelt(1.0 - score, scale=scale)
-    negated = f"{scale} − {before} = {spelt(score, scale=scale)}" if frame.negate else ""
+        return (
+            failure
+            if frame.rule == "threshold"
+            else f"{failure}, so {format_number(0.0, scale=scale)}"
+        )
+    before = format_number(1.0 - score, scale=scale)
+    negated = f"{scale} − {before} = {format_number(score, scale=scale)}" if frame.negate else ""
     if frame.rule == LEAF:
         return negated
     counted = _counted(layout, frame, values)
-    result = before if frame.negate else spelt(score, scale=scale)
+    result = before if frame.negate else format_number(score, scale=scale)
     shown = f"{_sum(layout, frame, values, counted)} = {result}"
     return f"{shown}; {negated}" if negated else shown
 
@@ -39,9 +49,7 @@ def own_failure(layout: CompiledTree, frame: CompiledNode, values: Values) -> st
         passing = sum(passes(layout, index, values) for index, _ in counted)
         needed = f"{frame.limit * 100:g}%"
         return f"{passing} of {len(counted)} pass, needs {needed}"
-    return (
-        f"{_named(layout, failure, values)} < {spelt_limit(frame.limit, scale=layout.policy.scale)}"
-    )
+    return f"{_named(layout, failure, values)} < {format_limit(frame.limit, scale=layout.policy.scale)}"
 
 
 def decided_by(layout: CompiledTree, values: Values, gate: CaseBasis, ruling: VerdictResult) -> str:
@@ -105,19 +113,19 @@ def requirement(layout: CompiledTree, frame: CompiledNode, values: Values) -> st
         return f"{frame.node.name} {compare(score, frame.required_below, is_enough, scale=scale)}"
     if rounded(score) <= 0:
         return f"{frame.node.name} = 0"
-    return f"{frame.node.name} {spelt(score, scale=scale)} > 0"
+    return f"{frame.node.name} {format_number(score, scale=scale)} > 0"
 
 
 def compare(score: float, limit: float, is_enough: bool, *, scale: int = 1) -> str:
     """Return a score beside its limit on a scale: "0.78 < 0.80", "0.857 ≥ 0.855", of 100 "78 < 80"."""
-    shown, bound = spelt(score, scale=scale), spelt_limit(limit, scale=scale)
+    shown, bound = format_number(score, scale=scale), format_limit(limit, scale=scale)
     if is_enough and float(shown) < float(bound):
-        shown = spelt(score, digits=len(bound.partition(".")[2]), scale=scale)
+        shown = format_number(score, digits=len(bound.partition(".")[2]), scale=scale)
     return f"{shown} {'≥' if is_enough else '<'} {bound}"
 
 
 def _named(layout: CompiledTree, index: int, values: Values) -> str:
-    score = spelt(values.scores[index] or 0.0, scale=layout.policy.scale)
+    score = format_number(values.scores[index] or 0.0, scale=layout.policy.scale)
     return f"{layout.frames[index].node.name} {score}"
 
 
@@ -130,17 +138,17 @@ def _sum(
     layout: CompiledTree, frame: CompiledNode, values: Values, counted: Sequence[tuple[int, float]]
 ) -> str:
     scale = layout.policy.scale
-    scores = [spelt(values.scores[index] or 0.0, scale=scale) for index, _ in counted]
+    scores = [format_number(values.scores[index] or 0.0, scale=scale) for index, _ in counted]
     if frame.rule == "threshold":
         passing = sum(passes(layout, index, values) for index, _ in counted)
         return f"{passing} of {len(counted)} pass"
     if frame.rule in ("minimum", "maximum"):
         return f"{'lowest' if frame.rule == 'minimum' else 'highest'} of {', '.join(scores)}"
     terms = " + ".join(
-        f"{score}×{spelt_weight(weight)}"
+        f"{score}×{format_weight(weight)}"
         for score, (_, weight) in zip(scores, counted, strict=True)
     )
-    total = spelt_weight(sum(weight for _, weight in counted))
+    total = format_weight(sum(weight for _, weight in counted))
     return f"({terms}) ÷ {total}"
 
 
@@ -178,7 +186,7 @@ def node_results(
     return found
 
 
-def shares_of(
+def score_shares(
     layout: CompiledTree, values: Values, judged: CompiledNode | None
 ) -> dict[int, float]:
     """Return by index the part of the final score that each node decides, 0 to 1."""
@@ -292,7 +300,7 @@ def _forced_fail(layout: CompiledTree, frame: CompiledNode, values: Values) -> s
     return own_failure(layout, frame, values) or None
 
 
-def trace_of(
+def explain_tree(
     layout: CompiledTree,
     values: Values,
     gate: CaseBasis,
@@ -360,7 +368,7 @@ def _final(layout: CompiledTree, values: Values, ruling: VerdictResult) -> Itera
     if ruling.score is None:
         yield TraceStep("No final score: an evaluator it needs could not be scored")
         return
-    score = spelt(ruling.score, scale=layout.policy.scale)
+    score = format_number(ruling.score, scale=layout.policy.scale)
     source: CompiledNode = layout.frames[ruling.source]
     is_judged = layout.policy.final_score == "judge_overall"
     if is_judged and values.failures[source.index] == NO_INDEX:

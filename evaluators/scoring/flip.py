@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evaluators.scoring.aggregate import Values, is_held, settle
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import Flip
-from evaluators.scoring.numbers import listed, spelt, spelt_up
+from evaluators.scoring.numbers import format_number, format_rounded_up, quote_names
 from evaluators.scoring.types import SCORE_DIGITS, Verdict
 from evaluators.scoring.verdict import CaseBasis, VerdictResult, decide_verdict, forcing
 
@@ -207,11 +207,11 @@ def _ancestors(layout: CompiledTree, frame: CompiledNode) -> Iterator[CompiledNo
 
 
 def _flip_of(rise: _Rise, scale: int) -> Flip:
-    end = spelt_up(rise.end, scale=scale) if rise.end >= TINY else "above 0"
+    end = format_rounded_up(rise.end, scale=scale) if rise.end >= TINY else "above 0"
     return Flip(
         text=(
             f"would {BECOMES[rise.verdict]} if {rise.frame.node.name} scored {end} "
-            f"instead of {spelt(rise.start, scale=scale)}"
+            f"instead of {format_number(rise.start, scale=scale)}"
         ),
         path=rise.frame.path,
         from_score=rise.start,
@@ -224,7 +224,7 @@ def _none_alone(case: DecidedCase) -> str:
     """Say that no single score can do it, and what stands in the way where one thing does."""
     frames = case.layout.frames
     parts = [
-        f"{frame.node.name} {listed(case.values.parts[frame.index])}"
+        f"{frame.node.name} {quote_names(case.values.parts[frame.index])}"
         for frame in forcing(case.layout, case.values)
         if frame.index in case.values.parts
     ]
@@ -237,7 +237,7 @@ def _none_alone(case: DecidedCase) -> str:
     ]
     if failed:
         gate = frames[case.values.failures[failed[-1].index]]
-        limit = spelt_up(failed[-1].limit, scale=case.layout.policy.scale)
+        limit = format_rounded_up(failed[-1].limit, scale=case.layout.policy.scale)
         return (
             f"none alone: {gate.node.name} must reach {limit}, "
             "then the evaluators it held back must run"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from evaluators.scoring.numbers import mean, on_scale, weight_of, weighted_mean
+from evaluators.scoring.numbers import mean, on_scale, require_weight, weighted_mean
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 
 SCALE = 10.0
@@ -220,7 +220,7 @@ def _final_dimension(
 
 def _from_dimensions(final: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
     known = {
-        name: weight_of(weight, f"dimension “{name}”")
+        name: require_weight(weight, f"dimension “{name}”")
         for name, weight in weights.items()
         if name in final
     }

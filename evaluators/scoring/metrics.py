@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evaluators.scoring.numbers import listed, rounded, weight_of
+from evaluators.scoring.numbers import quote_names, require_weight, rounded
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
 
 HIGHEST = 5
@@ -79,8 +79,8 @@ def renormalised(metrics: Sequence[Metric]) -> tuple[Metric, ...]:
     keys = [metric.key for metric in metrics]
     doubled = sorted({key for key in keys if keys.count(key) > 1})
     if doubled:
-        raise MetricsError(f"metrics are named twice: {listed(doubled)}")
-    total = math.fsum(weight_of(metric.weight, f"metric “{metric.key}”") for metric in metrics)
+        raise MetricsError(f"metrics are named twice: {quote_names(doubled)}")
+    total = math.fsum(require_weight(metric.weight, f"metric “{metric.key}”") for metric in metrics)
     if total <= 0:
         raise MetricsError("the weights of the metrics sum to 0")
     return tuple(replace(metric, weight=metric.weight / total) for metric in metrics)
@@ -97,10 +97,10 @@ def overall_score(metrics: Sequence[Metric], scores: Mapping[str, int | bool]) -
     known = {metric.key for metric in weighted}
     missing = [metric.key for metric in weighted if metric.key not in scores]
     if missing:
-        raise MetricsError(f"metrics without a score: {listed(missing)}")
+        raise MetricsError(f"metrics without a score: {quote_names(missing)}")
     unknown = [key for key in scores if key not in known]
     if unknown:
-        raise MetricsError(f"scores of unknown metrics: {listed(unknown)}")
+        raise MetricsError(f"scores of unknown metrics: {quote_names(unknown)}")
     overall = math.fsum(
         metric_score(metric, scores[metric.key]) / HIGHEST * metric.weight for metric in weighted
     )

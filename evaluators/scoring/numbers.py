@@ -40,14 +40,14 @@ def weighted_mean(values: Sequence[float], weights: Sequence[float]) -> float | 
     return min(max(average, min(counted)), max(counted))
 
 
-def weight_of(value: float, owner: str) -> float:
+def require_weight(value: float, owner: str) -> float:
     """Return the weight; raises ScoreOutOfRangeError naming the owner for NaN, ∞ and negative ones."""
     if not (math.isfinite(value) and value >= 0):
         raise ScoreOutOfRangeError(f"{owner}: weight {value!r} is not a number of 0 or more")
     return value
 
 
-def share_of(value: float, owner: str) -> float:
+def require_share(value: float, owner: str) -> float:
     """Return the value; raises ScoreOutOfRangeError naming the owner outside 0 to 1."""
     if not (math.isfinite(value) and 0.0 <= value <= 1.0):
         raise ScoreOutOfRangeError(f"{owner} {value!r} is not a number from 0 to 1")
@@ -62,7 +62,7 @@ def on_scale(value: float, scale: float, owner: str) -> float:
     return value / scale
 
 
-def spelt(score: float, digits: int | None = None, *, scale: int = 1) -> str:
+def format_number(score: float, digits: int | None = None, *, scale: int = 1) -> str:
     """Return a score on a scale, rounded down: it never shows a band it missed.
 
     `score` is 0 to 1. It has as many decimals as the scale usually shows, or more: 0.78 of 1, 7.8 of
@@ -72,13 +72,13 @@ def spelt(score: float, digits: int | None = None, *, scale: int = 1) -> str:
     return f"{math.floor(_shifted(score, shown, scale)) / 10.0**shown:.{shown}f}"
 
 
-def spelt_up(score: float, *, scale: int = 1) -> str:
+def format_rounded_up(score: float, *, scale: int = 1) -> str:
     """Return a score on a scale, rounded up, so that reaching it is enough."""
     shown = SCALE_DIGITS[scale]
     return f"{math.ceil(_shifted(score, shown, scale)) / 10**shown:.{shown}f}"
 
 
-def spelt_limit(limit: float, *, scale: int = 1) -> str:
+def format_limit(limit: float, *, scale: int = 1) -> str:
     """Return a threshold of 0 to 1 on a scale, with all the decimals it has up to nine."""
     short = f"{rounded(rounded(limit) * scale):.9f}".rstrip("0")
     whole, _, decimals = short.partition(".")
@@ -91,7 +91,7 @@ def percent(share: float) -> float:
     return rounded(share * 100)
 
 
-def spelt_weight(weight: float) -> str:
+def format_weight(weight: float) -> str:
     """Return a weight without needless zeros."""
     return f"{weight:g}"
 
@@ -101,6 +101,6 @@ def _shifted(score: float, digits: int, scale: int) -> float:
     return round(rounded(score) * scale * 10.0**digits, SCORE_DIGITS - digits)
 
 
-def listed(names: Iterable[str]) -> str:
+def quote_names(names: Iterable[str]) -> str:
     """Return names in quotes, separated by commas."""
     return ", ".join(f"“{name}”" for name in names)

@@ -97,7 +97,7 @@ BRACKETS = (
 )
 
 
-def bracket_of(score: float) -> Bracket:
+def find_bracket(score: float) -> Bracket:
     """Return the bracket of a score 0 to 100, rounded half up first; raises ScoreOutOfRangeError."""
     if not (math.isfinite(score) and 0 <= score <= 100):
         raise ScoreOutOfRangeError(f"score {score!r} is not a number from 0 to 100")
@@ -114,7 +114,7 @@ def bracket_named(name: str) -> Bracket:
     raise UnknownBracketError(f"{name!r} is no bracket; these are: {choices}")
 
 
-def winner_of(votes: Sequence[Vote]) -> Winner:
+def winning_bracket(votes: Sequence[Vote]) -> Winner:
     """Return what most votes name; a tie is to get one more round, then the lower bracket stands.
 
     Raises UnknownBracketError without votes.
@@ -137,13 +137,13 @@ def deliberation_score(votes: Sequence[Vote], *, by_mean: bool = False) -> float
 
     Only scores inside the winning bracket enter the mean; where no voter gave one, the midpoint counts.
     """
-    winner = winner_of(votes).bracket
+    winner = winning_bracket(votes).bracket
     inside = [
         vote.score
         for vote in votes
         if vote.score is not None
         and bracket_named(vote.bracket) == winner
-        and bracket_of(vote.score) == winner
+        and find_bracket(vote.score) == winner
     ]
     average = mean(inside) if by_mean else None
     return (winner.midpoint if average is None else average) / 100

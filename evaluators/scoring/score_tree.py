@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evaluators.scoring.aggregate import Values, evaluate, is_held, judged_frame, settle, settled
+from evaluators.scoring.aggregate import Values, evaluate, is_held, overall_judge, settle, settled
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, lay_out
 from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.explain import (
@@ -13,13 +13,13 @@ from evaluators.scoring.explain import (
     decided_by,
     deciding_path,
     error_text,
+    explain_tree,
     node_results,
     own_failure,
-    shares_of,
-    trace_of,
+    score_shares,
 )
 from evaluators.scoring.flip import DecidedCase, smallest_flip
-from evaluators.scoring.numbers import is_at_least, rounded, spelt, spelt_limit
+from evaluators.scoring.numbers import format_limit, format_number, is_at_least, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Unscored
@@ -53,7 +53,7 @@ def gate_failure(node: EvaluatorSpec, children: Mapping[str, Outcome]) -> str | 
         if score is None:
             return f"the gate {child.name} could not be scored"
         if not is_at_least(score, limit):
-            return f"the gate {child.name} failed: {spelt(score)} < {spelt_limit(limit)}"
+            return f"the gate {child.name} failed: {format_number(score)} < {format_limit(limit)}"
     return None
 
 
@@ -168,7 +168,7 @@ class Rules:
             decided_by=decided_by(self.layout, values, gate, ruling),
             rule=ruling.rule,
             evaluator=_evaluator(self.layout, ruling),
-            trace=trace_of(self.layout, values, gate, ruling, reasons),
+            trace=explain_tree(self.layout, values, gate, ruling, reasons),
             flip=smallest_flip(case),
             nodes=self._nodes(outcomes, case),
             hits=tuple(_findings(self.layout, outcomes, values, passed=True)),
@@ -187,7 +187,7 @@ class Rules:
     def _values(self, outcomes: Mapping[str, Outcome]) -> tuple[CompiledNode | None, Values]:
         judged = None
         if self.layout.policy.final_score == "judge_overall":
-            judged = judged_frame(self.layout, outcomes)
+            judged = overall_judge(self.layout, outcomes)
         return judged, evaluate(self.layout, outcomes, judged=judged)
 
     def _nodes(self, outcomes: Mapping[str, Outcome], case: DecidedCase) -> dict[str, NodeResult]:
@@ -195,7 +195,7 @@ class Rules:
             case.layout,
             outcomes,
             case.values,
-            shares=shares_of(case.layout, case.values, case.judged),
+            shares=score_shares(case.layout, case.values, case.judged),
             deciding=deciding_path(case.layout, case.values, case.ruling),
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from evaluators.scoring.numbers import listed, share_of, weight_of
+from evaluators.scoring.numbers import quote_names, require_share, require_weight
 from evaluators.scoring.types import DomainError, Spec
 
 COMPOSITE = "composite"
@@ -186,9 +186,9 @@ def _check_name(name: str, label: str) -> None:
 
 
 def _check_numbers(node: EvaluatorSpec, label: str) -> None:
-    weight_of(node.weight, label)
+    require_weight(node.weight, label)
     if node.required_below is not None:
-        share_of(node.required_below, f"{label}: required")
+        require_share(node.required_below, f"{label}: required")
 
 
 def _check_children(node: EvaluatorSpec, label: str) -> None:
@@ -197,7 +197,7 @@ def _check_children(node: EvaluatorSpec, label: str) -> None:
     names = [child.name for child in node.children]
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise TreeError(f"{label} names evaluators twice: {listed(doubled)}")
+        raise TreeError(f"{label} names evaluators twice: {quote_names(doubled)}")
 
 
 def _check_aggregator(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None:
@@ -206,9 +206,9 @@ def _check_aggregator(node: EvaluatorSpec, aggregator: Aggregator, label: str) -
     _check_known(aggregator.weights, names, f"{label}: weights")
     _check_known(aggregator.required, names, f"{label}: required")
     for name, weight in aggregator.weights.items():
-        weight_of(weight, f"{label}: weights of “{name}”")
+        require_weight(weight, f"{label}: weights of “{name}”")
     for setting in ("gate_threshold", "threshold", "share"):
-        share_of(getattr(aggregator, setting), f"{label}: {setting}")
+        require_share(getattr(aggregator, setting), f"{label}: {setting}")
     if aggregator.type == "safety_gate":
         _check_gate(node, aggregator, label)
     total = sum(_counting(node, aggregator))
@@ -231,7 +231,9 @@ def _check_known(named: Iterable[str], names: Iterable[str], label: str) -> None
     known = tuple(names)
     unknown = [name for name in named if name not in known]
     if unknown:
-        raise TreeError(f"{label} names {listed(unknown)}, which are not among {listed(known)}")
+        raise TreeError(
+            f"{label} names {quote_names(unknown)}, which are not among {quote_names(known)}"
+        )
 
 
 def _check_gate(node: EvaluatorSpec, aggregator: Aggregator, label: str) -> None:

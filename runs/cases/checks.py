@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
-from evaluators.kinds._text import yaml_of
+from evaluators.kinds._text import write_yaml
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
@@ -148,7 +148,7 @@ LISTED = "evaluators"
 
 def mapping_text(value: Mapping[str, Any]) -> str:
     """Return a mapping as YAML, "" for an empty one."""
-    return yaml_of(value) if value else ""
+    return write_yaml(value) if value else ""
 
 
 def read_mapping(text: str) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def own_text(own: EvaluatorSpec | None) -> str:
     if own is None:
         return ""
     values = own_values(own)
-    return yaml_of(values if "aggregator" in values else values[LISTED])
+    return write_yaml(values if "aggregator" in values else values[LISTED])
 
 
 def read_own(

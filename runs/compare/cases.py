@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 
-from evaluators.scoring.numbers import percent, rounded, spelt
+from evaluators.scoring.numbers import format_number, percent, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import SCORE_DIGITS, ScoreOutOfRangeError, Verdict
 
@@ -152,7 +152,7 @@ def _drop(measure: str, sides: tuple[float | None, float | None], limit: float) 
         return None
     points = percent(-change)
     digits = _digits_beyond(points, percent(limit))
-    was, now = spelt(percent(before), digits), spelt(percent(after), digits)
+    was, now = format_number(percent(before), digits), format_number(percent(after), digits)
     text = (
         f"{measure} fell by {spelt_change(points, digits)} points, from {was}% to {now}%; "
         f"{_tolerated(percent(limit))} are tolerated"
@@ -177,7 +177,7 @@ def _slower(
 
 def _digits_beyond(change: float, limit: float) -> int:
     """Return with how many decimals, rounded down, a change reads as more than its limit."""
-    return next((d for d in range(1, SCORE_DIGITS) if float(spelt(change, d)) > limit), 1)
+    return next((d for d in range(1, SCORE_DIGITS) if float(format_number(change, d)) > limit), 1)
 
 
 def _tolerated(points: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from evaluators.scoring.numbers import listed
+from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.tree import EvaluatorSpec, walk
 
 # What moves the verdict of a result; thresholds of gates and tolerances do not.
@@ -169,4 +169,4 @@ def _repetitions(before: int, after: int) -> Difference | None:
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return f"{listed(names[:MAX_NAMED])}{more}"
+    return f"{quote_names(names[:MAX_NAMED])}{more}"

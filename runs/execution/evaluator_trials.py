@@ -21,7 +21,7 @@ from evaluators.kinds._base import Output, SandboxRefusal, ScriptCall, ScriptRes
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord, Failure, storable
 from evaluators.model_calls.client import ModelClient, Try
 from evaluators.model_calls.limit_policy import ONE_TRY
-from evaluators.model_calls.models import ModelSpec, spec_of
+from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.model_calls.rate_limits import Limiter
 from evaluators.models import LanguageModel
 from evaluators.scoring.decision import Decision
@@ -318,7 +318,7 @@ def read_output(trial: EvaluatorTrial) -> Output:
 
 
 def _spec(model: LanguageModel, *, is_dry: bool) -> ModelSpec:
-    spec = spec_of(model)
+    spec = model_spec(model)
     if not is_dry:
         return spec
     return replace(spec, api_key="", key_problem="", requests_per_minute=None)

@@ -12,7 +12,7 @@ from typing import Any
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts, Kind, Message
 from evaluators.model_calls.calls import CallKey, CallOutcome, CallRecord
-from evaluators.model_calls.models import ModelSpec, spec_of
+from evaluators.model_calls.models import ModelSpec, model_spec
 from evaluators.models import LanguageModel
 from evaluators.scoring.score_tree import Rules
 from evaluators.scoring.tree import EvaluatorSpec
@@ -100,7 +100,7 @@ def load_work(run: Run) -> RunWork:
         has_uploads=target.replays and uploads.exists(),
         concurrency=max(1, run.concurrency),
         budget_usd=run.budget_usd,
-        models={model.slug: spec_of(model, plan.models[model.slug]) for model in models},
+        models={model.slug: model_spec(model, plan.models[model.slug]) for model in models},
         model_ids={model.slug: model.pk for model in models},
         files=_files(plan.files),
         kinds=all_kinds(),

@@ -35,7 +35,7 @@ from evaluators.model_calls.calls import (
     Ledger,
     ModelCallError,
     TraceHeaders,
-    sha256_of,
+    sha256_hex,
     storable,
 )
 from evaluators.model_calls.client import ModelClient
@@ -275,7 +275,7 @@ class AgentJudge:
         answer = await self._answer(asked, spent, text, digest)
         if problem := asked.problem_of(answer.text):
             again = asked.again_as_one_text(answer.text, problem)
-            repaired = sha256_of([digest, answer.text, problem])
+            repaired = sha256_hex([digest, answer.text, problem])
             asked.takes_least = True
             answer = await self._answer(asked, spent, again, repaired, repair=1)
             if problem := asked.problem_of(answer.text):

@@ -20,7 +20,7 @@ from runs.models.targets import Target
 from runs.target_kinds._base import Header, TargetConfig
 from runs.target_kinds.http import (
     is_allowed_variable,
-    origin_of,
+    url_origin,
     value_problem,
 )
 
@@ -167,9 +167,9 @@ def _origin_problem(target: Target | None, config: TargetConfig) -> str:
     if target is None:
         return "The target is gone, and its secret headers with it. Start a new run."
     now, then = target.config.get("url", ""), getattr(config, "url", "")
-    if origin_of(now) == origin_of(then):
+    if url_origin(now) == url_origin(then):
         return ""
     return (
-        f"{target.name} now points at {origin_of(now)}, the run was started with {origin_of(then)}. "
+        f"{target.name} now points at {url_origin(now)}, the run was started with {url_origin(then)}. "
         "Start a new run."
     )

@@ -15,7 +15,7 @@ from evaluators.kinds._base import CaseFacts, Message, Output
 from evaluators.model_calls.calls import CallRecord, storable
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import ONE_TRY
-from evaluators.model_calls.models import spec_of
+from evaluators.model_calls.models import model_spec
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.engine.plan import Plan, TargetPlan
@@ -160,7 +160,7 @@ def _work(trial: TargetTrial) -> RunWork:
         has_uploads=False,
         concurrency=1,
         budget_usd=None,
-        models={slug: spec_of(trial.model)} if trial.model else {},
+        models={slug: model_spec(trial.model)} if trial.model else {},
         model_ids={},
         files={file.path: bytes(file.content.content) for file in files},
         kinds={},

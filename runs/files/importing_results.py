@@ -15,11 +15,11 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Max
 
-from evaluators.kinds import kind_for_spelling, kind_of, read_config
+from evaluators.kinds import get_kind, kind_for_spelling, read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.models import AuditEntry, Evaluator
 from evaluators.scoring.decision import Decision, TraceStep
-from evaluators.scoring.numbers import rounded, spelt, weighted_mean
+from evaluators.scoring.numbers import format_number, rounded, weighted_mean
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import rules_of
 from evaluators.scoring.tree import (
@@ -224,7 +224,7 @@ def _of_rounds(one: EvaluatorLine) -> dict[str, Any]:
     slugs = [vote["slug"] for vote in last]
     panel = {"models": slugs} if all(slugs) else {"judges": len(slugs)}
     asked = sum(not held["breaks_tie"] for held in one.rounds)
-    rescore = kind_of(DELIBERATION_KIND).rescore
+    rescore = get_kind(DELIBERATION_KIND).rescore
     for way in ("midpoint", "mean"):
         settings = {**panel, "rounds": asked, "score_by": way}
         try:
@@ -296,7 +296,7 @@ def _as_told(line: ResultLine, found: Decision, policy: PolicySpec) -> Decision:
         if line.decided_by in ("", found.decided_by[:MAX_CELL_LENGTH]):
             return found
         score = found.score
-    said = "" if score is None else f" at {spelt(score)}"
+    said = "" if score is None else f" at {format_number(score)}"
     cell = line.decided_by or f"imported: {verdict or 'no verdict'}{said}"
     step = TraceStep(f"The file says: {cell}", passed=verdict is Verdict.PASS)
     return replace(

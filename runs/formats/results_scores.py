@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from evaluators.kinds import kind_for_spelling, spelled_as
+from evaluators.kinds import kind_for_spelling, shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError, normal_spelling
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.hybrid import SCALE, SCHEMA_VERSION, check_counts
@@ -426,7 +426,7 @@ def _kind(spelling: str) -> tuple[str, str]:
         kind, preset = kind_for_spelling(spelling)
     except UnknownKindError:
         return (normal_spelling(spelling) or "score")[:MAX_KIND_LENGTH], ""
-    best, _ = spelled_as(kind.name, preset)
+    best, _ = shortest_spelling(kind.name, preset)
     return kind.name, "" if best == kind.name else best
 
 

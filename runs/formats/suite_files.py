@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from evaluators.kinds import read_config, spelled_as
+from evaluators.kinds import read_config, shortest_spelling
 from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
-from evaluators.kinds._text import yaml_of
+from evaluators.kinds._text import write_yaml
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import Aggregator, EvaluatorSpec
 from runs.formats.lines import (
@@ -43,10 +43,10 @@ from runs.specs.profiles import Profile, UnknownProfileError, profile_named
 
 def written(content: SuiteSpec) -> Iterator[bytes]:
     """Yield the suite as YAML, case by case."""
-    yield yaml_of(suite_head(content)).encode()
+    yield write_yaml(suite_head(content)).encode()
     yield b"tests:\n"
     for case in content.cases:
-        yield yaml_of([case_values(case)]).encode()
+        yield write_yaml([case_values(case)]).encode()
 
 
 def suite_head(content: SuiteSpec) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _settings(node: EvaluatorSpec) -> tuple[str, dict[str, Any]]:
         config = read_config(node.kind, node.config)
     except (UnknownKindError, InvalidConfigError):
         return node.kind, _given(node.config)
-    return spelled_as(node.kind, config.model_dump(mode="json", exclude_defaults=True))
+    return shortest_spelling(node.kind, config.model_dump(mode="json", exclude_defaults=True))
 
 
 def _aggregator(node: EvaluatorSpec) -> dict[str, Any]:
@@ -356,7 +356,7 @@ def write_case_lines(content: SuiteSpec) -> tuple[bytes, bytes]:
     lines = (
         json.dumps(case_values(case), ensure_ascii=False, allow_nan=False) for case in content.cases
     )
-    return "".join(f"{line}\n" for line in lines).encode(), yaml_of(suite_head(content)).encode()
+    return "".join(f"{line}\n" for line in lines).encode(), write_yaml(suite_head(content)).encode()
 
 
 def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:

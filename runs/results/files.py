@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evaluators.kinds import spelled_as
+from evaluators.kinds import shortest_spelling
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import rounded
@@ -138,7 +138,7 @@ def _evaluator(node: EvaluatorSpec, rows: Rows, path: str) -> EvaluatorLine:
 def _spelling(node: EvaluatorSpec) -> str:
     """Return the type as a suite file spells it; kinds that there are no more stay what they were."""
     try:
-        return spelled_as(node.kind, node.config)[0]
+        return shortest_spelling(node.kind, node.config)[0]
     except UnknownKindError:
         return ""
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._variables import variables_in
-from evaluators.model_calls.models import spec_of
+from evaluators.model_calls.models import model_spec
 from evaluators.models import Evaluator, LanguageModel
 from evaluators.sandbox import probe
 from evaluators.scoring.policy import PolicySpec
@@ -286,7 +286,7 @@ def _check_agent(agent: Target, who: str) -> None:
     except TargetNotReadyError as error:
         raise AgentNotReadyError(f"{who}. {error} Or name another target.") from error
     model = agent.model if target_kind(agent).uses_model else None
-    if model is not None and (problem := spec_of(model).key_problem):
+    if model is not None and (problem := model_spec(model).key_problem):
         raise AgentNotReadyError(f"{who}. {model.name}: {problem}")
 
 
@@ -380,7 +380,7 @@ def check_models(
             f"An evaluator asks the language model {slug!r}, which does not exist."
         )
     for model in models:
-        if problem := spec_of(model).key_problem:
+        if problem := model_spec(model).key_problem:
             raise JudgeMissingError(f"{model.name}: {problem}")
     return models
 

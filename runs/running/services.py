@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from evaluators.kinds import prompt_versions
-from evaluators.model_calls.models import spec_of
+from evaluators.model_calls.models import model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, content_hash, judge_name
@@ -62,7 +62,7 @@ def frozen_plan(
         root=root,
         target=_frozen(target),
         judge=judge.slug if judge else "",
-        models={model.slug: spec_of(model).as_json() for model in models},
+        models={model.slug: model_spec(model).as_json() for model in models},
         files=dict(suite.files.values_list("path", "content_id")),
         prompts=prompt_versions(),
         cases_hash=cases_hash([case.content_hash for case in cases]),

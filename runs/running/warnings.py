@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts
 from evaluators.models import Evaluator, LanguageModel
-from evaluators.scoring.numbers import listed
+from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.engine.plan import agent_paths, tree_of_case
 from runs.models.suites import Case, Suite
@@ -44,7 +44,7 @@ def agent_warning(agents: Mapping[str, Sequence[str]], targets: Iterable[Target]
     `agents` are the targets that judge, by name, with the evaluators that ask them.
     """
     own = [
-        f"Target {t.name} would judge its own answers, asked by {listed(agents[t.name])}."
+        f"Target {t.name} would judge its own answers, asked by {quote_names(agents[t.name])}."
         for t in targets
         if t.name in agents
     ]

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.kinds import all_kinds, kind_of, read_config
+from evaluators.kinds import all_kinds, get_kind, read_config
 from evaluators.kinds._judging import models_named
 from evaluators.kinds._prompts import reference_text
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
@@ -132,12 +132,12 @@ def _problems(
 def _file_problems(
     kind: str, config: Mapping[str, Any], options: Mapping[str, Any], files: Mapping[str, bytes]
 ) -> Iterator[tuple[str, str]]:
-    if kind_of(kind).uses_sandbox:
+    if get_kind(kind).uses_sandbox:
         yield from _script_problems(config, files)
-    for part in config.get(kind_of(kind).programs_in) or ():
+    for part in config.get(get_kind(kind).programs_in) or ():
         if isinstance(part, Mapping) and part.get("type") == "script":
             found = _script_problems(part, files)
-            yield from ((kind_of(kind).programs_in, said) for _, said in found)
+            yield from ((get_kind(kind).programs_in, said) for _, said in found)
     if runs_script(options):
         yield from _script_problems(options, files)
     if named := prompt_file(options):

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from evaluators.catalog.kind_forms import EMPTY, KindForm, field_of
+from evaluators.catalog.kind_forms import EMPTY, KindForm, setting_field
 from evaluators.kinds import read_config
 from evaluators.kinds._base import Kind
 from evaluators.kinds._refusals import InvalidConfigError
@@ -179,7 +179,7 @@ class CombineForm(forms.Form):
                 help_text=f"{setting.description} {unit.capitalize()}.",
                 widget=forms.TextInput(attrs={"inputmode": "decimal", "autocomplete": "off"}),
             )
-        found = field_of(name, setting)
+        found = setting_field(name, setting)
         found.required = False
         return found
 

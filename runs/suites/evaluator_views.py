@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evaluators.catalog.queries import kinds_shown
-from evaluators.kinds import all_kinds, kind_of
+from evaluators.kinds import all_kinds, get_kind
 from evaluators.kinds._refusals import UnknownKindError
 from evaluators.scoring.types import DomainError
 from runs.models.suites import Suite, SuiteDraft
@@ -73,7 +73,7 @@ def evaluator_add(request: MemberRequest, slug: str, kind: str) -> HttpResponse:
     """Add an evaluator of a kind to one's draft."""
     suite = suite_of(slug=slug)
     try:
-        found = kind_of(kind)
+        found = get_kind(kind)
     except UnknownKindError as error:
         raise Http404(str(error)) from error
     if not found.in_gallery:

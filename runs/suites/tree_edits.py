@@ -7,10 +7,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from evaluators.kinds import kind_of, read_config
+from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.composite import ALWAYS, OPTIONS
-from evaluators.scoring.numbers import share_of
+from evaluators.scoring.numbers import require_share
 from evaluators.scoring.tree import AGGREGATOR_TYPES, COMPOSITE
 from evaluators.scoring.types import ScoreOutOfRangeError
 from runs.suites.edits import (
@@ -259,7 +259,7 @@ def composite_at(editing: Editing, node_id: str) -> Place:
     place = editing.place(node_id)
     if not place.is_composite:
         raise ChangeRefusedError(
-            f"{place.name} is a {kind_of(place.node['kind']).label} and cannot hold evaluators. "
+            f"{place.name} is a {get_kind(place.node['kind']).label} and cannot hold evaluators. "
             "Choose a composite, or put it into a new group first."
         )
     return place
@@ -327,13 +327,15 @@ def usual_config(kind: str) -> dict[str, Any]:
     try:
         return read_config(kind, {}).model_dump(mode="json")
     except InvalidConfigError:
-        fields = kind_of(kind).config.model_fields
+        fields = get_kind(kind).config.model_fields
         given = {
             name: setting.get_default(call_default_factory=True)
             for name, setting in fields.items()
             if not setting.is_required()
         }
-        return kind_of(kind).config.model_construct(**given).model_dump(mode="json", warnings=False)
+        return (
+            get_kind(kind).config.model_construct(**given).model_dump(mode="json", warnings=False)
+        )
 
 
 def _within(position: int | None, children: list[Any]) -> int:
@@ -414,7 +416,7 @@ class Require:
             raise ScoreOutOfRangeError(
                 f"{place.name}: required {self.required!r} is not a number from 0 to 1"
             )
-        below = share_of(float(self.required), f"{place.name}: required")
+        below = require_share(float(self.required), f"{place.name}: required")
         place.node |= {"required": False, "required_below": below}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._prompts import literal_variable
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError
-from evaluators.scoring.numbers import spelt_weight
+from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from runs.engine.plan import judge_models
@@ -112,7 +112,7 @@ def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator
     aggregator, weight = above.aggregator, above.weight_of(node)
     if aggregator is None or weight in (0, 1):
         return
-    told = f"The weight {spelt_weight(weight)} of “{path}” changes nothing:"
+    told = f"The weight {format_weight(weight)} of “{path}” changes nothing:"
     if aggregator.type in WEIGHTLESS:
         yield Remark("no_effect", path, f"{told} {WEIGHTLESS[aggregator.type]}.", "weight")
     elif _is_gate_alone(above, node):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluators.scoring.numbers import SCALE_DIGITS, mean, rounded, spelt, spelt_limit
+from evaluators.scoring.numbers import SCALE_DIGITS, format_limit, format_number, mean, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, Means, total_of
@@ -96,7 +96,7 @@ def _by_score(scores: Sequence[float], policy: PolicySpec, *, has_words: bool) -
         # Words take longer than the verdict, and ten thousand cases are asked for theirs at once.
         return CaseDecision(verdict, BY_SCORE)
     bands = (policy.borderline_threshold, policy.pass_threshold)
-    low, high = (spelt_limit(band, scale=policy.scale) for band in bands)
+    low, high = (format_limit(band, scale=policy.scale) for band in bands)
     said = f"mean {_distinct(score, policy)}"
     texts = {
         Verdict.PASS: f"{said} ≥ {high}",
@@ -110,11 +110,11 @@ def _distinct(score: float, policy: PolicySpec) -> str:
     """Return the score on the suite's scale, with as many digits as tell it from both bands."""
     limits = [rounded(policy.pass_threshold), rounded(policy.borderline_threshold)]
     for digits in range(SCALE_DIGITS[policy.scale], 9):
-        text = spelt(score, digits, scale=policy.scale)
+        text = format_number(score, digits, scale=policy.scale)
         shown = rounded(float(text) / policy.scale)
         if all((shown >= limit) == (rounded(score) >= limit) for limit in limits):
             return text
-    return spelt(score, 9, scale=policy.scale)
+    return format_number(score, 9, scale=policy.scale)
 
 
 def _is_overruled(row: Execution, policy: PolicySpec) -> bool:

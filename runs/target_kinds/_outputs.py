@@ -90,7 +90,7 @@ class _Turns:
             Step(
                 type="tool",
                 name=name,
-                input=arguments_of(_first(fields, CALL_INPUTS)),
+                input=read_arguments(_first(fields, CALL_INPUTS)),
                 output=_first(fields, CALL_OUTPUTS),
                 duration_ms=_milliseconds(fields.get("duration_ms")),
                 error=str(fields.get("error") or ""),
@@ -113,7 +113,7 @@ def _first(fields: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
-def arguments_of(value: Any) -> Any:
+def read_arguments(value: Any) -> Any:
     """Return the arguments of a call: the JSON a text is, else the value as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
@@ -201,7 +201,7 @@ def clean_path(name: str) -> str:
     return path
 
 
-def kept_files(
+def select_files(
     given: Iterable[tuple[str, FileContent]], read: Callable[[str, FileContent], bytes]
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """Return the files of an answer, and why others are left out: one odd file costs no answer.

@@ -20,9 +20,9 @@ from runs.target_kinds._outputs import (
     MAX_COUNT,
     MAX_USD,
     Conversation,
-    arguments_of,
-    kept_files,
+    read_arguments,
     read_conversation,
+    select_files,
 )
 
 MAX_STEPS = 5000
@@ -94,7 +94,7 @@ def _step(number: int, step: Any) -> Step:
     return Step(
         type="model" if merged.get("type") == "model" else "tool",
         name=name[:200],
-        input=arguments_of(_first(merged, INPUT_KEYS)),
+        input=read_arguments(_first(merged, INPUT_KEYS)),
         output=_first(merged, OUTPUT_KEYS),
         error="" if error in (None, "", False) else str(error),
         **{figure: _figure(merged.get(figure)) for figure in FIGURES},
@@ -113,7 +113,7 @@ def read_files(value: Any) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """
     named = value.items() if isinstance(value, dict) else map(_named, enumerate(_list(value)))
     try:
-        return kept_files(((str(path), file) for path, file in named), _content)
+        return select_files(((str(path), file) for path, file in named), _content)
     except ValueError as error:
         raise UnreadablePartError(str(error)) from None
 

@@ -25,7 +25,7 @@ from evaluators.model_calls.calls import storable
 from evaluators.scoring.types import Usage
 from runs.engine.ports import Cause, TargetFailure
 from runs.target_kinds._base import TargetConfig, TargetContext, target_kind
-from runs.target_kinds._outputs import check_files, clean_path, kept_files
+from runs.target_kinds._outputs import check_files, clean_path, select_files
 from runs.target_kinds._replies import (
     UnreadablePartError,
     read_count,
@@ -189,7 +189,9 @@ def _answered(result: ScriptResult, reply: Reply, case: CaseFacts) -> Output | T
 
 def _with_left(output: Output, left: Mapping[str, bytes]) -> Output:
     """Return the output with the files left beside those printed; raises ValueError for too much."""
-    files, warnings = kept_files((*output.files.items(), *left.items()), lambda _, content: content)
+    files, warnings = select_files(
+        (*output.files.items(), *left.items()), lambda _, content: content
+    )
     return replace(output, files=files, warnings=(*output.warnings, *warnings))
 
 

@@ -170,7 +170,7 @@ def is_allowed_variable(name: str) -> bool:
     return name.startswith(VARIABLE_PREFIX) and name != VARIABLE_PREFIX
 
 
-def origin_of(url: Any) -> str:
+def url_origin(url: Any) -> str:
     """Return scheme, host and port of an address: where secrets entered for it may go."""
     parts = urlsplit(str(url))
     return f"{parts.scheme}://{parts.netloc}".lower()

@@ -20,7 +20,7 @@ from runs.models.targets import Target
 from runs.models.trials import TargetTrial
 from runs.target_kinds import target_kind_named, target_kinds
 from runs.target_kinds._base import TargetKind
-from runs.target_kinds.http import origin_of
+from runs.target_kinds.http import url_origin
 from runs.targets.setting_fields import (
     HeaderRows,
     HeadersField,
@@ -97,7 +97,7 @@ def kept_secrets(target: Target | None, trial: TargetTrial | None) -> dict[str, 
     found: dict[str, tuple[str, str]] = {}
     for holder in (target, trial):
         if holder is not None:
-            origin = origin_of(holder.config.get("url", ""))
+            origin = url_origin(holder.config.get("url", ""))
             found |= {name: (value, origin) for name, value in holder.encrypted_secrets.items()}
     return found
 
@@ -121,10 +121,10 @@ def merge_secrets(
         if name not in kept:
             raise forms.ValidationError(f"{row['name']} is secret and has no value yet. Enter it.")
         value, origin = kept[name]
-        if origin != origin_of(url):
+        if origin != url_origin(url):
             raise forms.ValidationError(
                 f"The value of {row['name']} was entered for {origin} and is not sent to "
-                f"{origin_of(url)}. Enter it again."
+                f"{url_origin(url)}. Enter it again."
             )
         merged[name] = value
     return merged

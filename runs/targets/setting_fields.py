@@ -12,7 +12,7 @@ from django.forms import BoundField
 from django.template.loader import render_to_string
 from pydantic.fields import FieldInfo
 
-from evaluators.catalog.kind_forms import LinesField, bounds_of, plain_type
+from evaluators.catalog.kind_forms import LinesField, number_bounds, plain_type
 from evaluators.kinds._variables import variables_in
 from runs.target_kinds._base import Header, TargetKind
 from runs.target_kinds.http import MIN_SECRET, value_problem
@@ -195,7 +195,7 @@ def setting_field(name: str, setting: FieldInfo) -> forms.Field:
         return forms.BooleanField(**options | {"required": False})
     if annotation in (int, float):
         number = forms.IntegerField if annotation is int else forms.FloatField
-        return number(**bounds_of(setting), **options)
+        return number(**number_bounds(setting), **options)
     if annotation is str:
         return forms.CharField(**options, widget=_text_widget(name, setting), strip=False)
     return _listed_field(name, annotation, setting, options)

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evaluators.kinds._text import yaml_of
+from evaluators.kinds._text import write_yaml
 from runs.cases.services import add_case, change_case, put_cases, remove_cases, tag_cases
 from runs.formats import suite_files
 from runs.formats.suite_files import suite_head
@@ -426,7 +426,7 @@ def test_ticked_cases_are_exported_and_read_back(
     wanted = (replace(whole.cases[0], input=tuple(turns)), whole.cases[2])
     assert suite_files.read_suite(export("yaml", case=["C-1", "returns"])).cases == wanted
     lines = export("jsonl", case=["C-1", "returns"])
-    head = {"s.yaml": yaml_of(suite_head(whole)).encode()}
+    head = {"s.yaml": write_yaml(suite_head(whole)).encode()}
     assert suite_files.read_case_lines(lines, file="s.jsonl", files=head).cases == wanted
     assert [json.loads(line)["id"] for line in lines.splitlines()] == ["returns", "C-1"]
     with django_assert_max_num_queries(12):

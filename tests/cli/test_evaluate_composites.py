@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from evaluators.scoring.numbers import spelt
+from evaluators.scoring.numbers import format_number
 from tests.cli.worked import Values, Walk, headline, page_text
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
@@ -82,7 +82,7 @@ def test_trees_score_as_worked(walk: Walk, model_server: ModelServer) -> None:
         if "score" in expected:
             assert line["score"] == pytest.approx(expected["score"], abs=vector["tolerance"])
             verdict = expected["verdict"].capitalize()
-            assert headline(page).endswith(f"{verdict} {spelt(expected['score'])}")
+            assert headline(page).endswith(f"{verdict} {format_number(expected['score'])}")
         results = {one["name"]: one for one in line["evaluator_results"]}
         for name, score in expected.get("children", {}).items():
             assert results[name]["score"] == pytest.approx(score, abs=vector["tolerance"])

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.metrics import DEFAULT_METRICS
-from evaluators.scoring.samples import bracket_of
+from evaluators.scoring.samples import find_bracket
 from runs.cli import watching
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_at
@@ -227,7 +227,7 @@ def vote(rounds: Sequence[Sequence[int | None]], prompt: str) -> dict[str, Any]:
     """Return what one judge votes: which it is, and whether others were heard, stands in the prompt."""
     judge = "ABCD".index(prompt.partition("You are judge ")[2][0])
     score = rounds["This is a later round" in prompt][judge]
-    bracket = "" if score is None else bracket_of(score).name
+    bracket = "" if score is None else find_bracket(score).name
     return {"reasons": "Read it all.", "score": score, "bracket": bracket}
 
 

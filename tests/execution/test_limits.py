@@ -18,7 +18,7 @@ from django.db.models import Sum
 from evaluators.model_calls.calls import CallKey, CallOutcome, ChatCall, ChatReply, Ledger
 from evaluators.model_calls.client import ModelClient
 from evaluators.model_calls.limit_policy import LimitRequest
-from evaluators.model_calls.models import spec_of
+from evaluators.model_calls.models import model_spec
 from evaluators.models import LanguageModel, SlotLease
 from runs.execution import rate_limits
 from runs.execution.database import DatabaseThread
@@ -67,7 +67,7 @@ class Worker:
         limiter = TimedLimiter(keeper, clock=self.clock, sleep=self.clock.sleep)
         keeper.time = limiter.time = self.clock
         limiter.starts = self.starts
-        client, spec = ModelClient(limiter), spec_of(self.model)
+        client, spec = ModelClient(limiter), model_spec(self.model)
         replies: list[ChatReply] = []
         waiting = iter(range(count))
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.kinds._text import yaml_of
+from evaluators.kinds._text import write_yaml
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
 from runs.formats import suite_files
@@ -266,7 +266,7 @@ def inputs(draw: st.DrawFn) -> tuple[Mapping[str, Any], ...]:
     if blocks and any(block["type"] == "file" for block in blocks):
         # What the text of blocks is, is the reader's affair: it is told by reading them once.
         case = {"id": "A", "input": [{"role": "user", "content": blocks}]}
-        text = suite_files.read_suite(yaml_of({"tests": [case]}).encode(), files=FILES)
+        text = suite_files.read_suite(write_yaml({"tests": [case]}).encode(), files=FILES)
         turns += text.cases[0].input
     return tuple(turns)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaluators.catalog.queries import kinds_shown
-from evaluators.kinds import kind_of
+from evaluators.kinds import get_kind
 from runs.formats import suite_files
 from runs.suites.drafts import draft_of
 from runs.suites.edits import nodes_with_paths
@@ -20,20 +20,20 @@ from tests.support.sent_forms import Sent
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", [kind.name for kind in kinds_shown()])
 def test_the_form_of_an_evaluator_sent_untouched_changes_nothing(name: str) -> None:
-    example = "\n".join(f"    {line}" for line in kind_of(name).example.splitlines())
+    example = "\n".join(f"    {line}" for line in get_kind(name).example.splitlines())
     text = f"name: s\nevaluators:\n  -\n{example}\ntests:\n  - {{id: a, input: hi}}\n"
     suite = make_suite(tree=suite_files.read_suite(text.encode()).root.as_json())
     draft = draft_of(suite, make_member("editor"))
     before = draft.content["evaluators"]
     node: dict[str, Any] = before["children"][0]
-    shown = EvaluatorForm(draft, node, before, kind_of(name), None)
+    shown = EvaluatorForm(draft, node, before, get_kind(name), None)
 
     sent = Sent(f"{shown.marks}{shown.settings}").data
-    form = EvaluatorForm(draft, node, before, kind_of(name), sent)
+    form = EvaluatorForm(draft, node, before, get_kind(name), sent)
 
     assert form.is_valid(), form.errors
     kept = form.keep()
     assert kept is not None
     after = dict(nodes_with_paths(kept.content["evaluators"]))[node["name"]]
-    usual = {"config": kind_of(name).config.model_validate(node["config"])}
-    assert after | {"config": kind_of(name).config.model_validate(after["config"])} == node | usual
+    usual = {"config": get_kind(name).config.model_validate(node["config"])}
+    assert after | {"config": get_kind(name).config.model_validate(after["config"])} == node | usual

@@ -48,17 +48,17 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, KindConfig, PartsMissingError, kind
-from evaluators.kinds._json import json_in, same
+from evaluators.kinds._json import is_same, read_json
 from evaluators.kinds._text import SlowPatternError
 from evaluators.kinds.field_accuracy.fields import (
     ABSENT,
     UNEXPECTED,
     FieldRule,
     UncomparableError,
-    compared,
-    finding_of,
+    compare_field,
+    field_finding,
+    field_row,
     read,
-    row_of,
 )
 from evaluators.scoring.numbers import weighted_mean
 from evaluators.scoring.types import Finding, Outcome, Score, Unscored
@@ -94,7 +94,7 @@ class FieldAccuracyConfig(KindConfig):
     @model_validator(mode="after")
     def _can_be_scored(self) -> Self:
         for number, one in enumerate(self.fields):
-            if any(same(one.comparison, other.comparison) for other in self.fields[:number]):
+            if any(is_same(one.comparison, other.comparison) for other in self.fields[:number]):
                 raise ValueError(f"fields: {one.path!r} is compared twice in the same way")
         if all(one.optional or one.weight == 0 for one in self.fields):
             raise ValueError(
@@ -109,7 +109,9 @@ def rescore(config: FieldAccuracyConfig, details: Mapping[str, Any]) -> Score:
     Raises PartsMissingError for a field that was not compared so, and when none of them counts.
     """
     problem = str(details.get("problem", ""))
-    rows = [(one, row_of(one, _stored(one, details), is_json=not problem)) for one in config.fields]
+    rows = [
+        (one, field_row(one, _stored(one, details), is_json=not problem)) for one in config.fields
+    ]
     counted = [row for _, row in rows if row["counts"]]
     if not counted:
         raise PartsMissingError("None of these fields was compared in this result.")
@@ -120,7 +122,10 @@ def rescore(config: FieldAccuracyConfig, details: Mapping[str, Any]) -> Score:
     read_as = (Finding("The answer is no JSON to go by", False, problem),) if problem else ()
     return Score(
         average,
-        findings=(*read_as, *(finding_of(*pair) for pair in rows if pair[1]["passed"] is not None)),
+        findings=(
+            *read_as,
+            *(field_finding(*pair) for pair in rows if pair[1]["passed"] is not None),
+        ),
         details={**details, "fields": [row for _, row in rows]},
         failed_required=tuple(one.path for one, row in rows if row["failed_required"]),
         warnings=tuple(
@@ -151,7 +156,7 @@ async def score(config: FieldAccuracyConfig, context: Context) -> Outcome:
     try:
         case = await _expected(config, context.case.expected_output)
         answer, problem = await _answer(context.output.text)
-        facts = [await compared(one, answer, case) for one in config.fields]
+        facts = [await compare_field(one, answer, case) for one in config.fields]
     except UncomparableError as error:
         return Unscored(str(error), stage="config")
     except SlowPatternError as error:
@@ -183,12 +188,12 @@ async def _answer(text: str) -> tuple[Any, str]:
 
 
 async def _read(text: str) -> Any:
-    return await asyncio.to_thread(json_in, text) if len(text) > LONG else json_in(text)
+    return await asyncio.to_thread(read_json, text) if len(text) > LONG else read_json(text)
 
 
 def _stored(rule: FieldRule, details: Mapping[str, Any]) -> Mapping[str, Any]:
     for facts in details.get("fields", ()):
-        if same(facts["comparison"], rule.comparison):
+        if is_same(facts["comparison"], rule.comparison):
             stored: Mapping[str, Any] = facts
             return stored
     raise PartsMissingError(f"The field {rule.path!r} was not compared so in this result.")

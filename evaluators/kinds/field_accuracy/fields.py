@@ -12,12 +12,12 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._json import (
+    exact_number,
+    format_value,
     is_json,
-    number_of,
-    same,
-    shown_text,
-    shown_value,
-    spelt_value,
+    is_same,
+    plain_value,
+    shorten_text,
 )
 from evaluators.kinds._json_paths import (
     MISSING_ENTRY,
@@ -28,7 +28,7 @@ from evaluators.kinds._json_paths import (
     parse_path,
 )
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.kinds._text import compiled, found
+from evaluators.kinds._text import compile_pattern, find_pattern
 from evaluators.scoring.types import SCORE_DIGITS, Finding
 
 MAX_DATE_LENGTH = 64
@@ -45,7 +45,7 @@ SAMPLE = datetime(2001, 2, 3, 4, 5, 6)  # noqa: DTZ001 - only its day is looked 
 
 
 @lru_cache(maxsize=256)
-def directives(pattern: str) -> str:
+def strptime_format(pattern: str) -> str:
     """Return a format in the directives of strptime; raises ValueError for one that names no day."""
     text = pattern if "%" in pattern else TOKEN.sub(lambda token: TOKENS[token.group()], pattern)
     try:
@@ -57,7 +57,7 @@ def directives(pattern: str) -> str:
     return text
 
 
-def day_of(text: str, formats: Sequence[str] = ()) -> date | None:
+def parse_day(text: str, formats: Sequence[str] = ()) -> date | None:
     """Return the day a text names in the first of the formats that fits, None when none does.
 
     Without formats those of ISO 8601 and such with the month in words are read. Of a point in time the
@@ -70,7 +70,7 @@ def day_of(text: str, formats: Sequence[str] = ()) -> date | None:
         return _iso_day(text)
     for pattern in formats or CLEAR:
         try:
-            return datetime.strptime(text, directives(pattern) if formats else pattern).date()  # noqa: DTZ007 - a day has no zone
+            return datetime.strptime(text, strptime_format(pattern) if formats else pattern).date()  # noqa: DTZ007 - a day has no zone
         except ValueError:
             continue
     return None
@@ -151,7 +151,7 @@ class FieldRule(BaseModel):
         if self.optional and (self.required or self.min_score is not None):
             raise ValueError("optional and required exclude each other")
         for pattern in self.formats:
-            directives(pattern)
+            strptime_format(pattern)
         if self.expected is not None:
             try:
                 check_expected(self, self.expected)
@@ -186,7 +186,7 @@ class FieldRule(BaseModel):
 
 def check_expected(rule: FieldRule, expected: Any) -> None:
     """Raise UncomparableError for an expected value that its rule cannot be held to."""
-    shown = shown_value(expected)
+    shown = format_value(expected)
     if rule.match == "numeric_tolerance" and _number(expected) is None:
         raise UncomparableError(f"{rule.path}: the expected value {shown} is no number")
     if rule.match == "date" and _day(rule, expected) is None:
@@ -196,7 +196,7 @@ def check_expected(rule: FieldRule, expected: Any) -> None:
         raise UncomparableError(f"{rule.path}: the expected value {shown} is no text")
     if rule.match == "regex":
         try:
-            compiled(spelt_value(expected))
+            compile_pattern(plain_value(expected))
         except ValueError as error:
             raise UncomparableError(f"{rule.path}: {error}") from error
 
@@ -205,7 +205,7 @@ async def agrees(rule: FieldRule, value: Any, expected: Any) -> bool:
     """Tell whether a value is as its rule expects; raises SlowPatternError past the time limit."""
     match rule.match:
         case "exact":
-            return same(value, expected)
+            return is_same(value, expected)
         case "numeric_tolerance":
             return _is_near(rule, value, expected)
         case "date":
@@ -214,7 +214,10 @@ async def agrees(rule: FieldRule, value: Any, expected: Any) -> bool:
         case "contains":
             return _contains(value, expected)
         case "regex":
-            return await found(compiled(spelt_value(expected)), spelt_value(value)) is not None
+            return (
+                await find_pattern(compile_pattern(plain_value(expected)), plain_value(value))
+                is not None
+            )
 
 
 def _is_near(rule: FieldRule, value: Any, expected: Any) -> bool:
@@ -240,9 +243,9 @@ def _is_within(off: Decimal, limit: Decimal) -> bool:
 def _number(value: Any) -> Decimal | None:
     """Return a number, also one that is written as a text and nothing else."""
     if not isinstance(value, str) or len(value) > MAX_NUMBER_LENGTH:
-        return number_of(value)
+        return exact_number(value)
     try:
-        return number_of(Decimal(value.strip()))
+        return exact_number(Decimal(value.strip()))
     except ArithmeticError:
         return None
 
@@ -251,14 +254,14 @@ def _day(rule: FieldRule, value: Any, *, is_found: bool = False) -> Any:
     """Return the day of a value; one that is expected may always be written as in ISO 8601."""
     if not isinstance(value, str):
         return None
-    day = day_of(value, rule.formats)
-    return day_of(value) if day is None and not is_found else day
+    day = parse_day(value, rule.formats)
+    return parse_day(value) if day is None and not is_found else day
 
 
 def _contains(value: Any, expected: Any) -> bool:
     if isinstance(value, list):
-        return any(same(part, expected) for part in value)
-    return not isinstance(value, dict) and spelt_value(expected) in spelt_value(value)
+        return any(is_same(part, expected) for part in value)
+    return not isinstance(value, dict) and plain_value(expected) in plain_value(value)
 
 
 AGGREGATIONS = {"weighted_average": "average"}
@@ -298,7 +301,7 @@ ABSENT = object()
 COMPARED, MISSING, UNEXPECTED = "compared", "missing", "unexpected"
 
 
-async def compared(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
+async def compare_field(rule: FieldRule, answer: Any, case: Any) -> dict[str, Any]:
     """Return what of a field is as expected; `answer` and `case` are JSON, or ABSENT.
 
     Raises UncomparableError for an expected value its rule cannot be held to, and SlowPatternError.
@@ -351,17 +354,17 @@ def _pair(
     if place in wanted:
         shown["expected"] = _expected(rule, wanted[place])
     if place in found:
-        shown["found"] = shown_value(found[place])
+        shown["found"] = format_value(found[place])
     return shown
 
 
 def _expected(rule: FieldRule, value: Any) -> str:
     """Return an expected value as JSON, an expression as people write it."""
     is_pattern = rule.match == "regex" and isinstance(value, str)
-    return shown_text(value) if is_pattern else shown_value(value)
+    return shorten_text(value) if is_pattern else format_value(value)
 
 
-def row_of(rule: FieldRule, facts: Mapping[str, Any], *, is_json: bool) -> dict[str, Any]:
+def field_row(rule: FieldRule, facts: Mapping[str, Any], *, is_json: bool) -> dict[str, Any]:
     """Return a field as the page lists it: share of 0 to 1, the word for it, and whether it counts."""
     values, matched = int(facts["values"]), int(facts["matched"])
     share = round(matched / values, SCORE_DIGITS) if values else 0.0
@@ -393,7 +396,7 @@ def _word(facts: Mapping[str, Any], share: float) -> str:
     return "as expected" if share == 1 else "differs"
 
 
-def finding_of(rule: FieldRule, row: Mapping[str, Any]) -> Finding:
+def field_finding(rule: FieldRule, row: Mapping[str, Any]) -> Finding:
     """Return a field that counted as a hit or a miss."""
     passed = bool(row["passed"])
     if row["state"] == MISSING:

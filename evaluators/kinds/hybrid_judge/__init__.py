@@ -75,26 +75,26 @@ from evaluators.kinds.hybrid_judge.checks import (
     carried_out,
     read,
     runs_programs,
-    scored_checks,
+    score_checks,
     stored_checks,
 )
 from evaluators.kinds.hybrid_judge.opinions import (
     MAX_DIMENSIONS,
     DimensionSetting,
     Expectation,
+    combine_expectations,
     default_dimensions,
+    dimension_part,
+    dimension_policies,
     dimensions_problem,
-    expectations_of,
-    findings_of,
-    iteration_of,
-    joined_expectations,
+    hybrid_findings,
+    judge_packet,
     nearest,
-    opinion_of,
-    packet_of,
-    part_of,
-    policies_of,
-    problem_of,
-    schema_of,
+    read_expectations,
+    read_iteration,
+    reply_problem,
+    reply_schema,
+    stored_opinion,
 )
 from evaluators.scoring.hybrid import SCALE, FinalEvaluation, evaluate_hybrid
 from evaluators.scoring.types import Outcome, Score, Unscored
@@ -234,12 +234,12 @@ def rescore(config: HybridJudgeConfig, details: Mapping[str, Any]) -> Score:
         raw_score=points,
         scale=SCALE,
         reasoning=str(speaking["reasoning"]),
-        findings=findings_of(checks, details.get("expectations", ())),
+        findings=hybrid_findings(checks, details.get("expectations", ())),
         details={
             **details,
             "checks": checks,
             "dimensions": [
-                part_of(one, final, iterations, is_weighed=config.is_weighed)
+                dimension_part(one, final, iterations, is_weighed=config.is_weighed)
                 for one in config.dimensions
             ],
             "evidence": speaking["evidence"],
@@ -271,7 +271,9 @@ async def score(config: HybridJudgeConfig, context: Context) -> Outcome:
         return Unscored(str(error), stage="config")
     made = [await carried_out(check, context) for check in config.checks]
     checks = stored_checks(config.checks, made) or []
-    expectations = expectations_of(config.hard_expectations, config.soft_expectations, context.case)
+    expectations = read_expectations(
+        config.hard_expectations, config.soft_expectations, context.case
+    )
     question = _question(config, context, (checks, expectations, added))
     sent = {
         "packet": [{"label": label, "text": text} for label, text in question.quoted],
@@ -286,8 +288,8 @@ async def score(config: HybridJudgeConfig, context: Context) -> Outcome:
         {
             **sent,
             "model": asked.replies[0].model,
-            "expectations": joined_expectations(expectations, asked.replies),
-            "iterations": [iteration_of(reply) for reply in asked.replies],
+            "expectations": combine_expectations(expectations, asked.replies),
+            "iterations": [read_iteration(reply) for reply in asked.replies],
             "failed_iterations": config.samples - len(asked.replies),
         },
     )
@@ -306,10 +308,10 @@ def _evaluated(
         if not iterations or any(key not in one["dimensions"] for one in iterations):
             raise PartsMissingError(f"The dimension {key!r} was not judged in this result.")
     return evaluate_hybrid(
-        scored_checks(checks),
-        [opinion_of(one, keys) for one in iterations],
+        score_checks(checks),
+        [stored_opinion(one, keys) for one in iterations],
         failed_iterations=failed,
-        policies=policies_of(config.dimensions),
+        policies=dimension_policies(config.dimensions),
         dimension_weights=(
             {one.key: one.weight for one in config.dimensions} if config.is_weighed else None
         ),
@@ -336,11 +338,11 @@ def _question(
     return JudgeQuestion(
         purpose="hybrid_judge",
         instructions="\n\n".join(part for part in parts if part),
-        quoted=packet_of(written.quoted, checks, expectations, context),
-        schema=schema_of(
+        quoted=judge_packet(written.quoted, checks, expectations, context),
+        schema=reply_schema(
             [one.key for one in config.dimensions], has_expectations=bool(expectations)
         ),
-        check=lambda reply: problem_of(len(expectations), reply),
+        check=lambda reply: reply_problem(len(expectations), reply),
         model=config.model,
         timeout_s=config.timeout_s,
     )

@@ -13,7 +13,7 @@ from evaluators.kinds import text_check
 from evaluators.kinds._base import Context
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.hybrid_judge.opinions import default_dimensions, storable
-from evaluators.kinds.metrics_judge.metrics import key_of
+from evaluators.kinds.metrics_judge.metrics import metric_key
 from evaluators.kinds.script.program import (
     MAX_SECONDS,
     Protocol,
@@ -21,7 +21,7 @@ from evaluators.kinds.script.program import (
     in_one_form,
     named_settings,
 )
-from evaluators.kinds.script.running import judged_by_script
+from evaluators.kinds.script.running import judge_by_script
 from evaluators.scoring.hybrid import ERRORED, FAILED, PASSED, Check
 from evaluators.scoring.types import Finding, Outcome, Score
 
@@ -188,7 +188,7 @@ def stored_checks(
     return found
 
 
-def scored_checks(stored: list[dict[str, Any]]) -> list[Check]:
+def score_checks(stored: list[dict[str, Any]]) -> list[Check]:
     """Return the checks as the arithmetic knows them."""
     return [Check(one["outcome"], tuple(one["dimensions"]), one["name"]) for one in stored]
 
@@ -246,7 +246,7 @@ async def _status(check: CheckSetting, _: Context) -> CheckResult:
 
 
 async def _script(check: CheckSetting, context: Context) -> CheckResult:
-    return _of_outcome(await judged_by_script(check.script_settings, check.protocol, context))
+    return _of_outcome(await judge_by_script(check.script_settings, check.protocol, context))
 
 
 _DECIDED: Mapping[str, Callable[[CheckSetting, Context], Awaitable[CheckResult]]] = {
@@ -399,7 +399,7 @@ def _meant(found: dict[str, Any]) -> dict[str, Any]:
     if isinstance(found.get("dimensions"), str):
         found["dimensions"] = [found["dimensions"]]
     if isinstance(found.get("dimensions"), list):
-        found["dimensions"] = [key_of(str(name)) for name in found["dimensions"]]
+        found["dimensions"] = [metric_key(str(name)) for name in found["dimensions"]]
     if kind == SCRIPT:
         is_stdin = normal_spelling(str(found["type"])) in STDIN_SCRIPTS
         protocol = {"protocol": "stdin"} if is_stdin else {}
@@ -438,12 +438,14 @@ def _changed(given: Any, facts: Any, name: str) -> Any:
     if not isinstance(listed, list):
         return given
     rows = [{"key": one} if isinstance(one, str) else one for one in listed]
-    known = {key_of(str(row.get("key"))) for row in rows if isinstance(row, Mapping)}
-    told = {key_of(str(key)): _facts(value, name) for key, value in facts.items()}
+    known = {metric_key(str(row.get("key"))) for row in rows if isinstance(row, Mapping)}
+    told = {metric_key(str(key)): _facts(value, name) for key, value in facts.items()}
     if unknown := sorted(told.keys() - known):
         raise ValueError(f"{unknown[0]!r} is not one of the dimensions {', '.join(sorted(known))}")
     return [
-        {**row, **told.get(key_of(str(row.get("key"))), {})} if isinstance(row, Mapping) else row
+        {**row, **told.get(metric_key(str(row.get("key"))), {})}
+        if isinstance(row, Mapping)
+        else row
         for row in rows
     ]
 

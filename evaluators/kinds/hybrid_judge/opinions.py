@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evaluators.kinds._base import CaseFacts, Context, JudgeReply
 from evaluators.kinds._refusals import normal_spelling
-from evaluators.kinds.metrics_judge.metrics import MAX_KEY_LENGTH, MAX_WEIGHT, key_of
-from evaluators.kinds.outcomes import joined_outcomes, outcome_results
+from evaluators.kinds.metrics_judge.metrics import MAX_KEY_LENGTH, MAX_WEIGHT, metric_key
+from evaluators.kinds.outcomes import combine_outcomes, outcome_results
 from evaluators.scoring.hybrid import (
     DIMENSIONS,
     ERRORED,
@@ -62,7 +62,7 @@ class DimensionSetting(BaseModel):
         given = {"key": values} if isinstance(values, str) else values
         if not isinstance(given, Mapping) or not isinstance(given.get("key"), str):
             return given
-        key = key_of(given["key"])
+        key = metric_key(given["key"])
         said = {name: value for name, value in given.items() if value not in (None, "")}
         return {"description": MEANINGS.get(key, ""), **said, "key": key}
 
@@ -81,7 +81,7 @@ def default_dimensions() -> tuple[DimensionSetting, ...]:
     return tuple(DimensionSetting.model_validate(key) for key in DIMENSIONS)
 
 
-def policies_of(dimensions: Sequence[DimensionSetting]) -> dict[str, DimensionPolicy]:
+def dimension_policies(dimensions: Sequence[DimensionSetting]) -> dict[str, DimensionPolicy]:
     """Return where each dimension's final score comes from."""
     return {one.key: DimensionPolicy(one.policy, one.judge_weight) for one in dimensions}
 
@@ -112,7 +112,7 @@ class Expectation:
     text: str
 
 
-def expectations_of(
+def read_expectations(
     hard: Sequence[str], soft: Sequence[str], case: CaseFacts
 ) -> tuple[Expectation, ...]:
     """Return the expectations of the settings, then those of the case's metadata; the hard ones first."""
@@ -125,7 +125,7 @@ def expectations_of(
     return tuple(found)
 
 
-def packet_of(
+def judge_packet(
     quoted: Sequence[tuple[str, str]],
     checks: Sequence[Mapping[str, Any]],
     expectations: Sequence[Expectation],
@@ -182,7 +182,7 @@ def _texts(given: Any) -> list[str]:
 TEXT = {"type": "string"}
 
 
-def schema_of(keys: Sequence[str], *, has_expectations: bool) -> dict[str, Any]:
+def reply_schema(keys: Sequence[str], *, has_expectations: bool) -> dict[str, Any]:
     """Return the schema of a reply: evidence before each score, the overall one last."""
     dimension = _object({"evidence": TEXT, "score": {"type": "number"}})
     expectation = _object(
@@ -200,7 +200,7 @@ def schema_of(keys: Sequence[str], *, has_expectations: bool) -> dict[str, Any]:
     )
 
 
-def problem_of(count: int, reply: Mapping[str, Any]) -> str:
+def reply_problem(count: int, reply: Mapping[str, Any]) -> str:
     """Return what is wrong with a reply that satisfies the schema, or ""; `count` expectations were asked."""
     scored = {**{f"dimensions.{key}": one for key, one in reply["dimensions"].items()}}
     scored["overall"] = reply["overall"]
@@ -217,7 +217,7 @@ def problem_of(count: int, reply: Mapping[str, Any]) -> str:
     return ""
 
 
-def iteration_of(reply: JudgeReply) -> dict[str, Any]:
+def read_iteration(reply: JudgeReply) -> dict[str, Any]:
     """Return what one reply said, as it is stored; scores are 0 to 10."""
     dimensions, overall = reply.content["dimensions"], reply.content["overall"]
     return {
@@ -229,7 +229,7 @@ def iteration_of(reply: JudgeReply) -> dict[str, Any]:
     }
 
 
-def opinion_of(iteration: Mapping[str, Any], keys: Sequence[str]) -> JudgeOpinion:
+def stored_opinion(iteration: Mapping[str, Any], keys: Sequence[str]) -> JudgeOpinion:
     """Return a stored iteration as the arithmetic knows it, with these dimensions."""
     dimensions = {key: float(iteration["dimensions"][key]) for key in keys}
     return JudgeOpinion(float(iteration["overall"]), dimensions, tuple(iteration["evidence"]))
@@ -240,20 +240,20 @@ def nearest(values: Sequence[float], score: float | None) -> int:
     return min(range(len(values)), key=lambda n: abs(values[n] - (score or 0.0)))
 
 
-def joined_expectations(
+def combine_expectations(
     expectations: Sequence[Expectation], replies: Sequence[JudgeReply]
 ) -> list[dict[str, Any]]:
     """Return whether each expectation was met: as most of the iterations say, a tie is unmet."""
     texts = [one.text for one in expectations]
     said = [outcome_results(texts, {"outcomes": _as_outcomes(reply.content)}) for reply in replies]
-    joined = joined_outcomes([one for one in said if one is not None]) or ()
+    joined = combine_outcomes([one for one in said if one is not None]) or ()
     return [
         {"kind": one.kind, "text": one.text, "met": found.passed, "evidence": found.justification}
         for one, found in zip(expectations, joined, strict=False)
     ]
 
 
-def part_of(
+def dimension_part(
     dimension: DimensionSetting,
     final: FinalEvaluation,
     iterations: Sequence[Mapping[str, Any]],
@@ -277,7 +277,7 @@ def part_of(
     }
 
 
-def findings_of(
+def hybrid_findings(
     checks: Sequence[Mapping[str, Any]], expectations: Sequence[Mapping[str, Any]]
 ) -> tuple[Finding, ...]:
     """Return expectations and checks as hits and misses; a check that errored is neither."""

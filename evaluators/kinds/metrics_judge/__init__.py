@@ -57,11 +57,11 @@ from evaluators.kinds._judging import (
     JUDGE_RULES,
     Joining,
     ask_samples,
-    joining_samples,
     judge_instructions,
     judge_model,
     judge_samples,
     judge_timeout,
+    sample_combination,
 )
 from evaluators.kinds._prompts import fill, prompt_text
 from evaluators.kinds.metrics_judge.metrics import (
@@ -69,16 +69,16 @@ from evaluators.kinds.metrics_judge.metrics import (
     MetricSetting,
     by_tier,
     default_metrics,
-    details_of,
-    findings_of,
     judged_parts,
-    least_schema_of,
-    part_of,
+    least_metrics_schema,
+    metric_findings,
+    metric_part,
+    metrics_details,
+    metrics_schema,
     read,
-    schema_of,
     weighted,
 )
-from evaluators.kinds.outcomes import joined_outcomes, outcome_results, outcomes_problem
+from evaluators.kinds.outcomes import combine_outcomes, outcome_results, outcomes_problem
 from evaluators.scoring.metrics import Metric, MetricsError, overall_score
 from evaluators.scoring.samples import combine_samples
 from evaluators.scoring.types import Outcome, Score, Unscored
@@ -146,7 +146,7 @@ class MetricsJudgeConfig(KindConfig):
     instructions: str = judge_instructions()
     model: str = judge_model()
     samples: int = judge_samples()
-    samples_by: Joining = joining_samples()
+    samples_by: Joining = sample_combination()
     timeout_s: int | None = judge_timeout()
 
     @model_validator(mode="after")
@@ -172,13 +172,15 @@ def rescore(config: MetricsJudgeConfig, details: Mapping[str, Any]) -> Score:
     judged = judged_parts(metrics, details)
     samples = [{one.key: int(said[one.key]) for one in metrics} for said in details["samples"]]
     overall = combine_samples([overall_score(metrics, one) for one in samples], config.samples_by)
-    parts = [part_of(one, judged[one.key], samples, config.samples_by) for one in by_tier(metrics)]
+    parts = [
+        metric_part(one, judged[one.key], samples, config.samples_by) for one in by_tier(metrics)
+    ]
     return Score(
         overall.score,
         raw_score=overall.score * 100,
         scale=100.0,
         reasoning=str(details.get("reasoning", "")),
-        findings=findings_of(parts),
+        findings=metric_findings(parts),
         details={
             **details,
             "metrics": parts,
@@ -210,8 +212,8 @@ async def score(config: MetricsJudgeConfig, context: Context) -> Outcome:
         return asked
     expected = context.case.expected_outcomes
     judged = (outcome_results(expected, reply.content) for reply in asked.replies)
-    outcomes = joined_outcomes([results for results in judged if results is not None])
-    details = details_of(asked.replies, supplies_outcomes=outcomes is not None)
+    outcomes = combine_outcomes([results for results in judged if results is not None])
+    details = metrics_details(asked.replies, supplies_outcomes=outcomes is not None)
     unanswered = (NO_OUTCOMES,) if expected and outcomes is None else ()
     return replace(
         rescore(config, details),
@@ -239,9 +241,9 @@ def _question(config: MetricsJudgeConfig, context: Context, added: str) -> Judge
         purpose="metrics_judge",
         instructions="\n\n".join(part for part in parts if part),
         quoted=written.quoted,
-        schema=schema_of(shape, has_outcomes=bool(expected)),
+        schema=metrics_schema(shape, has_outcomes=bool(expected)),
         check=(lambda reply: outcomes_problem(len(expected), reply)) if expected else None,
-        least=least_schema_of(shape) if expected else None,
+        least=least_metrics_schema(shape) if expected else None,
         model=config.model,
         timeout_s=config.timeout_s,
     )

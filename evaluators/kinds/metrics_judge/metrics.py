@@ -63,7 +63,7 @@ class MetricSetting(BaseModel):
         if not isinstance(given.get("key"), str):
             # Only the key is missing then: what follows from it is not worth a complaint of its own.
             return {"name": "", "weight": 0.0, "binary": False, **given}
-        key = key_of(given["key"])
+        key = metric_key(given["key"])
         usual = FACTS.get(key)
         title = key.replace("_", " ").title()
         blank: dict[str, Any] = {"name": title, "weight": WEIGHT_OF_OWN, "binary": False}
@@ -91,7 +91,7 @@ def weighted(settings: Sequence[MetricSetting]) -> tuple[Metric, ...]:
     return renormalised([setting.as_metric() for setting in settings])
 
 
-def key_of(text: str) -> str:
+def metric_key(text: str) -> str:
     """Return a name as the key of a metric: `Tool Routing` is tool_routing."""
     return re.sub(r"\W+", "_", normal_spelling(text)).strip("_")
 
@@ -140,16 +140,16 @@ def _with_weights(metrics: Any, weights: Any) -> Any:
     listed = [metric.key for metric in DEFAULT_METRICS] if metrics is None else metrics
     if not isinstance(listed, list):
         return metrics
-    given = {key_of(str(key)): weight for key, weight in weights.items()}
+    given = {metric_key(str(key)): weight for key, weight in weights.items()}
     keyed = [{"key": one} if isinstance(one, str) else one for one in listed]
-    known = {key_of(str(one.get("key"))) for one in keyed if isinstance(one, Mapping)}
+    known = {metric_key(str(one.get("key"))) for one in keyed if isinstance(one, Mapping)}
     if unknown := sorted(given.keys() - known):
         raise ValueError(
             f"weights: {unknown[0]!r} is not one of the metrics {', '.join(sorted(known))}"
         )
     return [
-        {**one, "weight": given[key_of(str(one.get("key")))]}
-        if isinstance(one, Mapping) and key_of(str(one.get("key"))) in given
+        {**one, "weight": given[metric_key(str(one.get("key")))]}
+        if isinstance(one, Mapping) and metric_key(str(one.get("key"))) in given
         else one
         for one in keyed
     ]
@@ -164,21 +164,21 @@ MetricShape = tuple[tuple[str, bool], ...]
 
 
 @lru_cache(maxsize=MAX_SHAPES)
-def schema_of(shape: MetricShape, *, has_outcomes: bool) -> Mapping[str, Any]:
+def metrics_schema(shape: MetricShape, *, has_outcomes: bool) -> Mapping[str, Any]:
     """Return the schema of a reply: every metric by its key, and the outcomes where there are some."""
     outcomes = {"outcomes": OUTCOMES_SCHEMA} if has_outcomes else {}
     return _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape), **outcomes})
 
 
 @lru_cache(maxsize=MAX_SHAPES)
-def least_schema_of(shape: MetricShape) -> Mapping[str, Any]:
+def least_metrics_schema(shape: MetricShape) -> Mapping[str, Any]:
     """Return the schema of a reply whose metrics are complete and which gives no outcomes at all."""
     nothing = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
     found = _object({"reasoning": {"type": "string"}, "metrics": _metrics(shape)})
     return {**found, "properties": {**found["properties"], "outcomes": nothing}}
 
 
-def details_of(replies: Sequence[JudgeReply], *, supplies_outcomes: bool) -> dict[str, Any]:
+def metrics_details(replies: Sequence[JudgeReply], *, supplies_outcomes: bool) -> dict[str, Any]:
     """Return what the replies said, as a score is computed of it: the first speaks for them all."""
     first = replies[0].content
     return {
@@ -223,7 +223,7 @@ def judged_parts(
     return judged
 
 
-def part_of(
+def metric_part(
     metric: Metric, judged: Mapping[str, Any], samples: Sequence[Mapping[str, int]], way: str
 ) -> dict[str, Any]:
     """Return one metric as it is kept and shown; its score is 0 to 5, its weight 0 to 1.
@@ -253,7 +253,7 @@ def by_tier(metrics: Sequence[Metric]) -> list[Metric]:
     return sorted(metrics, key=lambda metric: tiers.index(metric.tier))
 
 
-def findings_of(parts: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+def metric_findings(parts: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
     """Return the metrics that are good as hits and those that are poor as misses; the rest is neither."""
     return tuple(
         Finding(_words(part), part["score"] >= HIT_FROM, str(part["justification"]))

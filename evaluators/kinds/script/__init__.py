@@ -61,7 +61,7 @@ from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, kind
 from evaluators.kinds.script.program import Protocol, ScriptSettings, named_settings
-from evaluators.kinds.script.running import judged_by_script
+from evaluators.kinds.script.running import judge_by_script
 from evaluators.scoring.types import Outcome
 
 
@@ -95,4 +95,4 @@ def read(config: dict[str, Any]) -> dict[str, Any]:
 )
 async def score(config: ScriptConfig, context: Context) -> Outcome:
     """Return the score the script prints, with its hits and misses."""
-    return await judged_by_script(config, config.protocol, context)
+    return await judge_by_script(config, config.protocol, context)

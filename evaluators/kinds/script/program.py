@@ -252,7 +252,7 @@ def named_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def program_of(settings: ScriptSettings, files: Mapping[str, bytes]) -> Program:
+def read_program(settings: ScriptSettings, files: Mapping[str, bytes]) -> Program:
     """Return what starts the script in the directory that holds the files of the suite."""
     if settings.script.strip():
         content = settings.script.encode("utf-8", "surrogatepass")

@@ -19,7 +19,7 @@ from evaluators.kinds._base import (
     Step,
 )
 from evaluators.kinds._prompts import last_question
-from evaluators.kinds.script.program import OUTPUT_FILE, Protocol, ScriptSettings, program_of
+from evaluators.kinds.script.program import OUTPUT_FILE, Protocol, ScriptSettings, read_program
 from evaluators.scoring.numbers import on_scale
 from evaluators.scoring.types import (
     DomainError,
@@ -224,7 +224,7 @@ def _trace_summary(context: Context) -> dict[str, Any]:
     )
 
 
-def told_of(child: ChildResult) -> dict[str, Any]:
+def describe_child(child: ChildResult) -> dict[str, Any]:
     """Return what a child came to, with what lies under it, as plain JSON values."""
     outcome = child.outcome
     facts: dict[str, Any] = {
@@ -236,13 +236,13 @@ def told_of(child: ChildResult) -> dict[str, Any]:
         "error": outcome.reason if isinstance(outcome, Unscored | Skipped) else None,
     }
     if child.results:
-        facts["evaluator_results"] = [told_of(one) for one in child.results]
+        facts["evaluator_results"] = [describe_child(one) for one in child.results]
     return facts
 
 
 def _result(child: ChildResult) -> dict[str, Any]:
     """Return what a child came to as results are written everywhere."""
-    facts = told_of(child)
+    facts = describe_child(child)
     if child.results:
         facts["evaluator_results"] = [_result(one) for one in child.results]
     return _both(facts)
@@ -283,13 +283,13 @@ NO_SANDBOX = "scripts are switched off where this run is carried out, or no sand
 UNSTORABLE = re.compile("[\\x00\\ud800-\\udfff]")
 
 
-async def judged_by_script(
+async def judge_by_script(
     settings: ScriptSettings, protocol: Protocol, context: Context
 ) -> Outcome:
     """Return the score a script prints for an output; Unscored, with the end of stderr, without one."""
     if context.sandbox is None:
         return Unscored(NO_SANDBOX, stage=STAGE)
-    program = program_of(settings, context.files)
+    program = read_program(settings, context.files)
     told = payload(context, settings.config) if protocol == "stdin" else b""
     answer = {OUTPUT_FILE: context.output.text.encode("utf-8", "replace")}
     call = ScriptCall(

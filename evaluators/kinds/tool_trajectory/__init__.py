@@ -50,13 +50,13 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from evaluators.kinds._base import Context, KindConfig, PartsMissingError, Step, kind
-from evaluators.kinds._json import same, shown_value
+from evaluators.kinds._json import format_value, is_same
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.tool_trajectory.matching import (
     ArgumentRule,
     ExpectedCall,
     Mode,
-    rows_of,
+    expectation_rows,
     untimed,
 )
 from evaluators.scoring.types import Outcome, Score, Unscored
@@ -210,7 +210,7 @@ def rescore(config: ToolTrajectoryConfig, details: Mapping[str, Any]) -> Score:
     fits = _fits(config, details.get("compared", ()))
     if slow := untimed(config, calls, fits):
         raise PartsMissingError(f"This result does not know how long {slow[0]} took.")
-    rows = rows_of(config, calls, fits)
+    rows = expectation_rows(config, calls, fits)
     judged = [row for row in rows if row.passed is not None]
     total = sum(row.counts for row in judged)
     met = sum(row.counts for row in judged if row.passed)
@@ -278,7 +278,7 @@ def _stored(
 ) -> Mapping[str, Any] | None:
     """Return what was stored of an expectation of this tool, these arguments and this comparison."""
     return next(
-        (one for one in compared if all(same(one.get(key), facts[key]) for key in facts)), None
+        (one for one in compared if all(is_same(one.get(key), facts[key]) for key in facts)), None
     )
 
 
@@ -290,7 +290,7 @@ def _facts(one: ExpectedCall, config: ToolTrajectoryConfig) -> dict[str, Any]:
 def _call(step: Step, *, is_shown: bool) -> dict[str, Any]:
     facts = {
         "tool": step.name,
-        "arguments": shown_value(step.input) if is_shown else None,
+        "arguments": format_value(step.input) if is_shown else None,
         "duration_ms": step.duration_ms,
         "error": step.error[:MAX_ERROR_LENGTH] or None,
     }

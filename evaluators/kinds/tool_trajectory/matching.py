@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evaluators.kinds._base import Step
-from evaluators.kinds._json import is_json, same, shown_value
-from evaluators.kinds.execution_metrics import spelt_figure
+from evaluators.kinds._json import format_value, is_json, is_same
+from evaluators.kinds.execution_metrics import format_figure
 from evaluators.scoring.types import Finding
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class ExpectedCall(BaseModel):
         if not isinstance(given, Mapping):
             return False
         if rule == "exact":
-            return same(dict(given), dict(wanted))
+            return is_same(dict(given), dict(wanted))
         inner, outer = (wanted, given) if rule == "partial" else (given, wanted)
-        return all(key in outer and same(inner[key], outer[key]) for key in inner)
+        return all(key in outer and is_same(inner[key], outer[key]) for key in inner)
 
     def spelt(self, usual: ArgumentRule) -> str:
         """Return the call as findings name it: `search {"query": "TW-1"}`."""
         return (
-            self.tool if self.rule(usual) == "ignored" else f"{self.tool} {shown_value(self.args)}"
+            self.tool if self.rule(usual) == "ignored" else f"{self.tool} {format_value(self.args)}"
         )
 
 
@@ -170,7 +170,9 @@ class ToolRow:
         return asdict(self)
 
 
-def rows_of(config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits) -> list[ToolRow]:
+def expectation_rows(
+    config: ToolTrajectoryConfig, calls: Sequence[Call], fits: Fits
+) -> list[ToolRow]:
     """Return the rows of a trajectory; `fits` holds the places of the calls that fit each expectation."""
     if config.mode == "subset":
         allowed = {place for places in fits for place in places}
@@ -268,13 +270,13 @@ class _Telling:
         return " ".join(filter(None, (call["tool"], str(call.get("arguments", "")))))
 
     def _timed(self, tool: str, limit: int, place: int | None) -> ToolRow:
-        expected = f"{tool} within {spelt_figure(limit, 'ms')}"
+        expected = f"{tool} within {format_figure(limit, 'ms')}"
         if place is None:
             return ToolRow(f"{expected}: there is no call to time", "not timed", False, expected)
         took = self.calls[place]["duration_ms"]
-        called, kept = spelt_figure(took, "ms"), took <= limit
+        called, kept = format_figure(took, "ms"), took <= limit
         text = f"{tool} took {called}, {'at most' if kept else 'over the limit of'} "
-        text += spelt_figure(limit, "ms")
+        text += format_figure(limit, "ms")
         return ToolRow(text, "in time" if kept else "too slow", kept, expected, called, place + 1)
 
 
@@ -310,4 +312,4 @@ def _nth(place: int) -> str:
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{spelt_figure(count, '')} times"
+    return "once" if count == 1 else f"{format_figure(count, '')} times"

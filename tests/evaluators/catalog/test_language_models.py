@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evaluators.catalog.forms import LanguageModelForm
-from evaluators.model_calls.models import decrypt, encrypt, key_of, spec_of
+from evaluators.model_calls.models import decrypt, encrypt, model_key, model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from tests.evaluators.catalog.model_forms import SECRET, done, posted
 from tests.support.factories import make_model, make_suite, make_target
@@ -124,7 +124,7 @@ def test_a_key_can_come_from_a_variable_that_is_named_and_not_shown(
 
     model = LanguageModel.objects.get()
     page = admin_client.get("/models/house-judge/").content.decode()
-    assert (model.encrypted_key, key_of(model).value) == ("", SECRET)
+    assert (model.encrypted_key, model_key(model).value) == ("", SECRET)
     assert "from EVALSITE_MODEL_KEY_HOUSE" in page
     assert SECRET not in page
 
@@ -164,7 +164,7 @@ def test_the_key_stays_until_it_is_replaced_removed_or_its_address_changes(
 
     admin_client.post("/models/house-judge/edit/", posted(api_key="") | changes)
 
-    assert key_of(LanguageModel.objects.get()).value == kept
+    assert model_key(LanguageModel.objects.get()).value == kept
     entry = AuditEntry.objects.filter(action="change").get()
     assert entry.before is not None
     assert "sk-" not in json.dumps([entry.before, entry.after])
@@ -311,12 +311,12 @@ def test_the_list_takes_one_query_however_long_it_is(
 
 def test_a_run_keeps_the_address_and_never_sends_a_key_elsewhere() -> None:
     model = make_model(slug="m", encrypted_key=encrypt(SECRET))
-    frozen = json.loads(json.dumps(spec_of(model).as_json()))
+    frozen = json.loads(json.dumps(model_spec(model).as_json()))
     assert SECRET not in json.dumps(frozen)
-    assert spec_of(model, frozen).api_key == SECRET
+    assert model_spec(model, frozen).api_key == SECRET
 
     model.base_url, model.parameters = "http://127.0.0.1:10/v1", {"temperature": 2}
-    moved = spec_of(model, frozen)
+    moved = model_spec(model, frozen)
 
     assert (moved.base_url, moved.parameters, moved.api_key) == ("http://127.0.0.1:9/v1", {}, "")
     assert "now points at" in moved.key_problem

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from evaluators.kinds import kind_of, read_config
+from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._base import (
     CaseFacts,
     Context,
@@ -91,7 +91,7 @@ def context_of(text: str = ANSWERED, *, judge: Judge | None = None, **facts: Any
 
 
 def outcome_of(kind: str, config: Mapping[str, Any], context: Context) -> Outcome:
-    return asyncio.run(kind_of(kind).score(read_config(kind, config), context))
+    return asyncio.run(get_kind(kind).score(read_config(kind, config), context))
 
 
 def score_of(kind: str, config: Mapping[str, Any], context: Context) -> Score:

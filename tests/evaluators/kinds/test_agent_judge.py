@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import all_kinds, kind_for_spelling, kind_of, read_config
+from evaluators.kinds import all_kinds, get_kind, kind_for_spelling, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.types import Score
@@ -151,7 +151,7 @@ def test_samples_are_joined_kept_and_can_be_joined_anew() -> None:
     assert (score.score, score.reasoning) == (0.8, "Worth 80.")
     assert score.details["spread"] == pytest.approx(0.7)
     assert [one.sample for one in judge.questions] == [0, 1, 2]
-    rescore = kind_of("agent_judge").rescore
+    rescore = get_kind("agent_judge").rescore
     assert rescore is not None
     mean = read_config("agent_judge", {**CONFIG, "samples": 3, "samples_by": "mean"})
     assert rescore(mean, score.details).score == pytest.approx(190 / 300)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import all_kinds, kind_of, read_config
+from evaluators.kinds import all_kinds, get_kind, read_config
 from evaluators.kinds._base import JudgeFailure, JudgeQuestion, JudgeReply, PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.model_calls.judge import UnreadableReplyError, read_reply
@@ -226,7 +226,7 @@ def test_the_criteria_are_its_own_else_those_of_the_case() -> None:
 
 
 def test_the_mean_can_be_tried_on_stored_votes_but_no_other_panel() -> None:
-    rescore = kind_of(KIND).rescore
+    rescore = get_kind(KIND).rescore
     assert rescore is not None
     details = json.loads(json.dumps(held([60, 70, 10]).details))
     same: dict[str, Any] = {"judges": 3, "rounds": 1}

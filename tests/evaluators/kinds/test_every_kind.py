@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from django.template.loader import get_template
 
-from evaluators.catalog.kind_forms import KindForm, settings_of
+from evaluators.catalog.kind_forms import KindForm, kind_settings
 from evaluators.kinds import (
     all_kinds,
+    get_kind,
     kind_for_spelling,
-    kind_of,
     prompt_versions,
     read_config,
-    spelled_as,
+    shortest_spelling,
 )
 from evaluators.kinds._base import ScriptResult, Step
 from evaluators.kinds._refusals import InvalidConfigError, UnknownKindError, normal_spelling
@@ -59,13 +59,13 @@ def test_every_kind_has_a_template_a_test_and_an_icon(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_kind_has_a_manual_with_a_good_and_a_bad_example(name: str) -> None:
-    kind = kind_of(name)
+    kind = get_kind(name)
 
     assert kind.summary.endswith(".")
     assert "\n\nGood: " in f"\n\n{kind.explanation}"
     assert "\n\nBad: " in kind.explanation
     assert "```" not in kind.explanation
-    assert all(setting["meaning"] for setting in settings_of(kind))
+    assert all(setting["meaning"] for setting in kind_settings(kind))
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if all_kinds()[name].uses_judge])
@@ -84,7 +84,7 @@ def test_every_kind_that_asks_a_judge_may_give_it_a_time_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_example_reads_as_one_evaluator_of_a_suite(name: str) -> None:
-    example = kind_of(name).example
+    example = get_kind(name).example
     indented = "\n".join(f"    {line}" for line in example.splitlines())
     suite = f"name: s\nevaluators:\n  -\n{indented}\ntests:\n  - {{id: a, input: hi}}\n"
 
@@ -96,7 +96,7 @@ def test_every_example_reads_as_one_evaluator_of_a_suite(name: str) -> None:
 
 def test_every_spelling_means_one_kind_in_any_case() -> None:
     for name in SHOWN:
-        for spelling, preset in {name: {}, **kind_of(name).spellings}.items():
+        for spelling, preset in {name: {}, **get_kind(name).spellings}.items():
             kebab = spelling.replace("_", "-")
             camel = spelling.split("_")[0] + "".join(p.title() for p in spelling.split("_")[1:])
             for written in (spelling, kebab, camel):
@@ -109,14 +109,14 @@ def test_kinds_the_product_uses_itself_cannot_be_written() -> None:
     with pytest.raises(UnknownKindError, match="there are"):
         kind_for_spelling("outcomes")
     with pytest.raises(UnknownKindError, match="there are"):
-        kind_of("telepathy")
+        get_kind("telepathy")
 
 
 def test_an_evaluator_is_spelt_by_the_name_that_says_most() -> None:
     config = {"operator": "contains", "value": "x", "ignore_case": True}
 
-    assert spelled_as("text_check", config) == ("icontains", {"value": "x"})
-    assert spelled_as("llm_judge", {"prompt": "x"}) == ("llm_judge", {"prompt": "x"})
+    assert shortest_spelling("text_check", config) == ("icontains", {"value": "x"})
+    assert shortest_spelling("llm_judge", {"prompt": "x"}) == ("llm_judge", {"prompt": "x"})
 
 
 def test_a_changed_prompt_raises_its_version() -> None:
@@ -392,10 +392,10 @@ def test_every_template_explains_why_there_is_no_score(name: str, state: str, sa
 @pytest.mark.parametrize("name", NAMES)
 def test_every_form_keeps_the_settings_of_its_kind(name: str) -> None:
     config = read_config(name, ROWS[name][0])
-    form = KindForm(kind_of(name), initial=config.model_dump(mode="json"))
+    form = KindForm(get_kind(name), initial=config.model_dump(mode="json"))
     sent = {bound.html_name: bound.value() for bound in form}
 
-    bound = KindForm(kind_of(name), {k: v for k, v in sent.items() if v not in (None, False)})
+    bound = KindForm(get_kind(name), {k: v for k, v in sent.items() if v not in (None, False)})
 
     assert bound.is_valid(), bound.errors
     assert bound.config == config.model_dump(mode="json")

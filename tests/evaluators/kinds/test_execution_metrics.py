@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.catalog.kind_forms import KindForm
-from evaluators.kinds import kind_of, read_config
+from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._base import Context, Message, Output, PartsMissingError, Step
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.kinds.execution_metrics import ExecutionMetricsConfig, rescore
@@ -208,7 +208,7 @@ def suite(evaluator: str) -> bytes:
 
 
 def test_the_form_takes_money_as_a_number() -> None:
-    form = KindForm(kind_of(KIND), {"max_cost_usd": "0.05", "max_tool_calls": "0"})
+    form = KindForm(get_kind(KIND), {"max_cost_usd": "0.05", "max_tool_calls": "0"})
 
     assert form.is_valid(), form.errors
     assert form.config["max_cost_usd"] == 0.05

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import all_kinds, kind_of, read_config
+from evaluators.kinds import all_kinds, get_kind, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from runs.engine.plan import judge_calls, judge_models
@@ -86,7 +86,7 @@ def test_an_expression_without_end_is_unscored() -> None:
 
 
 def test_trim_can_be_tried_on_a_stored_score() -> None:
-    kind = kind_of("expected_output")
+    kind = get_kind("expected_output")
     stored = json.loads(json.dumps(score("yes\n", "yes").details))
     assert kind.rescore is not None
 
@@ -180,7 +180,7 @@ def test_samples_of_the_meaning_are_joined_and_their_spread_is_kept() -> None:
 
 
 def test_a_judged_comparison_can_be_tried_by_letters_and_not_the_other_way() -> None:
-    rescore = kind_of("expected_output").rescore
+    rescore = get_kind("expected_output").rescore
     assert rescore is not None
     details = json.loads(json.dumps(by_meaning(said(20), said(90), samples=2).details))
     mean = {"match": "semantic", "samples_by": "mean"}

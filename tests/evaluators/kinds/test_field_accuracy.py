@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.kinds._base import PartsMissingError
-from evaluators.kinds._json import json_in, same
+from evaluators.kinds._json import is_same, read_json
 from evaluators.kinds.field_accuracy import rescore
 from evaluators.scoring.types import Score
 from tests.evaluators.kinds.doubles import context_of, score_of, unscored_of
@@ -330,10 +330,10 @@ JSON = st.recursive(
 
 @given(JSON, JSON)
 def test_a_value_equals_itself_and_nothing_it_is_not_written_like(one: Any, other: Any) -> None:
-    assert same(json_in(json.dumps(one)), one)
+    assert is_same(read_json(json.dumps(one)), one)
     if json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True):
-        assert same(one, other)
-    if same(one, other):
+        assert is_same(one, other)
+    if is_same(one, other):
         assert one == other
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import kind_of, read_config
+from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.hybrid import DIMENSIONS
@@ -291,7 +291,7 @@ def test_instructions_may_stand_in_a_file() -> None:
 
 
 def test_other_dimensions_can_be_tried_on_a_stored_score() -> None:
-    rescore = kind_of(KIND).rescore
+    rescore = get_kind(KIND).rescore
     assert rescore is not None
     check = {**PRESENT, "dimensions": ["task"]}
     first = hybrid(reply(), reply(5, {**SIX, "task": 2}), samples=2, checks=[check])

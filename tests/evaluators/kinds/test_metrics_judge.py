@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import kind_for_spelling, kind_of, read_config
+from evaluators.kinds import get_kind, kind_for_spelling, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.metrics import DEFAULT_METRICS
@@ -309,7 +309,7 @@ def stored(config: dict[str, Any], *replies: Any) -> Any:
 
 
 def test_other_weights_can_be_tried_on_a_stored_score() -> None:
-    rescore = kind_of(KIND).rescore
+    rescore = get_kind(KIND).rescore
     assert rescore is not None
     details = stored({**TWO, "samples": 2}, reply(), reply({"a": 5, "b": 2}))
 
@@ -324,7 +324,7 @@ def test_other_weights_can_be_tried_on_a_stored_score() -> None:
 
 @pytest.mark.parametrize("metric", ["charm", {"key": "a", "binary": True}])
 def test_what_was_not_judged_cannot_be_tried(metric: Any) -> None:
-    rescore = kind_of(KIND).rescore
+    rescore = get_kind(KIND).rescore
     assert rescore is not None
 
     with pytest.raises(PartsMissingError, match="was not judged"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import kind_of, read_config
+from evaluators.kinds import get_kind, read_config
 from evaluators.kinds._base import Context, Output
 from evaluators.model_calls.calls import CallRecord, Ledger
 from evaluators.model_calls.client import ModelClient
@@ -82,7 +82,7 @@ def judged(server: ModelServer, kind: str) -> tuple[Outcome, list[CallRecord]]:
         case = case_of(expected_outcomes=("Greets",), criteria="Kind", expected_output="Today.")
         context = Context("tone", case, Output(INJECTION), judge=judge)
         try:
-            return await kind_of(kind).score(read_config(kind, CONFIGS[kind]), context)
+            return await get_kind(kind).score(read_config(kind, CONFIGS[kind]), context)
         finally:
             await client.aclose()
 

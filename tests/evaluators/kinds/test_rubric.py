@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluators.kinds import kind_for_spelling, kind_of, read_config
+from evaluators.kinds import get_kind, kind_for_spelling, read_config
 from evaluators.kinds._base import PartsMissingError
 from evaluators.kinds._refusals import InvalidConfigError
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
@@ -123,7 +123,7 @@ def test_the_judge_sees_every_criterion_and_only_quoted_texts_of_others() -> Non
 
 
 def test_other_weights_can_be_tried_on_a_stored_score() -> None:
-    kind = kind_of("rubric")
+    kind = get_kind("rubric")
     judge = ListedJudge(reply(safety=False, accuracy=True))
     stored = json.loads(json.dumps(score_of("rubric", CONFIG, context_of(judge=judge)).details))
     assert kind.rescore is not None
@@ -210,7 +210,7 @@ def test_samples_are_joined_and_a_criterion_is_met_when_more_than_half_say_so() 
     assert [part["passed"] for part in score.details["criteria"]] == [True, False]
     assert score.details["criteria"][0]["evidence"] == "a True"
     assert (score.failed_required, score.usage.calls) == ((), 3)
-    again = kind_of("rubric").rescore
+    again = get_kind("rubric").rescore
     assert again is not None
     assert again(read_config("rubric", config), score.details).score == 0.75
 

@@ -13,8 +13,8 @@ from evaluators.model_calls.models import (
     encrypt,
     is_allowed_variable,
     is_sendable,
-    key_of,
     key_source,
+    model_key,
 )
 from evaluators.models import LanguageModel
 
@@ -78,7 +78,7 @@ def test_each_way_to_have_a_key_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def found(**columns: str) -> tuple[str, str, str]:
         model = LanguageModel(**columns)
-        key = key_of(model)
+        key = model_key(model)
         return key.value, key.problem, key_source(model)
 
     assert found() == ("", "", "none")

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from evaluators.model_calls.models import Prices, TokenPrice, library_prices, prices_of
+from evaluators.model_calls.models import Prices, TokenPrice, library_prices, look_up_prices
 
 OPENAI = "https://api.openai.com/v1"
 LOOPBACK = "http://127.0.0.1:8000/v1"
@@ -64,11 +64,11 @@ def test_the_library_knows_the_models_of_a_known_provider() -> None:
     ("base_url", "model_id"), [(OPENAI, "gpt-of-tomorrow"), (LOOPBACK, "gpt-4o-mini")]
 )
 def test_an_unknown_model_has_no_price(base_url: str, model_id: str) -> None:
-    assert prices_of(base_url, model_id) is None
+    assert look_up_prices(base_url, model_id) is None
 
 
 def test_own_prices_win_and_zero_is_a_price() -> None:
-    prices = prices_of(LOOPBACK, "mock", own_input=Decimal(0), own_output=Decimal(0))
+    prices = look_up_prices(LOOPBACK, "mock", own_input=Decimal(0), own_output=Decimal(0))
 
     assert prices is not None
     assert prices.version == "own"
@@ -76,7 +76,7 @@ def test_own_prices_win_and_zero_is_a_price() -> None:
 
 
 def test_one_own_price_keeps_the_library_for_the_other() -> None:
-    prices = prices_of(OPENAI, "gpt-4o-mini", own_input=Decimal(3))
+    prices = look_up_prices(OPENAI, "gpt-4o-mini", own_input=Decimal(3))
 
     assert prices is not None
     assert (prices.input.base, prices.output.base, prices.cached) == (3, Decimal("0.6"), None)
@@ -84,7 +84,7 @@ def test_one_own_price_keeps_the_library_for_the_other() -> None:
 
 
 def test_half_a_price_is_none() -> None:
-    assert prices_of(LOOPBACK, "mock", own_input=Decimal(3)) is None
+    assert look_up_prices(LOOPBACK, "mock", own_input=Decimal(3)) is None
 
 
 def test_prices_survive_a_snapshot() -> None:

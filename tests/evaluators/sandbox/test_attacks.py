@@ -17,7 +17,7 @@ import pytest
 
 from evaluators.kinds._base import SandboxRefusal
 from evaluators.sandbox.box import remove, user_of_slot
-from evaluators.sandbox.processes import children_of
+from evaluators.sandbox.processes import child_processes
 from tests.evaluators.sandbox.offers import make_sandbox, processes_named, python, run, shell
 
 IS_ROOT = os.geteuid() == 0
@@ -125,10 +125,10 @@ def test_a_child_that_leaves_its_session_ends_with_the_program(sandbox, mark, le
 
 
 def test_orphans_that_are_dead_already_are_buried(sandbox):
-    before = set(children_of(os.getpid()))
+    before = set(child_processes(os.getpid()))
     for _ in range(3):
         shell(sandbox, "for i in 1 2 3 4 5; do (setsid true &); done; (true &)")
-    assert set(children_of(os.getpid())) <= before
+    assert set(child_processes(os.getpid())) <= before
 
 
 def test_secrets_of_the_worker_are_out_of_reach(sandbox, hides_files, tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from evaluators.kinds._base import SandboxRefusal, ScriptCall
 from evaluators.sandbox import programs
 from evaluators.sandbox.limits import ProgramLimits
 from evaluators.sandbox.probe import SandboxOffer
-from evaluators.sandbox.processes import children_of, own_life
+from evaluators.sandbox.processes import child_processes, own_life
 from tests.evaluators.sandbox.offers import (
     make_sandbox,
     name_of,
@@ -217,7 +217,7 @@ def test_nothing_is_kept_of_a_program_that_was_killed(sandbox):
 
 def test_many_runs_leave_no_process_no_handle_and_no_folder(sandbox):
     asyncio.run(sandbox.run(ScriptCall(("true",))))
-    before = set(children_of(os.getpid())), handles(), boxes()
+    before = set(child_processes(os.getpid())), handles(), boxes()
 
     async def many():
         call = ScriptCall(("sh", "-c", "sleep 1000 & echo $0"), stdin=b"x", workspace={"a": b"b"})
@@ -225,7 +225,7 @@ def test_many_runs_leave_no_process_no_handle_and_no_folder(sandbox):
             return [group.create_task(sandbox.run(call)) for _ in range(40)]
 
     assert {task.result().stdout for task in asyncio.run(many())} == {"sh\n"}
-    assert (set(children_of(os.getpid())), handles(), boxes()) == before
+    assert (set(child_processes(os.getpid())), handles(), boxes()) == before
 
 
 def test_what_a_program_made_hard_to_remove_is_removed(sandbox):

@@ -4,14 +4,14 @@ import os
 import subprocess
 
 from evaluators.sandbox import processes
-from evaluators.sandbox.processes import children_of, facts_of, memory_held, memory_share
+from evaluators.sandbox.processes import child_processes, memory_held, memory_share, process_facts
 
 
 def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch):
     with subprocess.Popen(["sleep", "1000"]) as child:
-        listed = children_of(os.getpid())
+        listed = child_processes(os.getpid())
         monkeypatch.setattr(processes, "_kernel_lists_children", lambda: False)
-        searched = children_of(os.getpid())
+        searched = child_processes(os.getpid())
         child.kill()
     assert child.pid in listed
     assert set(searched) == set(listed)
@@ -20,8 +20,8 @@ def test_children_are_found_also_where_the_kernel_does_not_list_them(monkeypatch
 def test_of_a_process_that_is_gone_nothing_is_known():
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert facts_of(gone.pid) is None
-    assert children_of(gone.pid) == []
+    assert process_facts(gone.pid) is None
+    assert child_processes(gone.pid) == []
     assert (memory_held(gone.pid), memory_share(gone.pid)) == (0, 0)
 
 

@@ -9,10 +9,10 @@ from evaluators.scoring.samples import (
     UnknownBracketError,
     Vote,
     bracket_named,
-    bracket_of,
     deliberation_score,
+    find_bracket,
     is_quorate,
-    winner_of,
+    winning_bracket,
 )
 from evaluators.scoring.types import ScoreOutOfRangeError
 
@@ -33,13 +33,13 @@ from evaluators.scoring.types import ScoreOutOfRangeError
     ],
 )
 def test_a_score_falls_into_its_bracket_after_rounding_half_up(score: float, name: str) -> None:
-    assert bracket_of(score).name == name
+    assert find_bracket(score).name == name
 
 
 @pytest.mark.parametrize("score", [-0.1, 100.1, math.nan])
 def test_there_is_no_bracket_outside_0_to_100(score: float) -> None:
     with pytest.raises(ScoreOutOfRangeError):
-        bracket_of(score)
+        find_bracket(score)
 
 
 def test_midpoints() -> None:
@@ -57,18 +57,18 @@ def votes(*names: str) -> list[Vote]:
 
 
 def test_most_votes_win_and_not_their_mean() -> None:
-    winner = winner_of(votes("Poor", "Excellent", "Poor", "Excellent", "Poor"))
+    winner = winning_bracket(votes("Poor", "Excellent", "Poor", "Excellent", "Poor"))
     assert (winner.bracket.name, winner.votes, winner.is_tie) == ("Poor", 3, False)
 
 
 def test_a_tie_is_told_and_names_the_lower_bracket() -> None:
-    winner = winner_of(votes("Excellent", "Fair", "Excellent", "Fair", "Good"))
+    winner = winning_bracket(votes("Excellent", "Fair", "Excellent", "Fair", "Good"))
     assert (winner.bracket.name, winner.votes, winner.is_tie) == ("Fair", 2, True)
 
 
 def test_no_votes_have_no_winner() -> None:
     with pytest.raises(UnknownBracketError, match="no votes"):
-        winner_of([])
+        winning_bracket([])
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ import math
 import pytest
 
 from evaluators.scoring.numbers import (
+    format_limit,
+    format_number,
+    format_rounded_up,
+    format_weight,
     is_at_least,
     mean,
     on_scale,
+    require_share,
+    require_weight,
     rounded,
-    share_of,
-    spelt,
-    spelt_limit,
-    spelt_up,
-    spelt_weight,
-    weight_of,
     weighted_mean,
 )
 from evaluators.scoring.types import Score, ScoreOutOfRangeError
@@ -43,8 +43,8 @@ def test_a_comparison_sees_nine_decimals() -> None:
     ],
 )
 def test_a_score_never_reads_as_a_band_it_missed(score: float, down: str, up: str) -> None:
-    assert spelt(score) == down
-    assert spelt_up(score) == up
+    assert format_number(score) == down
+    assert format_rounded_up(score) == up
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_a_score_never_reads_as_a_band_it_missed(score: float, down: str, up: st
     [(0.8, "0.80"), (0.805, "0.805"), (1.0, "1.00"), (0.123456789, "0.123456789")],
 )
 def test_a_limit_reads_as_it_was_set(limit: float, text: str) -> None:
-    assert spelt_limit(limit) == text
+    assert format_limit(limit) == text
 
 
 def test_a_weight_reads_without_needless_zeros() -> None:
-    assert [spelt_weight(w) for w in (1.0, 0.3, 12.5)] == ["1", "0.3", "12.5"]
+    assert [format_weight(w) for w in (1.0, 0.3, 12.5)] == ["1", "0.3", "12.5"]
 
 
 def test_means_of_nothing_are_none() -> None:
@@ -73,9 +73,9 @@ def test_a_weighted_mean_lies_between_its_values_and_ignores_weightless_ones() -
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.1])
 def test_no_weight_no_share_and_no_score_is_clamped(value: float) -> None:
     with pytest.raises(ScoreOutOfRangeError, match="tone: weight"):
-        weight_of(value, "tone")
+        require_weight(value, "tone")
     with pytest.raises(ScoreOutOfRangeError, match=r"share .* is not a number from 0 to 1"):
-        share_of(value, "share")
+        require_share(value, "share")
     with pytest.raises(ScoreOutOfRangeError, match=r"tone: .* from 0 to 10"):
         on_scale(value, 10, "tone")
     with pytest.raises(ScoreOutOfRangeError, match="from 0 to 1"):
@@ -84,7 +84,7 @@ def test_no_weight_no_share_and_no_score_is_clamped(value: float) -> None:
 
 def test_what_lies_above_its_scale_is_refused() -> None:
     with pytest.raises(ScoreOutOfRangeError):
-        share_of(1.0000001, "share")
+        require_share(1.0000001, "share")
     with pytest.raises(ScoreOutOfRangeError):
         on_scale(101, 100, "score")
     with pytest.raises(ScoreOutOfRangeError):
@@ -92,8 +92,8 @@ def test_what_lies_above_its_scale_is_refused() -> None:
 
 
 def test_zero_is_a_value() -> None:
-    assert weight_of(0.0, "tone") == 0.0
-    assert share_of(0.0, "share") == 0.0
+    assert require_weight(0.0, "tone") == 0.0
+    assert require_share(0.0, "share") == 0.0
     assert on_scale(0, 100, "score") == 0.0
     assert Score(0.0).score == 0.0
 
@@ -115,5 +115,5 @@ SCALES = [
 def test_a_score_reads_on_the_scale_of_its_suite(
     score: float, scale: int, texts: tuple[str, ...]
 ) -> None:
-    spellings = (spelt, spelt_up, spelt_limit)
+    spellings = (format_number, format_rounded_up, format_limit)
     assert tuple(spell(score, scale=scale) for spell in spellings) == texts

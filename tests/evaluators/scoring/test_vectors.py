@@ -27,7 +27,7 @@ from evaluators.scoring.hybrid import (
 )
 from evaluators.scoring.metrics import Metric, binary_score, metric_label, overall_score
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.samples import Vote, bracket_of, deliberation_score, winner_of
+from evaluators.scoring.samples import Vote, deliberation_score, find_bracket, winning_bracket
 from evaluators.scoring.score_tree import decide, gate_failure
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
@@ -287,7 +287,7 @@ def script_evaluator(values: Values) -> Values:
 
 def deliberation_winner(values: Values) -> Values:
     votes = [Vote(bracket) for bracket in values["votes"]]
-    bracket = winner_of(votes).bracket
+    bracket = winning_bracket(votes).bracket
     assert bracket.low <= deliberation_score(votes) * 100 <= bracket.high
     return {
         "winning_bracket": bracket.name,
@@ -387,7 +387,7 @@ OPERATIONS: Mapping[str, Callable[[Values], Values]] = {
     "weighted_average_0_100": weighted_average_0_100,
     "expected_output_match": expected_output_match,
     "script_evaluator": script_evaluator,
-    "bracket_of_score": lambda values: {"bracket": bracket_of(values["score"]).name},
+    "bracket_of_score": lambda values: {"bracket": find_bracket(values["score"]).name},
     "deliberation_winner": deliberation_winner,
     "final_evaluation": final_evaluation,
     "deterministic_dimensions": dimensions_of_checks,
