@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.kinds.metrics_judge import HybridJudgeConfig as MetricsConfig
+from evaluators.kinds.metrics_judge import MetricsJudgeConfig as MetricsConfig
 from evaluators.kinds.metrics_judge import rescore as rescore_metrics
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.score_tree import decide

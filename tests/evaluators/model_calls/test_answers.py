@@ -15,7 +15,7 @@ from evaluators.model_calls.calls import (
     read_failure,
     retry_after_s,
 )
-from runs.models.results import CallOutcome as StoredStatus
+from runs.models.results import CallStatus as StoredStatus
 
 NOW = datetime(2026, 5, 12, 9, 0, 0, tzinfo=UTC)
 
