@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import SequenceMatcher
 from typing import Any
 
 from django import template
@@ -268,3 +270,43 @@ def _who(role: str, agent: str) -> str:
     words = {"user": "Input", "assistant": "Output", "system": "System prompt", "tool": "Tool"}
     word = words.get(role, role.capitalize())
     return f"{word}, {agent}" if role == "assistant" and agent else word
+
+
+WORD = re.compile(r"\s+|\w+|[^\w\s]")
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A part of a text, and whether the other text lacks it."""
+
+    text: str
+    is_changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextDifference:
+    """Two texts, each split into the parts it shares with the other and those it does not."""
+
+    expected: tuple[TextPart, ...]
+    output: tuple[TextPart, ...]
+
+
+@register.simple_tag
+def difference(details: Mapping[str, Any]) -> TextDifference:
+    """Return where the expected text and the answer of a score differ, word by word."""
+    expected, output = details["expected"], details["output"]
+    first, second = WORD.findall(expected), WORD.findall(output)
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
+    left: list[TextPart] = []
+    right: list[TextPart] = []
+    for operation, start, end, other_start, other_end in matcher.get_opcodes():
+        is_changed = operation != "equal"
+        left.append(TextPart("".join(first[start:end]), is_changed))
+        right.append(TextPart("".join(second[other_start:other_end]), is_changed))
+    return TextDifference(_with_cuts(left, details), _with_cuts(right, details))
+
+
+def _with_cuts(parts: list[TextPart], details: Mapping[str, Any]) -> tuple[TextPart, ...]:
+    before = TextPart("…" if details.get("starts_at") else "", is_changed=False)
+    after = TextPart("…" if details.get("is_cut") else "", is_changed=False)
+    return tuple(part for part in (before, *parts, after) if part.text)
