@@ -8,7 +8,7 @@ from django.apps import AppConfig, apps
 from django.db.models import Q
 from django.db.models.signals import post_migrate
 
-from evalsite.access.roles import Role, permissions_of
+from evalsite.access.roles import Role, role_permissions
 
 
 class AccessConfig(AppConfig):
@@ -31,7 +31,7 @@ def create_roles(using: str, **signal: Any) -> None:
     for role in Role:
         group, _ = groups.get_or_create(name=role.value)
         wanted = Q(pk__in=())
-        for name in permissions_of(role):
+        for name in role_permissions(role):
             app, codename = name.split(".")
             wanted |= Q(content_type__app_label=app, codename=codename)
         group.permissions.set(permissions.filter(wanted))

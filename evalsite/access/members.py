@@ -48,7 +48,7 @@ def address_of(path: str, site: str = "") -> str:
     return f"{site.rstrip('/')}{path}"
 
 
-def user_of_link(user_code: str, token: str, tokens: LinkTokens) -> User | None:
+def find_link_user(user_code: str, token: str, tokens: LinkTokens) -> User | None:
     """Return whom an unused link belongs to; None for any other link."""
     try:
         user = User.objects.get(pk=int(force_str(urlsafe_base64_decode(user_code))), is_active=True)

@@ -46,7 +46,7 @@ ADDED_PERMISSIONS = {
 }
 
 
-def permissions_of(role: Role) -> list[str]:
+def role_permissions(role: Role) -> list[str]:
     """Return the permission strings of a role, those of the lesser roles included."""
     roles = list(Role)
     return [name for lesser in roles[: roles.index(role) + 1] for name in ADDED_PERMISSIONS[lesser]]

@@ -18,7 +18,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from evalsite.access.roles import Role, permissions_of, role_of
+from evalsite.access.roles import Role, role_of, role_permissions
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.models.sharing import ACTIVE, ApiToken, token_hash
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rest_framework.views import APIView
 
 VIEW = "runs.view_run"
-# So that whoever finds one, or a scanner of secrets, knows what it is.
+# A reader, or a scanner for secrets, recognises a token by this prefix.
 PREFIX = "evs_"
 RANDOM_BYTES = 32
 SHOWN = len(PREFIX) + 4
@@ -40,7 +40,7 @@ class RoleTooHighError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class TokenGrant:
     """A token in use: what its role allows, of which its owner has to be allowed each deed too."""
 
     token: ApiToken
@@ -119,13 +119,13 @@ def revoke_token(token: ApiToken, *, actor: User, now: datetime) -> bool:
     return True
 
 
-def grant_of(secret: str, *, now: datetime) -> Grant | None:
+def find_grant(secret: str, *, now: datetime) -> TokenGrant | None:
     """Return what a secret opens and note that it was used; None for one that opens nothing."""
     token = ApiToken.objects.working(secret, now=now)
     if token is None:
         return None
     ApiToken.objects.note_use(token, now=now)
-    return Grant(token, frozenset(permissions_of(Role(token.role))))
+    return TokenGrant(token, frozenset(role_permissions(Role(token.role))))
 
 
 def token_rows(*, now: datetime, owner: User | None = None) -> Sequence[TokenRow]:
@@ -165,17 +165,17 @@ SCHEME = "Bearer"
 class TokenAuthentication(BaseAuthentication):
     """Let a request act for the owner of its token, with no more than the token's role.
 
-    Whoever sends none may have a session.
+    A request without a token may have a session.
     """
 
-    def authenticate(self, request: Request) -> tuple[User, Grant] | None:
+    def authenticate(self, request: Request) -> tuple[User, TokenGrant] | None:
         """Return the owner and the grant, None without a token; raises AuthenticationFailed."""
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != SCHEME.lower():
             return None
-        grant = grant_of(secret.strip(), now=timezone.now())
+        grant = find_grant(secret.strip(), now=timezone.now())
         if grant is None:
-            # Which of these it is would only help whoever found it.
+            # The exact reason would only help somebody who found the token.
             raise AuthenticationFailed("This token is wrong, expired or revoked.")
         return grant.token.owner, grant
 
@@ -200,12 +200,12 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 class MayView(BasePermission):
-    """Whoever may see runs may read them; a token has to allow it as well as its owner's role."""
+    """Members who may see runs may read the API; a token and its owner's role both have to allow it."""
 
     message = "Your role may not see runs. An admin can give you another."
 
     def has_permission(self, request: Request, view: APIView) -> bool:
         """Tell whether both allow it."""
-        grant: Grant | None = request.auth  # type: ignore[assignment]  # the site's authentication gives it
+        grant: TokenGrant | None = request.auth  # type: ignore[assignment]  # the site's authentication gives it
         is_granted = grant is None or grant.allows(VIEW)
         return request.user.is_authenticated and is_granted and request.user.has_perm(VIEW)

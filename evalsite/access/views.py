@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 from evalsite.access import members
 from evalsite.access import members as access_members
 from evalsite.access.forms import MemberForm, RoleForm, ScriptsForm, TokenForm
-from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, user_of_link
+from evalsite.access.members import LOGIN_TOKENS, PASSWORD_TOKENS, find_link_user
 from evalsite.access.roles import MEANINGS, role_of
 from evalsite.access.tokens import make_token, revoke_token, token_rows
 from evaluators.model_calls.models import KeyUnreadableError, decrypt, encrypt
@@ -57,7 +57,7 @@ def logout_page(request: HttpRequest) -> HttpResponse:
 @never_cache
 def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
     """Log in by a one-time link; opening it shows a button, so that a preview cannot use it up."""
-    user = user_of_link(user_code, token, LOGIN_TOKENS)
+    user = find_link_user(user_code, token, LOGIN_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
     if request.method == "POST":
@@ -71,7 +71,7 @@ def login_once(request: HttpRequest, user_code: str, token: str) -> HttpResponse
 @sensitive_post_parameters()
 def password_set(request: HttpRequest, user_code: str, token: str) -> HttpResponse:
     """Set the own password by a one-time link and be logged in."""
-    user = user_of_link(user_code, token, PASSWORD_TOKENS)
+    user = find_link_user(user_code, token, PASSWORD_TOKENS)
     if user is None:
         return render(request, "access/link_used.html", status=410)
     form = SetPasswordForm(user, _posted(request))

@@ -173,7 +173,7 @@ class BoardRow:
 
     @property
     def passed_case_usd(self) -> Decimal | None:
-        """Return what both purses paid for each case that passed; None when none did."""
+        """Return the total cost of each case that passed; None when none did."""
         usd: Decimal | None = self.figures["passed_case"]
         return usd
 

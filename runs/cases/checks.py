@@ -20,7 +20,7 @@ from runs.formats.suite_cases import MAX_KEY_LENGTH, MAX_TITLE_LENGTH
 from runs.formats.suite_evaluators import check_composite, read_aggregator, read_evaluators, root_of
 from runs.formats.suite_files import own_values
 from runs.formats.suite_turns import ROLES
-from runs.formats.yaml import Document, named, read_document
+from runs.formats.yaml import YamlDocument, named, read_document
 from runs.models.suites import Suite
 from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
@@ -224,7 +224,7 @@ def recorded_text(recorded: Mapping[str, Any] | None) -> tuple[str, bool]:
 def read_recorded_json(text: str, files: Mapping[str, bytes] | None = None) -> Mapping[str, Any]:
     """Return the recorded output of a JSON text; raises UnreadableFileError naming line and key."""
     found = read_document(text)
-    document = Document(
+    document = YamlDocument(
         value={OUTPUT: found.value},
         lines={(OUTPUT, *path): line for path, line in found.lines.items()},
         written={(OUTPUT, *path): written for path, written in found.written.items()},

@@ -17,7 +17,7 @@ from django.core.management.base import (
 from django.db import DatabaseError, InterfaceError
 
 from evaluators.scoring.types import DomainError
-from runs.cli.names import COULD_NOT, begin_site, check_site, site_words
+from runs.cli.names import COULD_NOT, check_site, create_site, site_message
 from runs.specs.problems import UnreadableFileError
 
 MISUSED = 2
@@ -65,7 +65,7 @@ class AnsweringCommand(BaseCommand):
         """See before the work that there is a site, or begin one."""
         if not self.begins_site:
             check_site()
-        elif told := begin_site():
+        elif told := create_site():
             self.stderr.write(told)
 
     def execute(self, *args: Any, **options: Any) -> str | None:
@@ -85,7 +85,7 @@ class AnsweringCommand(BaseCommand):
             raise CommandError(str(error), returncode=COULD_NOT) from error
         except (DatabaseError, InterfaceError) as error:
             reason = (
-                f"The database {site_words()} could not be used: {error}. See that it is the one you "
+                f"The database {site_message()} could not be used: {error}. See that it is the one you "
                 "mean, that it answers, and that it is up to date: evalsite prepare."
             )
             raise CommandError(reason, returncode=COULD_NOT) from error

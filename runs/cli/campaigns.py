@@ -20,13 +20,13 @@ from runs.campaigns.page import CampaignPage
 from runs.cli.evaluating import (
     NOT_EVALUATED,
     NOT_UNDERSTOOD,
-    Conclusion,
+    ExitConclusion,
     conclude,
     summary_document,
 )
 from runs.cli.files import JUNIT, OUT, SUMMARY, FileOptions, junit_run, write_file
-from runs.cli.names import url_of
-from runs.cli.printing import GAPS, Progress
+from runs.cli.names import run_url
+from runs.cli.printing import GAPS, ProgressLine
 from runs.cli.watching import STOPPED, carry_out
 from runs.costs import Cost
 from runs.finishing import finish_run
@@ -48,11 +48,11 @@ HEADS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Concluded:
-    """One run that is over, and what that means for whoever started it."""
+class ConcludedRun:
+    """One run that is over, with its exit code and sentence."""
 
     run: Run
-    conclusion: Conclusion
+    conclusion: ExitConclusion
     url: str
 
 
@@ -67,9 +67,9 @@ def check_targets(names: Sequence[str], outputs: Path | None) -> None:
         raise CommandError(f"--target {twice[0]!r} stands twice.", returncode=NOT_UNDERSTOOD)
 
 
-def carry_out_all(
-    runs: Sequence[Run], progress: Progress, stop: threading.Event
-) -> Sequence[Concluded]:
+def execute_all(
+    runs: Sequence[Run], progress: ProgressLine, stop: threading.Event
+) -> Sequence[ConcludedRun]:
     """Carry out the runs one after the other and tell how each goes; `stop` ends them all.
 
     Raises CommandError when one cannot be carried out to its end; those after it are ended.
@@ -77,21 +77,21 @@ def carry_out_all(
     for place, run in enumerate(runs):
         waiting = [other.pk for other in runs[place + 1 :]]
         about = f"{run.suite.title} {run} against {run.target_name}"
-        progress.say(f"{place + 1} of {len(runs)}: {about}: {url_of(run)}")
+        progress.say(f"{place + 1} of {len(runs)}: {about}: {run_url(run)}")
         problem = carry_out(run, progress, stop, waiting=waiting)
         if stop.is_set():
             end_all(waiting)
             break
         if problem:
             raise CommandError(
-                f"The run could not be carried out to its end: {problem}. It is at {url_of(run)}",
+                f"The run could not be carried out to its end: {problem}. It is at {run_url(run)}",
                 returncode=NOT_EVALUATED,
             )
         run.refresh_from_db()
         progress.say(f"{run.target_name}: {conclude(run).sentence}")
     for run in runs:
         run.refresh_from_db()
-    return [Concluded(run, conclude(run), url_of(run)) for run in runs]
+    return [ConcludedRun(run, conclude(run), run_url(run)) for run in runs]
 
 
 def end_all(waiting: Sequence[int]) -> None:
@@ -100,7 +100,7 @@ def end_all(waiting: Sequence[int]) -> None:
         finish_run(run, RunStatus.STOPPED, reason=STOPPED, in_background=False)
 
 
-def worst_code(concluded: Sequence[Concluded]) -> int:
+def worst_code(concluded: Sequence[ConcludedRun]) -> int:
     """Return the exit code of all: not evaluated before a gate that failed before passed."""
     return max(one.conclusion.code for one in concluded)
 
@@ -123,7 +123,7 @@ def leaderboard(campaign: Campaign) -> tuple[str, str]:
     return "\n".join(line.rstrip() for line in lines), page.headline.translate(GAPS)
 
 
-def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[Concluded]) -> None:
+def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[ConcludedRun]) -> None:
     """Write what came of all runs into one file each; raises UnwritableFileError."""
     if files.summary:
         document = json.dumps(_document(campaign, concluded), indent=2)
@@ -139,7 +139,7 @@ def write_files(files: FileOptions, campaign: Campaign, concluded: Sequence[Conc
         write_file(JUNIT, files.junit, write_junit_of_several(suites))
 
 
-def _document(campaign: Campaign, concluded: Sequence[Concluded]) -> dict[str, Any]:
+def _document(campaign: Campaign, concluded: Sequence[ConcludedRun]) -> dict[str, Any]:
     """Return the campaign in plain JSON values: every run as it would stand alone, in a list."""
     page = CampaignPage(campaign, CampaignQuery())
     placed = {row.pk: row.rank for row in page.rows}

@@ -1,11 +1,11 @@
-"""What a comparison means for whoever asked at a command line: an exit code, and how it reads."""
+"""A comparison at the command line: its exit code and its table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from evaluators.templatetags.figures import delta, duration, money, pct, score, threshold
-from runs.cli.evaluating import Conclusion
+from runs.cli.evaluating import ExitConclusion
 from runs.cli.printing import GAPS
 from runs.compare import conclusion as conclusions
 from runs.compare.cases import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
@@ -33,13 +33,13 @@ MAX_CASE_LENGTH = 48
 EXACT = "Figures are rounded down, changes are those of the exact values."
 
 
-def conclude_comparison(conclusion: conclusions.Conclusion) -> Conclusion:
+def conclude_comparison(conclusion: conclusions.Conclusion) -> ExitConclusion:
     """Return the exit code of what came out, and its sentence with a way on where it is inconclusive."""
     hint = HINTS.get(conclusion.kind, "")
     sentence = f"{conclusion.title}: {conclusion.sentence[:1].lower()}{conclusion.sentence[1:]}"
     if conclusion.headline != conclusion.title:
         sentence = f"{conclusion.headline}. {conclusion.sentence}"
-    return Conclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
+    return ExitConclusion(CODES[conclusion.state], f"{sentence} {hint}".rstrip())
 
 
 def comparison_table(found: Compared) -> str:

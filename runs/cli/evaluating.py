@@ -42,7 +42,7 @@ class ProfileOfStoredSuiteError(DomainError):
     code = "profile_of_stored_suite"
 
 
-def suite_meant(word: str, *, judge: str, profile: str = "", note: Note) -> Suite:
+def find_suite(word: str, *, judge: str, profile: str = "", note: Note) -> Suite:
     """Return the suite; one at a path is imported first, as a new version where it changed.
 
     A short name goes before a path of the same letters: write ./NAME for the path. `judge` is the
@@ -102,7 +102,7 @@ MAX_NAMED = 5
 NOT_UNDERSTOOD = 2
 
 
-class CannotAskError(DomainError):
+class ContradictoryOptionsError(DomainError):
     """What the command line asks for contradicts itself or what is there."""
 
     code = "cannot_ask"
@@ -127,15 +127,17 @@ def options_as_remedies() -> Iterator[None]:
     try:
         yield
     except NoJudgeChosenError as error:
-        raise CannotAskError(f"{error.reason} Name a language model: --judge SLUG.") from error
+        raise ContradictoryOptionsError(
+            f"{error.reason} Name a language model: --judge SLUG."
+        ) from error
     except NoOutputsError as error:
-        raise CannotAskError(
+        raise ContradictoryOptionsError(
             f"{error.reason} Name a file of outputs whose ids are keys of these cases: "
             "--outputs FILE."
         ) from error
 
 
-def chosen_target(name: str, outputs: Path | None, model: LanguageModel | None) -> Target:
+def find_target(name: str, outputs: Path | None, model: LanguageModel | None) -> Target:
     """Return the target that is meant, made where it can be.
 
     `outputs` become the outputs of the recorded target of that name, or of the file's. A model
@@ -159,10 +161,12 @@ def check_tags(suite: Suite, tags: Sequence[str]) -> None:
     for tag in tags:
         if tag not in known:
             there_are = f"there are {', '.join(known)}" if known else "none of its cases has any"
-            raise CannotAskError(f"{suite.slug} has no case with the tag {tag!r}; {there_are}.")
+            raise ContradictoryOptionsError(
+                f"{suite.slug} has no case with the tag {tag!r}; {there_are}."
+            )
 
 
-def unmatched(
+def output_warnings(
     suite: Suite,
     target: Target,
     tags: Sequence[str] | None,
@@ -197,7 +201,9 @@ def _recorded(name: str, outputs: Path) -> Target:
     try:
         lines = outputs.read_bytes()
     except OSError as error:
-        raise CannotAskError(f"--outputs {outputs} cannot be read: {error.strerror}.") from error
+        raise ContradictoryOptionsError(
+            f"--outputs {outputs} cannot be read: {error.strerror}."
+        ) from error
     return import_recorded_outputs(
         target_name=name, lines=lines, imported_by=None, file=outputs.name
     )
@@ -209,7 +215,7 @@ def _made(name: str, kind: str, model: LanguageModel | None) -> Target:
         name=name, defaults={"kind": kind, "model": model}
     )
     if target.kind != kind or target.model != model:
-        raise CannotAskError(
+        raise ContradictoryOptionsError(
             f"The target {name} is there already and is another one. Name it with --target, or "
             "rename it in the browser."
         )
@@ -219,7 +225,7 @@ def _made(name: str, kind: str, model: LanguageModel | None) -> Target:
 def _with_model(target: Target, model: LanguageModel) -> Target:
     """Return the target that differs from another by its model alone."""
     if not target_kind_named(target.kind).uses_model:
-        raise CannotAskError(
+        raise ContradictoryOptionsError(
             f"The target {target.name} is of kind {target.kind} and asks no language model; "
             "--model goes with chat targets."
         )
@@ -239,39 +245,39 @@ PASSED, GATE_FAILED, NOT_EVALUATED = 0, 1, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
+class ExitConclusion:
     """An exit code and the sentence that explains it."""
 
     code: int
     sentence: str
 
 
-def conclude(run: Run) -> Conclusion:
+def conclude(run: Run) -> ExitConclusion:
     """Return what came out of a run that is over.
 
     A gate counts as failed only where it fails whatever the errors would have been: a run in which
     they decide could not evaluate its target.
     """
     if run.status != RunStatus.COMPLETED or not run.summary:
-        return Conclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
+        return ExitConclusion(NOT_EVALUATED, f"Not evaluated: {_why_it_ended(run)}")
     summary = Summary.from_json(run.summary)
     metrics, cases = summary.metrics_gate, summary.cases_gate
     if metrics.passed and cases.passed:
-        return Conclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
+        return ExitConclusion(PASSED, f"Both gates passed{_with_reviews(summary)}.")
     if metrics.passed is None:
-        return Conclusion(
+        return ExitConclusion(
             NOT_EVALUATED, f"Not evaluated: none of {summary.executions} executions has a score."
         )
     best = (summary.passed + summary.errors) / summary.executions
     if metrics.passed and is_at_least(best, cases.threshold):
-        return Conclusion(
+        return ExitConclusion(
             NOT_EVALUATED,
             f"Not evaluated: the cases gate fails by errors alone, {summary.errors} of "
             f"{summary.executions} executions. See what went wrong and try them again.",
         )
     names = [name for name, gate in (("metrics", metrics), ("cases", cases)) if not gate.passed]
     gates = f"The {' gate and the '.join(names)} gate failed{_with_reviews(summary)}."
-    return Conclusion(GATE_FAILED, gates)
+    return ExitConclusion(GATE_FAILED, gates)
 
 
 def _with_reviews(summary: Summary) -> str:
@@ -287,7 +293,7 @@ class EvaluatedRunDoc(RunFileDoc):
     """The sentence that explains it."""
 
 
-def summary_document(run: Run, conclusion: Conclusion, *, url: str) -> EvaluatedRunDoc:
+def summary_document(run: Run, conclusion: ExitConclusion, *, url: str) -> EvaluatedRunDoc:
     """Describe a run, its cases and what was concluded."""
     document = dict(run_file_document(run, url=url))
     return EvaluatedRunDoc(**document, exit_code=conclusion.code, conclusion=conclusion.sentence)

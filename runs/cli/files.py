@@ -18,7 +18,7 @@ from runs.case_groups import policy_of
 from runs.cases.services import put_cases
 from runs.cases.uploads import Existing, TableReading, cases_of, check_rejected, keys_of
 from runs.cases.uploads import note_of as note_of_table
-from runs.cli.evaluating import Conclusion, summary_document
+from runs.cli.evaluating import ExitConclusion, summary_document
 from runs.cli.names import COULD_NOT, UnknownNameError, model_named, suite_named
 from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import write_results
@@ -82,7 +82,7 @@ class FileOptions:
         """Tell whether a file goes there, so that nothing else may."""
         return STANDARD_OUTPUT in (self.out, self.summary, self.junit)
 
-    def write(self, run: Run, conclusion: Conclusion, *, url: str) -> None:
+    def write(self, run: Run, conclusion: ExitConclusion, *, url: str) -> None:
         """Write the files of a run that is over; raises UnwritableFileError."""
         if self.summary:
             document = summary_document(run, conclusion, url=url).model_dump_json(indent=2)
@@ -95,7 +95,7 @@ class FileOptions:
             write_file(JUNIT, self.junit, write_junit(about, result_lines(run)))
 
 
-def junit_run(run: Run, conclusion: Conclusion, *, url: str) -> JUnitRun:
+def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
     """Return what a JUnit file says of the run as a whole."""
     policy = policy_of(run)
     gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}

@@ -86,7 +86,7 @@ def model_named(slug: str) -> LanguageModel:
     return found
 
 
-def url_of(run: Run) -> str:
+def run_url(run: Run) -> str:
     """Return where the run is looked at."""
     site = settings.SITE_URL or f"http://127.0.0.1:{settings.PORT}"
     path = reverse("runs:run", kwargs={"slug": run.suite.slug, "number": run.number})
@@ -122,7 +122,7 @@ COULD_NOT = 3
 FILLED_FIRST = ("auth_user", "runs_suite")
 
 
-def site_words() -> str:
+def site_message() -> str:
     """Return which database it is and what names it, without a password."""
     database = settings.DATABASES["default"]
     if _is_sqlite():
@@ -132,22 +132,22 @@ def site_words() -> str:
     return f"{database['NAME']} at {host} (by DATABASE_URL)"
 
 
-def begin_site() -> str:
+def create_site() -> str:
     """Make the tables of a SQLite database that holds nothing yet; returns what to say, "" if nothing.
 
-    A database of a server, and one that holds a site, are prepared by whoever serves that.
+    A database server, and a site that exists already, are prepared by `evalsite prepare` or `up`.
     """
     if not _is_sqlite() or (_has_file() and (_holds_a_site() or not _lacks_tables())):
         return ""
     call_command("migrate", interactive=False, verbosity=0)
-    return f"New site in {settings.DATA_DIR}: its database is {site_words()}."
+    return f"New site in {settings.DATA_DIR}: its database is {site_message()}."
 
 
 def check_site() -> None:
     """Raise CommandError where there is no SQLite database: to connect would make an empty one."""
     if _is_sqlite() and not _has_file():
         raise CommandError(
-            f"There is no site here: the database {site_words()} does not exist. Name the folder of "
+            f"There is no site here: the database {site_message()} does not exist. Name the folder of "
             f"another site, EVALSITE_DATA_DIR=data/demo for the demo's, or begin one: evalsite up.",
             returncode=COULD_NOT,
         )

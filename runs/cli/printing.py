@@ -1,4 +1,4 @@
-"""Tell somebody at a command line how a run goes, and at the end how it went."""
+"""Print the progress of a run at the command line, and its figures at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COMMANDS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 Clock = Callable[[], float]
 
 
-class Progress:
+class ProgressLine:
     """One line that changes on a terminal; elsewhere a line every few seconds, if anything changed."""
 
     def __init__(self, stream: TextIO, *, clock: Clock = time.monotonic) -> None:
@@ -82,7 +82,7 @@ class Progress:
 
 
 def progress_line(run: Run) -> str:
-    """Return how far the run is: done of N, verdicts, errors, and of each purse what is known of it."""
+    """Return how far the run is: done of N, verdicts, errors and both costs as far as they are known."""
     counts = [
         f"{run.done_count} of {run.execution_count}",
         f"{run.pass_count} pass",
@@ -97,7 +97,7 @@ def progress_line(run: Run) -> str:
 
 
 def summary_table(run: Run) -> str:
-    """Return how an ended run went: both gates, verdicts, errors, repetitions, both purses."""
+    """Return how an ended run went: both gates, verdicts, errors, repetitions and both costs."""
     policy, spent = policy_of(run), run_costs(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"

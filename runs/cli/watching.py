@@ -14,7 +14,7 @@ from typing import Self
 from django.db import DatabaseError, InterfaceError, connection
 
 from runs.cli.evaluating import NOT_EVALUATED
-from runs.cli.printing import Progress
+from runs.cli.printing import ProgressLine
 from runs.execution.database import describe_error, first_error, is_away
 from runs.execution.reaper import reap
 from runs.execution.run_worker import patiently, release_run, work_on_run
@@ -139,7 +139,7 @@ AWAY_WHILE_STOPPING = (
 
 
 def carry_out(
-    run: Run, progress: Progress, stop: threading.Event, *, waiting: Sequence[int] = ()
+    run: Run, progress: ProgressLine, stop: threading.Event, *, waiting: Sequence[int] = ()
 ) -> str:
     """Carry out the run to its end, showing its progress; returns what kept the worker from it, if anything.
 
@@ -160,7 +160,7 @@ def carry_out(
 class Watch:
     """Polls the run, and releases the worker when the run has ended without it."""
 
-    def __init__(self, run: Run, worker: LocalWorker, progress: Progress) -> None:
+    def __init__(self, run: Run, worker: LocalWorker, progress: ProgressLine) -> None:
         """See the run as it was started."""
         self._run = run
         self._worker = worker

@@ -11,7 +11,7 @@ from evaluators.kinds._prompts import reference_path
 from evaluators.kinds._refusals import normal_spelling
 from evaluators.kinds.script.program import placed
 from runs.formats.bundles import OUTSIDE, absent
-from runs.formats.yaml import Document, Path, named
+from runs.formats.yaml import Path, YamlDocument, named
 from runs.specs.problems import Problem, UnreadableFileError, did_you_mean, near
 
 MAX_PROBLEMS = 500
@@ -25,7 +25,7 @@ class Reading:
     `kept` holds by case, "" for the suite, what evaluators say that nothing uses, by their paths.
     """
 
-    document: Document
+    document: YamlDocument
     files: Mapping[str, bytes] = field(default_factory=dict)
     folder: str = ""
     problems: list[Problem] = field(default_factory=list)

@@ -30,12 +30,12 @@ from runs.formats.suite_evaluators import (
     root_of,
 )
 from runs.formats.suite_turns import Shared, read_expected, read_input
-from runs.formats.yaml import Document, Path, decoded, named, read_document
+from runs.formats.yaml import Path, YamlDocument, decoded, named, read_document
 from runs.specs.content import CaseSpec
 from runs.specs.problems import Problem, UnreadableFileError
 
 
-def cases_file_of(document: Document) -> str:
+def cases_file_of(document: YamlDocument) -> str:
     """Return the path of the file of cases that a suite file's `tests` name, "" when they name none."""
     return (
         reference_path(_reference(document), folder_of(document.file))
@@ -44,7 +44,9 @@ def cases_file_of(document: Document) -> str:
     )
 
 
-def with_cases(document: Document, files: Mapping[str, bytes]) -> tuple[Document, tuple[str, ...]]:
+def with_cases(
+    document: YamlDocument, files: Mapping[str, bytes]
+) -> tuple[YamlDocument, tuple[str, ...]]:
     """Return the document with the cases of the file its `tests` name, and the path of that file.
 
     The file is YAML or JSON Lines. Each value keeps its place in its own file; what else `tests` may
@@ -98,13 +100,13 @@ def _lined(content: bytes, path: str, key: str) -> LinedCases:
     return found
 
 
-def _reference(document: Document) -> str:
+def _reference(document: YamlDocument) -> str:
     key = _key_of(document)
     reference = document.value[key].strip() if key else ""
     return reference if reference.lower().endswith((*YAML_SUFFIXES, *LINES_SUFFIXES)) else ""
 
 
-def _key_of(document: Document) -> str:
+def _key_of(document: YamlDocument) -> str:
     """Return the key that names a file of cases, "" when none does."""
     if not isinstance(document.value, dict):
         return ""
@@ -112,7 +114,7 @@ def _key_of(document: Document) -> str:
     return next((key for key in keys if isinstance(document.value[key], str)), "")
 
 
-def _problem(document: Document, key: str, message: str) -> Problem:
+def _problem(document: YamlDocument, key: str, message: str) -> Problem:
     return Problem(message, document.file, document.line_of((key,)), key=key)
 
 

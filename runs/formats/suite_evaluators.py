@@ -22,7 +22,7 @@ from evaluators.scoring.tree import (
 )
 from evaluators.scoring.types import DomainError
 from runs.formats.reading import Fields, Reading
-from runs.formats.yaml import Document, Path
+from runs.formats.yaml import Path, YamlDocument
 from runs.specs.content import CaseSpec, ModelPlace
 from runs.specs.problems import did_you_mean, near
 
@@ -210,7 +210,7 @@ LISTS = ("models", "judges", "agents", "participants")
 
 
 def model_places(
-    document: Document, cases: tuple[CaseSpec, ...]
+    document: YamlDocument, cases: tuple[CaseSpec, ...]
 ) -> Mapping[tuple[str, str], tuple[ModelPlace, ...]]:
     """Return by case, "" for the suite, and slug in which files and lines it is named, in their order."""
     found: dict[tuple[str, str], list[ModelPlace]] = {}

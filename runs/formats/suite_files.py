@@ -35,7 +35,7 @@ from runs.formats.suite_evaluators import (
 )
 from runs.formats.suite_policy import read_policy, written_policy
 from runs.formats.suite_turns import BLOCKS, read_shared
-from runs.formats.yaml import Document, decoded, named, read_document
+from runs.formats.yaml import YamlDocument, decoded, named, read_document
 from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, profile_named
@@ -180,7 +180,7 @@ def read_suite(
 
 
 def suite_of(
-    document: Document, files: Mapping[str, bytes], profile: Profile | None = None
+    document: YamlDocument, files: Mapping[str, bytes], profile: Profile | None = None
 ) -> SuiteSpec:
     """Return what the values of a suite file say; raises UnreadableFileError like read."""
     document, beside = with_cases(document, files)
@@ -328,10 +328,10 @@ def read_case_lines(
     """
     lines = read_lined(content, file, CASES)
     beside = sidecar_of(file, files or {})
-    head = _head(files or {}, beside, file) if beside else Document({})
+    head = _head(files or {}, beside, file) if beside else YamlDocument({})
     if not lines.cases:
         raise UnreadableFileError(lines.problems or [Problem("the file holds no cases", file)])
-    document = Document(
+    document = YamlDocument(
         value={**head.value, CASES: lines.cases},
         file=beside or file,
         lines={**head.lines, **lines.lines},
@@ -365,7 +365,7 @@ def sidecar_of(file: str, files: Mapping[str, bytes]) -> str:
     return next((f"{stem}{suffix}" for suffix in YAML_SUFFIXES if f"{stem}{suffix}" in files), "")
 
 
-def _head(files: Mapping[str, bytes], path: str, cases: str) -> Document:
+def _head(files: Mapping[str, bytes], path: str, cases: str) -> YamlDocument:
     document = read_document(decoded(files[path], path), path)
     if not isinstance(document.value, dict):
         raise UnreadableFileError([Problem("the file is no mapping of keys", path, 1)])

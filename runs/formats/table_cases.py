@@ -23,7 +23,7 @@ from runs.formats.table_mapping import (
     Split,
 )
 from runs.formats.tables import REASON_COLUMNS, Row, Table, harmless
-from runs.formats.yaml import Document
+from runs.formats.yaml import YamlDocument
 from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
 from runs.target_kinds._outputs import output_from_json
@@ -74,7 +74,7 @@ def turns_of(cell: Any) -> tuple[Turn, ...]:
         found = found["messages"]
     if not _is_conversation(found):
         return ({"role": "user", "content": text_of(cell)},)
-    reading = Reading(Document(value={"input": found}), {})
+    reading = Reading(YamlDocument(value={"input": found}), {})
     try:
         turns = read_turns(Fields(reading, (), value={"input": found}), "input", found)
     except UnreadableFileError as error:

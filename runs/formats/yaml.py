@@ -182,7 +182,7 @@ MAX_SHOWN_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """A file's values, and by path the line each stands on and numbers as they are written.
 
     `elsewhere` names the file of each key of the outermost mapping that stands in another one.
@@ -205,7 +205,7 @@ class Document:
         return self.lines.get(path, 0)
 
 
-def read_document(text: str, file: str = "") -> Document:
+def read_document(text: str, file: str = "") -> YamlDocument:
     """Return the one document of a YAML text.
 
     Dates stay as they are written. Raises UnreadableFileError with the line for what is not YAML,
@@ -219,7 +219,7 @@ def read_document(text: str, file: str = "") -> Document:
         )
     reading = _Reading(file)
     try:
-        return Document(reading.value(root, ()), file, reading.lines, reading.written)
+        return YamlDocument(reading.value(root, ()), file, reading.lines, reading.written)
     except RecursionError as error:
         raise UnreadableFileError(
             [Problem("an alias holds itself; write the value out", file)]

@@ -11,7 +11,7 @@ from django.db.models import Q
 
 
 class ShareDetail(models.TextChoices):
-    """How much a stranger sees."""
+    """How much anonymous readers see."""
 
     FIGURES = "figures", "Figures"
     CASE_NAMES = "case_names", "Figures and case names"

@@ -340,7 +340,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Both purses so far, what the whole run may come to, and where it stops."""
+    """Both costs so far, the forecast for the whole run, and the budget."""
 
     costs: RunCosts
     forecast_usd: Decimal | None

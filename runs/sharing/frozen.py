@@ -41,21 +41,21 @@ from runs.sharing.parts import (
     MAX_CASES,
     MAX_WITH_TEXTS,
     STATES,
-    counts_of,
-    findings_of,
-    gate_of,
+    add_texts,
+    case_titles,
+    evaluator_findings,
+    gate_part,
     head,
-    judge_word,
-    measures_of,
+    headline_figures,
+    judge_text,
     outcomes,
     policy_rows,
     question,
     remarks,
     rules,
+    state_counts,
     steps,
-    titles_of,
     tolerance_rows,
-    with_texts,
 )
 from runs.sharing.whitelist import Allowance
 from runs.summary.figures import CaseSummary
@@ -71,7 +71,7 @@ def changes(found: Compared, query: ComparisonQuery) -> Iterator[ChangeRow]:
             return
 
 
-def case_of(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
+def case_row(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
     """Return one case: its place in the order, both sides and what changed between them."""
     one = row.change
     before, after = one.baseline, one.candidate
@@ -99,7 +99,7 @@ def case_of(number: int, row: ChangeRow, scale: int) -> dict[str, Any]:
     }
 
 
-def group_of(group: MetricGroup) -> dict[str, Any]:
+def metric_group(group: MetricGroup) -> dict[str, Any]:
     """Return the measured figures of one kind, each with its bar."""
     return {
         "title": group.title,
@@ -143,10 +143,10 @@ def shared_comparison(
     tolerances = found.tolerances
     before, after = found.baseline.run, found.candidate.run
     rows = islice(changes(found, query), MAX_CASES)
-    cases = [case_of(number, row, after.scale) for number, row in enumerate(rows, 1)]
+    cases = [case_row(number, row, after.scale) for number, row in enumerate(rows, 1)]
     has_texts = depth.reaches(DetailLevel.OUTPUTS)
     texts = cases[: MAX_WITH_TEXTS if has_texts else 0]
-    with_texts(texts, (before, after), depth, Allowance())
+    add_texts(texts, (before, after), depth, Allowance())
     limits = (
         tolerances.max_pass_rate_drop,
         tolerances.max_avg_score_drop,
@@ -177,8 +177,8 @@ def shared_comparison(
                 for one in (before, after)
                 if one.status != RunStatus.COMPLETED
             ],
-            "metrics": [group_of(one) for one in page.metrics if one.title != EVALUATORS],
-            "evaluators": [group_of(one) for one in page.metrics if one.title == EVALUATORS],
+            "metrics": [metric_group(one) for one in page.metrics if one.title != EVALUATORS],
+            "evaluators": [metric_group(one) for one in page.metrics if one.title == EVALUATORS],
             "changes": [
                 {"label": one.label, "count": one.count, "icon": one.icon, "tone": one.tone}
                 for one in page.table.chips
@@ -232,7 +232,7 @@ def _comparison_facts(page: ComparisonPage) -> list[str]:
         f"{counted(page.found.in_both, 'case')} in both",
         f"{both} each" if same else f"{before.repetitions} and {both}",
         suite,
-        " and ".join(dict.fromkeys((judge_word(before), judge_word(after)))),
+        " and ".join(dict.fromkeys((judge_text(before), judge_text(after)))),
     ]
 
 
@@ -243,8 +243,8 @@ def _side(role: str, side: Side, counts: Mapping[str, int]) -> dict[str, Any]:
         "number": run.number,
         "target": run.target_name,
         "status": run.status,
-        "counts": counts_of(counts),
-        "gates": [gate_of(one) for one in side.gates],
+        "counts": state_counts(counts),
+        "gates": [gate_part(one) for one in side.gates],
     }
 
 
@@ -269,7 +269,7 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
     """Describe it for a share link; `let_through` says what of it leaves at a level."""
     live = run_live(run, now=now)
     summed = sorted(case_summaries(run), key=_badness)
-    titles, people = titles_of(run), people_of(run)
+    titles, people = case_titles(run), people_of(run)
     cases = [
         {
             **_case(number, one, titles.get(one.case, ""), run.scale),
@@ -278,7 +278,7 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
         for number, one in enumerate(summed[:MAX_CASES], 1)
     ]
     texts = cases[: MAX_WITH_TEXTS if depth.reaches(DetailLevel.OUTPUTS) else 0]
-    with_texts(texts, (run,), depth, Allowance())
+    add_texts(texts, (run,), depth, Allowance())
     gates = (live.metrics, live.cases)
     return SharedRun.model_validate(
         {
@@ -287,8 +287,8 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
             "facts": _run_facts(run, live),
             "suites": [run.suite.title],
             "policy": policy_rows(policy_of(run)),
-            "counts": counts_of(live.counts),
-            "measures": measures_of(run, live),
+            "counts": state_counts(live.counts),
+            "measures": headline_figures(run, live),
             "figures": run_detail_document(listed(Run.objects.filter(pk=run.pk)).get()),
             "case_count": len(summed),
             "shown_count": len(cases),
@@ -330,7 +330,7 @@ def _run_facts(run: Run, live: RunLive) -> list[str]:
     return [
         run.target_name,
         f"suite v{run.suite_version}",
-        judge_word(run),
+        judge_text(run),
         counted(run.repetitions, "repetition"),
         *([f"took {duration(live.progress.elapsed_ms)}"] if live.progress.elapsed_ms else []),
         *([f"finished {day.day} {day:%b %Y}"] if day else []),
@@ -363,7 +363,7 @@ def shared_result(
     """
     page = result_page(run, key, repetition)
     allowance = Allowance()
-    findings = findings_of([page.result.pk]).get(page.result.pk, [])
+    findings = evaluator_findings([page.result.pk]).get(page.result.pk, [])
     return SharedResult.model_validate(
         {
             **head("result", depth, now, f"One result of run #{run.number}"),
@@ -426,7 +426,7 @@ def _result_facts(page: ResultPage) -> list[str]:
     return [
         run.target_name,
         f"suite v{run.suite_version}",
-        judge_word(run),
+        judge_text(run),
         f"repetition {page.result.repetition} of {run.repetitions}",
     ]
 

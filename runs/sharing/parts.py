@@ -54,7 +54,7 @@ def head(kind: str, depth: str, now: datetime, heading: str) -> dict[str, Any]:
     }
 
 
-def counts_of(found: Mapping[str, int]) -> dict[str, int]:
+def state_counts(found: Mapping[str, int]) -> dict[str, int]:
     """Return how many cases are in each state, 0 for none."""
     return {state: found.get(state, 0) for state in VERDICT_WORDS}
 
@@ -83,7 +83,7 @@ def tolerance_rows(rate: float, score: float, latency: float) -> list[dict[str, 
     return [{"name": name, "value": value} for name, value in rows.items()]
 
 
-def judge_word(run: Run) -> str:
+def judge_text(run: Run) -> str:
     """Return who judged a run; one whose replies were written for it is no model."""
     if not run.judge_name:
         return "no judge"
@@ -186,7 +186,7 @@ def against(runs: Sequence[Run]) -> str:
     return f"{before} against {' '.join(now)}"
 
 
-def measures_of(run: Run, live: RunLive) -> list[dict[str, Any]]:
+def headline_figures(run: Run, live: RunLive) -> list[dict[str, Any]]:
     """Return the headline in words: pass rate, score, latency and cost, each with its n of N."""
     known, usage = live.costs.costs, live.usage
     costs = (
@@ -228,7 +228,7 @@ def measures_of(run: Run, live: RunLive) -> list[dict[str, Any]]:
     ]
 
 
-def gate_of(one: RunGate) -> dict[str, Any]:
+def gate_part(one: RunGate) -> dict[str, Any]:
     """Return a gate as plain values, its figure and limit as shares."""
     return {
         "name": one.name,
@@ -243,7 +243,7 @@ def gate_of(one: RunGate) -> dict[str, Any]:
 WORST_FIRST = ("error", "fail", "borderline", "pass")
 
 
-def with_texts(
+def add_texts(
     rows: Sequence[dict[str, Any]], runs: Sequence[Run], depth: DetailLevel, allowance: Allowance
 ) -> None:
     """Add to the rows of cases, by their keys, what was asked, expected and answered in each run.
@@ -284,7 +284,7 @@ def _answers(
 ) -> None:
     ids = [one.pk for one in results.values()]
     outputs = _outputs(ids, depth)
-    findings = findings_of(ids)
+    findings = evaluator_findings(ids)
     for row in rows:
         result = results.get(row["key"])
         if result is None:
@@ -315,7 +315,7 @@ def _outputs(ids: Sequence[int], depth: DetailLevel) -> Mapping[int, Mapping[str
     return {row["result_id"]: row for row in rows.values(*columns)}
 
 
-def findings_of(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any]]]:
+def evaluator_findings(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any]]]:
     """Return by result what its evaluators found, in tree order; one query."""
     found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     scores = EvaluatorScore.objects.filter(result_id__in=ids).order_by(
@@ -326,7 +326,7 @@ def findings_of(ids: Sequence[int]) -> Mapping[int, list[Mapping[str, Any]]]:
     return found
 
 
-def titles_of(run: Run) -> Mapping[str, str]:
+def case_titles(run: Run) -> Mapping[str, str]:
     """Return the titles of the cases of a run by their keys; one query."""
     cases = Case.objects.filter(results__run=run).order_by()
     return dict(cases.values_list("key", "title").distinct())

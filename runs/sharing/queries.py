@@ -15,9 +15,9 @@ from runs.documents import DetailLevel
 from runs.lists import NEWEST_FIRST, ListQuery
 from runs.models.sharing import ShareLink
 from runs.sharing.documents import SHAPES
-from runs.sharing.scan import Scan, scan, texts_of
+from runs.sharing.scan import Scan, document_texts, scan
 from runs.sharing.services import live_digest, seen_digest
-from runs.sharing.whitelist import filled_out
+from runs.sharing.whitelist import fill_missing
 
 TEMPLATES = {
     "comparison": "sharing/_shared_comparison.html",
@@ -55,7 +55,7 @@ class SharedPage:
 
     @property
     def left_out(self) -> str:
-        """Say what the depth keeps back."""
+        """Say what the detail level leaves out."""
         return LEFT_OUT[DetailLevel(self.document["depth"])]
 
     @property
@@ -68,7 +68,7 @@ class SharedPage:
 
 @dataclass(frozen=True, slots=True)
 class SharePreview:
-    """What a stranger will see, what in it looks secret, and the digest of what was looked at.
+    """What anonymous readers will see, what in it looks secret, and the digest of the preview.
 
     `document` is what will be frozen.
     """
@@ -92,7 +92,7 @@ def shared_page(link: ShareLink) -> SharedPage:
 
 
 def _drawn(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = filled_out(document, SHAPES[document["kind"]])
+    found: Mapping[str, Any] = fill_missing(document, SHAPES[document["kind"]])
     return found
 
 
@@ -111,7 +111,7 @@ def share_preview(
         expires_at=expires_at,
         has_changed=False,
     )
-    found = scan(texts_of({"title": title, **document}))
+    found = scan(document_texts({"title": title, **document}))
     return SharePreview(document, page, found, seen_digest(document), has_looked)
 
 

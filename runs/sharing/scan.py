@@ -1,4 +1,4 @@
-"""Look through texts that strangers will read for what looks like a key, and for e-mail addresses."""
+"""Search texts that anonymous readers will see for strings that look like keys, and for e-mail addresses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = {
 SILENT = ("content", "text", "value")
 
 
-def texts_of(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def document_texts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield every text of a document behind the words for its place: `case C-012, answer 2, output`."""
     yield from _texts(document, ())
 
@@ -94,8 +94,8 @@ SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Something that looks secret: what it is, where it stands, and how it begins."""
+class SecretMatch:
+    """A string that looks secret: what it may be, where it is, and how it begins."""
 
     what: str
     place: str
@@ -104,9 +104,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was found, each text's finds once; of `count` the first are listed."""
+    """The strings that look secret, each once a text; of `count` the first are listed."""
 
-    found: tuple[Found, ...]
+    found: tuple[SecretMatch, ...]
     count: int
 
     @property
@@ -117,7 +117,7 @@ class Scan:
 
 def scan(texts: Iterable[tuple[str, str]]) -> Scan:
     """Return what in the texts, each behind the words for its place, looks like a secret."""
-    found: list[Found] = []
+    found: list[SecretMatch] = []
     count = 0
     for place, text in texts:
         for one in sorted({*_keys(text, place), *_mails(text, place)}, key=_order):
@@ -127,19 +127,19 @@ def scan(texts: Iterable[tuple[str, str]]) -> Scan:
     return Scan(tuple(found), count)
 
 
-def _order(one: Found) -> tuple[str, str]:
+def _order(one: SecretMatch) -> tuple[str, str]:
     return one.what, one.shown
 
 
-def _mails(text: str, place: str) -> Iterator[Found]:
+def _mails(text: str, place: str) -> Iterator[SecretMatch]:
     if "@" not in text:
         return
     for match in MAIL.finditer(text):
         name, _, host = match.group().rpartition("@")
-        yield Found(EMAIL, place, f"{name[:1]}…@{host}")
+        yield SecretMatch(EMAIL, place, f"{name[:1]}…@{host}")
 
 
-def _keys(text: str, place: str) -> Iterator[Found]:
+def _keys(text: str, place: str) -> Iterator[SecretMatch]:
     taken: list[tuple[int, int]] = []
     for pattern in (PREFIXED, BLOCK, IN_ADDRESS, BEARER, NAMED, LONG):
         for match in pattern.finditer(text):
@@ -152,7 +152,7 @@ def _keys(text: str, place: str) -> Iterator[Found]:
             taken.append((start, end))
             if len(taken) > MAX_IN_TEXT:
                 return
-            yield Found(KEY, place, _masked(match.group(group)))
+            yield SecretMatch(KEY, place, _masked(match.group(group)))
 
 
 def _is_random(token: str) -> bool:

@@ -29,7 +29,7 @@ from runs.results.run_list import run_word
 from runs.sharing.documents import SHAPES, SharedDoc
 from runs.sharing.frozen import shared_comparison, shared_result, shared_run
 from runs.sharing.parts import against
-from runs.sharing.whitelist import digest_of, let_through
+from runs.sharing.whitelist import document_digest, let_through
 
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
@@ -94,8 +94,8 @@ class Subject:
         return "?" + urlencode(self.fields, safe=":")
 
 
-def document_of(subject: Subject, depth: DetailLevel, *, now: datetime) -> Any:
-    """Return what a stranger sees of it at a depth, and nothing else."""
+def share_document(subject: Subject, depth: DetailLevel, *, now: datetime) -> Any:
+    """Return what anonymous readers see of a subject at a detail level, and nothing else."""
     run = subject.runs[-1]
     if subject.kind == COMPARISON:
         limits, query = subject.tolerances, subject.query
@@ -112,10 +112,10 @@ def document_of(subject: Subject, depth: DetailLevel, *, now: datetime) -> Any:
 
 def seen_digest(document: Mapping[str, Any]) -> str:
     """Return what tells whether a document is the one that somebody looked at before."""
-    return digest_of({name: value for name, value in document.items() if name != "made_at"})
+    return document_digest({name: value for name, value in document.items() if name != "made_at"})
 
 
-def sources_of(subject: Subject) -> dict[str, Any]:
+def share_sources(subject: Subject) -> dict[str, Any]:
     """Return what a link remembers of the live rows: which they are, and how they stood."""
     places = {"runs": [run.pk for run in subject.runs]}
     if subject.kind == RESULT:
@@ -138,7 +138,7 @@ def live_digest(places: Mapping[str, Any]) -> str:
     if ids is not None:
         own = ("pk", "status", "verdict", "reviewed_verdict", "score", "generation", "finished_at")
         found = Result.objects.filter(pk__in=ids).order_by("pk").values_list(*own)
-        return digest_of([[str(value) for value in row] for row in found])
+        return document_digest([[str(value) for value in row] for row in found])
     told = {
         "ended": Max("finished_at"),
         "generations": Sum("generation"),
@@ -151,10 +151,10 @@ def live_digest(places: Mapping[str, Any]) -> str:
     }
     results = Result.objects.filter(run__in=places["runs"]).order_by("run").values("run")
     rows = [*runs.values_list(*columns), *results.annotate(**told).values_list("run", *told)]
-    return digest_of([[str(value) for value in row] for row in rows])
+    return document_digest([[str(value) for value in row] for row in rows])
 
 
-def subject_of(values: Mapping[str, str], tolerances_of: Any) -> Subject:
+def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
     """Return what an address names. `tolerances_of` reads its tolerances for a candidate.
 
     Raises NothingToShareError for what does not exist and for what is not over: a snapshot of it
@@ -200,7 +200,7 @@ def _check_result(run: Run, key: str, repetition: int) -> None:
 TOKEN_BYTES = 32
 
 
-class SeenOtherwiseError(DomainError):
+class ChangedSincePreviewError(DomainError):
     """What would be shared is not what the maker looked at."""
 
     code = "seen_otherwise"
@@ -219,7 +219,7 @@ def make_share(
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with transaction.atomic():
         link = ShareLink.objects.create(
-            token_hash=hash_of(token),
+            token_hash=hash_token(token),
             kind=kind,
             title=title,
             depth=document["depth"],
@@ -243,9 +243,9 @@ def revoke_share(link: ShareLink, *, by: User, now: datetime) -> bool:
     return True
 
 
-def share_of(token: str, *, now: datetime) -> ShareLink | None:
+def find_share(token: str, *, now: datetime) -> ShareLink | None:
     """Return the link that a token opens; None for a wrong, an expired and a revoked one alike."""
-    return _open(now).filter(token_hash=hash_of(token)).first()
+    return _open(now).filter(token_hash=hash_token(token)).first()
 
 
 def count_view(link: ShareLink, *, now: datetime) -> bool:
@@ -254,7 +254,7 @@ def count_view(link: ShareLink, *, now: datetime) -> bool:
     return bool(seen.update(view_count=F("view_count") + 1, last_viewed_at=now))
 
 
-def hash_of(token: str) -> str:
+def hash_token(token: str) -> str:
     """Return what is kept of a token, and what it is looked up by."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 

@@ -39,12 +39,12 @@ from runs.sharing.queries import SharePreview, SharesQuery, share_list, share_pr
 from runs.sharing.services import (
     Subject,
     count_view,
-    document_of,
+    find_share,
     make_share,
+    read_subject,
     revoke_share,
-    share_of,
-    sources_of,
-    subject_of,
+    share_document,
+    share_sources,
 )
 
 ON_A_DAY, NEVER = "date", "never"
@@ -61,7 +61,7 @@ class ShareForm(forms.Form):
         help_text="Everybody with the link reads it, and chats show it in their preview.",
     )
     depth = forms.ChoiceField(
-        label="What a stranger sees", choices=ShareDetail.choices, widget=forms.RadioSelect
+        label="What anonymous readers see", choices=ShareDetail.choices, widget=forms.RadioSelect
     )
     expiry = forms.ChoiceField()
     until = forms.DateField(
@@ -75,7 +75,7 @@ class ShareForm(forms.Form):
     use_required_attribute = False
 
     def __init__(self, sent: QueryDict, *, may_never: bool = False) -> None:
-        """Offer the choice of no end to whoever has it."""
+        """Offer a link without an end to members who may make one."""
         super().__init__(sent)
         choices = (*DAYS, (NEVER, "never")) if may_never else DAYS
         self.fields["expiry"] = forms.ChoiceField(label="Closes", choices=choices)
@@ -111,8 +111,8 @@ LOOK_AGAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be shared: the form as it was sent, what a stranger would see, and where from."""
+class ShareRequest:
+    """A share link in the making: its subject, the form as it was sent, and the preview."""
 
     subject: Subject
     form: ShareForm
@@ -132,28 +132,28 @@ class Asked:
 @never_cache
 @may_share
 def share_new(request: MemberRequest) -> HttpResponse:
-    """Show what a stranger would see of a thing, and make the link to it."""
+    """Show what anonymous readers would see, and make the link."""
     sent = request.POST if request.method == "POST" else request.GET
     try:
-        asked = _asked(request, sent)
+        draft = _read_draft(request, sent)
     except DomainError as refusal:
         context = {"problem": str(refusal)}
         status = REFUSED if request.method == "POST" else 200
         return render(request, "sharing/new.html", context, status=status)
     if request.method != "POST":
-        return _page(request, asked)
-    if asked.problem:
-        return _page(request, asked, asked.problem)
-    return _made(request, asked)
+        return _page(request, draft)
+    if draft.problem:
+        return _page(request, draft, draft.problem)
+    return _create_link(request, draft)
 
 
 @require_safe
 @never_cache
 @may_share
 def share_preview_part(request: MemberRequest) -> HttpResponse:
-    """Show what a stranger would see at the depth that is chosen."""
+    """Show what anonymous readers would see at the chosen detail level."""
     try:
-        preview = _asked(request, request.GET).preview
+        preview = _read_draft(request, request.GET).preview
     except DomainError as refusal:
         return render(request, "sharing/_refused.html", {"problem": str(refusal)})
     return render(request, "sharing/_preview.html", {"preview": preview})
@@ -183,9 +183,9 @@ def share_revoke(request: MemberRequest, pk: int) -> HttpResponse:
     return HttpResponseRedirect(reverse("runs:share-list"))
 
 
-def _asked(request: MemberRequest, sent: QueryDict) -> Asked:
+def _read_draft(request: MemberRequest, sent: QueryDict) -> ShareRequest:
     now = timezone.now()
-    subject = subject_of({name: str(sent[name]) for name in sent}, _tolerances)
+    subject = read_subject({name: str(sent[name]) for name in sent}, _tolerances)
     filled = sent.copy()
     for name, usual in (("title", subject.title), ("depth", DetailLevel.FIGURES), ("expiry", "30")):
         if name not in filled:
@@ -193,31 +193,31 @@ def _asked(request: MemberRequest, sent: QueryDict) -> Asked:
     form = ShareForm(filled, may_never=request.user.has_perm(CHANGES_ALL))
     chosen = str(filled["depth"])
     depth = DetailLevel(chosen) if chosen in list(DetailLevel) else DetailLevel.FIGURES
-    document = document_of(subject, depth, now=now)
+    document = share_document(subject, depth, now=now)
     title = str(filled["title"]).strip() or subject.title
     until = form.cleaned_data.get("expires_at") if form.is_valid() else None
     preview = share_preview(document, title, expires_at=until, has_looked="looked" in filled)
-    return Asked(subject, form, preview, now)
+    return ShareRequest(subject, form, preview, now)
 
 
-def _page(request: HttpRequest, asked: Asked, problem: str = "") -> HttpResponse:
+def _page(request: HttpRequest, draft: ShareRequest, problem: str = "") -> HttpResponse:
     context = {
-        "subject": asked.subject,
-        "form": asked.form,
-        "preview": asked.preview,
+        "subject": draft.subject,
+        "form": draft.form,
+        "preview": draft.preview,
         "problem": problem,
     }
     return render(request, "sharing/new.html", context, status=REFUSED if problem else 200)
 
 
-def _made(request: MemberRequest, asked: Asked) -> HttpResponse:
+def _create_link(request: MemberRequest, draft: ShareRequest) -> HttpResponse:
     _, token = make_share(
         by=request.user,
-        kind=asked.subject.kind,
-        title=asked.form.cleaned_data["title"],
-        document=asked.preview.document,
-        sources=sources_of(asked.subject),
-        expires_at=asked.form.cleaned_data["expires_at"],
+        kind=draft.subject.kind,
+        title=draft.form.cleaned_data["title"],
+        document=draft.preview.document,
+        sources=share_sources(draft.subject),
+        expires_at=draft.form.cleaned_data["expires_at"],
     )
     path = reverse("runs:shared", kwargs={"token": token})
     # Behind a proxy only the address people type is sure to be theirs.
@@ -290,7 +290,7 @@ def gone() -> HttpResponse:
 
 def _looked_at(request: HttpRequest, token: str) -> ShareLink | None:
     now = timezone.now()
-    link = share_of(token, now=now)
+    link = find_share(token, now=now)
     if link is None or not _is_read(request):
         return link
     return link if count_view(link, now=now) else None

@@ -78,7 +78,7 @@ def _mapping(
     return {name: one for name, one in found.items() if one is not ABSENT}
 
 
-def filled_out(document: Any, shape: Shape) -> Any:
+def fill_missing(document: Any, shape: Shape) -> Any:
     """Return a document in which everything that its shape names is there: "" and nothing where it is not.
 
     So a page draws what was kept back, and what was frozen before a name was known, as absent.
@@ -87,11 +87,11 @@ def filled_out(document: Any, shape: Shape) -> Any:
         return "" if document is ABSENT else document
     if isinstance(shape, Mapping):
         known = {} if document is ABSENT else document
-        return {name: filled_out(known.get(name, ABSENT), one) for name, one in shape.items()}
-    return [] if document is ABSENT else [filled_out(one, shape[0]) for one in document]
+        return {name: fill_missing(known.get(name, ABSENT), one) for name, one in shape.items()}
+    return [] if document is ABSENT else [fill_missing(one, shape[0]) for one in document]
 
 
-def digest_of(document: Any) -> str:
+def document_digest(document: Any) -> str:
     """Return the same 64 characters for equal documents, whatever the order of their names."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

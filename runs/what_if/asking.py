@@ -228,14 +228,14 @@ class Asked:
     ) -> None:
         self.before, self.after, self.kinds = before, after, kinds
         self.groups: dict[str, CaseGroup] = {}
-        self.group_of: dict[int, CaseGroup] = {}
+        self.metric_group: dict[int, CaseGroup] = {}
         for case, facts in cases.items():
             key = key_of(facts.evaluators, append=facts.append)
             if key not in self.groups:
                 trees = trees_of(before, after, origins, facts.evaluators, append=facts.append)
                 leaves = Comparing(before, after, trees, kinds).leaves()
                 self.groups[key] = CaseGroup(trees, leaves)
-            self.group_of[case] = self.groups[key]
+            self.metric_group[case] = self.groups[key]
 
     @property
     def rescored(self) -> Mapping[str, LeafChange]:
@@ -274,7 +274,7 @@ def told_of(asked: Asked, stored: StoredRun) -> frozenset[int]:
             if result.status == "scored":
                 told.append(result.id)
             continue
-        decide = by_group[id(asked.group_of[result.case])].decide
+        decide = by_group[id(asked.metric_group[result.case])].decide
         if not _is_same(result, decide(result, stored.cases[result.case])):
             told.append(result.id)
     return frozenset(told)
@@ -334,12 +334,12 @@ class _Answering:
         }
 
     def decide(self, result: StoredResult) -> tuple[CaseGroup, Decided]:
-        group = self.asked.group_of[result.case]
+        group = self.asked.metric_group[result.case]
         return group, self.deciding[id(group)].decide(result, self.stored.cases[result.case])
 
     def words(self, result: StoredResult) -> str:
         """Return what would decide a result that the rules moved."""
-        deciding = self.deciding[id(self.asked.group_of[result.case])]
+        deciding = self.deciding[id(self.asked.metric_group[result.case])]
         return deciding.said(result, self.stored.cases[result.case]).decided_by
 
 

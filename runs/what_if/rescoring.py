@@ -73,7 +73,7 @@ class Rescoring:
         of which those about the output stay. Nothing is paid, so that no score of it has a cost.
         """
         asked = self.question.asked
-        group = asked.group_of[case]
+        group = asked.metric_group[case]
         rules = self.rules.get(id(group))
         if rules is None:
             rules = self.rules[id(group)] = Rules(group.trees.after, asked.after.policy)

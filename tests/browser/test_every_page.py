@@ -21,7 +21,7 @@ from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink
 from runs.models.suites import Suite
 from runs.reviews.services import Decided, decide
-from runs.sharing.services import document_of, hash_of, sources_of, subject_of
+from runs.sharing.services import document_of, hash_token, read_subject, share_sources
 from runs.suites.versions import record_version
 from tests.formats.test_agentv_results import NESTED
 from tests.results.test_result_page import judged
@@ -201,13 +201,13 @@ def import_and_review() -> None:
 
 def share(kind: str, fields: dict[str, str]) -> None:
     """Make a link that the name of its kind opens, with all there is to see."""
-    subject = subject_of({"kind": kind} | fields, lambda run, query: Tolerances())
+    subject = read_subject({"kind": kind} | fields, lambda run, query: Tolerances())
     ShareLink.objects.create(
-        token_hash=hash_of(kind),
+        token_hash=hash_token(kind),
         kind=kind,
         title=subject.title,
         depth="traces",
-        sources=sources_of(subject),
+        sources=share_sources(subject),
         frozen=document_of(subject, DetailLevel.TRACES, now=STARTED),
     )
 

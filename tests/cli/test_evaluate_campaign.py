@@ -13,8 +13,8 @@ from django.core.management import CommandError, call_command
 
 from evaluators.sandbox.processes import process_name
 from runs.cli import watching
-from runs.cli.campaigns import carry_out_all, worst_code
-from runs.cli.printing import Progress
+from runs.cli.campaigns import execute_all, worst_code
+from runs.cli.printing import ProgressLine
 from runs.files.importing import import_recorded_outputs
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Suite
@@ -86,7 +86,7 @@ def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
     recorded(tmp_path)
     wanted = threading.Event()
 
-    class Stopping(Progress):
+    class Stopping(ProgressLine):
         def say(self, sentence: str) -> None:
             super().say(sentence)
             wanted.set()
@@ -97,7 +97,7 @@ def test_a_stop_ends_the_runs_whose_turn_has_not_come(tmp_path: Path) -> None:
         started_by=None,
         owner_id=process_name(),
     )
-    found = carry_out_all(runs, Stopping(io.StringIO()), wanted)
+    found = execute_all(runs, Stopping(io.StringIO()), wanted)
     assert worst_code(found) == 3
     stopped = Run.objects.get(number=2)
     assert (stopped.status, stopped.status_reason) == ("stopped", "Stopped at the command line.")

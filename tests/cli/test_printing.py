@@ -5,7 +5,14 @@ from decimal import Decimal
 
 import pytest
 
-from runs.cli.printing import Progress, progress_line, summary_table, tell, worst_cases, written_for
+from runs.cli.printing import (
+    ProgressLine,
+    progress_line,
+    summary_table,
+    tell,
+    worst_cases,
+    written_for,
+)
 from tests.support.factories import make_scored_run
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +52,7 @@ def test_a_purse_that_holds_nothing_is_not_called_free_while_the_run_is_on():
 def test_a_terminal_gets_one_line_that_changes(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     stream = Stream(is_terminal=True)
-    progress = Progress(stream)
+    progress = ProgressLine(stream)
     run = make_scored_run(verdicts=VERDICTS, status="running")
     progress.show(run)
     progress.show(run)
@@ -60,7 +67,7 @@ def test_a_terminal_gets_one_line_that_changes(monkeypatch):
 def test_a_log_gets_a_line_every_few_seconds_and_only_news():
     now = [0.0]
     stream = Stream(is_terminal=False)
-    progress = Progress(stream, clock=lambda: now[0])
+    progress = ProgressLine(stream, clock=lambda: now[0])
     run = make_scored_run(verdicts=VERDICTS, status="running")
     for seconds, done in ((0.0, 1), (1.0, 2), (4.9, 3), (5.0, 4), (11.0, 4), (17.0, 6)):
         now[0], run.done_count = seconds, done
@@ -73,7 +80,7 @@ def test_a_log_gets_a_line_every_few_seconds_and_only_news():
 
 
 def test_a_terminal_that_is_gone_does_not_end_the_run():
-    progress = Progress(GoneStream(is_terminal=True))
+    progress = ProgressLine(GoneStream(is_terminal=True))
     progress.show(make_scored_run(verdicts=("pass",), status="running"))
     progress.say("Stopping.")
 

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 from django.db import OperationalError, connection
 
-from runs.cli.printing import Progress
+from runs.cli.printing import ProgressLine
 from runs.cli.watching import AWAY, AWAY_WHILE_STOPPING, LocalWorker, Watch
 from runs.models.runs import Run
 from tests.support.factories import make_run
@@ -39,7 +39,7 @@ class Watching:
         self.stream = io.StringIO()
         # It ends when told, as a local worker does, and carries nothing out.
         run_workers = cast("LocalWorker", self.run_workers)
-        self.watch = Watch(self.run, run_workers, Progress(self.stream, clock=lambda: 0.0))
+        self.watch = Watch(self.run, run_workers, ProgressLine(self.stream, clock=lambda: 0.0))
 
     @property
     def said(self) -> list[str]:

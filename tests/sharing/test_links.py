@@ -168,7 +168,7 @@ def test_who_may_not_share_gets_no_button_and_a_clear_refusal(
         found = re.search(r'href="(/shares/new/\?[^"]+)"', editor.get(page).text)
         assert found, page
         shown = editor.get(html.unescape(found[1]))
-        assert "What a stranger sees" in text_of(shown)
+        assert "What anonymous readers see" in text_of(shown)
 
 
 @pytest.mark.parametrize(

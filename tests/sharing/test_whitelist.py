@@ -18,8 +18,8 @@ from runs.documents import (
     Dollars,
 )
 from runs.sharing.documents import SHAPES
-from runs.sharing.scan import texts_of
-from runs.sharing.whitelist import Allowance, Shape, digest_of, let_through, shape
+from runs.sharing.scan import document_texts
+from runs.sharing.whitelist import Allowance, Shape, document_digest, let_through, shape
 
 DEPTHS = list(DetailLevel)
 
@@ -47,10 +47,10 @@ def test_a_depth_lets_through_all_that_is_named_for_it_and_nothing_deeper(
     kind: str, depth: DetailLevel
 ) -> None:
     whole = filled(SHAPES[kind])
-    texts = [text for _, text in texts_of(let_through(whole, SHAPES[kind], depth))]
+    texts = [text for _, text in document_texts(let_through(whole, SHAPES[kind], depth))]
     told = {text.split(">")[0].strip("<") for text in texts}
     assert told == {one.value for one in DEPTHS if depth.reaches(one)}
-    wanted = [text for _, text in texts_of(whole)]
+    wanted = [text for _, text in document_texts(whole)]
     assert texts == [one for one in wanted if depth.reaches(DetailLevel(one.split(">")[0][1:]))]
 
 
@@ -167,8 +167,8 @@ def test_a_text_of_which_the_beginning_was_read_keeps_its_size() -> None:
 
 
 def test_equal_documents_have_one_digest_and_others_another() -> None:
-    assert digest_of({"a": 1, "b": [2]}) == digest_of({"b": [2], "a": 1})
-    assert digest_of({"a": 1}) != digest_of({"a": 2})
+    assert document_digest({"a": 1, "b": [2]}) == document_digest({"b": [2], "a": 1})
+    assert document_digest({"a": 1}) != document_digest({"a": 2})
 
 
 def test_each_text_is_found_with_the_words_for_its_place() -> None:
@@ -178,7 +178,7 @@ def test_each_text_is_found_with_the_words_for_its_place() -> None:
             {"question": [{"content": {"text": "asked"}}]},
         ]
     }
-    assert list(texts_of(document)) == [
+    assert list(document_texts(document)) == [
         ("case C-1, key", "C-1"),
         ("case C-1, answer 1, output", "hello"),
         ("case 2, message 1", "asked"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import Group, Permission, User
 
-from evalsite.access.roles import Role, permissions_of
+from evalsite.access.roles import Role, role_permissions
 from evaluators.models import Evaluator, LanguageModel
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.runs import Campaign, Run
@@ -58,7 +58,7 @@ TREE: Mapping[str, Any] = {
 def make_user(*, role: str = "editor", name: str = "", password: str = "tent-pole-42") -> User:
     user = User.objects.create_user(name or f"{role}-{next(NUMBERS)}", password=password)
     group, _ = Group.objects.get_or_create(name=role)
-    for permission in permissions_of(Role(role)):
+    for permission in role_permissions(Role(role)):
         app, codename = permission.split(".")
         group.permissions.add(
             Permission.objects.get(content_type__app_label=app, codename=codename)

@@ -1,4 +1,4 @@
-"""Compare two runs at the command line, and answer by exit code whether the second is worse."""
+"""Compare two runs at the command line; the exit code says whether the second is worse."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ examples:
 
 
 class Command(AnsweringCommand):
-    """Tell what changed from one run to another."""
+    """Print what changed from one run to another."""
 
     help = """\
 Compare two runs: pass rate, mean score and latency within tolerances, and every shared case. Says
 by exit code whether the candidate is worse than the baseline."""
     epilog = EPILOG
     action = "The comparison"
-    # Whoever takes 2 for "cannot tell" shall not take a slip of the pen for it.
+    # 2 means inconclusive, so a wrong option must not exit with it.
     misuse_code = COULD_NOT
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -107,7 +107,7 @@ by exit code whether the candidate is worse than the baseline."""
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Compare, tell, and answer."""
+        """Compare the runs, print the result and exit by it."""
         check_writable([(JSON, options["json"])])
         baseline, candidate = run_named(options["baseline"]), run_named(options["candidate"])
         tolerances = _tolerances(Tolerances.of(read_plan(candidate.snapshot).policy), options)

@@ -15,10 +15,10 @@ from django.db import transaction
 from evaluators.sandbox.processes import process_name
 from runs.cli.answering import AnsweringCommand
 from runs.cli.campaigns import (
-    Concluded,
+    ConcludedRun,
     campaign_url,
-    carry_out_all,
     check_targets,
+    execute_all,
     leaderboard,
     worst_code,
     write_files,
@@ -26,18 +26,18 @@ from runs.cli.campaigns import (
 from runs.cli.evaluating import (
     NOT_EVALUATED,
     PASSED,
-    Conclusion,
+    ExitConclusion,
     check_against_what,
     check_tags,
-    chosen_target,
     conclude,
+    find_suite,
+    find_target,
     options_as_remedies,
-    suite_meant,
-    unmatched,
+    output_warnings,
 )
 from runs.cli.files import FileOptions
-from runs.cli.names import model_named, url_of
-from runs.cli.printing import Progress, summary_table, tell, worst_cases
+from runs.cli.names import model_named, run_url
+from runs.cli.printing import ProgressLine, summary_table, tell, worst_cases
 from runs.cli.watching import carry_out, stop_wanted
 from runs.execution.reaper import reap
 from runs.form_fields import MoneyField
@@ -152,13 +152,13 @@ a running site and without one; the run is on the site's pages like any other.""
             check_against_what(name, options["outputs"], options["model"])
         files = FileOptions.read(options)
         with stop_wanted() as stop:
-            progress = Progress(sys.stderr)
+            progress = ProgressLine(sys.stderr)
             runs = _start(options, names, progress)
             if len(runs) > 1:
-                self._conclude_all(files, runs, carry_out_all(runs, progress, stop))
+                self._conclude_all(files, runs, execute_all(runs, progress, stop))
                 return
             [run] = runs
-            url = url_of(run)
+            url = run_url(run)
             progress.say(f"{run.suite.title} {run} against {run.target_name}: {url}")
             problem = carry_out(run, progress, stop)
         if problem:
@@ -174,7 +174,7 @@ a running site and without one; the run is on the site's pages like any other.""
             sys.exit(conclusion.code)
 
     def _conclude_all(
-        self, files: FileOptions, runs: Sequence[Run], concluded: Sequence[Concluded]
+        self, files: FileOptions, runs: Sequence[Run], concluded: Sequence[ConcludedRun]
     ) -> None:
         """Tell what came of a campaign, and end with the worst of its exit codes."""
         stream = sys.stderr if files.take_standard_output else self.stdout
@@ -192,7 +192,7 @@ a running site and without one; the run is on the site's pages like any other.""
             sys.exit(code)
 
     def _tell(
-        self, run: Run, conclusion: Conclusion, url: str, stream: TextIO | OutputWrapper
+        self, run: Run, conclusion: ExitConclusion, url: str, stream: TextIO | OutputWrapper
     ) -> None:
         tell(stream, f"\n{summary_table(run)}\n")
         if cases := worst_cases(run):
@@ -202,7 +202,7 @@ a running site and without one; the run is on the site's pages like any other.""
             tell(self.stderr, f"Resume it, or try its errors again, at {url}")
 
 
-def _start(options: dict[str, Any], names: Sequence[str], progress: Progress) -> list[Run]:
+def _start(options: dict[str, Any], names: Sequence[str], progress: ProgressLine) -> list[Run]:
     """Start a run for each target, after ending those whose command lines are gone.
 
     A refusal leaves nothing behind.
@@ -213,16 +213,16 @@ def _start(options: dict[str, Any], names: Sequence[str], progress: Progress) ->
     notes: list[str] = []
     reap(now=database_now())
     with transaction.atomic(), options_as_remedies():
-        suite = suite_meant(
+        suite = find_suite(
             options["suite"],
             judge=options["judge"] or "",
             profile=options["profile"],
             note=notes.append,
         )
         check_tags(suite, options["tag"] or ())
-        targets = [chosen_target(name, options["outputs"], model) for name in names]
+        targets = [find_target(name, options["outputs"], model) for name in names]
         for target in targets:
-            notes += unmatched(suite, target, options["tag"], options["case"])
+            notes += output_warnings(suite, target, options["tag"], options["case"])
         runs = start_campaign(
             suite=suite,
             targets=targets,

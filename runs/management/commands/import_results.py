@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from runs.cli.answering import AnsweringCommand
-from runs.cli.names import COULD_NOT, suite_named, url_of
+from runs.cli.names import COULD_NOT, run_url, suite_named
 from runs.cli.printing import summary_table, tell
 from runs.files.importing_results import import_results
 from runs.finishing import summarise_run
@@ -74,5 +74,5 @@ class Command(AnsweringCommand):
         for run in done.runs:
             summarise_run(run.pk)
             run.refresh_from_db()
-            tell(self.stdout, f"{done.suite.slug}{run} against {run.target_name}: {url_of(run)}")
+            tell(self.stdout, f"{done.suite.slug}{run} against {run.target_name}: {run_url(run)}")
             tell(self.stdout, f"{summary_table(run)}\n")

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
-from evalsite.access.roles import MEANINGS, Role, permissions_of, role_of
+from evalsite.access.roles import MEANINGS, Role, role_of, role_permissions
 from tests.support.members import make_member
 
 pytestmark = pytest.mark.django_db
@@ -18,11 +18,11 @@ def held(group: str) -> set[str]:
 
 @pytest.mark.parametrize("role", list(Role))
 def test_a_group_holds_exactly_the_permissions_of_its_role(role: Role) -> None:
-    assert held(role.value) == set(permissions_of(role))
+    assert held(role.value) == set(role_permissions(role))
 
 
 def test_every_role_may_do_what_the_one_before_may() -> None:
-    sizes = [set(permissions_of(role)) for role in Role]
+    sizes = [set(role_permissions(role)) for role in Role]
     assert all(less < more for less, more in pairwise(sizes))
     assert set(MEANINGS) == set(Role)
 

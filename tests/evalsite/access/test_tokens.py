@@ -10,7 +10,13 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from evalsite.access.roles import Role
-from evalsite.access.tokens import RoleTooHighError, grant_of, make_token, revoke_token, token_rows
+from evalsite.access.tokens import (
+    RoleTooHighError,
+    find_grant,
+    make_token,
+    revoke_token,
+    token_rows,
+)
 from evaluators.models import AuditEntry
 from runs.models.sharing import ApiToken
 from tests.support.members import make_client, make_member
@@ -37,7 +43,7 @@ def test_a_new_token_is_shown_once_and_stored_nowhere(viewer: User, viewer_clien
     assert secret not in str(vars(token))
     assert token.expires_at is not None
     assert (token.expires_at - token.created_at).days in (29, 30)
-    assert grant_of(secret, now=token.created_at) is not None
+    assert find_grant(secret, now=token.created_at) is not None
     entry = AuditEntry.objects.get(action="api_token.made")
     assert (entry.actor, entry.after["role"]) == (viewer, "viewer")
     assert secret not in f"{entry.object_name}{entry.after}"
@@ -93,14 +99,14 @@ def test_a_token_opens_until_it_expires_is_revoked_or_its_member_is_deactivated(
 ) -> None:
     secret = token_of(editor, days=30)
     last = NOW + timedelta(days=30)
-    assert grant_of(secret, now=last - timedelta(seconds=1)) is not None
-    assert grant_of(secret, now=last) is None
+    assert find_grant(secret, now=last - timedelta(seconds=1)) is not None
+    assert find_grant(secret, now=last) is None
     User.objects.filter(pk=editor.pk).update(is_active=False)
-    assert grant_of(secret, now=NOW) is None
+    assert find_grant(secret, now=NOW) is None
     User.objects.filter(pk=editor.pk).update(is_active=True)
-    assert grant_of(secret, now=NOW) is not None
+    assert find_grant(secret, now=NOW) is not None
     assert revoke_token(editor.api_tokens.get(), actor=admin, now=NOW)
-    assert grant_of(secret, now=NOW) is None
+    assert find_grant(secret, now=NOW) is None
     assert not revoke_token(editor.api_tokens.get(), actor=admin, now=NOW)
     assert AuditEntry.objects.filter(action="api_token.revoked", actor=admin).count() == 1
 
@@ -108,12 +114,12 @@ def test_a_token_opens_until_it_expires_is_revoked_or_its_member_is_deactivated(
 @pytest.mark.parametrize("secret", ["", "evs_", "evs_x", "nightly", "é" * 50])
 def test_what_is_no_token_opens_nothing(secret: str, editor: User) -> None:
     token_of(editor)
-    assert grant_of(secret, now=NOW) is None
+    assert find_grant(secret, now=NOW) is None
 
 
 def test_a_token_allows_what_its_role_does(editor: User) -> None:
-    as_viewer = grant_of(token_of(editor), now=NOW)
-    as_editor = grant_of(token_of(editor, role=Role.EDITOR), now=NOW)
+    as_viewer = find_grant(token_of(editor), now=NOW)
+    as_editor = find_grant(token_of(editor, role=Role.EDITOR), now=NOW)
     assert as_viewer
     assert as_editor
     assert as_viewer.allows("runs.view_run")
@@ -139,7 +145,7 @@ def test_a_use_is_noted_once_a_minute(editor: User) -> None:
     secret = token_of(editor)
     noted = []
     for seconds in (0, 59, 60, 61, 121):
-        grant_of(secret, now=NOW + timedelta(seconds=seconds))
+        find_grant(secret, now=NOW + timedelta(seconds=seconds))
         used = editor.api_tokens.get().last_used_at
         assert used
         noted.append((used - NOW).seconds)
