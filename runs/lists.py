@@ -240,13 +240,15 @@ def page_number() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A filter to click, with how many rows it leaves; `value` is what it sets, for its icon and id."""
+    """A filter to click, with how many rows it leaves; `value` is what it sets."""
 
     label: str
     url: str
     is_on: bool
     count: int | None = None
     value: str = ""
+    icon: str = ""
+    tone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,17 @@ class HeadCell:
     url: str
     direction: str
     is_number: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A field of a filter bar: one of its `options` is chosen, words are typed where it has none."""
+
+    name: str
+    label: str
+    value: str
+    options: tuple[tuple[str, str], ...] = ()
+    id: str = ""
 
 
 @cache
@@ -349,6 +362,26 @@ class ListQuery:
         """Return the chip that sets some fields; it is on where they are set so."""
         is_on = all(getattr(self, name) == given for name, given in sets.items())
         return Chip(label, path + self.address(**sets), is_on, count, value)
+
+    def select(
+        self,
+        field: str,
+        label: str,
+        options: Iterable[tuple[Any, str]],
+        all: str = "",
+        id: str = "",
+    ) -> Control:
+        """Return the choice of one of several values, or of `all` of them."""
+        param = self.params()[field]
+        pairs = [("", all)] if all else []
+        pairs += [(str(value), text) for value, text in options]
+        value = getattr(self, field)
+        chosen = "" if value is None else param.type.write(value)
+        return Control(param.name, label, chosen, tuple(pairs), id)
+
+    def search_box(self, field: str, label: str, id: str = "") -> Control:
+        """Return the field for words to search for."""
+        return Control(self.params()[field].name, label, getattr(self, field), id=id)
 
     def removable(self, labels: Mapping[str, str], *, path: str = "") -> tuple[Chip, ...]:
         """Return the filters that are on and have a label, each with the address without it."""

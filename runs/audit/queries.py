@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from evaluators.models import AuditEntry, LanguageModel
 from runs import lists
-from runs.lists import NEWEST_FIRST, ListQuery, read_integer
+from runs.lists import NEWEST_FIRST, Control, ListQuery, read_integer
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Suite
@@ -115,8 +115,7 @@ class AuditPage:
 
     query: AuditQuery
     rows: tuple[AuditRow, ...]
-    kinds: tuple[tuple[str, str], ...]
-    members: tuple[str, ...]
+    controls: tuple[Control, ...]
     next_address: str
     file_address: str
 
@@ -132,8 +131,13 @@ def audit_page(query: AuditQuery, *, with_members: bool) -> AuditPage:
     return AuditPage(
         query=query,
         rows=tuple(_rows(page.rows)),
-        kinds=tuple((kind, _kind_name(kind)) for kind in kinds),
-        members=tuple(members.distinct()),
+        controls=(
+            query.search_box("q", "Name of what was changed"),
+            query.select(
+                "kind", "Sort of thing", ((kind, _kind_name(kind)) for kind in kinds), "Everything"
+            ),
+            query.select("who", "Who", ((name, name) for name in members.distinct()), "Anybody"),
+        ),
         next_address=page.next_address(query),
         file_address=query.address(),
     )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
 
 from evaluators.templatetags.figures import counted, execution_money, pct
+from runs import lists
 from runs.charts.figures import Offer, dominators
 from runs.charts.queries import COSTS
 from runs.compare.cases import Standing, ranks
 from runs.compare.evidence import Evidence
+from runs.lists import ListQuery, Sort
 from runs.models.runs import Run, RunStatus
 from runs.results.run_figures import score_intervals
 from runs.results.run_list import RunRow, run_row
@@ -39,66 +40,21 @@ SHOWN: Mapping[str, str] = {
     ALL_FAILED: "All failed",
     ERRORED: "Errored",
 }
-MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
-class CampaignQuery:
-    """What is asked for; it lives in the address of the page. `after` is the place of a case."""
+class CampaignQuery(ListQuery):
+    """How a campaign is shown; `after` is the place of the case before the page."""
 
-    sort: str = "rank"
-    is_descending: bool = False
-    cost: str = "total"
-    shown: str = ""
-    after: int | None = None
-
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> CampaignQuery:
-        """Read the parameters of an address; what makes no sense is left at its default."""
-        sort, cost = parameters.get("sort", "rank"), parameters.get("cost", "")
-        shown, after = parameters.get("cases", ""), parameters.get("after", "")
-        name = sort.removeprefix("-")
-        return cls(
-            sort=name if name in COLUMNS else "rank",
-            is_descending=sort.startswith("-") and name in COLUMNS,
-            cost=cost if cost in COSTS else "total",
-            shown=shown if shown in SHOWN else "",
-            after=int(after) if after.isdecimal() and len(after) < MAX_NUMBER_LENGTH else None,
-        )
-
-    def address(self, **changes: Any) -> str:
-        """Return the query part of the address with some of it changed, cases from the first on."""
-        asked = replace(self, **{"after": None} | changes)
-        sort = f"-{asked.sort}" if asked.is_descending else asked.sort
-        named = {
-            "sort": "" if sort == "rank" else sort,
-            "cost": "" if asked.cost == "total" else asked.cost,
-            "cases": asked.shown,
-            "after": "" if asked.after is None else str(asked.after),
-        }
-        return "?" + urlencode({name: value for name, value in named.items() if value})
-
-    @property
-    def points(self) -> str:
-        """Return which runs are points of the chart: those of a campaign all are."""
-        return "every"
+    sort: Sort = lists.sort(COLUMNS, "rank")
+    cost: str = lists.option(COSTS, "total")
+    shown: str = lists.choice(SHOWN, name="cases")
+    after: str = lists.after()
 
     @property
     def cost_label(self) -> str:
         """Return the chosen cost as pages name it."""
         return COSTS[self.cost]
-
-    def direction(self, name: str) -> str:
-        """Return how the leaderboard is sorted by a column, "" when it is sorted by another."""
-        if self.sort != name:
-            return ""
-        return "descending" if self.is_descending else "ascending"
-
-    def sorted_by(self, name: str) -> str:
-        """Return the address that sorts by a column, its best first; once more turns that round."""
-        best_first = COLUMNS[name][1]
-        negated = not self.is_descending if self.sort == name else best_first
-        return self.address(sort=name, is_descending=negated)
 
 
 Interval = tuple[float, float]
@@ -219,11 +175,11 @@ def board(runs: Sequence[Run], against: Mapping[int, Evidence]) -> Sequence[Boar
 
 def in_order(rows: Sequence[BoardRow], query: CampaignQuery) -> Sequence[BoardRow]:
     """Return rows by rank as the query sorts them; a figure that is missing stands below all others."""
-    if query.sort == "rank" and not query.is_descending:
+    if query.sort == Sort("rank"):
         return rows
-    known = [row for row in rows if row.sorted_as(query.sort) is not None]
-    missing = [row for row in rows if row.sorted_as(query.sort) is None]
-    known.sort(key=lambda row: row.sorted_as(query.sort), reverse=query.is_descending)
+    known = [row for row in rows if row.sorted_as(query.sort.name) is not None]
+    missing = [row for row in rows if row.sorted_as(query.sort.name) is None]
+    known.sort(key=lambda row: row.sorted_as(query.sort.name), reverse=query.sort.is_descending)
     return [*known, *missing]
 
 

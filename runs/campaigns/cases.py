@@ -15,12 +15,12 @@ from runs.campaigns.board import ALL_FAILED, DIFFER, ERRORED, SHOWN, CampaignQue
 from runs.case_groups import ENDED as ENDED_STATUSES
 from runs.case_groups import case_groups_of_all
 from runs.compare.evidence import Evidence, evidence, holm
+from runs.lists import Chip, cut_page, read_integer
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.results.run_list import listed_policy
 
-PAGE_SIZE = 50
 CHUNK = 5000
 SCORED = ("pass", "borderline", "fail")
 ENDED = (*SCORED, "error")
@@ -28,17 +28,6 @@ ENDED = (*SCORED, "error")
 # The state of a case as pages name it, and how many of its scored repetitions passed of how many.
 Outcome = tuple[str, int, int]
 Outcomes = Mapping[int, Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """Which cases can be shown, with their count."""
-
-    name: str
-    label: str
-    count: int
-    address: str
-    is_on: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,27 +133,20 @@ def matrix(
     counts = Counter(kind for of_case in kinds.values() for kind in of_case)
     places = {case: place for place, case in enumerate(cases)}
     matching = [case for case in cases if query.shown in kinds[case]]
-    after = -1 if query.after is None else query.after
-    beyond = [case for case in matching if places[case] > after]
-    shown = beyond[:PAGE_SIZE]
+    after = read_integer(query.after)
+    beyond = [case for case in matching if after is None or places[case] > after]
+    page = cut_page(beyond, lambda case: str(places[case]))
     return Matrix(
         query=query,
         runs=runs,
-        rows=_rows(runs, {case: cases[case] for case in shown}, slug),
+        rows=_rows(runs, {case: cases[case] for case in page.rows}, slug),
         chips=[
-            Chip(
-                name,
-                label,
-                counts[name],
-                query.address(shown=name),
-                query.shown == name,
-            )
-            for name, label in SHOWN.items()
+            query.chip(label, counts[name], value=name, shown=name) for name, label in SHOWN.items()
         ],
         total=len(cases),
         matching=len(matching),
         repetitions=runs[0].repetitions if runs else 1,
-        next_address=query.address(after=places[shown[-1]]) if len(beyond) > PAGE_SIZE else "",
+        next_address=page.next_address(query),
     )
 
 

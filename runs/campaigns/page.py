@@ -20,7 +20,7 @@ from runs.campaigns.cases import Matrix, Outcomes, evidence_against, matrix, out
 from runs.charts.queries import COSTS, ChartsQuery, CostChart, charted, cost_chart
 from runs.compare.evidence import Evidence
 from runs.costs import with_origins
-from runs.lists import NEWEST_FIRST, ListQuery
+from runs.lists import NEWEST_FIRST, Control, HeadCell, ListQuery, head_cell
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import listed
@@ -114,17 +114,6 @@ ENDINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SortColumn:
-    """A head cell of the leaderboard: where it sorts to, and how the table is sorted now."""
-
-    name: str
-    label: str
-    is_number: bool
-    address: str
-    direction: str
-
-
 class CampaignPage:
     """Everything that pages and files say of one campaign, each read when it is first asked for.
 
@@ -179,26 +168,29 @@ class CampaignPage:
         return headline(self.rows)
 
     @property
-    def columns(self) -> Sequence[SortColumn]:
-        """Return the head cells of the leaderboard."""
+    def columns(self) -> Sequence[HeadCell]:
+        """Return the head cells of the leaderboard; the first click on one shows its best first."""
         return [
-            SortColumn(
-                name, label, name in NUMBERS, self.query.sorted_by(name), self.query.direction(name)
-            )
-            for name, (label, _) in COLUMNS.items()
+            head_cell(self.query, name, label, is_number=name in NUMBERS, best_first=best_first)
+            for name, (label, best_first) in COLUMNS.items()
         ]
+
+    @property
+    def hidden(self) -> Sequence[tuple[str, str]]:
+        """Return what the form of the chart sends again."""
+        return self.query.hidden("cost")
 
     @cached_property
     def chart(self) -> CostChart:
         """Return score against cost of the completed runs."""
         done = [run for run in self.runs if run.status == RunStatus.COMPLETED]
-        asked = ChartsQuery(cost=self.query.cost, points=self.query.points)
+        asked = ChartsQuery(cost=self.query.cost, points="every")
         return cost_chart(charted(done, self.campaign.suite.slug), asked)
 
     @property
-    def costs(self) -> Sequence[tuple[str, str]]:
-        """Return the costs to choose from."""
-        return tuple(COSTS.items())
+    def controls(self) -> Sequence[Control]:
+        """Return the choice of the chart's cost."""
+        return (self.query.select("cost", "Cost", COSTS.items(), id="chart-cost"),)
 
     @cached_property
     def matrix(self) -> Matrix:
@@ -208,7 +200,7 @@ class CampaignPage:
     @property
     def address(self) -> str:
         """Return the query part of the page's own address."""
-        return self.query.address(after=self.query.after)
+        return self.query.here
 
     @property
     def title(self) -> str:

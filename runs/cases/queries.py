@@ -19,7 +19,7 @@ from runs.cases.conflict_forms import field_text
 from runs.formats.packing import Packed, packed
 from runs.formats.suite_files import case_values
 from runs.formats.tables import csv_parts
-from runs.lists import PAGE_SIZE, Key, Keyset, ListQuery, with_tag
+from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, with_tag
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.specs.content import CaseSpec
@@ -115,6 +115,16 @@ def case_tags(suite: Suite) -> Sequence[tuple[str, int]]:
     for listed, count in tags.values("listed").annotate(n=Count("pk")).values_list("listed", "n"):
         counts.update(dict.fromkeys(json.loads(listed), count))
     return sorted(counts.items())
+
+
+def case_controls(suite: Suite, query: CasesQuery) -> list[Control]:
+    """Return the fields that narrow and sort the table; one query."""
+    tags = [(tag, f"{tag} ({count})") for tag, count in case_tags(suite)]
+    return [
+        query.search_box("search", "Filter cases"),
+        *([query.select("tag", "Tag", tags, "All tags")] if tags else ()),
+        query.select("sort", "Order", ORDERS),
+    ]
 
 
 def case_table(suite: Suite, query: CasesQuery) -> CaseTable:

@@ -14,10 +14,12 @@ from django.forms.boundfield import BoundField
 
 from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
+from runs import lists
 from runs.cases.uploads import Existing, TableReading, UploadedTable, keep_upload, store_upload
 from runs.formats.table_cases import ReadCases, Rejected, rejected_csv
 from runs.formats.table_mapping import LABELS, CaseMapping, Part, Split
 from runs.formats.tables import Table
+from runs.lists import ListQuery, NumberedPage, numbered_page
 from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
 from runs.specs.content import CaseSpec
@@ -59,18 +61,22 @@ class TablePreview:
     blank: int
     unused: tuple[tuple[str, int], ...]
     first: tuple[ShownCase, ...]
-    page_rows: tuple[Rejected, ...]
-    page: int
-    pages: int
+    rejected_page: NumberedPage[Rejected]
     makes_keys: bool
 
 
-def preview(table: UploadedTable, reading: TableReading, page: str = "") -> TablePreview:
-    """Return the preview; `page` is of the rejected rows, from 1."""
+@dataclass(frozen=True, slots=True)
+class RejectedQuery(ListQuery):
+    """Which page of the rejected rows."""
+
+    page: int = lists.page_number()
+
+
+def preview(
+    table: UploadedTable, reading: TableReading, query: RejectedQuery | None = None
+) -> TablePreview:
+    """Return the preview, and a page of the rejected rows."""
     found = table.cases(reading)
-    pages = max(1, -(-len(found.rejected) // ROWS_A_PAGE))
-    number = min(max(int(page), 1), pages) if page.isdecimal() and len(page) < 7 else 1
-    start = (number - 1) * ROWS_A_PAGE
     return TablePreview(
         cases=len(found.cases),
         updates=sum(case.key in table.keys for case in found.cases),
@@ -79,9 +85,7 @@ def preview(table: UploadedTable, reading: TableReading, page: str = "") -> Tabl
         blank=table.table.blank,
         unused=tuple(found.unused.items()),
         first=_first(found, table.keys),
-        page_rows=found.rejected[start : start + ROWS_A_PAGE],
-        page=number,
-        pages=pages,
+        rejected_page=numbered_page(found.rejected, query or RejectedQuery(), ROWS_A_PAGE),
         makes_keys=Part.KEY not in reading.mapping.parts,
     )
 
@@ -284,7 +288,7 @@ class CaseColumnsForm(forms.Form):
         mapping = CaseMapping(parts, Split(found["split"]), found["last_answer"])
         return TableReading(mapping, Existing(found.get("existing", Existing.UPDATE)))
 
-    def page(self, rejected_page: str = "") -> dict[str, Any]:
+    def page(self, query: RejectedQuery | None = None) -> dict[str, Any]:
         """Return what the page shows: columns with a sample each, and what the mapping makes of them."""
         names, found = self.table.table.columns, samples(self.table.table)
         reading = self._readable()
@@ -294,7 +298,7 @@ class CaseColumnsForm(forms.Form):
             "begun_with": begun_with(self.table.upload),
             "table": self.table.table,
             "columns": list(zip(self.columns(), names, found, strict=True)),
-            "preview": preview(self.table, reading, rejected_page) if reading else None,
+            "preview": preview(self.table, reading, query) if reading else None,
             "is_alone": False,
             "problems": () if self.is_bound else self.table.reading.mapping.problems(),
         }

@@ -26,13 +26,14 @@ from runs.cases.forms import (
     ticked_cases,
 )
 from runs.cases.page import case_page, case_place, case_revisions, done_to, runs_with, saved_by
-from runs.cases.queries import ORDERS, CasesQuery, case_file, case_tags
+from runs.cases.queries import CasesQuery, case_controls, case_file
 from runs.cases.queries import case_table as case_list
 from runs.cases.services import CaseChangedError, bring_back, expect_answer, make_case, remove_case
 from runs.cases.table_forms import (
     CaseColumnsForm,
     CaseFileForm,
     NewSuiteFromTableForm,
+    RejectedQuery,
     rejected_file,
     stored_page,
 )
@@ -63,8 +64,8 @@ def suite_cases(request: HttpRequest, slug: str) -> HttpResponse:
     query = CasesQuery.read(request.GET)
     table = case_list(found, query)
     head = suite_head(found)
-    context = {"suite": found, "head": head, "table": table, "tags": case_tags(found)}
-    context["orders"] = ORDERS
+    context = {"suite": found, "head": head, "table": table}
+    context["controls"] = case_controls(found, query)
     return render(request, "cases/cases.html", context)
 
 
@@ -299,7 +300,7 @@ def case_table(request: MemberRequest, pk: UUID) -> HttpResponse:
     form = CaseColumnsForm(UploadedTable(upload), posted(request))
     if form.keep() and not request.htmx:
         return redirect("runs:case-table", pk)
-    context = form.page(request.GET.get("page", ""))
+    context = form.page(RejectedQuery.read(request.GET))
     if request.htmx:
         return render(request, "cases/_table_read.html", context | {"is_alone": True})
     status = REFUSED if form.is_bound else 200

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import BooleanField, Count, ExpressionWrapper, F, Q, QuerySet
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import counted, duration, execution_money, interval, pct
+from runs import lists
 from runs.charts.figures import (
     Figure,
     Offer,
@@ -24,6 +24,7 @@ from runs.charts.figures import (
 )
 from runs.costs import Cost, RunCosts, costs_of_runs, with_origins
 from runs.formats.tables import csv_text
+from runs.lists import Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_figures import RunGate, cases_gate, metrics_gate, score_intervals
@@ -35,39 +36,17 @@ COSTS: Mapping[str, str] = {
     "evaluation": "Evaluation cost",
 }
 POINTS: Mapping[str, str] = {"latest": "Latest run of each target", "every": "Every run"}
-LAST = (12, 30, 100, 200)
-LAST_BY_DEFAULT = 30
+LAST = ("12", "30", "100", "200")
 
 
 @dataclass(frozen=True, slots=True)
-class ChartsQuery:
-    """What is asked for: a target ("" for all), how many completed runs, which cost, which points."""
+class ChartsQuery(ListQuery):
+    """Which completed runs are drawn: those of a target, the `last` of them, by which cost, which as points."""
 
-    target: str = ""
-    last: int = LAST_BY_DEFAULT
-    cost: str = "total"
-    points: str = "latest"
-
-    @classmethod
-    def read(cls, parameters: Mapping[str, str]) -> ChartsQuery:
-        """Read the parameters of an address; what makes no sense is left at its default."""
-        last = parameters.get("last", "")
-        cost, points = parameters.get("cost", ""), parameters.get("points", "")
-        return cls(
-            target=parameters.get("target", ""),
-            last=int(last) if last in map(str, LAST) else LAST_BY_DEFAULT,
-            cost=cost if cost in COSTS else "total",
-            points=points if points in POINTS else "latest",
-        )
-
-    @property
-    def address(self) -> str:
-        """Return the query part of the address, without what is at its default."""
-        named = {"target": self.target, "last": str(self.last)}
-        named |= {"cost": self.cost, "points": self.points}
-        default = {"last": str(LAST_BY_DEFAULT), "cost": "total", "points": "latest", "target": ""}
-        changed = {name: value for name, value in named.items() if value != default[name]}
-        return f"?{urlencode(changed)}" if changed else ""
+    target: str = lists.text()
+    last: str = lists.option(LAST, "30")
+    cost: str = lists.option(COSTS, "total")
+    points: str = lists.option(POINTS, "latest")
 
     @property
     def cost_label(self) -> str:
@@ -116,7 +95,7 @@ def charted_runs(suite: Suite, query: ChartsQuery) -> Sequence[ChartedRun]:
     """
     found = _of_target(suite, query).filter(status=RunStatus.COMPLETED)
     light = found.annotate(policy_json=F("snapshot__policy")).defer(*HEAVY)
-    runs = list(with_origins(light).order_by("-number")[: query.last])
+    runs = list(with_origins(light).order_by("-number")[: int(query.last)])
     return charted(runs, suite.slug)[::-1]
 
 
@@ -317,19 +296,16 @@ class ChartsPage:
     baseline: int | None
 
     @property
-    def costs(self) -> Sequence[tuple[str, str]]:
-        """Return the costs to choose from."""
-        return tuple(COSTS.items())
-
-    @property
-    def points(self) -> Sequence[tuple[str, str]]:
-        """Return which runs can be points of the first chart."""
-        return tuple(POINTS.items())
-
-    @property
-    def lasts(self) -> Sequence[int]:
-        """Return how many runs can be asked for."""
-        return LAST
+    def controls(self) -> Sequence[Control]:
+        """Return the fields that say what is drawn."""
+        targets = ((name, name) for name in self.targets)
+        last = ((count, f"Last {count} completed runs") for count in LAST)
+        return (
+            self.query.select("target", "Target", targets, "All targets"),
+            self.query.select("last", "Runs", last),
+            self.query.select("cost", "Cost", COSTS.items()),
+            self.query.select("points", "Points of score and cost", POINTS.items()),
+        )
 
 
 def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:

@@ -22,7 +22,7 @@ EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
     """Show score against cost and the trend of a suite's runs."""
     found = suite_of(slug=slug)
-    page = charts_page(found, ChartsQuery.read(request.GET.dict()))
+    page = charts_page(found, ChartsQuery.read(request.GET))
     context = {"suite": found, "head": suite_head(found), "page": page}
     return render(request, "charts/charts.html", context)
 
@@ -32,10 +32,10 @@ def suite_charts(request: HttpRequest, slug: str) -> HttpResponse:
 def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
     """Show the panels alone, and put the page's address in its place."""
     found = suite_of(slug=slug)
-    query = ChartsQuery.read(request.GET.dict())
+    query = ChartsQuery.read(request.GET)
     context = {"suite": found, "page": charts_page(found, query)}
     response = render(request, "charts/_panels.html", context)
-    response["HX-Replace-Url"] = reverse("runs:suite-charts", args=[slug]) + query.address
+    response["HX-Replace-Url"] = query.at(reverse("runs:suite-charts", args=[slug]))
     return response
 
 
@@ -43,7 +43,7 @@ def chart_panels(request: HttpRequest, slug: str) -> HttpResponse:
 @may_view
 def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the table of score and cost as a CSV file."""
-    query = ChartsQuery.read(request.GET.dict())
+    query = ChartsQuery.read(request.GET)
     page = charts_page(suite_of(slug=slug), query)
     return csv_answer(cost_file(page.cost, query.cost), f"{slug}-score-cost.csv")
 
@@ -52,5 +52,5 @@ def score_cost_file(request: HttpRequest, slug: str) -> HttpResponse:
 @may_view
 def suite_trend_file(request: HttpRequest, slug: str) -> HttpResponse:
     """Give the table of the trend as a CSV file."""
-    page = charts_page(suite_of(slug=slug), ChartsQuery.read(request.GET.dict()))
+    page = charts_page(suite_of(slug=slug), ChartsQuery.read(request.GET))
     return csv_answer(trend_file(page.runs[::-1]), f"{slug}-trend.csv")

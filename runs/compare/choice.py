@@ -12,14 +12,15 @@ from django.db.models import Q
 
 from runs.compare.cases import Tolerances
 from runs.compare.comparison import ComparisonQuery
+from runs.lists import read_integer
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import run_word
 from runs.what_if.services import cannot_score_alike, has_rules_of
 
 OFFERED = 200
+MAX_RUN_NUMBER = 2**31 - 1
 BESIDE = 20
-MAX_NUMBER_LENGTH = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,8 @@ def named(word: str) -> tuple[str, int] | None:
     """Return suite and number of `support-agent:12`; None for what names no run."""
     slug, _, number = word.rpartition(":")
     # What cannot be printed names nothing, and no database is asked for the character NUL.
-    if (
-        not slug.isprintable()
-        or not slug
-        or not number.isdecimal()
-        or len(number) > MAX_NUMBER_LENGTH
-    ):
-        return None
-    return slug, int(number)
+    run = read_integer(number, maximum=MAX_RUN_NUMBER)
+    return (slug, run) if slug and slug.isprintable() and run is not None else None
 
 
 def usual_baseline(run: Run) -> str:

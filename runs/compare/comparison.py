@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlencode
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean
@@ -15,6 +14,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import pct, threshold
+from runs import lists
 from runs.case_groups import policy_of
 from runs.compare.cases import (
     CaseChange,
@@ -40,6 +40,7 @@ from runs.compare.measured import (
 )
 from runs.costs import known_of_both, run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
+from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import unpack_leaf_scores
@@ -85,64 +86,36 @@ SHOWS = (
 LIMITS = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 BY_CASE, BY_SCORE, BY_COST, BY_LATENCY = "case", "score", "cost", "latency"
 SORTS = (BY_CASE, BY_SCORE, BY_COST, BY_LATENCY)
-MAX_TEXT_LENGTH, MAX_LIMIT_LENGTH, MAX_PAGE_LENGTH = 200, 24, 6
+MAX_LIMIT_LENGTH = 24
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonQuery:
+class ComparisonQuery(ListQuery):
     """Two runs, whether their shared cases alone count, which rows are shown, and other tolerances.
 
-    `sort` is case, score, cost or latency, "" by harm. `cell` is one of the matrix, as `pass-fail`. Tolerances stand as they were written, in the units
-    of the command line: a share, points of 100, and percent.
+    `sort` is case, score, cost or latency, "" by harm. `cell` is one of the matrix, as `pass-fail`. Tolerances
+    stand as they were written, in the units of the command line: a share, points of 100, and percent.
     """
 
-    baseline: str = ""
-    candidate: str = ""
-    cases: str = ""
-    show: str = CHANGED
-    cell: str = ""
-    text: str = ""
-    sort: str = ""
-    page: int = 1
-    limits: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def read(cls, values: Mapping[str, str]) -> ComparisonQuery:
-        """Return the query of an address; what cannot be read is left out."""
-        page, show = values.get("page", ""), values.get("show", "")
-        return cls(
-            baseline=values.get("baseline", ""),
-            candidate=values.get("candidate", ""),
-            cases=SHARED if values.get("cases") == SHARED else "",
-            show=show if show in SHOWS else CHANGED,
-            cell=values.get("cell", "")[:40],
-            text=values.get("q", "").strip()[:MAX_TEXT_LENGTH],
-            sort=values.get("sort", "") if values.get("sort") in SORTS else "",
-            page=max(int(page), 1) if page.isdecimal() and len(page) < MAX_PAGE_LENGTH else 1,
-            limits=tuple(
-                (name, values[name][:MAX_LIMIT_LENGTH]) for name in LIMITS if values.get(name)
-            ),
-        )
-
-    def address(self, **changes: Any) -> str:
-        """Return the query part of the address with some of it changed, from the first page on."""
-        asked = replace(self, **{"page": 1} | changes)
-        named = {
-            "baseline": asked.baseline,
-            "candidate": asked.candidate,
-            "cases": asked.cases,
-            **dict(asked.limits),
-            "show": "" if asked.show == CHANGED else asked.show,
-            "cell": asked.cell,
-            "q": asked.text,
-            "sort": asked.sort,
-            "page": str(asked.page) if asked.page > 1 else "",
-        }
-        kept = {name: value for name, value in named.items() if value}
-        return "?" + urlencode(kept, safe=":")
+    baseline: str = lists.setting()
+    candidate: str = lists.setting()
+    cases: str = lists.option((SHARED,), "")
+    max_pass_rate_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    max_avg_score_drop: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    max_latency_increase_pct: str = lists.setting(max_length=MAX_LIMIT_LENGTH)
+    show: str = lists.option(SHOWS, CHANGED)
+    cell: str = lists.text(max_length=40)
+    text: str = lists.search()
+    sort: str = lists.option(SORTS, "")
+    page: int = lists.page_number()
 
     @property
-    def hidden(self) -> tuple[tuple[str, str], ...]:
+    def limits(self) -> tuple[tuple[str, str], ...]:
+        """Return the tolerances that are given."""
+        return tuple((name, value) for name in LIMITS if (value := getattr(self, name)))
+
+    @property
+    def run_fields(self) -> tuple[tuple[str, str], ...]:
         """Return the fields that every form of the page sends again: the runs and their cases."""
         pairs = (("baseline", self.baseline), ("candidate", self.candidate), ("cases", self.cases))
         return tuple(pair for pair in pairs if pair[1])

@@ -54,6 +54,7 @@ from runs.compare.measures import (
     metric_groups,
 )
 from runs.formats.tables import csv_parts
+from runs.lists import Chip, HeadCell, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.runs import RunStatus
 from runs.results.overrides import Override
@@ -68,19 +69,6 @@ KINDS = {
 }
 VERDICTS = (Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL)
 DEPTHS = {verdict: place for place, verdict in enumerate(VERDICTS)}
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeChip:
-    """A filter, how many cases it leaves and where it leads."""
-
-    label: str
-    show: str
-    count: int
-    url: str
-    is_on: bool
-    icon: str = ""
-    tone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +93,15 @@ def is_shown(one: CaseChange, query: ComparisonQuery) -> bool:
     return query.show == EVERY or kind == query.show or (query.show == FLIPPED and _is_flip(one))
 
 
-def chips(found: Compared, query: ComparisonQuery) -> list[ChangeChip]:
+def chips(found: Compared, query: ComparisonQuery) -> list[Chip]:
     """Return the filters in the order of harm, with the changed ones first and all last."""
     counts = Counter(KINDS[one.status][0] for one in found.cases)
     total = len(found.cases)
 
-    def chip(label: str, show: str, count: int, icon: str = "", tone: str = "") -> ChangeChip:
+    def chip(label: str, show: str, count: int, icon: str = "", tone: str = "") -> Chip:
         is_on = query.show == show and not query.cell
         url = query.address(show=show, cell="")
-        return ChangeChip(label, show, count, url, is_on, icon, tone)
+        return Chip(label, url, is_on, count, show, icon, tone)
 
     return [
         chip("Changed", CHANGED, total - counts[SHOW_UNCHANGED]),
@@ -200,39 +188,29 @@ class ChangeTable:
 
     query: ComparisonQuery
     rows: Sequence[ChangeRow]
-    chips: Sequence[ChangeChip]
-    total: int
-    first: int
-    last: int
-    earlier_url: str
-    later_url: str
+    chips: Sequence[Chip]
+    pages: NumberedPage[CaseChange]
     axis: float
+    hidden: tuple[tuple[str, str], ...]
 
 
 def change_table(found: Compared, query: ComparisonQuery) -> ChangeTable:
     """Return the page of cases an address asks for; one query."""
-    asked = cases_asked(found, query)
-    last = max(-(-len(asked) // ON_A_PAGE), 1)
-    page = min(query.page, last)
-    start = (page - 1) * ON_A_PAGE
-    shown = asked[start : start + ON_A_PAGE]
+    pages = numbered_page(listed_changes(found, query), query, ON_A_PAGE)
     # Every page of one comparison has the same axis, so that its bars can be held against each other.
     axis = axis_of((one.score_change or 0.0 for one in found.cases), AXIS_OF_POINTS)
-    errors = _errors(found, shown)
+    errors = _errors(found, pages.rows)
     return ChangeTable(
         query=query,
-        rows=[_change_row(found, one, errors.get(one.case, ""), axis) for one in shown],
+        rows=[_change_row(found, one, errors.get(one.case, ""), axis) for one in pages.rows],
         chips=chips(found, query),
-        total=len(asked),
-        first=start + 1 if shown else 0,
-        last=start + len(shown),
-        earlier_url=query.address(page=page - 1) if page > 1 else "",
-        later_url=query.address(page=page + 1) if page < last else "",
+        pages=pages,
         axis=axis,
+        hidden=query.hidden("q"),
     )
 
 
-def cases_asked(found: Compared, query: ComparisonQuery) -> Sequence[CaseChange]:
+def listed_changes(found: Compared, query: ComparisonQuery) -> Sequence[CaseChange]:
     """Return the cases an address asks for, those of all its pages, in its order."""
     text = query.text.casefold()
     return [
@@ -323,16 +301,6 @@ def _met(before: CaseSide | None, after: CaseSide | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SortLink:
-    """The head of a column: where its order is asked for, and whether the rows stand so."""
-
-    name: str
-    label: str
-    url: str
-    direction: str
-
-
-@dataclass(frozen=True, slots=True)
 class Changes:
     """The matrix, the table, and the heads of the columns that can be sorted, by name."""
 
@@ -340,7 +308,7 @@ class Changes:
     query: ComparisonQuery
     matrix: Sequence[tuple[str, Sequence[Cell]]]
     table: ChangeTable
-    heads: dict[str, SortLink]
+    heads: dict[str, HeadCell]
 
     @property
     def flips(self) -> int:
@@ -363,8 +331,12 @@ def changes_of(found: Compared, query: ComparisonQuery) -> Changes:
         BY_LATENCY: ("Latency", "descending"),
     }
     heads = {
-        name or "harm": SortLink(
-            name or "harm", label, query.address(sort=name), direction if query.sort == name else ""
+        name or "harm": HeadCell(
+            name or "harm",
+            label,
+            query.address(sort=name),
+            direction if query.sort == name else "",
+            is_number=name in (BY_COST, BY_LATENCY),
         )
         for name, (label, direction) in labels.items()
     }
@@ -417,17 +389,17 @@ class ComparisonPage:
         return self.changes.table
 
     @property
-    def worse(self) -> ChangeChip:
+    def worse(self) -> Chip:
         """Return the filter of the cases that got worse, with their count."""
         return self._chip(REGRESSED_CASES)
 
     @property
-    def better(self) -> ChangeChip:
+    def better(self) -> Chip:
         """Return the filter of the cases that got better, with their count."""
         return self._chip(IMPROVED_CASES)
 
-    def _chip(self, show: str) -> ChangeChip:
-        return next(chip for chip in self.table.chips if chip.show == show)
+    def _chip(self, show: str) -> Chip:
+        return next(chip for chip in self.table.chips if chip.value == show)
 
     @property
     def flips(self) -> int:
@@ -514,7 +486,7 @@ def comparison_csv(found: Compared, query: ComparisonQuery) -> Iterator[str]:
     Both sides of a figure stand beside each other. Scores are 0 to 1, changes candidate minus
     baseline, latencies milliseconds, costs US dollars, each a mean or sum over the repetitions.
     """
-    lines = (_line(one, found.title(one.case)) for one in cases_asked(found, query))
+    lines = (_line(one, found.title(one.case)) for one in listed_changes(found, query))
     return csv_parts(COLUMNS, lines, digits=None)
 
 
@@ -525,7 +497,7 @@ def comparison_jsonl(found: Compared, query: ComparisonQuery) -> Iterator[str]:
     """
     document = comparison_document(found).as_json()
     cases = {case["case"]: case for case in document.pop("cases")}
-    asked = cases_asked(found, query)
+    asked = listed_changes(found, query)
     filters = {"show": query.show, "cell": query.cell, "text": query.text, "sort": query.sort}
     listed = {**filters, "cases": len(asked), "of": len(cases)}
     yield _json({**document, "listed": listed})

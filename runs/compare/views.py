@@ -31,16 +31,16 @@ from runs.compare.choice import (
     runs_offered,
     usual_baseline,
 )
-from runs.compare.comparison import EVERY, SHARED, Compared, ComparisonQuery, compared
+from runs.compare.comparison import EVERY, LIMITS, SHARED, Compared, ComparisonQuery, compared
 from runs.compare.page import changes_of, comparison_csv, comparison_jsonl, comparison_page
 from runs.engine.plan import read_plan
+from runs.lists import read_integer
 from runs.models.runs import Run
 from runs.requests import MemberRequest, may_change_suites, may_start, may_view, run_of
 from runs.results.run_list import run_word
 from runs.what_if.services import score_alike
 
 TWO = "Tick two runs to compare them."
-MAX_REPETITION_LENGTH = 6
 CHANGES = "changes"
 ITSELF = "That is one run twice. Choose another to hold it against."
 
@@ -95,7 +95,7 @@ def _page(
         "swap_url": query.address(baseline=query.candidate, candidate=query.baseline),
         "query_whole": query.address(cases=""),
         "query_shared": query.address(cases=SHARED),
-        "query_usual": query.address(limits=()),
+        "query_usual": query.address(**dict.fromkeys(LIMITS, "")),
     }
     response = render(request, "compare/compare.html", context)
     if page.is_rescoring:
@@ -153,12 +153,11 @@ def compare_score(request: MemberRequest) -> HttpResponse:
 def compare_case(request: HttpRequest) -> HttpResponse:
     """Show one case of both runs side by side."""
     query, key = ComparisonQuery.read(request.GET), request.GET.get("case", "")
-    asked = request.GET.get("repetition", "")
-    repetition = int(asked) if asked.isdecimal() and len(asked) < MAX_REPETITION_LENGTH else 0
+    repetition = read_integer(request.GET.get("repetition", "")) or 0
     page = case_side_by_side(_run(query.baseline), _run(query.candidate), key, repetition)
     if page is None:
         raise Http404(f"neither run has the case {key!r}")
-    context = {"page": page, "back": query.address(page=query.page), "scale": page.candidate.scale}
+    context = {"page": page, "back": query.here, "scale": page.candidate.scale}
     return render(request, "compare/case.html", context)
 
 

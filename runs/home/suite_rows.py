@@ -15,7 +15,7 @@ from django.db.models.functions import RowNumber
 from evaluators.models import Evaluator
 from evaluators.scoring.tree import COMPOSITE
 from runs import lists
-from runs.lists import Chip, ListQuery, cut_page
+from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import RunRow, listed, run_row
@@ -208,9 +208,30 @@ class SuiteTable:
         return any(row.is_running for row in self.every)
 
     @property
-    def sorts(self) -> Mapping[str, str]:
-        """Return the addresses of the same suites in another order."""
-        return {sort: self.query.address(sort=sort) for sort in SORTS}
+    def controls(self) -> Sequence[Control]:
+        """Return the field that narrows the table."""
+        return (self.query.search_box("search", "Filter suites"),)
+
+    @property
+    def hidden(self) -> Sequence[tuple[str, str]]:
+        """Return what the form sends again."""
+        return self.query.hidden("q")
+
+    @property
+    def heads(self) -> Mapping[str, HeadCell]:
+        """Return the heads of the columns that sort."""
+        columns = {"name": "Suite", "run": "Run", "cost": "Cost"}
+        directions = {"name": "ascending", "run": "descending", "cost": "descending"}
+        return {
+            sort: HeadCell(
+                sort,
+                label,
+                self.query.address(sort=sort),
+                directions[sort] if self.query.sort == sort else "",
+                is_number=sort == "cost",
+            )
+            for sort, label in columns.items()
+        }
 
     @property
     def nothing(self) -> str:

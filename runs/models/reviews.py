@@ -10,8 +10,9 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
+from runs import lists
 from runs.engine.review_rules import Reason, named
-from runs.lists import with_tag
+from runs.lists import ListQuery, with_tag
 from runs.models.clock import database_now
 from runs.models.results import Result, ResultStatus, VerdictChoice
 
@@ -175,17 +176,17 @@ ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
-class QueueQuery:
+class QueueQuery(ListQuery):
     """Which items are meant: of a suite by its slug, a run by its id, with a reason, a case's tag, an assignee's id.
 
     What is empty or 0 leaves all.
     """
 
-    suite: str = ""
-    run: int = 0
-    reason: str = ""
-    tag: str = ""
-    assignee: int = 0
+    suite: str = lists.text()
+    run: int = lists.integer(0)
+    reason: str = lists.choice(list(Reason))
+    tag: str = lists.text()
+    assignee: int = lists.integer(0)
 
     def items(self) -> ReviewItemQuerySet:
         """Return what is meant, decided or not; of results that are being tried again nothing."""

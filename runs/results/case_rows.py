@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from zlib import crc32
 
-from django.db.models import F, Q
+from django.db.models import Q
 from django.urls import reverse
 
 from evaluators.scoring.aggregate import HYBRID_KIND
@@ -31,6 +31,7 @@ from runs.case_groups import (
     sorted_groups,
 )
 from runs.engine.plan import METRICS_KIND
+from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
 from runs.models.results import EvaluatorScore, ScoreState
 from runs.models.runs import Run
 from runs.models.stored import executions_of
@@ -286,32 +287,10 @@ def _outcome_shares(marks: Sequence[str]) -> tuple[float, ...]:
     return tuple(column.count("1") / len(marks) for column in zip(*marks, strict=False))
 
 
-PAGE_SIZE = 50
 FIGURES = (("latency", "Latency", True), ("cost", "Cost", True))
 FLAKY, EVERY = "flaky", "every"
+UNSORTED = ResultsQuery().sort
 STATUS_OF = {"running": "running", "waiting": "pending", "cancelled": "cancelled"}
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """One state to filter by, with its count."""
-
-    label: str
-    count: int
-    address: str
-    is_on: bool
-    verdict: str
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A head cell: where it sorts to, and how the table is sorted now."""
-
-    name: str
-    label: str
-    is_number: bool
-    address: str
-    direction: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,21 +304,21 @@ class ResultsTable:
     query: ResultsQuery
     rows: tuple[CaseRow, ...]
     chips: tuple[Chip, ...]
-    columns: tuple[Column, ...]
-    figures: tuple[Column, ...]
-    tags: tuple[str, ...]
+    columns: tuple[HeadCell, ...]
+    figures: tuple[HeadCell, ...]
+    controls: tuple[Control, ...]
     total: int
     matching: int
     others: int
     page_url: str
     url: str
-    here: str
     next_address: str
     has_metrics: bool
     has_outcomes: bool
     retryable: int
     mark: str
     flaky: Chip | None
+    hidden: tuple[tuple[str, str], ...]
 
     @property
     def nothing(self) -> str:
@@ -350,11 +329,6 @@ class ResultsTable:
         tag = f" with tag {self.query.tag}" if self.query.tag else ""
         text = f" “{self.query.text}”" if self.query.text else " that"
         return " ".join(f"No {state} case{tag} matches{text}".replace(" that", "").split())
-
-    @property
-    def asked(self) -> tuple[tuple[str, str], ...]:
-        """Return the filter as the fields of a form."""
-        return tuple(replace(self.query, after=None).as_parameters().items())
 
     @property
     def elsewhere(self) -> str:
@@ -370,7 +344,7 @@ class ResultsTable:
     @property
     def clear_url(self) -> str:
         """Return the address without any filter."""
-        return self.page_url + self.query.address(state="", flaky=False, tag="", text="")
+        return self.page_url + self.query.unfiltered.address()
 
 
 def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
@@ -378,8 +352,7 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     groups = matching_groups(run, query)
     counts = _counts(groups, query)
     page = _page(run, groups, query)
-    shown, more = page[:PAGE_SIZE], len(page) > PAGE_SIZE
-    rows = case_rows(run, shown)
+    rows = case_rows(run, page.rows)
     any_count = sum(counts[state] for state in STATES)
     matching = counts[query.state] if query.state else any_count
     has_outcomes = any(row.outcomes for row in rows)
@@ -395,20 +368,28 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
             has_metrics=has_metrics,
             has_outcomes=has_outcomes,
         ),
-        figures=tuple(_column(query, *named) for named in FIGURES),
-        tags=_tags(run),
+        figures=tuple(_head(query, *figure) for figure in FIGURES),
+        controls=_controls(run, query),
         total=run.case_count,
         matching=matching,
         others=counts[EVERY] - matching,
         page_url=reverse("runs:run", kwargs=place),
         url=reverse("runs:run-results", kwargs=place),
-        here=query.address(after=query.after),
-        next_address=query.address(after=_place(shown[-1])) if more else "",
+        next_address=page.next_address(query),
         has_metrics=has_metrics,
         has_outcomes=has_outcomes,
         retryable=_retryable(run, query, counts),
-        mark=f"{crc32(query.address(sort='').encode()):x}",
-        flaky=_flaky_chip(query, counts) if run.repetitions > 1 else None,
+        mark=f"{crc32(query.address(sort=UNSORTED).encode()):x}",
+        flaky=Chip(
+            "Flaky",
+            query.address(flaky=not query.flaky),
+            query.flaky,
+            counts[FLAKY],
+            icon="i-flaky",
+        )
+        if run.repetitions > 1
+        else None,
+        hidden=query.hidden("q", "tag"),
     )
 
 
@@ -430,43 +411,31 @@ def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
     return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
 
 
-def _page(run: Run, groups: Groups, query: ResultsQuery) -> Sequence[Mapping[str, Any]]:
-    rows = narrowed(sorted_groups(groups, run, query.sort), query)
-    if query.after:
-        value, place, case = query.after
-        beyond = Q(**{f"sort_value__{'lt' if query.is_descending else 'gt'}": value})
-        later = Q(place__gt=place) | Q(place=place, case_id__gt=case)
-        rows = rows.filter(beyond | Q(sort_value=value) & later)
-    order = F("sort_value").desc() if query.is_descending else F("sort_value").asc()
-    columns = ("case_id", "place", "state", "sort_value")
-    return list(rows.order_by(order, "place", "case_id").values(*columns)[: PAGE_SIZE + 1])
+def _page(run: Run, groups: Groups, query: ResultsQuery) -> Page[Mapping[str, Any]]:
+    order = Keyset(
+        Key("sort_value", float, is_descending=query.sort.is_descending),
+        Key("place", int),
+        Key("case_id", int),
+    )
+    rows = narrowed(sorted_groups(groups, run, query.sort.name), query)
+    page: Page[Mapping[str, Any]] = order.page(
+        rows.values("case_id", "place", "state", "sort_value"), query.after
+    )
+    return page
 
 
 def _chips(query: ResultsQuery, counts: Mapping[str, int]) -> tuple[Chip, ...]:
-    words = {"error": "Errored"}
-    total = sum(counts[state] for state in STATES)
-    every = Chip("All", total, query.address(state=""), not query.state, "")
+    labels = {"error": "Errored"}
     shown = [state for state in STATES if counts[state] or state == query.state]
-    return every, *(
-        Chip(
-            words.get(state, state.capitalize()),
-            counts[state],
-            query.address(state=state),
-            query.state == state,
-            state,
-        )
+    return query.chip("All", sum(counts[state] for state in STATES), state=""), *(
+        query.chip(labels.get(state, state.capitalize()), counts[state], value=state, state=state)
         for state in shown
     )
 
 
-def _flaky_chip(query: ResultsQuery, counts: Mapping[str, int]) -> Chip:
-    address = query.address(flaky=not query.flaky)
-    return Chip("Flaky", counts[FLAKY], address, query.flaky, "")
-
-
 def _columns(
     query: ResultsQuery, *, has_spread: bool, has_metrics: bool, has_outcomes: bool
-) -> tuple[Column, ...]:
+) -> tuple[HeadCell, ...]:
     named = [
         ("verdict", "Verdict", False),
         ("case", "Case", False),
@@ -475,21 +444,20 @@ def _columns(
         *([("metrics", "Metrics", True)] if has_metrics else ()),
         *([("outcomes", "Outcomes", False)] if has_outcomes else ()),
     ]
-    return tuple(_column(query, *column) for column in named)
+    return tuple(_head(query, *column) for column in named)
 
 
-def _column(query: ResultsQuery, name: str, label: str, is_number: bool) -> Column:
-    is_now = query.sort == name
-    address = query.address(sort=name, is_descending=is_now and not query.is_descending)
-    direction = ("descending" if query.is_descending else "ascending") if is_now else ""
-    return Column(name, label, is_number, address, direction)
+def _head(query: ResultsQuery, name: str, label: str, is_number: bool) -> HeadCell:
+    return head_cell(query, name, label, is_number=is_number)
 
 
-def _tags(run: Run) -> tuple[str, ...]:
-    """Return the tags of the run's cases; few lists differ, so the database sends little."""
+def _controls(run: Run, query: ResultsQuery) -> tuple[Control, ...]:
+    # Few lists of tags differ, so the database sends little.
     lists = Case.objects.filter(results__run=run).order_by().values_list("tags", flat=True)
-    return tuple(sorted({tag for tags in lists.distinct() for tag in tags}))
-
-
-def _place(group: Mapping[str, Any]) -> tuple[float, int, int]:
-    return float(group["sort_value"]), group["place"], group["case_id"]
+    tags = sorted({tag for tags in lists.distinct() for tag in tags})
+    search = query.search_box("text", "Filter cases", id="results-text")
+    if not tags:
+        return (search,)
+    return search, query.select(
+        "tag", "Tag", zip(tags, tags, strict=True), "All tags", "results-tag"
+    )

@@ -13,7 +13,7 @@ from django.urls import reverse
 from evaluators.scoring.policy import PolicySpec
 from runs import lists
 from runs.costs import RunCosts, listed_costs, with_costs
-from runs.lists import NEWEST_FIRST, ListQuery
+from runs.lists import NEWEST_FIRST, Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_figures import RunGate, cases_gate, metrics_gate
@@ -25,6 +25,7 @@ def run_word(run: Run) -> str:
 
 
 ACTIVE = "active"
+STATUSES = ((ACTIVE, "Active"), *RunStatus.choices)
 # Long columns that a list never shows.
 HEAVY = ("snapshot", "leaf_scores", "suite__description", "suite__tags")
 
@@ -95,9 +96,8 @@ class RunList:
 
     query: RunsQuery
     rows: tuple[RunRow, ...]
-    suites: tuple[tuple[str, str], ...]
-    targets: tuple[str, ...]
-    statuses: tuple[tuple[str, str], ...]
+    controls: tuple[Control, ...]
+    hidden: tuple[tuple[str, str], ...]
     has_active: bool
     next_address: str
 
@@ -110,9 +110,14 @@ def run_list(query: RunsQuery) -> RunList:
     return RunList(
         query=query,
         rows=rows,
-        suites=tuple(Suite.objects.values_list("slug", "title")),
-        targets=tuple(targets),
-        statuses=((ACTIVE, "Active"), *((str(value), label) for value, label in RunStatus.choices)),
+        controls=(
+            query.select(
+                "suite", "Suite", Suite.objects.values_list("slug", "title"), "All suites"
+            ),
+            query.select("status", "Status", STATUSES, "Any status"),
+            query.select("target", "Target", ((name, name) for name in targets), "All targets"),
+        ),
+        hidden=query.hidden("suite", "status", "target"),
         has_active=any(row.is_active for row in rows),
         next_address=page.next_address(query),
     )

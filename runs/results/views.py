@@ -139,7 +139,7 @@ def run_results(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     table = results_table(found, ResultsQuery.read(request.GET))
     response = render(request, "results/_run_results.html", {"run": found, "table": table})
     if not table.query.after:
-        response["HX-Replace-Url"] = (table.page_url + table.here).rstrip("?")
+        response["HX-Replace-Url"] = table.query.at(table.page_url)
     return response
 
 

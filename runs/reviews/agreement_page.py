@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import MISSING, down, interval
 from evaluators.templatetags.marks import VERDICT_WORDS
+from runs.lists import Control, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.reviews import Review
 from runs.models.suites import Suite, SuiteDraft
@@ -90,11 +91,13 @@ def matrix_rows(agreement: Agreement, query: AgreementQuery) -> Iterator[MatrixR
         for person in reversed(range(len(names))):
             pair = names[machine], names[person]
             is_on = (query.machine, query.person) == pair
-            asked = query.with_(machine="" if is_on else pair[0], person="" if is_on else pair[1])
+            address = query.address(
+                machine="" if is_on else pair[0], person="" if is_on else pair[1]
+            )
             words = f"machine {word_of(pair[0]).lower()}, people {word_of(pair[1]).lower()}"
             count = agreement.matrix[machine][person]
             cell_id = f"cell-{machine}-{person}"
-            cells.append(Cell(count, words, cell_id, asked.address, machine == person, is_on))
+            cells.append(Cell(count, words, cell_id, address, machine == person, is_on))
         yield MatrixRow(names[machine], word_of(names[machine]), cells)
 
 
@@ -131,10 +134,7 @@ class CaseTable:
     """One page of the reviewed executions that a query leaves, and the way to the others."""
 
     rows: Sequence[ReviewedRow]
-    total: int
-    shown_to: int
-    earlier: str
-    later: str
+    pages: NumberedPage[Judged]
 
 
 def case_table(figures: JudgeFigures, query: AgreementQuery) -> CaseTable:
@@ -151,17 +151,8 @@ def case_table(figures: JudgeFigures, query: AgreementQuery) -> CaseTable:
     for one in asked:
         first.setdefault(one.result, one)
     every = list(first.values())
-    last = max(-(-len(every) // ON_A_PAGE), 1)
-    page = min(query.page, last)
-    start = (page - 1) * ON_A_PAGE
-    shown = every[start : start + ON_A_PAGE]
-    return CaseTable(
-        rows=_rows(shown, times),
-        total=len(every),
-        shown_to=start + len(shown),
-        earlier=replace(query, page=page - 1).address if page > 1 else "",
-        later=replace(query, page=page + 1).address if page < last else "",
-    )
+    pages = numbered_page(every, query, ON_A_PAGE)
+    return CaseTable(_rows(pages.rows, times), pages)
 
 
 def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow]:
@@ -308,7 +299,7 @@ class AgreementPage:
     @property
     def all_address(self) -> str:
         """Return the address that lists every case of the chosen judge."""
-        return self.query.with_(machine="", person="").address
+        return self.query.address(machine="", person="")
 
     @property
     def pass_to(self) -> str:
@@ -321,14 +312,25 @@ class AgreementPage:
         return repr(self.bands.suggestion.best.borderline_threshold) if self.bands else ""
 
     @property
-    def versions(self) -> list[int]:
-        """Return the versions to begin with, the newest first."""
-        return sorted({run.version for run in self.choices}, reverse=True)
+    def controls(self) -> list[Control]:
+        """Return the fields that say which decisions count; the judge where there are several."""
+        versions = sorted({run.version for run in self.choices}, reverse=True)
+        since = ((version, f"Since v{version}") for version in versions)
+        runs = ((run.number, f"#{run.number}, v{run.version}") for run in self.choices)
+        judges = sorted({run.judge for run in self.choices if run.judge})
+        names = zip(judges, judges, strict=True)
+        shown = [
+            self.query.select("since", "Versions", since, "All versions"),
+            self.query.select("run", "Run", runs, "All runs"),
+        ]
+        if len(judges) > 1 or self.query.judge:
+            shown.append(self.query.select("judge", "Judge", names, "All judges"))
+        return shown
 
     @property
-    def judge_names(self) -> list[str]:
-        """Return the judges to choose from."""
-        return sorted({run.judge for run in self.choices if run.judge})
+    def hidden(self) -> Sequence[tuple[str, str]]:
+        """Return what the filter sends again: whose figures are shown."""
+        return self.query.hidden("since", "run", "judge", "machine", "person")
 
 
 def agreement_page(suite: Suite, query: AgreementQuery, reader: User) -> AgreementPage:
@@ -363,8 +365,8 @@ def _judges(found: SuiteAgreement, query: AgreementQuery) -> Iterator[JudgeRow]:
     shown = query.figures(found)
 
     def row(by: str, figures: JudgeFigures, label: str, kind: str) -> JudgeRow:
-        asked = query.with_(by=by, evaluator=figures.path, machine="", person="")
-        return JudgeRow(label, kind, figures.agreement, asked.address, figures is shown)
+        address = query.address(by=by, evaluator=figures.path, machine="", person="")
+        return JudgeRow(label, kind, figures.agreement, address, figures is shown)
 
     yield row(VERDICT, found.verdicts, "Verdict", "the whole execution")
     for one in found.evaluators:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from evaluators.scoring.types import DomainError, Verdict
 from runs.engine.review_rules import Settled
+from runs.lists import read_integer
 from runs.models.results import VerdictChoice
 from runs.models.reviews import MAX_MARKS, ReviewItem
 from runs.models.uploads import ReviewUpload
@@ -73,7 +74,8 @@ class DecisionForm(forms.Form):
             tags=said["tags"].split(","),
             outcome_marks=marks if (marks := self._marks()).strip(NO_MARK) else "",
             metric_labels={
-                key: int(label) if label.isdigit() else -1 for key, label in self._labels().items()
+                key: -1 if (number := read_integer(label)) is None else number
+                for key, label in self._labels().items()
             },
             seconds=self._seconds(said["shown"]),
             generation=said["generation"] or 0,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import urlencode
+from dataclasses import dataclass
 
 from django.db.models import Count, Q, QuerySet
 
@@ -14,8 +12,10 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
+from runs import lists
 from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
 from runs.engine.review_rules import LABELS, VERDICTS
+from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
 from runs.models.reviews import ENDED, Review
 from runs.models.runs import Run
@@ -341,41 +341,24 @@ def _bands(judged: Sequence[Judged], policy: PolicySpec) -> Suggestion | None:
 VERDICT, EVALUATOR, OUTCOMES, METRIC = "verdict", "evaluator", "outcomes", "metric"
 KINDS = (VERDICT, EVALUATOR, OUTCOMES, METRIC)
 MAX_PATH_LENGTH = 1_000
-MAX_WORD_LENGTH = 20
-MAX_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class AgreementQuery:
+class AgreementQuery(ListQuery):
     """Whose figures are shown, which cell's cases are listed, and over which runs.
 
-    `by` is one of `KINDS`; `evaluator` is the path of an evaluator or the key of a metric. `machine` and
-    `person` are what they said, "" for whatever. `since` is a suite's version, `run` a number, 0 for all.
+    `evaluator` is the path of an evaluator or the key of a metric. `machine` and `person` are what they
+    said, "" for all. `since` is a suite's version, `run` a number, 0 for all.
     """
 
-    by: str = VERDICT
-    evaluator: str = ""
-    machine: str = ""
-    person: str = ""
-    since: int = 0
-    run: int = 0
-    judge: str = ""
-    page: int = 1
-
-    @classmethod
-    def read(cls, values: Mapping[str, str]) -> AgreementQuery:
-        """Return the query of an address; what cannot be read is left out."""
-        by = values.get("by", VERDICT)
-        return cls(
-            by=by if by in KINDS else VERDICT,
-            evaluator=values.get("evaluator", "")[:MAX_PATH_LENGTH],
-            machine=values.get("machine", "")[:MAX_WORD_LENGTH],
-            person=values.get("person", "")[:MAX_WORD_LENGTH],
-            since=_whole(values.get("since", "")),
-            run=_whole(values.get("run", "")),
-            judge=values.get("judge", "")[:MAX_PATH_LENGTH],
-            page=max(_whole(values.get("page", "")), 1),
-        )
+    by: str = lists.option(KINDS, VERDICT)
+    evaluator: str = lists.setting(max_length=MAX_PATH_LENGTH)
+    machine: str = lists.text()
+    person: str = lists.text()
+    since: int = lists.integer(0)
+    run: int = lists.integer(0)
+    judge: str = lists.text()
+    page: int = lists.page_number()
 
     @property
     def span(self) -> Span:
@@ -387,23 +370,6 @@ class AgreementQuery:
         """Tell whether the cases of one cell, row or column are asked for."""
         return bool(self.machine or self.person)
 
-    def with_(self, **changes: Any) -> AgreementQuery:
-        """Return the query with some of it changed, from the first page on."""
-        return replace(self, **{"page": 1, **changes})
-
-    def pairs(self) -> dict[str, str]:
-        """Return what differs from the plain page, as an address has it."""
-        usual = AgreementQuery()
-        names = ("by", "evaluator", "machine", "person", "since", "run", "judge", "page")
-        found = {name: getattr(self, name) for name in names}
-        return {name: str(value) for name, value in found.items() if value != getattr(usual, name)}
-
-    @property
-    def address(self) -> str:
-        """Return the query as an address has it."""
-        found = self.pairs()
-        return f"?{urlencode(found)}" if found else "?"
-
     def figures(self, found: SuiteAgreement) -> JudgeFigures:
         """Return the figures asked for; those of the verdicts where there are none of that name."""
         if self.by == OUTCOMES:
@@ -414,8 +380,3 @@ class AgreementQuery:
             named = (one for one in found.evaluators if one.path == self.evaluator)
             return next(named, found.verdicts)
         return found.verdicts
-
-
-def _whole(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
-    return int(text) if is_number else 0

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
 from django.db.models import Count, F, Q
 
 from evaluators.templatetags.figures import MINUS, down
 from runs.engine.review_rules import VERDICTS, Reason
+from runs.lists import Control
 from runs.models.clock import database_now
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.requests import MAY_REVIEW
@@ -22,77 +22,39 @@ from runs.reviews import services
 from runs.reviews.agreement import Agreement, Pair, agreement_of
 from runs.reviews.item_page import SAYS_NOTHING
 
-MAX_NUMBER_LENGTH = 18
-
-
-def read_query(parameters: Mapping[str, str]) -> QueueQuery:
-    """Read the parameters of an address; what it does not know, it leaves out."""
-    reason = parameters.get("reason", "")
-    return QueueQuery(
-        suite=parameters.get("suite", ""),
-        run=read_number(parameters.get("run", "")),
-        reason=reason if reason in list(Reason) else "",
-        tag=parameters.get("tag", ""),
-        assignee=read_number(parameters.get("assignee", "")),
-    )
-
-
-def query_address(query: QueueQuery, **changes: Any) -> str:
-    """Return the query part of an address with some of it changed, "" when nothing is left out."""
-    query = replace(query, **changes)
-    named = {
-        "suite": query.suite,
-        "run": query.run,
-        "reason": query.reason,
-        "tag": query.tag,
-        "assignee": query.assignee,
-    }
-    said = urlencode({name: value for name, value in named.items() if value})
-    return f"?{said}" if said else ""
-
-
-def read_number(text: str) -> int:
-    """Return the number of a row that a request names, 0 for what is none."""
-    is_number = text.isascii() and text.isdigit() and len(text) <= MAX_NUMBER_LENGTH
-    return int(text) if is_number else 0
-
-
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the queue can be narrowed to: pairs of a value and its label."""
-
-    suites: Sequence[tuple[str, str]]
-    runs: Sequence[tuple[int, str]]
-    reasons: Sequence[Reason]
-    tags: Sequence[str]
-    people: Sequence[tuple[int, str]]
-
-
-def choices_of(query: QueueQuery) -> Choices:
-    """Return the choices: runs and tags of the suite that is chosen alone."""
+def queue_controls(
+    query: QueueQuery, people: Sequence[tuple[int, str]], *, hides_reason: bool
+) -> list[Control]:
+    """Return the fields that narrow the queue; runs and tags are those of the chosen suite alone."""
     items = QueueQuery().items()
     suites = items.order_by("result__run__suite__title").values_list(
         "result__run__suite__slug", "result__run__suite__title"
     )
     of_suite = items.filter(result__run__suite__slug=query.suite) if query.suite else items.none()
-    runs = of_suite.order_by("-result__run").values_list(
+    rows = of_suite.order_by("-result__run").values_list(
         "result__run", "result__run__number", "result__run__target_name"
     )
-    tags = {
-        tag
-        for found in of_suite.order_by().values_list("result__case__tags", flat=True).distinct()
-        for tag in found
-    }
-    return Choices(
-        suites=list(dict.fromkeys(suites.distinct())),
-        runs=[(pk, f"#{number} {target}") for pk, number, target in runs.distinct()],
-        reasons=list(Reason),
-        tags=sorted(tags),
-        people=people(),
+    runs = [(pk, f"#{number} {target}") for pk, number, target in rows.distinct()]
+    lists = of_suite.order_by().values_list("result__case__tags", flat=True)
+    tags = [(tag, tag) for tag in sorted({tag for tags in lists.distinct() for tag in tags})]
+    reasons = [(reason.value, reason.label) for reason in Reason]
+    assigned = [(pk, f"Assigned to {name}") for pk, name in people]
+    offered = (
+        ("suite", "Suite", list(dict.fromkeys(suites.distinct())), "All suites"),
+        ("run", "Run", runs, "All runs"),
+        ("reason", "Reason", () if hides_reason and not query.reason else reasons, "Any reason"),
+        ("tag", "Tag", tags, "Any tag"),
+        ("assignee", "Assigned to", assigned, "For anybody"),
     )
+    always = ("suite", "assignee")
+    return [
+        query.select(field, label, options, every, f"review-{field}")
+        for field, label, options, every in offered
+        if options or field in always
+    ]
 
 
 def people() -> list[tuple[int, str]]:
@@ -175,7 +137,7 @@ class ReviewQueue:
     done: int
     reserved: int
     left: int
-    choices: Choices
+    people: Sequence[tuple[int, str]]
     next: tuple[NextRow, ...]
     beside: JudgeBesidePerson | None
     seconds: int | None
@@ -213,10 +175,10 @@ def review_queue(
     is_empty = here is None and may_decide
     return ReviewQueue(
         query=query,
-        address=query_address(query),
+        address=query.at(""),
         **counts,
         left=left,
-        choices=choices_of(query),
+        people=people(),
         next=tuple(_next(rows, MAX_NEXT if may_decide else MAX_LISTED, is_hidden=is_hidden)),
         beside=_beside(last) if not is_hidden else None,
         seconds=round(median(seconds)) if seconds else None,
@@ -295,7 +257,7 @@ def _held(query: QueueQuery, user: User, now: datetime) -> tuple[ReviewItem, ...
 def _why_empty(query: QueueQuery, counts: dict[str, int]) -> str:
     waiting = counts["total"] - counts["done"]
     if not counts["total"]:
-        return "filtered" if query_address(query) else "nothing"
+        return "filtered" if query.at("") else "nothing"
     if not waiting:
         return "decided"
     return "reserved" if counts["reserved"] else "others"

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
+from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.models.uploads import ReviewUpload
@@ -40,7 +41,6 @@ from runs.reviews.forms import AssignForm, DecisionForm, ReviewFileForm, StoreRe
 from runs.reviews.importing import import_page
 from runs.reviews.item_page import Told, Typed, review_page, told
 from runs.reviews.judge_agreement import AgreementQuery
-from runs.reviews.queue_page import query_address, read_number, read_query
 from runs.reviews.services import AlreadyDecidedError, ItemTakenError, take_bands
 from runs.suites.queries import suite_head
 
@@ -57,7 +57,7 @@ GONE = "This execution was tried again, and what you saw is replaced. Nothing wa
 @may_view
 def review(request: MemberRequest) -> HttpResponse:
     """Show the next item of the queue, reserved for whoever asks, or why there is none."""
-    query = read_query(request.GET)
+    query = QueueQuery.read(request.GET)
     item = services.next_item(request.user, query) if _decides(request) else None
     just = _told(request, request.session.pop(DECIDED, None))
     return _show(request, query, item, told=just)
@@ -75,14 +75,14 @@ def review_item(request: MemberRequest, pk: int) -> HttpResponse:
             item = services.reserve(item, request.user)
     except ItemTakenError as error:
         refusal = error
-    return _show(request, read_query(request.GET), item, refusal=refusal)
+    return _show(request, QueueQuery.read(request.GET), item, refusal=refusal)
 
 
 @require_POST
 @may_review
 def review_decide(request: MemberRequest, pk: int) -> HttpResponse:
     """Keep a decision and show the next item; what is refused keeps what was typed."""
-    query, form = read_query(request.GET), DecisionForm(request.POST)
+    query, form = QueueQuery.read(request.GET), DecisionForm(request.POST)
     item = ReviewItem.objects.filter(pk=pk).first()
     is_valid, refusal = form.is_valid(), None
     try:
@@ -106,7 +106,7 @@ def review_skip(request: MemberRequest, pk: int) -> HttpResponse:
     """Leave an item for later and show the next one."""
     if item := ReviewItem.objects.filter(pk=pk).first():
         services.skip(item, request.user)
-    return _go_on(request, read_query(request.GET))
+    return _go_on(request, QueueQuery.read(request.GET))
 
 
 @require_POST
@@ -139,7 +139,7 @@ def review_hold(request: MemberRequest, pk: int) -> HttpResponse:
 @may_review
 def review_undo(request: MemberRequest) -> HttpResponse:
     """Take the last decision back and show its item again, as it was filled in."""
-    query, last = read_query(request.GET), services.last_decided(request.user)
+    query, last = QueueQuery.read(request.GET), services.last_decided(request.user)
     if last is None:
         messages.info(request, "There is no decision of yours to take back.")
         return _go_on(request, query)
@@ -148,33 +148,33 @@ def review_undo(request: MemberRequest) -> HttpResponse:
     if request.htmx:
         return _show(request, query, last, is_undone=True)
     messages.info(request, "Taken back. It waits for your decision again.")
-    return redirect(reverse("runs:review-item", args=[last.pk]) + query_address(query))
+    return redirect(query.at(reverse("runs:review-item", args=[last.pk])))
 
 
 @require_POST
 @may_review
 def review_assign(request: MemberRequest) -> HttpResponse:
     """Let one person alone get an item, or all that wait in a part of the queue; or everybody again."""
-    query = read_query(request.GET)
+    query = QueueQuery.read(request.GET)
     waiting = query.items().waiting().values_list("pk", flat=True)
     if said := AssignForm(request.POST).assign(list(waiting)):
         messages.success(request, said)
     else:
         messages.error(request, "Choose somebody who may decide.")
-    return redirect(reverse("runs:review") + query_address(query))
+    return redirect(query.at(reverse("runs:review")))
 
 
 @require_POST
 @may_review
 def review_judge(request: MemberRequest) -> HttpResponse:
     """Hide the judge until one decides, or show it, in this browser; what was typed stays."""
-    query, hides = read_query(request.GET), request.POST.get("blind") == "on"
-    item = ReviewItem.objects.filter(pk=read_number(request.POST.get("item", ""))).first()
+    query, hides = QueueQuery.read(request.GET), request.POST.get("blind") == "on"
+    item = ReviewItem.objects.filter(pk=read_integer(request.POST.get("item", "")) or 0).first()
     request.COOKIES[JUDGE_COOKIE] = "on" if hides else "off"
     if request.htmx:
         response = _show(request, query, item, typed=DecisionForm(request.POST).typed)
     else:
-        response = redirect(reverse("runs:review") + query_address(query))
+        response = redirect(query.at(reverse("runs:review")))
     response.set_cookie(
         JUDGE_COOKIE, "on" if hides else "off", max_age=A_YEAR_S, httponly=True, samesite="Lax"
     )
@@ -210,7 +210,7 @@ def _go_on(
         just = _told(request, decided)
         return _show(request, query, services.next_item(request.user, query), told=just)
     request.session[DECIDED] = decided
-    return redirect(reverse("runs:review") + query_address(query))
+    return redirect(query.at(reverse("runs:review")))
 
 
 def _show(
@@ -231,9 +231,14 @@ def _show(
     report = queue_page.review_queue(
         request.user, query, item, may_decide=may_decide, is_hidden=is_hidden
     )
+    # Where the suite hides the judge, the reason would tell its verdict.
+    hides_reason = bool(page and page.is_demanded)
+    controls = queue_page.queue_controls(query, report.people, hides_reason=hides_reason)
     context = {
         "page": page,
         "queue": report,
+        "controls": controls,
+        "hidden": query.hidden(*(control.name for control in controls)),
         "hides": hides,
         "may_decide": may_decide,
         "is_taken": isinstance(said.get("refusal"), ItemTakenError),
@@ -249,7 +254,7 @@ def _show(
     if request.htmx:
         # A filter is a step that one can go back; deciding is none.
         header = "HX-Push-Url" if request.method == "GET" else "HX-Replace-Url"
-        response[header] = reverse("runs:review") + query_address(query)
+        response[header] = query.at(reverse("runs:review"))
     return response
 
 
@@ -271,7 +276,7 @@ def _decides(request: HttpRequest) -> bool:
 @may_view
 def review_export(request: HttpRequest) -> StreamingHttpResponse:
     """Give every decision of the part of the queue the address names as JSON Lines."""
-    query = read_query(request.GET.dict())
+    query = QueueQuery.read(request.GET)
     return _file(reviews_jsonl(query), query, "jsonl", "application/jsonl")
 
 
@@ -279,7 +284,7 @@ def review_export(request: HttpRequest) -> StreamingHttpResponse:
 @may_view
 def review_export_table(request: HttpRequest) -> StreamingHttpResponse:
     """Give the same as CSV."""
-    query = read_query(request.GET.dict())
+    query = QueueQuery.read(request.GET)
     return _file(reviews_csv(query), query, "csv", "text/csv")
 
 
@@ -320,7 +325,7 @@ def _file(parts: Iterator[str], query: QueueQuery, ending: str, kind: str) -> St
 def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
     """Show how far each judge of a suite agrees with people; to htmx the chosen one's matrix and cases alone."""
     suite = suite_of(slug=slug)
-    query = AgreementQuery.read(request.GET.dict())
+    query = AgreementQuery.read(request.GET)
     context = {"suite": suite, "page": agreement_page(suite, query, request.user)}
     if request.htmx:
         return render(request, "reviews/_agreement_judge.html", context)
@@ -333,7 +338,7 @@ def suite_agreement(request: MemberRequest, slug: str) -> HttpResponse:
 def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
     """Put suggested bands into the reader's draft and lead to what they would change; nothing else of it moves."""
     suite = suite_of(slug=slug)
-    run = request.POST.get("run", "")
+    run = read_integer(request.POST.get("run", ""))
     try:
         take_bands(suite, request.POST, by=request.user)
     except DomainError as refusal:
@@ -341,4 +346,4 @@ def agreement_bands(request: MemberRequest, slug: str) -> HttpResponse:
         return redirect("runs:suite-agreement", slug)
     messages.success(request, "The bands are in your draft. Beside it stands what they change.")
     address = reverse("runs:suite-evaluators", args=[slug])
-    return redirect(f"{address}?run={int(run)}" if run.isdecimal() and len(run) < 9 else address)
+    return redirect(f"{address}?run={run}" if run else address)

@@ -11,6 +11,7 @@ from typing import Any
 from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 
 from evaluators.templatetags.figures import duration, pct
+from runs.lists import read_integer
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
@@ -96,9 +97,6 @@ def case_keys_of_run(run: Run) -> list[str]:
 
 def _current(suite: Suite) -> QuerySet[Case]:
     return suite.cases.filter(is_current=True).order_by("position", "id")
-
-
-MAX_NUMBER_LENGTH = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +241,7 @@ def _option(
 
 def unavailable_targets(asked: Collection[str]) -> tuple[UnavailableTarget, ...]:
     """Return which of the targets, by their ids as an address names them, cannot be run."""
-    numbers = {int(one) for one in asked if one.isdecimal() and len(one) < MAX_NUMBER_LENGTH}
+    numbers = {number for number in map(read_integer, asked) if number is not None}
     known = Target.objects.filter(pk__in=numbers).in_bulk()
     archived = [one for one in known.values() if one.archived_at is not None]
     gone = len(asked) - len(known)

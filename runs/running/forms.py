@@ -24,6 +24,7 @@ from evaluators.scoring.types import DomainError
 from runs.case_groups import ResultsQuery, matching_groups, narrowed
 from runs.engine.plan import ASKED, CHANGED, read_plan
 from runs.form_fields import MoneyField
+from runs.lists import read_integer
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
@@ -53,7 +54,6 @@ from runs.target_kinds import target_kinds
 SEVERAL = ("target", "tag", "case")
 CHOSEN = "chosen"
 FILTERED = "filtered"
-MAX_RUN_NUMBER_LENGTH = 9
 
 
 def read_address(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRules]:
@@ -86,7 +86,7 @@ def start_address(form: RunRetryForm) -> str:
     """
     again = {"again": form.run.number}
     if form.cleaned_data["everything"]:
-        return urlencode({**again, FILTERED: 1, **form.query.as_parameters()})
+        return urlencode({**again, FILTERED: 1, **form.query.parameters()})
     keys = dict.fromkeys(form.meant().order_by("position").values_list("case__key", flat=True))
     return urlencode({**again, "case": list(keys)}, doseq=True)
 
@@ -154,10 +154,11 @@ def _changed(run: Run) -> Iterator[Mapping[str, Any]]:
 
 
 def _run(suite: Suite, number: Any) -> Run | None:
-    text = str(number)
-    if not text.isdecimal() or len(text) > MAX_RUN_NUMBER_LENGTH:
-        return None
-    return suite.runs.filter(number=int(text)).defer("summary", "leaf_scores").first()
+    return (
+        suite.runs.filter(number=read_integer(str(number)) or 0)
+        .defer("summary", "leaf_scores")
+        .first()
+    )
 
 
 ALL, BY_TAG, FAILED = "all", "tag", "failed:"
@@ -295,9 +296,8 @@ class CaseChoiceForm(forms.Form):
         """Return the cases not passed in the last run, and in the one that was asked for, by its number."""
         runs = [last_ended(self.suite)]
         asked = str(self.data.get("cases", "") if self.is_bound else self.initial.get("cases", ""))
-        number = asked.removeprefix(FAILED)
-        if asked.startswith(FAILED) and number.isdecimal() and len(number) <= MAX_RUN_NUMBER_LENGTH:
-            named = self.suite.runs.filter(number=int(number), status__in=ENDED)
+        if asked.startswith(FAILED) and (number := read_integer(asked.removeprefix(FAILED))):
+            named = self.suite.runs.filter(number=number, status__in=ENDED)
             runs.append(named.defer("snapshot", "summary", "leaf_scores").first())
         return {
             str(run.number): (run, case_keys_not_passed(run)) for run in runs if run is not None
@@ -319,7 +319,6 @@ class CaseChoiceForm(forms.Form):
 
 MAX_REPETITIONS = 100
 MAX_AT_ONCE = 200
-MAX_TARGET_ID_LENGTH = 18
 
 
 class TargetsField(forms.ModelMultipleChoiceField[Target]):
@@ -328,7 +327,7 @@ class TargetsField(forms.ModelMultipleChoiceField[Target]):
     def clean(self, value: Any) -> Any:
         """Return the targets."""
         for pk in value or ():
-            if len(str(pk)) >= MAX_TARGET_ID_LENGTH:
+            if read_integer(str(pk)) is None:
                 raise forms.ValidationError("Tick targets that are listed.", code="invalid_choice")
         return super().clean(value)
 
@@ -415,14 +414,10 @@ class StartRunForm(CaseChoiceForm):
     def rules(self) -> RunRulesFields:
         """Return the fields of weights and thresholds."""
         parts = parts_of(self.suite)
-        sent = self.data.get("version", "") if self.is_bound else ""
+        sent = read_integer(self.data.get("version", "")) if self.is_bound else None
         old = None
-        if (
-            sent.isdecimal()
-            and len(sent) < MAX_TARGET_ID_LENGTH
-            and int(sent) != self.suite.version
-        ):
-            old = self.suite.versions.filter(number=int(sent)).first()
+        if sent is not None and sent != self.suite.version:
+            old = self.suite.versions.filter(number=sent).first()
         data = self.data if self.is_bound else None
         return RunRulesFields(parts, old.content if old else parts, self.asked_rules, data)
 
@@ -519,10 +514,7 @@ class StartRunForm(CaseChoiceForm):
             return tree_of(self.rules.parts)
 
     def _estimated_targets(self) -> list[Target]:
-        numbers = [
-            int(pk)
-            for pk in self.chosen_targets
-            if pk.isdecimal() and len(pk) < MAX_TARGET_ID_LENGTH
-        ]
+        read = map(read_integer, self.chosen_targets)
+        numbers = [number for number in read if number is not None]
         targets = Target.objects.filter(archived_at=None, pk__in=numbers)
         return list(targets.select_related("model"))

@@ -19,7 +19,6 @@ from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.case_groups import (
-    LARGEST,
     ResultsQuery,
     ids_with_error_of,
     matching_results,
@@ -28,6 +27,7 @@ from runs.case_groups import (
 from runs.costs import budget_words, counted_usd, is_replayed
 from runs.engine.plan import judge_calls, judge_calls_again, read_plan, tree_of_case
 from runs.form_fields import MoneyField
+from runs.lists import MAX_INTEGER, read_integer
 from runs.models.results import (
     OPEN_RESULT_STATUSES,
     EvaluatorScore,
@@ -262,10 +262,12 @@ class CasesField(forms.Field):
 
     def to_python(self, value: Any) -> list[int]:
         """Read the numbers; raises ValidationError for what is none."""
+        numbers = set()
         for text in value or ():
-            if not text.isdecimal() or int(text) >= LARGEST:
+            if (number := read_integer(text)) is None:
                 raise forms.ValidationError(f"“{text[:MAX_NAMED_LENGTH]}” is no case of this run.")
-        return sorted({int(text) for text in value or ()})
+            numbers.add(number)
+        return sorted(numbers)
 
 
 class AgainForm(forms.Form):
@@ -278,7 +280,7 @@ class AgainForm(forms.Form):
     keep_output = forms.BooleanField(required=False)
     path = forms.CharField(required=False, strip=False)
     only = forms.ChoiceField(choices=ONLY, required=False)
-    seen = forms.IntegerField(required=False, min_value=0, max_value=LARGEST - 1)
+    seen = forms.IntegerField(required=False, min_value=0, max_value=MAX_INTEGER)
     count = forms.IntegerField(required=False, min_value=0)
     budget = NewBudgetField()
 
@@ -411,7 +413,7 @@ class RunRetryForm(AgainForm):
     """Results of a run by their kind, by an error they share, by ticked rows, or all of a filter."""
 
     which = forms.ChoiceField(choices=WHICH, required=False)
-    like = forms.IntegerField(required=False, min_value=1, max_value=LARGEST - 1)
+    like = forms.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
     case = CasesField(required=False)
     everything = forms.BooleanField(required=False)
     names = ("which", "like", "everything", "case", "path", "verdict", "tag", "q", "sort")
@@ -430,7 +432,7 @@ class RunRetryForm(AgainForm):
     def back(self) -> str:
         """Return where it was asked."""
         page = reverse("runs:run", args=(self.run.suite.slug, self.run.number))
-        return page + self.query.address().rstrip("?")
+        return self.query.at(page)
 
     @property
     def keeps_by_default(self) -> bool:

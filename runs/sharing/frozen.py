@@ -67,7 +67,7 @@ def changes(found: Compared, query: ComparisonQuery) -> Iterator[ChangeRow]:
     for number in count(1):
         table = change_table(found, replace(whole, page=number))
         yield from table.rows
-        if not table.later_url:
+        if not table.pages.later_url:
             return
 
 

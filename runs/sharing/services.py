@@ -22,6 +22,7 @@ from runs.compare.cases import Tolerances
 from runs.compare.choice import named
 from runs.compare.comparison import SHARED, ComparisonQuery, compared
 from runs.documents import DetailLevel
+from runs.lists import read_integer
 from runs.models.results import OPEN_RESULT_STATUSES, Result
 from runs.models.runs import Run
 from runs.models.sharing import ShareLink
@@ -34,7 +35,6 @@ from runs.sharing.whitelist import document_digest, let_through
 COMPARISON, RUN, RESULT = "comparison", "run", "result"
 WORDS = {COMPARISON: "comparison", RUN: "run", RESULT: "result"}
 VERDICTS = ("pass", "borderline", "fail")
-MAX_NUMBER_LENGTH = 6
 
 
 class NothingToShareError(DomainError):
@@ -82,7 +82,7 @@ class Subject:
     def fields(self) -> tuple[tuple[str, str], ...]:
         """Return the fields by which an address or a form names it."""
         if self.kind == COMPARISON:
-            return (("kind", COMPARISON), *self.query.hidden, *self.query.limits)
+            return (("kind", COMPARISON), *self.query.run_fields, *self.query.limits)
         named_run = (("kind", self.kind), ("run", run_word(self.runs[0])))
         if self.kind == RUN:
             return named_run
@@ -174,8 +174,7 @@ def read_subject(values: Mapping[str, str], tolerances_of: Any) -> Subject:
             )
     if len(set(runs)) != len(runs):
         raise NothingToShareError("That is one run twice. Choose another to hold it against.")
-    key, number = values.get("case", ""), values.get("repetition", "1")
-    repetition = int(number) if number.isdecimal() and len(number) < MAX_NUMBER_LENGTH else 0
+    key, repetition = values.get("case", ""), read_integer(values.get("repetition", "1")) or 0
     if kind == RESULT:
         _check_result(runs[0], key, repetition)
     return Subject(kind, runs, query, tolerances_of(runs[-1], query), key, repetition)

@@ -12,6 +12,7 @@ from django.http import QueryDict
 
 from evaluators.scoring.tree import COMPOSITE, REMAINDERS, Aggregator
 from evaluators.scoring.types import DomainError
+from runs.lists import read_integer
 from runs.models.suites import SuiteDraft
 from runs.suites.drafts import DraftChangedError, change_draft
 from runs.suites.edits import (
@@ -404,8 +405,10 @@ def read_action(text: str) -> TreeAction | None:
             "remove": Remove(node),
         }
         return TreeAction(node, word, made[word])
-    if word == "move" and len(more) == len(("parent", "position")) and more[1].isdecimal():
-        return TreeAction(node, word, Move(node, more[0], int(more[1][:6])))
+    if word == "move" and len(more) == len(("parent", "position")):
+        position = read_integer(more[1])
+        if position is not None:
+            return TreeAction(node, word, Move(node, more[0], position))
     raise ChangeRefusedError("What that button asks for is not known here. Open the page again.")
 
 

@@ -153,7 +153,7 @@ def _back(request: MemberRequest, slug: str, usual: str) -> str:
     return given if is_own else reverse(usual, args=[slug])
 
 
-PAIR = 2
+PAIR, MAX_NUMBER = 2, 10**9
 
 
 @may_view
@@ -197,7 +197,7 @@ def version_compare(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _number(request: HttpRequest, name: str) -> int | None:
-    return read_integer(request.GET.get(name, ""))
+    return read_integer(request.GET.get(name, ""), maximum=MAX_NUMBER)
 
 
 def _of_ticked(request: HttpRequest, slug: str) -> HttpResponse:

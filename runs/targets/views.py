@@ -11,6 +11,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_POST, require_safe
 
 from evaluators.scoring.types import DomainError
+from runs.lists import read_integer
 from runs.models.targets import Target
 from runs.models.trials import TargetTrial
 from runs.requests import REFUSED, MemberRequest, may_change_targets, may_view, posted, uploaded
@@ -81,8 +82,8 @@ def form_of_kind(request: MemberRequest, found: Target | None = None) -> TargetF
 
 def trial_of(request: MemberRequest, found: Target | None) -> TargetTrial | None:
     """Return the last try of this member with the form that was sent, None without one."""
-    number = request.POST.get("trial", "")
-    if not number.isdecimal() or len(number) > 18:
+    number = read_integer(request.POST.get("trial", ""))
+    if number is None:
         return None
     trials = TargetTrial.objects.select_related("target", "asked_by", "suite")
     own = trials.filter(pk=number, asked_by=request.user)

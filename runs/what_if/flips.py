@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-from urllib.parse import urlencode
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.contrib.auth.models import User
 
 from evaluators.templatetags import figures
 from evaluators.templatetags.marks import VERDICT_WORDS
+from runs import lists
 from runs.formats.tables import csv_text
+from runs.lists import Chip, ListQuery, NumberedPage, numbered_page
 from runs.models.reviews import Review
 from runs.models.runs import Run
 from runs.models.suites import Case
@@ -30,37 +30,13 @@ COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class FlipQuery:
-    """What the page of all flips is asked for: a change as `pass-fail`, only contradicted reviews, a page."""
+class FlipQuery(ListQuery):
+    """Which flips are listed: a change as `pass-fail`, or only those that contradict a review."""
 
-    run: str = ""
-    change: str = ""
-    review: str = ""
-    page: int = 1
-
-    @classmethod
-    def read(cls, values: Mapping[str, str]) -> FlipQuery:
-        """Return the query of an address; what cannot be read is left out."""
-        page = values.get("page", "")
-        return cls(
-            run=values.get("run", "")[:9],
-            change=values.get("change", "")[:40],
-            review=CONTRADICTED if values.get("review") == CONTRADICTED else "",
-            page=max(int(page), 1) if page.isdecimal() and len(page) < 6 else 1,
-        )
-
-    @property
-    def address(self) -> str:
-        """Return the query as an address has it."""
-        pairs = {"run": self.run, "change": self.change, "review": self.review}
-        found = {name: value for name, value in pairs.items() if value}
-        if self.page > 1:
-            found["page"] = str(self.page)
-        return f"?{urlencode(found)}" if found else ""
-
-    def with_(self, **changes: Any) -> FlipQuery:
-        """Return the query with some of it changed, from the first page on."""
-        return replace(self, **{"page": 1, **changes})
+    run: str = lists.setting(max_length=9)
+    change: str = lists.text(max_length=40)
+    review: str = lists.choice((CONTRADICTED,))
+    page: int = lists.page_number()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +57,13 @@ class FlipRow:
 
 
 @dataclass(frozen=True, slots=True)
-class FlipChip:
-    """One filter of the flips with how many it leaves."""
-
-    label: str
-    count: int
-    url: str
-    is_on: bool
-
-
-@dataclass(frozen=True, slots=True)
 class FlipTable:
     """A page of flips, the filters, and how many there are with and without them."""
 
     query: FlipQuery
     rows: Sequence[FlipRow]
-    chips: Sequence[FlipChip]
-    total: int
-    shown_to: int
-    earlier_url: str
-    later_url: str
+    chips: Sequence[Chip]
+    pages: NumberedPage[CaseFlip]
 
 
 def by_harm(flips: Sequence[CaseFlip]) -> list[CaseFlip]:
@@ -133,19 +96,12 @@ def rows_of(flips: Sequence[CaseFlip], run: Run, reader: User) -> list[FlipRow]:
 
 def flip_table(found: WhatIf, run: Run, query: FlipQuery, reader: User, path: str) -> FlipTable:
     """Return the page of flips that an address asks for; `path` is the address without its query."""
-    asked = filtered(found, query)
-    last = max(-(-len(asked) // ON_A_PAGE), 1)
-    page = min(query.page, last)
-    start = (page - 1) * ON_A_PAGE
-    shown = asked[start : start + ON_A_PAGE]
+    pages = numbered_page(filtered(found, query), query, ON_A_PAGE, path)
     return FlipTable(
         query=query,
-        rows=rows_of(shown, run, reader),
-        chips=list(_chips(found, query, path)),
-        total=len(asked),
-        shown_to=start + len(shown),
-        earlier_url=path + replace(query, page=page - 1).address if page > 1 else "",
-        later_url=path + replace(query, page=page + 1).address if page < last else "",
+        rows=rows_of(pages.rows, run, reader),
+        chips=_chips(found, query, path),
+        pages=pages,
     )
 
 
@@ -198,21 +154,18 @@ def _change(flip: CaseFlip) -> str:
     return f"{flip.before.state}-{flip.after.state}"
 
 
-def _chips(found: WhatIf, query: FlipQuery, path: str) -> list[FlipChip]:
+def _chips(found: WhatIf, query: FlipQuery, path: str) -> list[Chip]:
     counts = Counter(_change(flip) for flip in by_harm(found.flips))
     contradicted = sum(flip.review == CONTRADICTED for flip in found.flips)
-    every = query.with_(change="", review="")
-    chips = [FlipChip("All", len(found.flips), path + every.address, every == query.with_())]
-    for change, count in counts.items():
-        asked = every.with_(change=change)
-        chips.append(
-            FlipChip(_change_words(change), count, path + asked.address, query.change == change)
-        )
+    labels = {change: _change_words(change) for change in counts}
+    chips = [query.chip("All", len(found.flips), path=path, change="", review="")]
+    chips += [
+        query.chip(label, counts[change], path=path, change=change, review="")
+        for change, label in labels.items()
+    ]
     if contradicted:
-        asked = every.with_(review=CONTRADICTED)
-        chips.append(
-            FlipChip("Contradicts a review", contradicted, path + asked.address, bool(query.review))
-        )
+        sets = {"change": "", "review": CONTRADICTED}
+        chips.append(query.chip("Contradicts a review", contradicted, path=path, **sets))
     return chips
 
 

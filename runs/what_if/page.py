@@ -14,6 +14,7 @@ from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
 from runs.engine.plan import read_plan
+from runs.lists import read_integer
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite, SuiteDraft
 from runs.results.run_page import run_changes
@@ -267,8 +268,8 @@ def pick_run(suite: Suite, number: str) -> tuple[list[Run], Run | None, list[str
     if not number:
         completed = (run for run in offered if run.status == RunStatus.COMPLETED)
         return offered, next(completed, offered[0] if offered else None), []
-    known = number.isdecimal()
-    found = suite.runs.filter(number=int(number)).first() if known else None
+    read = read_integer(number)
+    found = suite.runs.filter(number=read).first() if read is not None else None
     if found is None:
         return offered, None, [f"There is no run #{number} of this suite. Choose another."]
     if found.status in ACTIVE_RUN_STATUSES:

@@ -51,7 +51,7 @@ class TestQuery:
         ],
     )
     def test_the_address_keeps_what_makes_sense(self, asked: dict[str, str], address: str) -> None:
-        assert ChartsQuery.read(asked).address == address
+        assert ChartsQuery.read(asked).at("") == address
 
 
 class TestScoreAndCost:

@@ -20,7 +20,7 @@ from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.reviews import services
 from runs.reviews.services import Decided, decide, undo
-from runs.running.retrying import forget_outputs
+from runs.running.retrying import mark_reviews_stale
 from tests.support.factories import make_score
 from tests.support.members import make_client, make_member
 from tests.support.queue import item_of, queued_run
@@ -316,7 +316,7 @@ class TestDeciding:
 
     def test_what_was_replaced_meanwhile_gives_the_note_back(self, ann: User) -> None:
         item = item_of(queued_run())
-        forget_outputs([item.result_id])
+        mark_reviews_stale([item.result_id])
         said = {"verdict": "fail", "note": "No such rule"}
         refused = make_client(ann).post(to("decide", item), said)
         page = words(refused.content.decode())

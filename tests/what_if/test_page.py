@@ -84,10 +84,8 @@ def test_flips_are_listed_by_the_harm_they_do():
 def test_an_address_that_cannot_be_read_asks_for_all():
     odd = FlipQuery.read({"page": "-1", "review": "none", "run": "9" * 30})
     assert (odd.page, odd.review, len(odd.run)) == (1, "", 9)
-    assert (
-        FlipQuery(run="3", change="pass-fail", page=2).address == "?run=3&change=pass-fail&page=2"
-    )
-    assert FlipQuery().address == ""
+    assert FlipQuery(run="3", change="pass-fail", page=2).here == "?run=3&change=pass-fail&page=2"
+    assert FlipQuery().at("") == ""
 
 
 def test_what_stays_open_is_said_with_what_it_needs_and_what_stands_in():
