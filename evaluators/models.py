@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +10,6 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
-from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 
 if TYPE_CHECKING:
@@ -52,129 +49,6 @@ class AuditEntry(models.Model):
     def __str__(self) -> str:
         """Return the deed and its object."""
         return f"{self.action} {self.object_type} {self.object_name}"
-
-
-COLUMNS = ("name", "kind", "weight", "required", "required_below", "negate", "config")
-# Rows know their parent alone, so the database climbs down from the root: one query a tree.
-BELOW = """
-WITH RECURSIVE below(id) AS (
-    SELECT id FROM {table} WHERE id = %s
-    UNION ALL
-    SELECT child.id FROM {table} child JOIN below ON child.parent_id = below.id
-)
-SELECT evaluator.* FROM {table} evaluator JOIN below ON evaluator.id = below.id
-ORDER BY evaluator.position, evaluator.id
-"""
-
-
-class BrokenTreeError(DomainError):
-    """The rows do not make one tree."""
-
-    code = "broken_tree"
-
-
-def node_from_rows(rows: Iterable[Evaluator]) -> EvaluatorSpec:
-    """Return the tree of these rows, siblings by position; raises BrokenTreeError without one root."""
-    ordered = sorted(rows, key=lambda row: (row.position, row.pk))
-    known = {row.pk for row in ordered}
-    children: dict[int | None, list[Evaluator]] = defaultdict(list)
-    for row in ordered:
-        children[row.parent_id if row.parent_id in known else None].append(row)
-    roots = children[None]
-    if len(roots) != 1:
-        raise BrokenTreeError(f"The rows make {len(roots)} trees, not one.")
-
-    def node(row: Evaluator) -> EvaluatorSpec:
-        facts = {name: getattr(row, name) for name in COLUMNS}
-        return EvaluatorSpec(**facts, children=tuple(node(child) for child in children[row.pk]))
-
-    return node(roots[0])
-
-
-def rows_from_node(node: EvaluatorSpec, model: type[Evaluator]) -> list[list[Evaluator]]:
-    """Return unsaved rows of a tree level by level: a level is saved before the one under it."""
-    levels: list[list[Evaluator]] = []
-    above: list[tuple[Evaluator | None, int, EvaluatorSpec]] = [(None, 0, node)]
-    while above:
-        rows = [_row(part, model, parent, position) for parent, position, part in above]
-        levels.append(rows)
-        above = [
-            (row, position, child)
-            for row, (_, _, part) in zip(rows, above, strict=True)
-            for position, child in enumerate(part.children)
-        ]
-    return levels
-
-
-def _row(
-    node: EvaluatorSpec, model: type[Evaluator], parent: Evaluator | None, position: int
-) -> Evaluator:
-    facts = {name: getattr(node, name) for name in COLUMNS}
-    return model(parent=parent, position=position, **{**facts, "config": node.as_json()["config"]})
-
-
-class EvaluatorQuerySet(models.QuerySet["Evaluator"]):
-    """Trees of evaluators, read and written whole."""
-
-    def tree(self, root: Evaluator) -> EvaluatorSpec:
-        """Return the tree under a root as a value, in one query."""
-        statement = BELOW.format(table=self.model._meta.db_table)
-        return node_from_rows(self.raw(statement, [root.pk]))
-
-    def plant(self, node: EvaluatorSpec) -> Evaluator:
-        """Store a tree, one insert a level, and return its root."""
-        levels = rows_from_node(node, self.model)
-        for rows in levels:
-            self.bulk_create(rows)
-        return levels[0][0]
-
-    def replant(self, root: Evaluator, node: EvaluatorSpec) -> None:
-        """Put another tree in place of the one under a root; the root row stays."""
-        self.filter(parent=root).delete()
-        for name in COLUMNS:
-            setattr(root, name, getattr(node, name))
-        root.config = node.as_json()["config"]
-        root.save()
-        first, *below = rows_from_node(node, self.model)
-        for rows in below:
-            for row in rows:
-                row.parent = root if row.parent is first[0] else row.parent
-            self.bulk_create(rows)
-
-
-class Evaluator(models.Model):
-    """One node of an evaluator tree. A suite owns a root composite; trees are copied, never shared."""
-
-    parent = models.ForeignKey(
-        "self", on_delete=models.CASCADE, related_name="children", null=True, blank=True
-    )
-    position = models.PositiveIntegerField(default=0)
-    name = models.CharField(max_length=100)
-    kind = models.CharField(max_length=50)
-    weight = models.FloatField(default=1.0, validators=[MinValueValidator(0.0)])
-    required = models.BooleanField(default=False)
-    required_below = models.FloatField(null=True, blank=True)
-    negate = models.BooleanField(default=False)
-    config = models.JSONField(default=dict, blank=True)
-
-    objects = EvaluatorQuerySet.as_manager()
-
-    class Meta:
-        """Order siblings as the suite's author placed them."""
-
-        ordering = ("position", "id")
-        constraints = (
-            models.UniqueConstraint(
-                fields=("parent", "name"), name="evaluator_name_unique_among_siblings"
-            ),
-            models.CheckConstraint(
-                condition=models.Q(weight__gte=0), name="evaluator_weight_not_negative"
-            ),
-        )
-
-    def __str__(self) -> str:
-        """Return the name."""
-        return self.name
 
 
 class ModelInUseError(DomainError):
@@ -254,13 +128,11 @@ class LanguageModel(models.Model):
             for relation in self._meta.related_objects
             if relation.on_delete is models.PROTECT and relation.get_accessor_name()
         ]
-        found = [
+        return [
             f"{row._meta.verbose_name} {row}"
             for relation in relations
             for row in getattr(self, str(relation.get_accessor_name())).all()
         ]
-        evaluators = Evaluator.objects.filter(config__model=self.slug)
-        return found + [f"evaluator {evaluator.name}" for evaluator in evaluators]
 
     def remove(self, *, actor: User) -> None:
         """Delete the model and write it down; raises ModelInUseError naming what uses it."""

@@ -192,7 +192,7 @@ def _policy(run: Run) -> PolicySpec:
     try:
         return read_plan(run.snapshot).policy
     except (DomainError, KeyError, TypeError):
-        return run.suite.policy()
+        return run.suite.policy
 
 
 RUBRIC_KIND = "rubric"

@@ -42,7 +42,7 @@ def uploaded(request: HttpRequest) -> MultiValueDict[str, UploadedFile[bytes]] |
     return request.FILES if request.method == "POST" else None
 
 
-suite_of = partial(get_object_or_404, Suite.objects.select_related("judge", "root"))
+suite_of = partial(get_object_or_404, Suite.objects.select_related("judge"))
 
 
 def run_of(slug: str, number: int) -> Run:

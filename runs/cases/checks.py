@@ -10,7 +10,7 @@ from typing import Any
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
 from evaluators.kinds._text import write_yaml
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import tree_of_case
@@ -22,11 +22,10 @@ from runs.formats.suite_files import own_values
 from runs.formats.suite_turns import ROLES
 from runs.formats.yaml import YamlDocument, named, read_document
 from runs.models.suites import Suite
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.drafts import missing_model
 from runs.suites.references import unfit_agents
-from runs.suites.stored import columns_of
 
 MAX_TAG_LENGTH = 200
 MAX_SHOWN = 20
@@ -70,7 +69,7 @@ class CaseChecks:
         found: dict[str, list[str]] = {}
         for field, said in (*_key_problems(case.key), *_plain_problems(case), *self._own(case)):
             found.setdefault(field, []).append(said)
-        for field, value in columns_of(case).items():
+        for field, value in case.columns().items():
             if holds_unstorable(value):
                 found.setdefault(field, []).append(UNSTORABLE_SAID)
         return {field: tuple(said) for field, said in found.items()}
@@ -79,12 +78,12 @@ class CaseChecks:
         if case.evaluators is None:
             return
         if self._root is None or self._models is None:
-            self._root = Evaluator.objects.tree(self._suite.root)
+            self._root = self._suite.spec.evaluators
             self._models = set(LanguageModel.objects.values_list("slug", flat=True))
         for path, _, slug in models_named(case.evaluators, all_kinds()):
             if slug not in self._models:
                 yield "evaluators", f"Evaluator {path}: {missing_model(slug)}"
-        alone = SuiteSpec(slug="", title="", root=case.evaluators, cases=())
+        alone = SuiteWithCases(slug="", evaluators=case.evaluators)
         for problem in unfit_agents(alone):
             yield "evaluators", f"{problem}."
         own = case.evaluators.as_json()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -14,10 +14,9 @@ from django.http import QueryDict
 from runs.cases.checks import mapping_text, own_text, recorded_text
 from runs.cases.services import CaseChangedError, add_case, change_case
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec
+from runs.specs.suites import CaseSpec
 from runs.suites.forms import WORDS
 from runs.suites.merging import Who
-from runs.suites.stored import case_content
 from runs.texts import DiffLine, text_diff
 
 MAX_SHOWN_LENGTH = 4_000
@@ -159,7 +158,7 @@ class CaseConflictForm(forms.Form):
                 taken[name] = getattr(self._theirs, name)
                 if name == "evaluators":
                     taken["evaluators_append"] = self._theirs.evaluators_append
-        merged = replace(mine, **taken)
+        merged = mine.replace(**taken)
         return change_case(suite, key, merged, base_revision=self._at, by=by)
 
 
@@ -174,7 +173,7 @@ def carried(data: QueryDict) -> list[tuple[str, str]]:
 
 
 def _content(case: Case | None, otherwise: CaseSpec) -> CaseSpec:
-    return case_content(case) if case else otherwise
+    return case.spec if case else otherwise
 
 
 def _who(name: str, base: CaseSpec, theirs: CaseSpec, mine: CaseSpec) -> Who | None:

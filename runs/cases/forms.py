@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -12,7 +12,6 @@ from django.http import QueryDict
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 
-from evaluators.models import Evaluator
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.cases.checks import (
@@ -45,11 +44,10 @@ from runs.formats.suite_turns import ROLES
 from runs.lists import read_integer
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec
 from runs.suites.forms import TagsField
-from runs.suites.stored import case_content, files_of
-from runs.suites.versions import SuiteArchivedError
+from runs.suites.versions import SuiteArchivedError, suite_files
 
 ACTION = "row"
 MAX_ROWS = 3_000
@@ -187,7 +185,7 @@ def beginning_of(suite: Suite, asked: Mapping[str, str]) -> Beginning:
     """
     if key := asked.get("from"):
         case = get_object_or_404(suite.cases, key=key, is_current=True)
-        content = replace(case_content(case), key=free_key(suite, key))
+        content = case.spec.replace(key=free_key(suite, key))
         return Beginning(case, content, f"A copy of {key}. Nothing is saved yet.")
     number = read_integer(asked.get("result", ""))
     if number is None:
@@ -278,10 +276,10 @@ class CaseForm(forms.Form):
         """Fill the form with a case to edit, or with what a new one begins as."""
         self.suite, self.case = suite, case
         self._source = _named_source(suite, data) or source or case
-        shown = begun or (case_content(case) if case else None)
+        shown = begun or (case.spec if case else None)
         super().__init__(data, initial=_initial(shown, case, self._source, place))
         # What is compared with the fields is what the form was made of, not what it begins as.
-        self._shown = _initial(case_content(self._source), None, None, None) if self._source else {}
+        self._shown = _initial(self._source.spec, None, None, None) if self._source else {}
         if case is None:
             del self.fields["place"]
         elif has_results(suite, case.key):
@@ -299,7 +297,7 @@ class CaseForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Make a case of the fields; what the form does not show stays as the source has it."""
         found: dict[str, Any] = super().clean() or self.cleaned_data
-        source = case_content(self._source) if self._source else None
+        source = self._source.spec if self._source else None
         parts: Mapping[str, Callable[[Any], Any]] = {
             "title": lambda text: text.strip(),
             "tags": tuple,
@@ -384,15 +382,15 @@ class CaseForm(forms.Form):
 
     def _own(self, text: str) -> EvaluatorSpec | None:
         append = bool(self.cleaned_data.get("evaluators_append"))
-        root = Evaluator.objects.tree(self.suite.root)
-        files = files_of(self.suite) if text.strip() else {}
+        root = self.suite.spec.evaluators
+        files = suite_files(self.suite) if text.strip() else {}
         return read_own(plain_lines(text), root=root, append=append, files=files)
 
     def _recorded(self, text: str) -> Mapping[str, Any] | None:
         if not text.strip():
             return None
         if self.cleaned_data.get("recorded_as") == "json":
-            return read_recorded_json(plain_lines(text), files_of(self.suite))
+            return read_recorded_json(plain_lines(text), suite_files(self.suite))
         return {"output": plain_lines(text)}
 
 

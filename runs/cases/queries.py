@@ -22,8 +22,8 @@ from runs.formats.tables import csv_parts
 from runs.lists import PAGE_SIZE, Control, Key, Keyset, ListQuery, with_tag
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec
-from runs.suites.stored import stored_content
+from runs.specs.suites import CaseSpec
+from runs.suites.versions import suite_with_cases
 
 SUITE_ORDER = Keyset(Key("position", int), Key("pk", int))
 SORTS: Mapping[str, Keyset] = {
@@ -194,7 +194,7 @@ def case_file(suite: Suite, keys: Sequence[str], form: str) -> Packed:
     `jsonl` holds all that a suite file says of each case, one a line; `csv` what is plain text of it.
     Raises UnknownVersionError for a suite without a version.
     """
-    content = stored_content(suite, only=set(keys))
+    content = suite_with_cases(suite, only=set(keys))
     name = f"{suite.slug}-v{suite.version}-{len(keys)}-cases"
     if form == "jsonl":
         return Packed(f"{name}.jsonl", "application/jsonl", _lines(content.cases))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from django.contrib.auth.models import User
@@ -16,8 +16,7 @@ from runs.engine.plan import content_hash
 from runs.formats.suite_cases import MAX_KEY_LENGTH
 from runs.models.results import Result
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec
-from runs.suites.stored import case_content, columns_of
+from runs.specs.suites import CaseSpec
 from runs.suites.versions import editable, record_version
 
 BATCH = 500
@@ -40,7 +39,7 @@ def current_case(suite: Suite, key: str) -> Case | None:
 
 def says(case: Case, content: CaseSpec) -> bool:
     """Tell whether a revision says just what the content does."""
-    return columns_of(case_content(case)) == columns_of(content)
+    return case.spec.columns() == content.columns()
 
 
 def next_place(suite: Suite) -> int:
@@ -170,7 +169,7 @@ def bring_back(
             return wanted
         now = current_case(held, key)
         if (now.revision if now else None) != base_revision:
-            raise CaseChangedError(wanted, now, case_content(wanted))
+            raise CaseChangedError(wanted, now, wanted.spec)
         if now is not None:
             held.cases.filter(pk=now.pk).update(is_current=False)
         wanted.is_current, wanted.position = True, now.position if now else wanted.position
@@ -191,7 +190,7 @@ def remove_case(suite: Suite, key: str, *, base_revision: int | None, by: User |
         if now is None:
             return
         if now.revision != base_revision:
-            raise CaseChangedError(None, now, case_content(now))
+            raise CaseChangedError(None, now, now.spec)
         held.cases.filter(pk=now.pk).update(is_current=False)
         recorded(suite, held, by)
 
@@ -234,7 +233,7 @@ def _check_new_key(suite: Suite, old: str, new: str, *, is_taken: bool) -> None:
 
 
 def _made(suite: Suite, content: CaseSpec, position: int, now: Case | None) -> Case:
-    columns = columns_of(content)
+    columns = content.columns()
     case = revision_row(suite, content.key, position, columns, content_hash(columns))
     store_revisions(suite, [case], [now.pk] if now else [])
     return case
@@ -266,7 +265,7 @@ def put_cases(
         made, retired, unchanged = [], [], 0
         place = next_place(held)
         for content in contents:
-            old, columns = current.get(content.key), columns_of(content)
+            old, columns = current.get(content.key), content.columns()
             digest = content_hash(columns)
             if old is not None and old.content_hash == digest:
                 unchanged += 1
@@ -313,8 +312,8 @@ def _retag(
                 tags = change(case.tags)
                 if tags == case.tags:
                     continue
-                content = replace(case_content(case), tags=tuple(tags))
-                columns = columns_of(content)
+                content = case.spec.replace(tags=tuple(tags))
+                columns = content.columns()
                 made.append(
                     revision_row(held, case.key, case.position, columns, content_hash(columns))
                 )
@@ -384,7 +383,7 @@ def expect_answer(result: Result, *, by: User | None) -> tuple[Case, int]:
     now = suite.cases.filter(key=key, is_current=True).first()
     if now is None:
         raise UnknownCaseError(f"{suite.title} has no case {key} any more. Bring it back first.")
-    content = replace(case_content(now), expected_output=answer_of(result))
+    content = now.spec.replace(expected_output=answer_of(result))
     return change_case(suite, key, content, base_revision=now.revision, by=by), now.revision
 
 

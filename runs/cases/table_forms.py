@@ -22,9 +22,9 @@ from runs.formats.tables import Table
 from runs.lists import ListQuery, NumberedPage, numbered_page
 from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
-from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import profile_named
+from runs.specs.suites import CaseSpec
 from runs.suites.forms import EMPTY, NewSuiteForm
 
 FIRST_CASES = 10

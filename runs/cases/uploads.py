@@ -21,8 +21,8 @@ from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
-from runs.specs.content import CaseSpec
 from runs.specs.profiles import profile_named
+from runs.specs.suites import CaseSpec
 from runs.suites.services import create_suite
 from runs.suites.versions import written_titles
 

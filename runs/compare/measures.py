@@ -26,7 +26,8 @@ from runs.compare.conclusion import p_words
 from runs.compare.evidence import Paired
 from runs.compare.measured import DIMENSION, EVALUATOR, METRIC, MeasuredChange
 from runs.models.runs import Run
-from runs.suites.differences import FileChange, compare_versions
+from runs.specs.suites import VersionSpec
+from runs.suites.differences import FileChange, compare_specs
 from runs.suites.version_pages import EvaluatorRow, ValueRow, setting_rows
 from runs.texts import text_diff
 
@@ -328,7 +329,7 @@ class ConfigurationComparison:
 def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComparison:
     """Return what differs between the frozen settings of two runs; no query."""
     before, after = baseline.snapshot, candidate.snapshot
-    difference = compare_versions(_frozen(before), _frozen(after))
+    difference = compare_specs(_frozen(before), _frozen(after))
     policy, evaluators = setting_rows(difference, (baseline.scale, candidate.scale))
     parts = (
         ("Target", _rows(_flat(before["target"]), _flat(after["target"]))),
@@ -343,10 +344,11 @@ def configuration_comparison(baseline: Run, candidate: Run) -> ConfigurationComp
     )
 
 
-def _frozen(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+def _frozen(snapshot: Mapping[str, Any]) -> VersionSpec:
     """Return the settings as a version of a suite has them; cases are compared one by one elsewhere."""
-    kept = {name: snapshot[name] for name in ("policy", "evaluators")}
-    return {**kept, "files": snapshot.get("files") or {}, "cases": []}
+    return VersionSpec.model_validate(
+        {name: snapshot.get(name) for name in ("policy", "evaluators", "files")}
+    )
 
 
 def _judge(snapshot: Mapping[str, Any]) -> Mapping[str, Any]:

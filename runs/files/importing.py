@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.models import AuditEntry
 from evaluators.scoring.aggregate import HYBRID_KIND, JUDGE_OVERALL
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
@@ -19,20 +19,19 @@ from runs.formats.recorded_outputs import read_outputs
 from runs.formats.suite_files import slug_of
 from runs.models.suites import Case, FileContent, Suite, SuiteFile
 from runs.models.targets import RecordedOutput, Target
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.references import (
     UnknownJudgeError,
     absent_agents,
-    judge_of,
+    check_judge,
     missing_models,
     unfit_agents,
 )
-from runs.suites.stored import columns_of
-from runs.suites.versions import current_version, is_version, next_version, put_parts, write_down
+from runs.suites.versions import current_version, next_version, version_spec, write_down
 
 
-def scoreless_cases(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
+def scoreless_cases(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
     """Yield a note where the score is to be a hybrid judge's own and cases have no such judge.
 
     Every result of theirs would be an error, paid for all the same.
@@ -46,7 +45,7 @@ def scoreless_cases(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
             node.kind == HYBRID_KIND
             for _, node in walk(
                 tree_of_case(
-                    content.root,
+                    content.evaluators,
                     case.evaluators.as_json() if case.evaluators else None,
                     append=case.evaluators_append,
                 )
@@ -85,7 +84,7 @@ class Imported:
 
 
 def import_suite(
-    content: SuiteSpec,
+    content: SuiteWithCases,
     *,
     imported_by: User | None,
     slug: str | None = None,
@@ -105,7 +104,7 @@ def import_suite(
 
 
 def import_content(
-    content: SuiteSpec,
+    content: SuiteWithCases,
     *,
     imported_by: User | None,
     slug: str | None = None,
@@ -114,54 +113,25 @@ def import_content(
 ) -> Imported:
     """Do what import_suite does for a suite whose models are known, and return what came of it."""
     wanted = judge if judge is not None else content.judge or None
-    columns = {} if wanted is None else {"judge": judge_of(wanted)}
+    if wanted:
+        check_judge(wanted)
     with transaction.atomic():
-        suite, is_new = _suite(slug or content.slug, content, columns)
-        before = None if is_new else current_version(suite)
+        suites = Suite.objects.select_for_update(of=("self",))
+        stored = suites.filter(slug=slug or content.slug).first()
+        suite = stored or Suite(slug=slug or content.slug)
+        before = current_version(stored) if stored else None
+        kept_judge = stored.spec.judge if stored else ""
+        suite.archived_at = None
+        suite.write(content.replace(judge=kept_judge if wanted is None else wanted))
         _store_files(suite, content.files)
-        kept = _kept(suite, content, _store_cases(suite, content.cases))
-        said = ""
-        if before is None or not is_version(before, kept):
-            version = next_version(suite, kept, author=imported_by, note=note)
-            said, old = version.note, {"version": before.number} if before else None
-            new = {"version": version.number, "note": said}
+        _store_cases(suite, content.cases)
+        spec, version_note = version_spec(suite, metadata=content.metadata), ""
+        if before is None or before.spec != spec:
+            version = next_version(suite, spec, author=imported_by, note=note)
+            version_note, old = version.note, {"version": before.number} if before else None
+            new = {"version": version.number, "note": version_note}
             write_down(suite, "import", actor=imported_by, before=old, after=new)
-    return Imported(suite, before.number if before else None, said, len(content.cases))
-
-
-def _suite(
-    slug: str, content: SuiteSpec, chosen: Mapping[str, LanguageModel | None]
-) -> tuple[Suite, bool]:
-    """Return the suite with the content's own columns, those chosen and the tree, and whether it is new."""
-    columns: dict[str, Any] = {
-        "title": content.title,
-        "description": content.description,
-        "tags": list(content.tags),
-        "archived_at": None,
-        **chosen,
-    }
-    found = Suite.objects.select_for_update(of=("self",)).filter(slug=slug).first()
-    if found is None:
-        root = Evaluator.objects.plant(content.root)
-        policy = content.policy.as_json()
-        return Suite.objects.create(slug=slug, root=root, **columns, **policy), True
-    put_parts(found, content.policy, content.root, columns)
-    return found, False
-
-
-def _kept(suite: Suite, content: SuiteSpec, cases: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what the version keeps: everything but the cases' own texts."""
-    return {
-        "title": content.title,
-        "description": content.description,
-        "tags": list(content.tags),
-        "judge": suite.judge.slug if suite.judge else "",
-        "metadata": dict(content.metadata),
-        "policy": content.policy.as_json(),
-        "evaluators": content.root.as_json(),
-        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
-        "cases": cases,
-    }
+    return Imported(suite, before.number if before else None, version_note, len(content.cases))
 
 
 def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
@@ -175,15 +145,14 @@ def _store_files(suite: Suite, files: Mapping[str, bytes]) -> None:
     )
 
 
-def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> list[dict[str, Any]]:
-    """Store what changed and return key, revision and hash of every case, in order."""
+def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> None:
+    """Store the cases that changed, and make these the current ones in this order."""
     current = {case.key: case for case in _light(suite).filter(is_current=True)}
     latest = _latest_revisions(suite)
     new: list[Case] = []
     moved: list[Case] = []
-    stored: list[dict[str, Any]] = []
     for position, content in enumerate(cases):
-        columns = columns_of(content)
+        columns = content.columns()
         digest = content_hash(columns)
         old = current.get(content.key)
         if old is not None and old.content_hash == digest:
@@ -191,18 +160,15 @@ def _store_cases(suite: Suite, cases: tuple[CaseSpec, ...]) -> list[dict[str, An
                 old.position = position
                 moved.append(old)
             del current[content.key]
-            revision = old.revision
         else:
             revision = latest.get(content.key, 0) + 1
             made = Case(suite=suite, key=content.key, revision=revision, position=position)
             for name, value in {**columns, "content_hash": digest}.items():
                 setattr(made, name, value)
             new.append(made)
-        stored.append({"key": content.key, "revision": revision, "hash": digest})
     _retire(suite, [case.pk for case in current.values()])
     Case.objects.bulk_update(moved, ["position"], batch_size=BATCH)
     Case.objects.bulk_create(new, batch_size=BATCH)
-    return stored
 
 
 def _light(suite: Suite) -> Any:

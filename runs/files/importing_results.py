@@ -17,7 +17,7 @@ from django.db.models import Max
 
 from evaluators.kinds import get_kind, kind_for_spelling, read_config
 from evaluators.kinds._refusals import InvalidConfigError
-from evaluators.models import AuditEntry, Evaluator
+from evaluators.models import AuditEntry
 from evaluators.scoring.decision import Decision, TraceStep
 from evaluators.scoring.numbers import format_number, rounded, weighted_mean
 from evaluators.scoring.policy import PolicySpec
@@ -62,8 +62,8 @@ from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStat
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.summary.figures import total_of
 from runs.target_kinds._outputs import usage_as_json
 
@@ -117,8 +117,8 @@ def made_suite(named: str, results: Sequence[ReadResult], by: User | None) -> Su
             )
     slug = slug_of(named) or "results"
     root = root_of(default_children())
-    content = SuiteSpec(
-        slug=slug, title=named[:MAX_TITLE_LENGTH], root=root, cases=tuple(cases.values())
+    content = SuiteWithCases(
+        slug=slug, title=named[:MAX_TITLE_LENGTH], evaluators=root, cases=tuple(cases.values())
     )
     note = "Made of the cases that a file of results tells of"
     return import_content(content, imported_by=by, note=note).suite
@@ -648,7 +648,7 @@ def import_results(
         is_new = found is None
         if found is None:
             found = made_suite(named, read.results, imported_by)
-        held = Suite.objects.select_for_update(of=("self",)).select_related("root").get(pk=found.pk)
+        held = Suite.objects.select_for_update().get(pk=found.pk)
         check_cases(held, read.results, file)
         runs = []
         for name, results in _by_target(read.results, target_name or PurePosixPath(file).stem):
@@ -678,7 +678,7 @@ def _import_run(
     origin: Mapping[str, str],
     by: User | None,
 ) -> Run:
-    policy, own = suite.policy(), Evaluator.objects.tree(suite.root)
+    policy, own = suite.policy, suite.spec.evaluators
     numbered = _numbered(results)
     lines = [one.result for one, _ in numbered]
     root = common_tree(lines, own, policy)

@@ -21,7 +21,7 @@ from runs.requests import (
     suite_of,
     uploaded,
 )
-from runs.suites.stored import UnknownVersionError, stored_content
+from runs.suites.versions import UnknownVersionError, suite_with_cases
 
 ANSWER = "import_answer"
 
@@ -64,7 +64,7 @@ def suite_file(
     """Give a suite as a file that imports again, as it is or as it was at a version."""
     suite = suite_of(slug=slug)
     try:
-        content = stored_content(suite, version=version)
+        content = suite_with_cases(suite, version=version)
     except UnknownVersionError as error:
         raise Http404(str(error)) from error
     file = packed(content, f"{slug}-v{version or suite.version}")

@@ -21,9 +21,9 @@ from runs.formats.lines import (
 from runs.formats.suite_cases import cases_file_of
 from runs.formats.suite_evaluators import seen_from
 from runs.formats.yaml import decoded, read_document
-from runs.specs.content import SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, profile_named
+from runs.specs.suites import SuiteWithCases
 
 SUFFIXES = (*YAML_SUFFIXES, *LINES_SUFFIXES)
 MAX_BYTES = 50 * 1024 * 1024
@@ -38,7 +38,7 @@ class FoundSuite:
     """A suite and the path of its file as people write it."""
 
     path: str
-    content: SuiteSpec
+    content: SuiteWithCases
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Search:
     bundle: Bundle
     profile: Profile | None = None
     notes: list[Problem] = field(default_factory=list)
-    found: dict[str, SuiteSpec] = field(default_factory=dict)
+    found: dict[str, SuiteWithCases] = field(default_factory=dict)
     refused: dict[str, Sequence[Problem]] = field(default_factory=dict)
     described: set[str] = field(default_factory=set)
     named: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class Search:
                 found |= self.mentioned[path] - {path}
         return found
 
-    def _read_lines(self, path: str, *, is_only: bool) -> SuiteSpec | None:
+    def _read_lines(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
         form = form_of_lines(self.bundle.beginning(path))
         if form is not Form.CASES and not is_only:
             held = "no cases" if form is Form.OTHER else f"{form}, no cases,"
@@ -110,7 +110,7 @@ class Search:
         self.described |= {beside} - {""}
         content = self.bundle.files[path]
 
-        def read(file: str, files: Mapping[str, bytes]) -> SuiteSpec:
+        def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
             return suite_files.read_case_lines(
                 content, file=file, files=files, profile=self.profile
             )
@@ -118,7 +118,7 @@ class Search:
         head = self.bundle.files[beside] if beside else b""
         return self._seen_from(path, read, content, head)
 
-    def _read_yaml(self, path: str, *, is_only: bool) -> SuiteSpec | None:
+    def _read_yaml(self, path: str, *, is_only: bool) -> SuiteWithCases | None:
         content = self.bundle.files[path]
         try:
             document = read_document(decoded(content, path), path)
@@ -137,14 +137,14 @@ class Search:
         # Also while the suite is refused: what is wrong with its cases is said once, as part of it.
         self.mentioned[path] = {self.bundle.given_as(cases_file_of(document))} - {""}
 
-        def read(file: str, files: Mapping[str, bytes]) -> SuiteSpec:
+        def read(file: str, files: Mapping[str, bytes]) -> SuiteWithCases:
             return suite_files.suite_of(replace(document, file=file), files, self.profile)
 
         return self._seen_from(path, read, content)
 
     def _seen_from(
-        self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteSpec], *said: bytes
-    ) -> SuiteSpec:
+        self, path: str, read: Callable[[str, Mapping[str, bytes]], SuiteWithCases], *said: bytes
+    ) -> SuiteWithCases:
         """Return the suite read from the folder it counts from, with every place as seen from the top."""
         folder = folder_for(path, *said)
         before = f"{folder}/" if folder else ""
@@ -169,7 +169,7 @@ class Search:
         }
         warnings = tuple(self._placed(warning, before) for warning in content.warnings)
         places = seen_from(content.model_places, f"{self.bundle.place}{before}")
-        return replace(content, warnings=warnings, model_places=places)
+        return content.replace(warnings=warnings, model_places=places)
 
     def _below(self, folder: str) -> Below:
         return Below(self.bundle.files, folder, self.bundle.origin)

@@ -9,7 +9,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from runs.formats import suite_files
 from runs.formats.bundles import comment_for
-from runs.specs.content import SuiteSpec
+from runs.specs.suites import SuiteWithCases
 
 # The same suite is the same zip whenever it is written.
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
@@ -25,7 +25,7 @@ class Packed:
     parts: Iterator[bytes]
 
 
-def packed(content: SuiteSpec, name: str, *, always_zip: bool = False) -> Packed:
+def packed(content: SuiteWithCases, name: str, *, always_zip: bool = False) -> Packed:
     """Return the suite as `<name>.yaml`, or as `<name>.zip` when it names files or one is wanted.
 
     Its first part is written at once: what cannot be written at all is raised here.
@@ -38,7 +38,7 @@ def packed(content: SuiteSpec, name: str, *, always_zip: bool = False) -> Packed
     return Packed(f"{name}.yaml", "application/yaml", begun)
 
 
-def _zip_parts(content: SuiteSpec) -> Iterator[bytes]:
+def _zip_parts(content: SuiteWithCases) -> Iterator[bytes]:
     """Yield the parts of a zip as they are written, the suite file first."""
     written = _Parts()
     with ZipFile(written, "w", ZIP_DEFLATED) as zipped:
@@ -53,7 +53,7 @@ def _zip_parts(content: SuiteSpec) -> Iterator[bytes]:
     yield written.taken()
 
 
-def suite_file_name(content: SuiteSpec) -> str:
+def suite_file_name(content: SuiteWithCases) -> str:
     """Return a name for the suite file that no file beside it has, and no other suite in that folder."""
     names = (f"{content.slug}{n or ''}.yaml" for n in range(len(content.files) + 1))
     return next(name for name in names if name not in content.files)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from runs.formats.lines import LINES_SUFFIXES, Form, lines_of, misplaced, read_object
 from runs.formats.reading import Fields
-from runs.specs.content import RecordedLine
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.target_kinds._outputs import output_from_json, read_conversation
 
@@ -125,6 +125,15 @@ SUFFIXES = LINES_SUFFIXES
 ID_KEYS = ("id", "case_id", "eval_id")
 MAX_PROBLEMS = 100
 MAX_KEY_LENGTH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedLine:
+    """One recorded output: the case it belongs to and what was answered, in the form of the file."""
+
+    key: str
+    output: Mapping[str, Any]
+    line: int = 0
 
 
 def read_outputs(content: bytes, *, file: str = "outputs.jsonl") -> tuple[RecordedLine, ...]:

@@ -31,8 +31,8 @@ from runs.formats.suite_evaluators import (
 )
 from runs.formats.suite_turns import Shared, read_expected, read_input
 from runs.formats.yaml import Path, YamlDocument, decoded, named, read_document
-from runs.specs.content import CaseSpec
 from runs.specs.problems import Problem, UnreadableFileError
+from runs.specs.suites import CaseSpec
 
 
 def cases_file_of(document: YamlDocument) -> str:

@@ -23,8 +23,8 @@ from evaluators.scoring.tree import (
 from evaluators.scoring.types import DomainError
 from runs.formats.reading import Fields, Reading
 from runs.formats.yaml import Path, YamlDocument
-from runs.specs.content import CaseSpec, ModelPlace
 from runs.specs.problems import did_you_mean, near
+from runs.specs.suites import CaseSpec, ModelPlace
 
 ROOT_NAME = "suite"
 DEFAULT_KIND = "llm_judge"

@@ -36,12 +36,12 @@ from runs.formats.suite_evaluators import (
 from runs.formats.suite_policy import read_policy, written_policy
 from runs.formats.suite_turns import BLOCKS, read_shared
 from runs.formats.yaml import YamlDocument, decoded, named, read_document
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import Problem, UnreadableFileError
 from runs.specs.profiles import Profile, UnknownProfileError, profile_named
+from runs.specs.suites import LISTS, TEXTS, CaseSpec, SuiteWithCases
 
 
-def written(content: SuiteSpec) -> Iterator[bytes]:
+def written(content: SuiteWithCases) -> Iterator[bytes]:
     """Yield the suite as YAML, case by case."""
     yield write_yaml(suite_head(content)).encode()
     yield b"tests:\n"
@@ -49,20 +49,17 @@ def written(content: SuiteSpec) -> Iterator[bytes]:
         yield write_yaml([case_values(case)]).encode()
 
 
-def suite_head(content: SuiteSpec) -> dict[str, Any]:
+def suite_head(content: SuiteWithCases) -> dict[str, Any]:
     """Return what a suite file says before its cases."""
     policy, verdicts = written_policy(content.policy)
     suite = {
         "name": content.slug,
-        "title": content.title,
-        "description": content.description,
-        "tags": list(content.tags),
-        "judge": content.judge,
+        **content.model_dump(mode="json", include={*TEXTS, *LISTS}),
         "metadata": dict(content.metadata),
         "policy": policy,
         "verdicts": verdicts,
-        "aggregator": _aggregator(content.root),
-        "evaluators": [_evaluator(child) for child in content.root.children],
+        "aggregator": _aggregator(content.evaluators),
+        "evaluators": [_evaluator(child) for child in content.evaluators.children],
     }
     return _given(suite)
 
@@ -170,7 +167,7 @@ def read_suite(
     file: str = "suite.yaml",
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
-) -> SuiteSpec:
+) -> SuiteWithCases:
     """Return what a suite file says, and what a chosen profile says where the file says nothing.
 
     `file` is the path of the suite file and `files` holds the files around it by path; prompts it
@@ -181,7 +178,7 @@ def read_suite(
 
 def suite_of(
     document: YamlDocument, files: Mapping[str, bytes], profile: Profile | None = None
-) -> SuiteSpec:
+) -> SuiteWithCases:
     """Return what the values of a suite file say; raises UnreadableFileError like read."""
     document, beside = with_cases(document, files)
     reading = Reading(document, files, folder_of(document.file))
@@ -190,15 +187,15 @@ def suite_of(
     if reading.problems:
         raise UnreadableFileError(reading.in_order())
     places = model_places(document, found.cases)
-    return replace(found, read_with=beside, model_places=places)
+    return found.replace(read_with=beside, model_places=places)
 
 
-def write_suite(content: SuiteSpec) -> bytes:
+def write_suite(content: SuiteWithCases) -> bytes:
     """Return the suite file that reads back as this suite; the files it names go beside it."""
     return b"".join(written(content))
 
 
-def write_suite_parts(content: SuiteSpec) -> Iterator[bytes]:
+def write_suite_parts(content: SuiteWithCases) -> Iterator[bytes]:
     """Yield the same file part by part, so that nobody waits for the last case of thousands."""
     return written(content)
 
@@ -215,7 +212,7 @@ def _stem(file: str) -> str:
     return re.sub(r"(?<=.)\.evals?\Z", "", PurePosixPath(file).stem, flags=re.IGNORECASE)
 
 
-def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteSpec:
+def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -> SuiteWithCases:
     name = suite.text("name") or stem
     title = suite.text("title") or name
     slug = slug_of(name)
@@ -235,14 +232,12 @@ def _suite(reading: Reading, suite: Fields, stem: str, chosen: Profile | None) -
     cases_key, items = _cases(suite)
     cases = read_cases(reading, (cases_key,), items, defaults)
     own = reading.kept.pop("", {})
-    return SuiteSpec(
+    return SuiteWithCases(
         slug=slug,
-        title=title,
-        description=suite.text("description"),
-        tags=suite.texts("tags"),
-        judge=suite.text("judge"),
+        **{name: suite.text(name) for name in TEXTS} | {"title": title},
+        **{name: suite.texts(name) for name in LISTS},
         policy=read_policy(reading, suite, profile.policy if profile else PolicySpec()),
-        root=root,
+        evaluators=root,
         cases=cases,
         metadata=suite.metadata(rest, {"evaluators": own} if own else {}),
         files=dict(sorted(reading.used_files.items())),
@@ -319,7 +314,7 @@ def read_case_lines(
     file: str = "suite.jsonl",
     files: Mapping[str, bytes] | None = None,
     profile: Profile | None = None,
-) -> SuiteSpec:
+) -> SuiteWithCases:
     """Return the suite of a file of cases and of the YAML beside it, which may be missing.
 
     `files` holds the files around it by path, the YAML among them: name, description, evaluators,
@@ -344,14 +339,14 @@ def read_case_lines(
         lines.problems += [_within_line(problem, file) for problem in error.problems]
     else:
         warnings = tuple(_within_line(problem, file) for problem in found.warnings)
-        found = replace(found, warnings=warnings)
+        found = found.replace(warnings=warnings)
         if not lines.problems:
             return found
     only = misplaced(content, file, Form.CASES)
     raise UnreadableFileError([only] if only else lines.problems)
 
 
-def write_case_lines(content: SuiteSpec) -> tuple[bytes, bytes]:
+def write_case_lines(content: SuiteWithCases) -> tuple[bytes, bytes]:
     """Return the lines and the YAML beside them that read back as this suite."""
     lines = (
         json.dumps(case_values(case), ensure_ascii=False, allow_nan=False) for case in content.cases

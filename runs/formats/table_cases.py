@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -24,8 +24,8 @@ from runs.formats.table_mapping import (
 )
 from runs.formats.tables import REASON_COLUMNS, Row, Table, harmless
 from runs.formats.yaml import YamlDocument
-from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec
 from runs.target_kinds._outputs import output_from_json
 
 MARKER = re.compile(r"\A(?:[-*•–]|\d{1,2}[.)]|\[[ xX]?\])\s+")
@@ -486,7 +486,7 @@ def read_cases(
             rejected.append(Rejected(row.line, refusal.column, refusal.reason, row.cells))
             continue
         lines[case.key] = row.line
-        cases.append(replace(case, title=known[case.key]) if case.key in known else case)
+        cases.append(case.replace(title=known[case.key]) if case.key in known else case)
     return ReadCases(
         tuple(cases), tuple(lines.values()), tuple(rejected), passed_over, reader.unused
     )

@@ -12,8 +12,7 @@ from typing import Any
 from django.db.models import Count, F, Max, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from evaluators.models import Evaluator
-from evaluators.scoring.tree import COMPOSITE
+from evaluators.scoring.tree import walk
 from runs import lists
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
 from runs.models.runs import Run, RunStatus
@@ -81,7 +80,6 @@ def suite_rows() -> Sequence[SuiteRow]:
     """
     current = Count("cases", filter=Q(cases__is_current=True))
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
-    leaves = _leaf_counts()
     latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
     newest = _newest(Run.objects.filter(source_run=None))
     trends, waiting = _trends(), waiting_by_suite()
@@ -92,7 +90,7 @@ def suite_rows() -> Sequence[SuiteRow]:
             tags=suite.tags,
             version=suite.version,
             cases=suite.case_count,
-            evaluators=leaves.get(suite.root_id, 0),
+            evaluators=sum(not node.is_composite for _, node in walk(suite.spec.evaluators)),
             latest=run_row(run) if (run := latest.get(suite.pk)) else None,
             verdicts=case_verdicts(run) if run else {},
             trend=trends.get(suite.pk, ()),
@@ -143,21 +141,6 @@ def _trends() -> Mapping[int, Sequence[float]]:
     for suite, total, count in ranked.values_list("suite_id", "score_sum", "score_count"):
         found[suite].append(total / count)
     return found
-
-
-def _leaf_counts() -> Mapping[int, int]:
-    """Return by root how many evaluators under it score by themselves."""
-    rows = Evaluator.objects.values_list("pk", "parent_id", "kind")
-    parents: dict[int, int | None] = {pk: parent for pk, parent, _ in rows}
-    counts: dict[int, int] = defaultdict(int)
-    for pk, _, kind in rows:
-        if kind == COMPOSITE:
-            continue
-        root, above = pk, parents[pk]
-        while above is not None:
-            root, above = above, parents[above]
-        counts[root] += 1
-    return counts
 
 
 SORTS = ("name", "run", "cost")

@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from django.conf import settings
 from django.db import models
 
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.kinds import all_kinds
+from evaluators.kinds._judging import models_named
+from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from runs.engine.plan import content_hash
+from runs.specs.suites import CaseSpec, SuiteSpec, VersionSpec
 
 FILES_A_STATEMENT = 100
 
@@ -37,63 +40,24 @@ class OnUnscored(models.TextChoices):
     ZERO = "zero", "Count it as 0"
 
 
-class PolicyColumns(models.Model):
-    """The policy of a suite, one column each; shares are 0 to 1 (SCORING §1, §4, §8, §9)."""
+class Suite(models.Model):
+    """Named cases with an evaluator tree and a policy.
 
-    pass_threshold = models.FloatField(default=0.8)
-    borderline_threshold = models.FloatField(default=0.6)
-    case_gate = models.CharField(max_length=20, choices=CaseGate.choices, default=CaseGate.SCORE)
-    fallback_threshold = models.FloatField(default=0.75)
-    final_score = models.CharField(
-        max_length=20, choices=FinalScore.choices, default=FinalScore.AGGREGATE
-    )
-    on_unscored = models.CharField(
-        max_length=10, choices=OnUnscored.choices, default=OnUnscored.ERROR
-    )
-    metrics_pass_threshold = models.FloatField(default=0.8)
-    cases_pass_threshold = models.FloatField(default=1.0)
-    max_pass_rate_drop = models.FloatField(default=0.0)
-    max_avg_score_drop = models.FloatField(default=0.05)
-    max_latency_increase_pct = models.FloatField(default=20.0)
-    count_reviews = models.BooleanField(default=False)
-    scale = models.PositiveSmallIntegerField(default=1)
-    review_borderline = models.BooleanField(default=True)
-    review_disagreement = models.BooleanField(default=True)
-    review_one_missed = models.BooleanField(default=True)
-    review_split_panel = models.BooleanField(default=True)
-    review_samples = models.BooleanField(default=True)
-    review_repetitions = models.BooleanField(default=True)
-    review_near_threshold = models.BooleanField(default=True)
-    review_required = models.BooleanField(default=True)
-    review_verdict_like = models.BooleanField(default=True)
-    review_distance = models.FloatField(default=0.02)
-    review_pass_sample = models.FloatField(default=0.05)
-    review_fail_sample = models.FloatField(default=0.05)
-    review_reviewers = models.PositiveSmallIntegerField(default=1)
-    review_blind = models.BooleanField(default=False)
+    `content` holds what the suite says, a SuiteSpec; the columns of COLUMNS and the judge repeat what
+    lists filter and sort by. Only `write` sets them.
+    """
 
-    class Meta:
-        """Columns only."""
-
-        abstract = True
-
-    def policy(self) -> PolicySpec:
-        """Return the policy as the scoring core takes it; raises ScoreOutOfRangeError for bad bands."""
-        return PolicySpec(**{name: getattr(self, name) for name in PolicySpec.model_fields})
-
-
-class Suite(PolicyColumns):
-    """Named cases with an evaluator tree and a policy."""
+    COLUMNS = ("title", "description", "tags")
 
     slug = models.SlugField(max_length=80, unique=True)
     title = models.CharField(max_length=200)
     description = models.TextField(blank=True, default="")
     tags = models.JSONField(default=list, blank=True)
-    version = models.PositiveIntegerField(default=1)
-    root = models.OneToOneField(Evaluator, on_delete=models.PROTECT, related_name="suite")
     judge = models.ForeignKey(
         LanguageModel, on_delete=models.PROTECT, null=True, blank=True, related_name="suites"
     )
+    content = models.JSONField()
+    version = models.PositiveIntegerField(default=1)
     baseline_run = models.ForeignKey(
         "runs.Run", on_delete=models.SET_NULL, null=True, blank=True, related_name="+"
     )
@@ -109,6 +73,57 @@ class Suite(PolicyColumns):
     def __str__(self) -> str:
         """Return the title."""
         return self.title
+
+    @property
+    def spec(self) -> SuiteSpec:
+        """Return what the suite says."""
+        return SuiteSpec.model_validate(self.content)
+
+    @property
+    def policy(self) -> PolicySpec:
+        """Return the policy alone, which is read faster than the whole."""
+        return PolicySpec.model_validate(self.content["policy"])
+
+    @property
+    def scale(self) -> int:
+        """Return the scale that pages show scores on."""
+        return int(self.content["policy"]["scale"])
+
+    def write(self, spec: SuiteSpec) -> None:
+        """Store what the suite says, new or not, and which language models its evaluators name."""
+        self.content = spec.plain().as_json()
+        for name in self.COLUMNS:
+            setattr(self, name, self.content[name])
+        self.judge = LanguageModel.objects.filter(slug=spec.judge).first() if spec.judge else None
+        self.save()
+        named = {
+            (path, slug) for path, _, slug in models_named(spec.evaluators, all_kinds()) if slug
+        }
+        known = LanguageModel.objects.in_bulk({slug for _, slug in named}, field_name="slug")
+        self.model_uses.all().delete()
+        ModelUse.objects.bulk_create(
+            ModelUse(suite=self, model=known[slug], evaluator=path or spec.evaluators.name)
+            for path, slug in sorted(named)
+            if slug in known
+        )
+
+
+class ModelUse(models.Model):
+    """An evaluator of a suite that names a language model, which therefore cannot be deleted."""
+
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="model_uses")
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="uses")
+    evaluator = models.CharField(max_length=500)
+
+    class Meta:
+        """In the words of `LanguageModel.users`."""
+
+        verbose_name = "evaluator"
+        ordering = ("suite", "evaluator")
+
+    def __str__(self) -> str:
+        """Return the path of the evaluator."""
+        return self.evaluator
 
 
 class FileContentQuerySet(models.QuerySet["FileContent"]):
@@ -188,6 +203,11 @@ class SuiteVersion(models.Model):
         """Return the version as pages spell it."""
         return f"v{self.number}"
 
+    @property
+    def spec(self) -> VersionSpec:
+        """Return what the suite was."""
+        return VersionSpec.model_validate(self.content)
+
 
 class Case(models.Model):
     """One revision of one case; results point at the revision they ran.
@@ -236,12 +256,19 @@ class Case(models.Model):
         """Return the key."""
         return self.key
 
+    @property
+    def spec(self) -> CaseSpec:
+        """Return what the revision says."""
+        return CaseSpec.model_validate(
+            {name: getattr(self, name) for name in CaseSpec.model_fields}
+        )
+
 
 STAMP_DIGITS = 12
 
 
 class SuiteDraft(models.Model):
-    """What somebody edits of a suite; `content` is that of `runs.drafting`.
+    """What somebody edits of a suite; `content` is that of `runs.suites.edits`.
 
     `base_version` is the version it started from, or was last brought up to. `revision` counts the
     changes, so that a form of an earlier state can be told.

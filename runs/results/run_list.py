@@ -27,7 +27,7 @@ def run_word(run: Run) -> str:
 ACTIVE = "active"
 STATUSES = ((ACTIVE, "Active"), *RunStatus.choices)
 # Long columns that a list never shows.
-HEAVY = ("snapshot", "leaf_scores", "suite__description", "suite__tags")
+HEAVY = ("snapshot", "leaf_scores", "suite__content", "suite__description", "suite__tags")
 
 
 @dataclass(frozen=True, slots=True)

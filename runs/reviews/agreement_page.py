@@ -201,7 +201,7 @@ def bands_panel(
         return BandsPanel(found, "", None, is_in_draft=False, run=run)
     draft = draft_of(suite, reader)
     kept = bands_of(draft)
-    present = (suite.pass_threshold, suite.borderline_threshold)
+    present = (suite.policy.pass_threshold, suite.policy.borderline_threshold)
     other = kept if is_stored(draft) and kept != present and kept != best else None
     return BandsPanel(found, draft.stamp, other, kept == best, run)
 

@@ -217,7 +217,7 @@ def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
     rows = [row for row in every if row.run_id in plans]
     verdicts = tuple(_by_verdict(row, plans[row.run_id].policy) for row in rows if row.verdict)
     scores = _by_evaluator(rows, plans)
-    policy = suite.policy()
+    policy = suite.policy
     return SuiteAgreement(
         verdicts=_figures("", verdicts, suite.pk),
         evaluators=tuple(_figures(path, found, suite.pk) for path, found in scores.items()),

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from evaluators.kinds import all_kinds, read_config
 from evaluators.kinds._variables import variables_in
 from evaluators.model_calls.models import model_spec
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from evaluators.sandbox import probe
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, TreeError, validate, walk
@@ -109,7 +109,7 @@ def scripts_problem_of_suite(
     """Return why no run of the suite against these targets may start for the user; "" if one may."""
     if not _obstacle(user):
         return ""
-    root = Evaluator.objects.tree(suite.root)
+    root = suite.spec.evaluators
     own = suite.cases.filter(is_current=True, evaluators__isnull=False)
     trees = [root, *_trees_of(root, own)]
     problems = (scripts_problem(trees, target, user) for target in (None, *targets))

@@ -46,8 +46,6 @@ from runs.running.retry_forms import RunRetryForm
 from runs.running.rules import SAMPLES, RunRules, ruled, with_own_samples
 from runs.running.rules_forms import RunRulesFields
 from runs.running.services import start_campaign
-from runs.suites.edits import policy_of, tree_of
-from runs.suites.versions import parts_of
 from runs.target_kinds import target_kinds
 
 # An address can name several of these.
@@ -143,10 +141,10 @@ def rules_not_taken_over(suite: Suite, asked: QueryDict) -> str:
 
 def _goes_by(suite: Suite, snapshot: Mapping[str, Any]) -> bool:
     """Tell whether the suite has the rules of a snapshot by now, apart from the run's own samples."""
-    parts = parts_of(suite)
+    spec = suite.spec
     plan = read_plan(snapshot)
-    now = with_own_samples(tree_of(parts), None, snapshot)
-    return (plan.root.as_json(), plan.policy) == (now.as_json(), policy_of(parts))
+    now = with_own_samples(spec.evaluators, None, snapshot)
+    return (plan.root.as_json(), plan.policy) == (now.as_json(), spec.policy)
 
 
 def _changed(run: Run) -> Iterator[Mapping[str, Any]]:
@@ -413,13 +411,13 @@ class StartRunForm(CaseChoiceForm):
     @cached_property
     def rules(self) -> RunRulesFields:
         """Return the fields of weights and thresholds."""
-        parts = parts_of(self.suite)
+        spec = self.suite.spec
         sent = read_integer(self.data.get("version", "")) if self.is_bound else None
         old = None
         if sent is not None and sent != self.suite.version:
             old = self.suite.versions.filter(number=sent).first()
         data = self.data if self.is_bound else None
-        return RunRulesFields(parts, old.content if old else parts, self.asked_rules, data)
+        return RunRulesFields(spec, old.spec if old else spec, self.asked_rules, data)
 
     @cached_property
     def wanted_rules(self) -> RunRules:
@@ -439,7 +437,7 @@ class StartRunForm(CaseChoiceForm):
             self.add_error(None, "Weights and thresholds: correct what is marked there.")
         else:
             try:
-                ruled(self.rules.parts, wanted)
+                ruled(self.rules.spec, wanted)
             except DomainError as refusal:
                 self.add_error(None, f"For this run only: {refusal}")
         return found
@@ -509,9 +507,9 @@ class StartRunForm(CaseChoiceForm):
     def _root(self) -> EvaluatorSpec:
         """Return the tree that the runs are scored by, the suite's while the rules are wrong."""
         try:
-            return ruled(self.rules.parts, self.wanted_rules).root
+            return ruled(self.rules.spec, self.wanted_rules).root
         except DomainError:
-            return tree_of(self.rules.parts)
+            return self.rules.spec.evaluators
 
     def _estimated_targets(self) -> list[Target]:
         read = map(read_integer, self.chosen_targets)

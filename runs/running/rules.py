@@ -10,18 +10,17 @@ from evaluators.kinds import all_kinds, read_config
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, below
 from runs.engine.plan import CHANGED, judge_calls
-from runs.suites.differences import compare_versions
+from runs.specs.suites import SuiteSpec
+from runs.suites.differences import compare_specs
 from runs.suites.edits import (
     ChangeRefusedError,
     Content,
     Editing,
     Operation,
     SetPolicy,
+    begin_draft,
     change,
-    content_of,
     nodes_with_paths,
-    policy_of,
-    tree_of,
 )
 from runs.suites.tree_edits import Require, SetWeight, options_of
 
@@ -81,17 +80,17 @@ class Sample:
         holder[SAMPLES] = self.samples
 
 
-def ruled(parts: Content, rules: RunRules) -> RuledRun:
-    """Return what a run of a suite with these parts is scored by.
+def ruled(spec: SuiteSpec, rules: RunRules) -> RuledRun:
+    """Return what a run of this suite is scored by.
 
     Raises ChangeRefusedError, ScoreOutOfRangeError, UnknownPolicyError, InvalidConfigError or TreeError
     naming the evaluator or the field.
     """
     if rules.is_empty:
-        return RuledRun(tree_of(parts), policy_of(parts))
-    before = content_of(parts)
-    after = change(before, *_operations(before, rules))
-    return RuledRun(tree_of(after), policy_of(after), tuple(_changed(before, after)))
+        return RuledRun(spec.evaluators, spec.policy)
+    draft = begin_draft(spec)
+    after = SuiteSpec.model_validate(change(draft, *_operations(draft, rules)))
+    return RuledRun(after.evaluators, after.policy, tuple(_changed(spec, after)))
 
 
 def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:
@@ -132,8 +131,8 @@ def takes_samples(node: Mapping[str, Any]) -> bool:
     return judge_calls(alone, kinds, has_outcomes=False) > 0
 
 
-def _changed(before: Content, after: Content) -> Iterator[dict[str, Any]]:
-    found = compare_versions(before, after)
+def _changed(before: SuiteSpec, after: SuiteSpec) -> Iterator[dict[str, Any]]:
+    found = compare_specs(before, after)
     for one in found.policy:
         yield {"evaluator": None, "name": one.name, "old": one.old, "new": one.new}
     for evaluator in found.evaluators:

@@ -10,9 +10,9 @@ from django.http import QueryDict
 
 from evaluators.kinds import all_kinds
 from evaluators.scoring.policy import WORDS
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.running.rules import RunRules
-from runs.suites.edits import Content, nodes_with_paths
-from runs.suites.tree_edits import weight_in_force
+from runs.specs.suites import SuiteSpec
 from runs.suites.tree_forms import (
     BANDS_CROSSED,
     PERCENT,
@@ -84,14 +84,14 @@ GATE = "case_gate"
 
 @dataclass(slots=True)
 class RunRulesFields:
-    """All fields, of a suite's parts, of what was asked for before, and of what was sent.
+    """All fields, of what the suite says, of what was asked for before, and of what was sent.
 
-    `made_for` are the parts that the form was made from: what was left as it stood there is no change,
+    `made_for` is the suite that the form was made from: what was left as it stood there is no change,
     also when the suite is another by now.
     """
 
-    parts: Content
-    made_for: Content
+    spec: SuiteSpec
+    made_for: SuiteSpec
     asked: RunRules
     data: QueryDict | None = None
     errors: dict[str, str] = field(default_factory=dict)
@@ -99,14 +99,14 @@ class RunRulesFields:
     @property
     def scale(self) -> int:
         """Return what the suite's scores are shown on."""
-        return int(self.parts["policy"]["scale"])
+        return self.spec.policy.scale
 
     def rules(self, samples: int | None = None) -> RunRules:
         """Return what is asked for otherwise; what is refused is in `errors` by the field's name."""
         policy: dict[str, Any] = {}
         for name in (*SCORES, *RATES):
             self._read(policy, name, self._policy_field(name), self._most(name))
-        bands = {name: policy.get(name, self.parts["policy"][name]) for name in SCORES[:2]}
+        bands = {name: policy.get(name, getattr(self.spec.policy, name)) for name in SCORES[:2]}
         if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
             self.errors["borderline_threshold"] = BANDS_CROSSED
         gate = self._policy_field(GATE)
@@ -149,7 +149,7 @@ class RunRulesFields:
     @property
     def lost(self) -> list[str]:
         """Return the paths of evaluators that were asked for otherwise and that the suite has no more."""
-        there = {path for path, _ in nodes_with_paths(self.parts["evaluators"])}
+        there = {path for path, _ in walk(self.spec.evaluators)}
         asked = dict.fromkeys((*self.asked.weights, *self.asked.required))
         return [path for path in asked if path not in there]
 
@@ -174,7 +174,7 @@ class RunRulesFields:
             self.errors[one.name] = str(refusal)
 
     def _policy_field(self, name: str) -> RuleField:
-        saved, then = (self._spelt(name, one["policy"]) for one in (self.parts, self.made_for))
+        saved, then = (self._spelt(name, dict(one.policy)) for one in (self.spec, self.made_for))
         asked = (
             self._spelt(name, {name: self.asked.policy[name]})
             if name in self.asked.policy
@@ -197,12 +197,12 @@ class RunRulesFields:
     def _rows(self) -> Iterator[RuleRow]:
         walked = _walk(self.made_for)
         then = {path: _Saved.of(node, above, self.scale) for path, node, above in walked}
-        for path, node, parent in _walk(self.parts):
+        for path, node, parent in _walk(self.spec):
             if parent is not None:
                 saved = _Saved.of(node, parent, self.scale)
                 yield self._row(path, node, saved, then.get(path, saved))
 
-    def _row(self, path: str, node: Mapping[str, Any], saved: _Saved, then: _Saved) -> RuleRow:
+    def _row(self, path: str, node: EvaluatorSpec, saved: _Saved, then: _Saved) -> RuleRow:
         weight, required = saved.weight, saved.required
         below = saved.below
         if path in self.asked.weights:
@@ -215,11 +215,11 @@ class RunRulesFields:
         if self.data is not None and names["below"] in self.data:
             sent = names["required"] in self.data
             required = saved.required if sent == then.required else sent
-        kind = all_kinds().get(node["kind"])
+        kind = all_kinds().get(node.kind)
         return RuleRow(
             path=path,
-            name=node["name"],
-            kind=kind.label if kind else node["kind"],
+            name=node.name,
+            kind=kind.label if kind else node.kind,
             depth=path.count("/"),
             weight=self._field(names["weight"], weight, saved.weight, then.weight),
             required_name=names["required"],
@@ -238,19 +238,19 @@ class _Saved:
     below: str
 
     @classmethod
-    def of(cls, node: Mapping[str, Any], parent: dict[str, Any] | None, scale: int) -> _Saved:
-        below = node["required_below"]
+    def of(cls, node: EvaluatorSpec, parent: EvaluatorSpec | None, scale: int) -> _Saved:
+        below = node.required_below
         return cls(
-            weight="" if parent is None else spelt(weight_in_force(parent, dict(node))),
-            required=bool(node["required"] or below is not None),
+            weight="" if parent is None else spelt(parent.weight_of(node)),
+            required=node.is_required,
             below="" if below is None else spelt_share(below, scale),
         )
 
 
 def _walk(
-    parts: Content,
-) -> Iterator[tuple[str, dict[str, Any], dict[str, Any] | None]]:
+    spec: SuiteSpec,
+) -> Iterator[tuple[str, EvaluatorSpec, EvaluatorSpec | None]]:
     """Yield path, node and what holds it, of every evaluator in tree order."""
-    nodes = dict(nodes_with_paths(parts["evaluators"]))
+    nodes = dict(walk(spec.evaluators))
     for path, node in nodes.items():
         yield path, node, nodes[path.rpartition("/")[0]] if path else None

@@ -36,7 +36,6 @@ from runs.running.checks import (
 )
 from runs.running.retrying import RunNotActiveError, stop_run
 from runs.running.rules import RuledRun, RunRules, ruled
-from runs.suites.versions import parts_of
 
 MAX_JUDGE_NAME_LENGTH = 120
 
@@ -150,13 +149,11 @@ def start_run(
     limits = Limits(repetitions, at_once, budget_usd)
     with transaction.atomic():
         suite = (
-            Suite.objects.select_for_update(of=("self",))
-            .select_related("root", "judge")
-            .get(pk=suite.pk)
+            Suite.objects.select_for_update(of=("self",)).select_related("judge").get(pk=suite.pk)
         )
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
-        rule = ruled(parts_of(suite), rules or RunRules())
+        rule = ruled(suite.spec, rules or RunRules())
         plan = frozen_plan(suite, target, judge, cases, rule, started_by)
         _check_budget(plan, budget_usd)
         asked = _asked(case_keys, tags, rules)

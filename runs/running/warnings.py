@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._base import CaseFacts
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.engine.plan import agent_paths, tree_of_case
@@ -57,7 +57,7 @@ def agent_warning(agents: Mapping[str, Sequence[str]], targets: Iterable[Target]
 
 def agents_that_judge(suite: Suite) -> dict[str, list[str]]:
     """Return by name the targets that judge, with the paths of the evaluators that ask them."""
-    root = Evaluator.objects.tree(suite.root)
+    root = suite.spec.evaluators
     trees = [root]
     asking = [name for name, kind in all_kinds().items() if kind.asked_targets]
     # Trees of cases may be many and long: only those that can hold such an evaluator are read.

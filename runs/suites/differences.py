@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
-from runs.suites.edits import Content, edited_parts, tree_of
-from runs.suites.tree_edits import guard, options_of, weigh
+from runs.specs.suites import CaseRevision, SuiteSpec, VersionSpec
 
 AGGREGATOR = "aggregator."
 CONFIG = "config."
 # What is said with the children, as `weight` and `gate`.
 OF_CHILDREN = ("weights", "required")
-Facts = Mapping[str, Any]
 
 
 def facts_of(root: EvaluatorSpec) -> dict[str, dict[str, Any]]:
@@ -47,31 +45,6 @@ def _facts(node: EvaluatorSpec, above: EvaluatorSpec | None) -> dict[str, Any]:
     return facts | {
         f"{AGGREGATOR}{name}": value for name, value in options.items() if name not in OF_CHILDREN
     }
-
-
-def put_fact(parent: dict[str, Any] | None, node: dict[str, Any], name: str, facts: Facts) -> None:
-    """Give an evaluator of a draft one of the facts, or take it away where there is none of the name."""
-    if name.startswith(AGGREGATOR):
-        _put(options_of(node), name.removeprefix(AGGREGATOR), name, facts)
-    elif name.startswith(CONFIG):
-        _put(node["config"], name.removeprefix(CONFIG), name, facts)
-    elif name == "weight" and parent is not None:
-        weigh(parent, node, facts[name])
-    elif name == "gate" and parent is not None:
-        guard(parent, node, gate=facts[name])
-    elif name == "required":
-        value = facts[name]
-        is_flag = isinstance(value, bool)
-        node |= {"required": is_flag and value, "required_below": None if is_flag else value}
-    elif name == "negate":
-        node["negate"] = facts[name]
-
-
-def _put(settings: dict[str, Any], key: str, name: str, facts: Facts) -> None:
-    if name in facts:
-        settings[key] = facts[name]
-    else:
-        settings.pop(key, None)
 
 
 def matched(before: EvaluatorSpec, after: EvaluatorSpec) -> dict[str, str]:
@@ -122,7 +95,6 @@ def _settings(facts: Mapping[str, Any]) -> str:
 
 
 WHAT = ("added", "changed", "moved", "renamed", "removed")
-SAID = ("title", "description", "tags", "judge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +145,7 @@ class FileChange:
 class VersionDifference:
     """Everything that differs between an older and a newer version."""
 
-    said: tuple[Change, ...] = ()
+    texts: tuple[Change, ...] = ()
     policy: tuple[Change, ...] = ()
     evaluators: tuple[EvaluatorChange, ...] = ()
     files: tuple[FileChange, ...] = ()
@@ -188,7 +160,7 @@ class VersionDifference:
     @property
     def scoring(self) -> bool:
         """Tell whether anything differs that a draft edits: what is said, policy, evaluators."""
-        return bool(self.said or self.policy or self.evaluators)
+        return bool(self.texts or self.policy or self.evaluators)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -202,7 +174,7 @@ class VersionDifference:
         for noun, changes in parts:
             told = [one.what for one in changes]
             found |= {f"{noun} {what}": told.count(what) for what in WHAT if what in told}
-        for noun, values in (("policy values", self.policy), ("texts", self.said)):
+        for noun, values in (("policy values", self.policy), ("texts", self.texts)):
             if values:
                 found[f"{noun} changed"] = len(values)
         return found
@@ -219,22 +191,25 @@ def _counted(name: str, count: int) -> str:
     return f"{count} {noun if count != 1 else noun.removesuffix('s')} {what}"
 
 
-def compare_versions(older: Content, newer: Content) -> VersionDifference:
-    """Return what differs between the contents of two stored versions, or of a version and a draft.
-
-    Of a draft what it does not edit, cases and files, is taken to be the same.
-    """
-    before, after = edited_parts(older), edited_parts(newer)
-    is_whole = "cases" in older and "cases" in newer
-    # Most versions change no case, and thousands of them are not worth a closer look then.
-    has_other_cases = is_whole and older["cases"] != newer["cases"]
-    return VersionDifference(
-        said=_changed({n: before[n] for n in SAID}, {n: after[n] for n in SAID}),
+def compare_specs(older: SuiteSpec, newer: SuiteSpec) -> VersionDifference:
+    """Return what differs between two versions; of a draft, which has neither, cases and files do not."""
+    before, after = older.plain().as_json(), newer.plain().as_json()
+    texts = [name for name in SuiteSpec.model_fields if name not in ("policy", "evaluators")]
+    difference = VersionDifference(
+        texts=_changed({n: before[n] for n in texts}, {n: after[n] for n in texts}),
         policy=_changed(before["policy"], after["policy"]),
-        evaluators=tuple(_evaluators(tree_of(before), tree_of(after))),
-        files=tuple(_files(older.get("files") or {}, newer.get("files") or {})) if is_whole else (),
-        cases=tuple(_cases(older["cases"], newer["cases"])) if has_other_cases else (),
-        is_reordered=has_other_cases and _are_reordered(older["cases"], newer["cases"]),
+        evaluators=tuple(_evaluators(older.evaluators, newer.evaluators)),
+    )
+    if not (isinstance(older, VersionSpec) and isinstance(newer, VersionSpec)):
+        return difference
+    difference = replace(difference, files=tuple(_files(older.files, newer.files)))
+    # Most versions change no case, and thousands of them are not worth a closer look then.
+    if older.cases == newer.cases:
+        return difference
+    return replace(
+        difference,
+        cases=tuple(_cases(older.cases, newer.cases)),
+        is_reordered=_are_reordered(older.cases, newer.cases),
     )
 
 
@@ -318,9 +293,7 @@ def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[File
             yield FileChange(_how(old, new), path, old, new)
 
 
-def _cases(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
-) -> Iterator[CaseChange]:
+def _cases(before: Sequence[CaseRevision], after: Sequence[CaseRevision]) -> Iterator[CaseChange]:
     """Yield the cases that differ: those of the newer version in its order, then the removed ones.
 
     Two revisions of one content are the same case.
@@ -337,13 +310,13 @@ def _cases(
             yield CaseChange("removed", key, case["revision"], None)
 
 
-def _are_different(past: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _are_different(past: CaseRevision, now: CaseRevision) -> bool:
     if past.get("hash") and now.get("hash"):
         return bool(past["hash"] != now["hash"])
     return bool(past["revision"] != now["revision"])
 
 
-def _are_reordered(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> bool:
+def _are_reordered(before: Sequence[CaseRevision], after: Sequence[CaseRevision]) -> bool:
     """Tell whether the cases that are in both stand in another order."""
     shared = {case["key"] for case in before} & {case["key"] for case in after}
     orders = ([c["key"] for c in cases if c["key"] in shared] for cases in (before, after))

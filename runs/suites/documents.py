@@ -9,6 +9,7 @@ from evaluators.scoring.numbers import percent
 from evaluators.scoring.policy import PolicySpec
 from runs.documents import Document, TextOrNone
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
+from runs.specs.suites import SuiteTexts
 
 
 class PolicyDoc(Document):
@@ -61,20 +62,14 @@ class PolicyDoc(Document):
         )
 
 
-class SuiteDoc(Document):
+class SuiteDoc(Document, SuiteTexts):
     """A suite as lists show it."""
 
     slug: str
     """Its name in addresses."""
-    title: str
-    """Its title."""
-    description: str
-    """What it is for."""
-    tags: list[str]
-    """Its tags."""
     version: int
     """Its current version."""
-    judge: str | None
+    judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
     """The slug of the language model that judges; null without one."""
     case_count: int
     """How many cases it has now."""
@@ -98,11 +93,8 @@ class SuiteDoc(Document):
         baseline = suite.baseline_run
         return cls(
             slug=suite.slug,
-            title=suite.title,
-            description=suite.description,
-            tags=suite.tags,
+            **{name: suite.content[name] for name in SuiteTexts.model_fields},
             version=suite.version,
-            judge=suite.judge.slug if suite.judge else None,
             case_count=counts.case_count,
             run_count=counts.run_count,
             baseline_run_id=suite.baseline_run_id,
@@ -118,20 +110,18 @@ class SuiteDetailDoc(SuiteDoc):
 
     policy: PolicyDoc
     """The policy of its next run."""
-    evaluators: dict[str, Any] | None
-    """The evaluators as a tree: name, kind, weight, required, required_below, negate, config, children; null without."""
+    evaluators: dict[str, Any]
+    """The evaluators as a tree: name, kind, weight, required, required_below, negate, config, children."""
     files: list[str]
     """The paths of the files it refers to."""
 
     @classmethod
     def make(cls, suite: Suite) -> SuiteDetailDoc:
-        """Describe a suite of `with_counts`; two queries."""
-        current = suite.versions.filter(number=suite.version).values_list("content", flat=True)
-        content = current.first()
+        """Describe a suite of `with_counts`; one query."""
         return cls(
             **dict(SuiteDoc.make(suite)),
-            policy=PolicyDoc.make(suite.policy()),
-            evaluators=content["evaluators"] if content else None,
+            policy=PolicyDoc.make(suite.policy),
+            evaluators=suite.content["evaluators"],
             files=sorted(suite.files.values_list("path", flat=True)),
         )
 
@@ -174,16 +164,10 @@ class CaseOfVersionDoc(Document):
     """Its revision."""
 
 
-class VersionDetailDoc(VersionDoc):
+class VersionDetailDoc(VersionDoc, SuiteTexts):
     """What a suite was at a version."""
 
-    title: str
-    """The title then."""
-    description: str
-    """The description then."""
-    tags: list[str]
-    """The tags then."""
-    judge: TextOrNone
+    judge: TextOrNone  # type: ignore[assignment]  # "" in a spec
     """The slug of the judge then; null without one."""
     metadata: dict[str, Any]
     """What else the suite's file said."""
@@ -199,18 +183,15 @@ class VersionDetailDoc(VersionDoc):
     @classmethod
     def make(cls, version: SuiteVersion) -> VersionDetailDoc:
         """Describe a version with all that it holds."""
-        content = version.content
+        spec = version.spec
         return cls(
             **dict(VersionDoc.make(version)),
-            title=content["title"],
-            description=content["description"],
-            tags=content["tags"],
-            judge=content["judge"],
-            metadata=content["metadata"],
-            policy=PolicyDoc.make(PolicySpec.model_validate(content["policy"])),
-            evaluators=content["evaluators"],
-            files=sorted(content["files"]),
-            cases=content["cases"],
+            **{name: getattr(spec, name) for name in SuiteTexts.model_fields},
+            metadata=spec.metadata,
+            policy=PolicyDoc.make(spec.policy),
+            evaluators=spec.evaluators.as_json(),
+            files=sorted(spec.files),
+            cases=spec.cases,
         )
 
 

@@ -19,28 +19,18 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec, validate, walk
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import tree_of_case
-from runs.models.suites import FileContent, Suite, SuiteDraft, SuiteVersion
-from runs.suites.differences import compare_versions
-from runs.suites.edits import (
-    Content,
-    Operation,
-    change,
-    check,
-    content_of,
-    edited_parts,
-    nodes_with_paths,
-    policy_of,
-    tree_of,
-)
-from runs.suites.merging import Merge, merge_of, merged
+from runs.models.suites import Suite, SuiteDraft, SuiteVersion
+from runs.specs.suites import SuiteSpec
+from runs.suites.differences import compare_specs
+from runs.suites.edits import Content, Operation, begin_draft, change, check, nodes_with_paths
+from runs.suites.merging import Value, differing_values, take
 from runs.suites.versions import (
     editable,
     facts_of_change,
-    kept_of,
     locked,
     next_version,
-    parts_of,
-    put_parts,
+    suite_files,
+    version_spec,
     write_down,
 )
 
@@ -89,11 +79,12 @@ def problems_of(suite: Suite, content: Content) -> list[DraftProblem]:
         check(content)
     except DomainError as error:
         return [DraftProblem("", "", str(error))]
-    root = tree_of(content)
-    files = _files(suite)
+    spec = SuiteSpec.model_validate(content)
+    root = spec.evaluators
+    files = suite_files(suite)
     models = set(LanguageModel.objects.values_list("slug", flat=True))
     ids = _ids(content)
-    found = list(_judge_problems(str(content["judge"]), models))
+    found = list(_judge_problems(spec.judge, models))
     for path, node in walk(root):
         for field, message in _problems(path, node, files, models):
             found.append(DraftProblem(path, field, message, ids.get(path, "")))
@@ -164,13 +155,6 @@ def _script_problems(
         yield "script", f"the file {name!r} lies outside of the suite's files."
 
 
-def _files(suite: Suite) -> dict[str, bytes]:
-    hashes = dict(suite.files.values_list("path", "content_id"))
-    rows = FileContent.objects.filter(pk__in=set(hashes.values()))
-    contents = {row.sha256: bytes(row.content) for row in rows}
-    return {path: contents[digest] for path, digest in hashes.items()}
-
-
 def _case_problems(suite: Suite, root: EvaluatorSpec) -> Iterator[DraftProblem]:
     """Yield what the tree and the evaluators that cases add to it contradict each other in."""
     own = suite.cases.filter(is_current=True, evaluators__isnull=False, evaluators_append=True)
@@ -223,7 +207,7 @@ def draft_for(suite: Suite, author: User, stamp: str) -> SuiteDraft:
             suite=suite,
             author=author,
             base_version=version.number,
-            content=content_of(version.content),
+            content=begin_draft(version.spec),
         )
         if begun.stamp == stamp:
             return begun
@@ -239,7 +223,7 @@ def change_draft(draft: SuiteDraft, stamp: str, *operations: Operation) -> Suite
     """Make the changes, all or none, and return the draft as it is then; the first one stores it.
 
     `stamp` is that of the draft which the form was made for. Raises DraftChangedError when the draft
-    is another by now, and what `runs.drafting.change` refuses with; the draft then stays as it was.
+    is another by now, and what `runs.suites.edits.change` refuses with; the draft then stays as it was.
     """
     with transaction.atomic():
         held = held_draft(draft, stamp)
@@ -282,12 +266,12 @@ def _refuse_what_is_so(draft: SuiteDraft, content: Content) -> None:
     """Refuse to begin a draft of an earlier version that says what the suite says: a form sent twice."""
     if is_stored(draft) or draft.base_version == draft.suite.version:
         return
-    if edited_parts(content) == edited_parts(parts_of(draft.suite)):
+    if SuiteSpec.model_validate(content) == draft.suite.spec:
         raise DraftChangedError(CHANGED)
 
 
 def _begun(suite: Suite, author: User) -> SuiteDraft:
-    content = content_of(parts_of(suite))
+    content = begin_draft(suite.spec)
     return SuiteDraft(suite=suite, author=author, base_version=suite.version, content=content)
 
 
@@ -302,14 +286,19 @@ class Conflict:
     """A draft and what others saved since the version it is based on.
 
     `theirs` are their versions that change more than cases, newest first: who, when and with which note.
-    `version` is the one the draft would be brought up to.
+    `version` is the one the draft would be brought up to, `values` are those that differ from it.
     """
 
     draft: SuiteDraft
     base: SuiteVersion | None
     theirs: Sequence[SuiteVersion]
     version: int
-    merge: Merge
+    values: Sequence[Value]
+
+    @property
+    def open(self) -> tuple[Value, ...]:
+        """Return the values somebody has to decide."""
+        return tuple(value for value in self.values if value.is_open)
 
 
 class DraftConflictError(DomainError):
@@ -341,14 +330,13 @@ def save_draft(draft: SuiteDraft, stamp: str, *, note: str = "") -> SuiteVersion
         held.suite = suite
         if is_stored(held) and (conflict := conflict_of(held)):
             raise DraftConflictError(conflict)
-        before, mine = parts_of(suite), edited_parts(held.content)
-        if not is_stored(held) or mine == edited_parts(before):
+        if not is_stored(held) or SuiteSpec.model_validate(held.content) == suite.spec:
             raise NothingToSaveError(
                 f"Your draft says what version {suite.version} says; there is nothing to save."
             )
         if problems := problems_of(suite, held.content):
             raise InvalidDraftError(tuple(problems))
-        version = _stored(suite, held, before, note)
+        version = _store(suite, held, note)
         if is_stored(held):
             held.delete()
     draft.suite.version = version.number
@@ -361,16 +349,16 @@ def conflict_of(draft: SuiteDraft) -> Conflict | None:
     if draft.base_version == suite.version:
         return None
     base = suite.versions.filter(number=draft.base_version).first()
-    now = parts_of(suite)
-    before = base.content if base else now
-    if edited_parts(before) == edited_parts(now):
+    now = suite.spec
+    before = base.spec.plain() if base else now
+    if before == now:
         return None
     return Conflict(
         draft=draft,
         base=base,
         theirs=_theirs(suite, draft.base_version, before),
         version=suite.version,
-        merge=merge_of(before, now, draft.content),
+        values=differing_values(before, now, SuiteSpec.model_validate(draft.content)),
     )
 
 
@@ -380,7 +368,7 @@ def rebase_draft(
     """Bring a draft up to the suite's version: both sides' changes, and of what both changed the chosen.
 
     `version` is the one the choices were made against; `choices` has "mine" or "theirs" for the key
-    of every open field. It changes the draft alone. Raises DraftChangedError when the suite moved on
+    of every open value. It changes the draft alone. Raises DraftChangedError when the suite moved on
     again, UndecidedError, and TreeError or ScoreOutOfRangeError when the choices do not go together.
     """
     with transaction.atomic():
@@ -394,8 +382,8 @@ def rebase_draft(
             )
         conflict = conflict_of(held)
         if conflict is not None:
-            base = conflict.base.content if conflict.base else parts_of(suite)
-            content = merged(base, parts_of(suite), held.content, choices)
+            base = conflict.base.spec if conflict.base else suite.spec
+            content = take(base, suite.spec, held.content, choices)
             check(content)
             held.content = content
         held.base_version = suite.version
@@ -404,37 +392,34 @@ def rebase_draft(
     return held
 
 
-def _stored(suite: Suite, draft: SuiteDraft, before: Content, note: str) -> SuiteVersion:
-    content = draft.content
-    judge = LanguageModel.objects.get(slug=content["judge"]) if content["judge"] else None
-    columns: dict[str, Any] = {
-        "title": content["title"],
-        "description": content["description"],
-        "tags": list(content["tags"]),
-        "judge": judge,
-    }
-    put_parts(suite, policy_of(content), tree_of(content), columns)
-    old = suite.version
-    kept = kept_of(suite)
-    difference = compare_versions(before, edited_parts(content))
-    said = " ".join(note.split()) or ", ".join(difference.words)
-    version = next_version(suite, kept, author=draft.author, note=said)
-    told = facts_of_change(difference)
+def _store(suite: Suite, draft: SuiteDraft, note: str) -> SuiteVersion:
+    old, before, spec = suite.version, suite.spec, SuiteSpec.model_validate(draft.content)
+    suite.write(spec)
+    difference = compare_specs(before, spec)
+    version = next_version(
+        suite,
+        version_spec(suite),
+        author=draft.author,
+        note=" ".join(note.split()) or ", ".join(difference.words),
+    )
+    facts = facts_of_change(difference)
     write_down(
         suite,
         "save",
         actor=draft.author,
-        before={"version": old, **told.before},
-        after={"version": version.number, "note": version.note, **told.after},
+        before={"version": old, **facts.before},
+        after={"version": version.number, "note": version.note, **facts.after},
     )
     return version
 
 
-def _theirs(suite: Suite, base: int, before: Content) -> Sequence[SuiteVersion]:
+def _theirs(suite: Suite, base: int, before: SuiteSpec) -> Sequence[SuiteVersion]:
+    """Return the versions after the base that change more than cases, newest first."""
     rows = suite.versions.filter(number__gt=base).select_related("author").order_by("number")
-    found: list[SuiteVersion] = []
+    versions: list[SuiteVersion] = []
     for version in rows:
-        if edited_parts(version.content) != edited_parts(before):
-            found.append(version)
-        before = version.content
-    return found[::-1]
+        spec = version.spec.plain()
+        if spec != before:
+            versions.append(version)
+        before = spec
+    return versions[::-1]

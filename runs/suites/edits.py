@@ -10,46 +10,25 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from evaluators.scoring.policy import FLAGS, WORDS, PolicySpec
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, below, validate
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, below, validate
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError
+from runs.specs.suites import LISTS, SuiteSpec
 
+# A draft: a SuiteSpec in JSON whose evaluators have an id and the path they came from.
 Content = Mapping[str, Any]
-DESCRIBING: Mapping[str, Any] = {"title": "", "description": "", "tags": [], "judge": ""}
 
 
-def content_of(version: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a draft of a stored version begins with; ids are given in the order of the tree."""
-    content = edited_parts(version)
+def begin_draft(spec: SuiteSpec) -> dict[str, Any]:
+    """Return the draft of a suite in which nothing is changed; ids follow the order of the tree."""
+    content = spec.plain().as_json()
     count = 0
     for path, node in nodes_with_paths(content["evaluators"]):
         count += 1
         node |= {"id": f"n{count}", "origin": path}
     return {**content, "last_id": count}
-
-
-def edited_parts(version: Content) -> dict[str, Any]:
-    """Return of a draft or a stored version the parts that drafts edit, as versions store them.
-
-    What an earlier form of versions did not have takes its default.
-    """
-    described = {name: version.get(name) or usual for name, usual in DESCRIBING.items()}
-    return {
-        **described,
-        "tags": list(described["tags"]),
-        "policy": PolicySpec.model_validate(version.get("policy") or {}).as_json(),
-        "evaluators": tree_of(version).as_json(),
-    }
-
-
-def tree_of(content: Content) -> EvaluatorSpec:
-    """Return the tree of a draft or of a stored version."""
-    return EvaluatorSpec.model_validate(content["evaluators"])
-
-
-def policy_of(content: Content) -> PolicySpec:
-    """Return the policy of a draft or of a stored version."""
-    return PolicySpec.model_validate(content["policy"])
 
 
 def nodes_with_paths(
@@ -186,10 +165,9 @@ def check(content: Content) -> None:
     """
     _check_storable(content)
     _check_size(content)
-    policy_of(content)
-    tree = tree_of(content)
-    if tree.children:
-        validate(tree)
+    spec = SuiteSpec.model_validate(content)
+    if spec.evaluators.children:
+        validate(spec.evaluators)
 
 
 def _check_storable(content: Content) -> None:
@@ -268,38 +246,29 @@ REVIEWERS = "review_reviewers"
 POLICY = tuple(PolicySpec.model_fields)
 
 
-@dataclass(frozen=True, slots=True)
 class Describe:
-    """Set title, description and tags; what is None stays."""
+    """Set texts and lists of a suite by the names of their fields; what is not named stays.
 
-    title: str | None = None
-    description: str | None = None
-    tags: Sequence[str] | None = None
+    Whether a language model has the slug of the judge is looked up when the draft is saved.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        """Take the values by name."""
+        self.values = values
 
     def apply(self, editing: Editing) -> None:
         """Set them; raises ChangeRefusedError naming the field."""
-        if self.title is not None:
-            title = " ".join(self.title.split())
-            if not title:
+        for name, value in self.values.items():
+            label = name.capitalize()
+            if name in LISTS:
+                editing.content[name] = _words(label, value)
+                continue
+            text = value.strip() if name == "description" else " ".join(value.split())
+            if name == "title" and not text:
                 raise ChangeRefusedError("Title: a suite needs one.")
-            _check_length("Title", title, MAX_TITLE_LENGTH)
-            editing.content["title"] = title
-        if self.description is not None:
-            _check_length("Description", self.description, MAX_DESCRIPTION_LENGTH)
-            editing.content["description"] = self.description.strip()
-        if self.tags is not None:
-            editing.content["tags"] = _tags(self.tags)
-
-
-@dataclass(frozen=True, slots=True)
-class SetJudge:
-    """Choose the suite's judge by the slug of its language model, "" for none."""
-
-    judge: str
-
-    def apply(self, editing: Editing) -> None:
-        """Set it; whether there is such a model is looked up when the draft is saved."""
-        editing.content["judge"] = self.judge
+            is_long = name == "description"
+            _check_length(label, text, MAX_DESCRIPTION_LENGTH if is_long else MAX_TITLE_LENGTH)
+            editing.content[name] = text
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,17 +291,21 @@ class SetPolicy:
                 raise ScoreOutOfRangeError(f"{name} {value!r} is not a whole number")
             elif name == "max_latency_increase_pct" and value > MAX_PERCENT:
                 raise ScoreOutOfRangeError(f"{name} {value:g} is above {MAX_PERCENT:g}")
-        policy = {**editing.content["policy"], **self.fields}
-        editing.content["policy"] = PolicySpec.model_validate(policy).as_json()
+        try:
+            policy = PolicySpec.model_validate({**editing.content["policy"], **self.fields})
+        except ValidationError as error:
+            refusal = error.errors()[0]
+            raise ChangeRefusedError(f"{refusal['loc'][0]}: {refusal['msg']}.") from error
+        editing.content["policy"] = policy.as_json()
 
 
-def _tags(tags: Sequence[str]) -> list[str]:
-    found = list(dict.fromkeys(tag for tag in (" ".join(tag.split()) for tag in tags) if tag))
-    if len(found) > MAX_TAGS:
-        raise ChangeRefusedError(f"Tags: {len(found)} are given, and {MAX_TAGS} is the most.")
-    for tag in found:
-        _check_length(f"Tag “{tag[:20]}”", tag, MAX_TAG_LENGTH)
-    return found
+def _words(label: str, given: Sequence[str]) -> list[str]:
+    words = list(dict.fromkeys(word for word in (" ".join(text.split()) for text in given) if word))
+    if len(words) > MAX_TAGS:
+        raise ChangeRefusedError(f"{label}: {len(words)} are given, and {MAX_TAGS} is the most.")
+    for word in words:
+        _check_length(f"{label.removesuffix('s')} “{word[:20]}”", word, MAX_TAG_LENGTH)
+    return words
 
 
 def _check_length(field: str, text: str, most: int) -> None:

@@ -12,10 +12,10 @@ from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec
 from evaluators.templatetags import figures
 from runs.models.suites import Suite, SuiteDraft
 from runs.models.targets import Target
+from runs.specs.suites import SuiteSpec
 from runs.suites.differences import facts_of
 from runs.suites.drafts import DraftProblem
-from runs.suites.edits import nodes_with_paths, tree_of
-from runs.suites.versions import parts_of
+from runs.suites.edits import nodes_with_paths
 from runs.suites.warnings import Remark, remarks
 
 COMBINES = {
@@ -233,34 +233,35 @@ class _Known:
     fields: Mapping[str, Any]
 
 
-def base_of(draft: SuiteDraft) -> Mapping[str, Any]:
-    """Return the version a draft is based on, as versions store them."""
+def base_of(draft: SuiteDraft) -> SuiteSpec:
+    """Return what the version that a draft is based on says."""
     suite = draft.suite
     if draft.base_version != suite.version:
-        found = suite.versions.filter(number=draft.base_version).first()
-        if found is not None:
-            return dict(found.content)
-    return parts_of(suite)
+        version = suite.versions.filter(number=draft.base_version).first()
+        if version is not None:
+            return version.spec
+    return suite.spec
 
 
 def tree_editor(
     content: Mapping[str, Any],
-    base: Mapping[str, Any],
+    base: SuiteSpec,
     *,
     fields: Mapping[str, Any],
     problems: Sequence[DraftProblem] = (),
 ) -> TreeEditor:
     """Return the rows of a draft's content beside the version it is based on; one query, for targets."""
-    root, scale = tree_of(content), int(content["policy"]["scale"])
+    spec = SuiteSpec.model_validate(content)
+    root, scale = spec.evaluators, spec.policy.scale
     told = _by_path(remarks(content, target_models=target_models()))
     by_node = defaultdict(list)
     for problem in problems:
         by_node[problem.node].append(problem)
     known = _Known(
         branches=_branches(root, scale),
-        old=_branches(tree_of(base), scale),
+        old=_branches(base.evaluators, scale),
         facts=facts_of(root),
-        old_facts=facts_of(tree_of(base)),
+        old_facts=facts_of(base.evaluators),
         remarks=told,
         problems=by_node,
         fields=fields,

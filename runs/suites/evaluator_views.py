@@ -39,7 +39,7 @@ def suite_evaluators(request: MemberRequest, slug: str) -> HttpResponse:
         return render(request, "suites/evaluators_read.html", context)
     draft = draft_of(suite, request.user)
     base = base_of(draft)
-    return _editor(request, EvaluatorTreeForm(draft, base["policy"]), base)
+    return _editor(request, EvaluatorTreeForm(draft, base.policy.as_json()), base)
 
 
 @may_change_suites
@@ -49,7 +49,7 @@ def evaluators_keep(request: MemberRequest, slug: str) -> HttpResponse:
         return redirect("runs:suite-evaluators", slug)
     draft = draft_for(suite_of(slug=slug), request.user, request.POST.get("stamp", ""))
     base = base_of(draft)
-    form = EvaluatorTreeForm(draft, base["policy"], request.POST)
+    form = EvaluatorTreeForm(draft, base.policy.as_json(), request.POST)
     goal = _done(request, form)
     return redirect(goal) if goal else _editor(request, form, base)
 

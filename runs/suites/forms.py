@@ -18,16 +18,16 @@ from evaluators.scoring.types import DomainError
 from runs.form_fields import as_share, percent_field, plain, shown_percent
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft, SuiteVersion
 from runs.specs.profiles import all_profiles, profile_named
+from runs.specs.suites import LISTS, TEXTS
+from runs.suites.differences import AGGREGATOR, CONFIG
 from runs.suites.drafts import Conflict, change_draft, rebase_draft
 from runs.suites.edits import (
     MAX_DESCRIPTION_LENGTH,
     MAX_TITLE_LENGTH,
     Describe,
-    SetJudge,
     SetPolicy,
-    policy_of,
 )
-from runs.suites.merging import ARRANGEMENT, Field, Side, Who
+from runs.suites.merging import ARRANGEMENT, Side, Value, Who
 from runs.suites.queries import Entered
 from runs.suites.services import create_suite
 from runs.suites.versions import restore_version
@@ -261,8 +261,8 @@ class SuiteSettingsForm(ReviewRulesForm):
     def __init__(self, draft: SuiteDraft, *args: Any, **options: Any) -> None:
         """Fill the form with the draft."""
         content = draft.content
-        policy = policy_of(content).as_json()
-        initial = {name: content[name] for name in ("title", "description", "tags", "judge")}
+        policy = content["policy"]
+        initial = {name: content[name] for name in (*TEXTS, *LISTS)}
         initial |= {name: policy[name] for name in (*AS_THEY_ARE, "scale")}
         initial |= {name: shown_percent(policy[name]) for name in IN_PERCENT}
         initial["max_latency_increase_pct"] = plain(policy["max_latency_increase_pct"])
@@ -275,10 +275,10 @@ class SuiteSettingsForm(ReviewRulesForm):
         policy = {name: found[name] for name in (*AS_THEY_ARE, "scale")}
         policy |= {name: as_share(found[name]) for name in IN_PERCENT}
         policy["max_latency_increase_pct"] = float(found["max_latency_increase_pct"])
-        said = Describe(found["title"], found["description"], found["tags"])
-        judge = SetJudge(found["judge"].slug if found["judge"] else "")
+        texts = {name: found[name] for name in (*TEXTS, *LISTS) if name in found}
+        texts["judge"] = found["judge"].slug if found["judge"] else ""
         try:
-            return change_draft(self.draft, found["stamp"], said, judge, SetPolicy(policy))
+            return change_draft(self.draft, found["stamp"], Describe(**texts), SetPolicy(policy))
         except DomainError as refusal:
             self.add_error(None, str(refusal))
             return None
@@ -320,11 +320,12 @@ class RestoreForm(forms.Form):
             return None
 
 
-WORDS: Mapping[Who, str] = {
+WORDS: Mapping[Who | None, str] = {
     Who.MINE: "only yours",
     Who.THEIRS: "only theirs",
     Who.SAME: "both alike",
     Who.BOTH: "both",
+    None: "with the arrangement",
 }
 
 
@@ -332,7 +333,6 @@ WORDS: Mapping[Who, str] = {
 class ValueRow:
     """One value that somebody changed, spelt out, with the field that decides where both did."""
 
-    place: str
     name: str
     base: str
     theirs: str
@@ -352,12 +352,10 @@ class ConflictForm(forms.Form):
         initial = {"stamp": conflict.draft.stamp, "version": conflict.version}
         super().__init__(*args, **{"initial": initial} | options)
         self.conflict = conflict
-        self._names = {
-            one.key: f"choice-{place}" for place, one in enumerate(conflict.merge.fields)
-        }
-        for one in conflict.merge.open:
-            self.fields[self._names[one.key]] = forms.ChoiceField(
-                label=f"{_place(one)} {one.name}".strip(),
+        self._names = {value.key: f"choice-{place}" for place, value in enumerate(conflict.values)}
+        for value in conflict.open:
+            self.fields[self._names[value.key]] = forms.ChoiceField(
+                label=_label(value),
                 choices=((Side.THEIRS.value, "Take theirs"), (Side.MINE.value, "Keep mine")),
                 widget=forms.RadioSelect,
                 error_messages={"required": "Choose whose is to be kept."},
@@ -367,18 +365,17 @@ class ConflictForm(forms.Form):
         """Return every value that somebody changed, in the order of the suite."""
         return [
             ValueRow(
-                place=_place(one),
-                name=one.name.replace("_", " "),
-                base=spelt(one.base),
-                theirs=spelt(one.theirs),
-                mine=spelt(one.mine),
-                who=WORDS[one.who],
-                choice=self[self._names[one.key]] if one.is_open else None,
+                name=_label(value),
+                base=format_value(value.base),
+                theirs=format_value(value.theirs),
+                mine=format_value(value.mine),
+                who=WORDS[value.who],
+                choice=self[self._names[value.key]] if value.is_open else None,
             )
-            for one in self.conflict.merge.fields
+            for value in self.conflict.values
         ]
 
-    def settle(self) -> SuiteDraft | None:
+    def resolve(self) -> SuiteDraft | None:
         """Bring the draft up to their version; None, with the reason among the errors, when refused."""
         found = self.cleaned_data
         choices = {
@@ -393,18 +390,24 @@ class ConflictForm(forms.Form):
             return None
 
 
-def spelt(value: Any) -> str:
-    """Return a value as it is compared on a page: texts as they are, paths one a line, the rest as JSON."""
+def format_value(value: Any) -> str:
+    """Return a value as it is compared on a page: texts as they are, lists and facts one a line, the rest as JSON."""
     if value is None:
         return "–"
     if isinstance(value, str):
         return value or "(empty)"
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return "\n".join(item or "(the whole)" for item in value) or "(none)"
+        return "\n".join(value) or "(none)"
+    if isinstance(value, dict):
+        return "\n".join(f"{_words(name)}: {format_value(part)}" for name, part in value.items())
     return json.dumps(value, ensure_ascii=False)
 
 
-def _place(one: Field) -> str:
-    if one.evaluator is None:
-        return "Evaluators and their order" if one.key == ARRANGEMENT else ""
-    return one.evaluator or "the whole suite"
+def _label(value: Value) -> str:
+    if value.evaluator is not None:
+        return f"Evaluator {value.evaluator}" if value.evaluator else "The whole suite"
+    return "Evaluators and their order" if value.key == ARRANGEMENT else _words(value.name)
+
+
+def _words(name: str) -> str:
+    return name.removeprefix(AGGREGATOR).removeprefix(CONFIG).replace("_", " ")

@@ -1,122 +1,23 @@
-"""A draft and what others saved meanwhile, value by value, and one content made of both."""
+"""A draft beside the version others saved meanwhile: what differs, whose value is taken, one draft of both.
+
+Texts and policy are decided value by value, evaluators one by one. Which evaluators there are, and in
+which order, is one decision; an evaluator that only one side has goes with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
+from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
-from runs.suites.differences import SAID, facts_of, matched, put_fact
-from runs.suites.edits import Content, content_of, edited_parts, nodes_with_paths, origins, tree_of
-
-Place = tuple[dict[str, Any] | None, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class SeenTree:
-    """One tree: `at` has by the paths of the base where its evaluators stand here, those that do.
-
-    `facts` are theirs, by the paths of the base as well.
-    """
-
-    root: EvaluatorSpec
-    at: Mapping[str, str]
-    nodes: Mapping[str, EvaluatorSpec]
-    facts: Mapping[str, Mapping[str, Any]]
-    arrangement: tuple[Any, ...]
-
-    @classmethod
-    def read(
-        cls, root: EvaluatorSpec, at: Mapping[str, str], base: Mapping[str, EvaluatorSpec]
-    ) -> SeenTree:
-        """Return the tree; another kind at a place is another evaluator."""
-        nodes = dict(walk(root))
-        same = {old: new for old, new in at.items() if base[old].kind == nodes[new].kind}
-        found = facts_of(root)
-        facts = {old: found[new] for old, new in same.items()}
-        base_of = {new: old for old, new in same.items()}
-        return cls(root, same, nodes, facts, _arranged(root, ROOT_PATH, base_of))
-
-
-def _arranged(node: EvaluatorSpec, path: str, base_of: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return nested names, with the base's path of what the base has; of what is new, all it is."""
-    children = (_arranged(child, below(path, child.name), base_of) for child in node.children)
-    own = node.name if path in base_of else repr(node.as_json())
-    return (base_of.get(path), own, *children)
-
-
-@dataclass(frozen=True, slots=True)
-class ThreeTrees:
-    """The tree of a version, the tree others made of it, and the tree of a draft."""
-
-    base: SeenTree
-    theirs: SeenTree
-    mine: SeenTree
-    their_content: Content
-    my_content: Content
-
-    @classmethod
-    def read(cls, base: Content, theirs: Content, mine: Content) -> ThreeTrees:
-        """Return the three; a draft says itself where its evaluators come from."""
-        root, their_root, my_root = tree_of(base), tree_of(theirs), tree_of(mine)
-        nodes = dict(walk(root))
-        came = {old: new for new, old in origins(mine).items() if old in nodes}
-        # Of their version it can only be guessed, unless both made the same of the suite.
-        is_alike = their_root.as_json() == my_root.as_json()
-        at = came if is_alike else matched(root, their_root)
-        return cls(
-            base=SeenTree.read(root, {path: path for path in nodes}, nodes),
-            theirs=SeenTree.read(their_root, at, nodes),
-            mine=SeenTree.read(my_root, came, nodes),
-            their_content=theirs,
-            my_content=mine,
-        )
-
-    def missing(self, there: SeenTree, here: SeenTree) -> Iterator[str]:
-        """Yield the paths here of the evaluators that are not there."""
-        shared = {path for base, path in here.at.items() if base in there.at}
-        yield from (path for path in here.nodes if path not in shared)
-
-    def draft(self, *, of_mine: bool) -> dict[str, Any]:
-        """Return a draft of their version with one side's arrangement and settings.
-
-        What the draft had keeps its id, and `origin` is where it stands in their version.
-        """
-        mine = dict(nodes_with_paths(self.my_content["evaluators"]))
-        if of_mine:
-            content = deepcopy(dict(self.my_content))
-            for _, node in nodes_with_paths(content["evaluators"]):
-                node["origin"] = self.theirs.at.get(node["origin"])
-            return content
-        content = content_of(self.their_content)
-        last = max(self.my_content["last_id"], content["last_id"])
-        base_of = {new: old for old, new in self.theirs.at.items()}
-        for path, node in nodes_with_paths(content["evaluators"]):
-            known = self.mine.at.get(base_of.get(path, "/"))
-            if known is None:
-                last += 1
-            node["id"] = f"n{last}" if known is None else mine[known]["id"]
-        return {**content, "last_id": last}
-
-    def places(self, content: Content) -> dict[str, Place]:
-        """Return by the paths of the base what holds an evaluator of a draft of theirs, and itself."""
-        back = {new: old for old, new in self.theirs.at.items()}
-        found: dict[str, Place] = {}
-
-        def look(node: dict[str, Any], parent: dict[str, Any] | None) -> None:
-            base = back.get(node["origin"])
-            if base is not None:
-                found[base] = parent, node
-            for child in node["children"]:
-                look(child, node)
-
-        look(content["evaluators"], None)
-        return found
-
+from runs.specs.suites import SuiteSpec
+from runs.suites.differences import OF_CHILDREN, facts_of, matched
+from runs.suites.edits import Content, begin_draft, nodes_with_paths
+from runs.suites.tree_edits import guard, options_of, weigh
 
 ARRANGEMENT = "arrangement"
 POLICY = "policy."
@@ -151,12 +52,12 @@ class UndecidedError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """One value that somebody changed: what it was, what it is now, and what it is in the draft.
+class Value:
+    """One value that differs: what it was, what it is now, and what it is in the draft; None for none.
 
-    `key` names it in forms. `evaluator` is its path in the base version, None for a value of no
-    evaluator; `name` is that of the value: `title`, `pass_threshold`, `weight`, `config.prompt`. None
-    stands where there is no value. Of the `arrangement` the values are the paths there are, in order.
+    `key` names it in forms. `evaluator` is a path, None for a value of no evaluator; the values of an
+    evaluator are its facts that differ. Those of the arrangement are the evaluators there are, in
+    order. `who` is None for an evaluator that only one side has: it goes with the arrangement.
     """
 
     key: str
@@ -165,7 +66,7 @@ class Field:
     base: Any
     theirs: Any
     mine: Any
-    who: Who
+    who: Who | None
 
     @property
     def is_open(self) -> bool:
@@ -173,118 +74,124 @@ class Field:
         return self.who is Who.BOTH
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Base, theirs and mine side by side: every value that somebody changed.
-
-    `only_mine` and `only_theirs` are the paths of evaluators that the other side lacks: it removed
-    them, or never had them. With the other side's arrangement they are left out.
-    """
-
-    fields: tuple[Field, ...]
-    only_mine: tuple[str, ...] = ()
-    only_theirs: tuple[str, ...] = ()
-
-    @property
-    def open(self) -> tuple[Field, ...]:
-        """Return the values somebody has to decide."""
-        return tuple(one for one in self.fields if one.is_open)
+def differing_values(base: SuiteSpec, theirs: SuiteSpec, mine: SuiteSpec) -> tuple[Value, ...]:
+    """Return every value in which the draft and their version differ, in the order of the suite."""
+    sides = [side.plain().as_json() for side in (base, theirs, mine)]
+    values = [
+        _value(name, name, None, *(side[name] for side in sides))
+        for name in sides[0]
+        if name not in ("policy", "evaluators")
+    ]
+    values += [
+        _value(f"{POLICY}{name}", name, None, *(side["policy"][name] for side in sides))
+        for name in sides[0]["policy"]
+    ]
+    values += _evaluator_values(base.evaluators, theirs.evaluators, mine.evaluators)
+    return tuple(value for value in values if value is not None)
 
 
-def merge_of(base: Content, theirs: Content, mine: Content) -> Merge:
-    """Return every value that somebody changed since the base version, and who did."""
-    trees = ThreeTrees.read(base, theirs, mine)
-    fields = (*_described(base, theirs, mine), _arrangement(trees), *_settings(trees))
-    return Merge(
-        fields=tuple(one for one in fields if one is not None),
-        only_mine=tuple(trees.missing(trees.theirs, trees.mine)),
-        only_theirs=tuple(trees.missing(trees.mine, trees.theirs)),
+def _value(
+    key: str, name: str, evaluator: str | None, base: Any, theirs: Any, mine: Any
+) -> Value | None:
+    if theirs == mine:
+        return None
+    who = Who.MINE if theirs == base else Who.THEIRS if mine == base else Who.BOTH
+    return Value(key, name, evaluator, base, theirs, mine, who)
+
+
+def _evaluator_values(
+    base: EvaluatorSpec, theirs: EvaluatorSpec, mine: EvaluatorSpec
+) -> Iterator[Value | None]:
+    trees = (base, theirs, mine)
+    arrangements = (
+        [f"{path} ({node.kind})" for path, node in walk(tree) if path] for tree in trees
     )
+    arrangement = _value(ARRANGEMENT, ARRANGEMENT, None, *arrangements)
+    old, new, own = (facts_of(tree) for tree in trees)
+    shared = {path for path in new if path in own and new[path]["kind"] == own[path]["kind"]}
+    if arrangement is not None and arrangement.who is not Who.BOTH:
+        # What the one changed would go with what the other removed, so that somebody has to decide.
+        kept = new if arrangement.who is Who.MINE else own
+        if any(path not in shared and kept[path] != old.get(path) for path in kept):
+            arrangement = replace(arrangement, who=Who.BOTH)
+    yield arrangement
+    for path in {**old, **new, **own}:
+        sides = [facts.get(path) for facts in (old, new, own)]
+        value = _value(f"{EVALUATORS}{path}", path, path, *sides)
+        if value is not None:
+            was, now, wanted = _differing(sides)
+            who = value.who if path in shared else None
+            yield replace(value, base=was, theirs=now, mine=wanted, who=who)
 
 
-def merged(
-    base: Content, theirs: Content, mine: Content, choices: Mapping[str, str]
+def _differing(sides: Sequence[Mapping[str, Any] | None]) -> Iterator[dict[str, Any] | None]:
+    """Yield of each side the facts that are not the same on all."""
+    present = [side for side in sides if side is not None]
+    names = [
+        name
+        for name in {name: None for side in present for name in side}
+        if any(side.get(name) != present[0].get(name) for side in present)
+    ]
+    for side in sides:
+        shown = names if len(present) > 1 else side or ()
+        yield None if side is None else {name: side[name] for name in shown if name in side}
+
+
+def take(
+    base: SuiteSpec, theirs: SuiteSpec, draft: Content, choices: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return a draft of their version that holds what either changed, and of both what was chosen.
 
-    `choices` has "mine" or "theirs" for the key of each open field. Raises UndecidedError. Whether
+    `choices` has "mine" or "theirs" for the key of each open value. Raises UndecidedError. Whether
     the tree that comes of it can be scored is left to `check`.
     """
-    trees = ThreeTrees.read(base, theirs, mine)
-    taken = {one.key: (one, _side(one, choices)) for one in merge_of(base, theirs, mine).fields}
-    arranged = taken.get(ARRANGEMENT)
-    content = trees.draft(of_mine=arranged is not None and arranged[1] is Side.MINE)
-    content |= {name: theirs.get(name) for name in SAID}
-    content["policy"] = dict(edited_parts(theirs)["policy"])
-    places = trees.places(content)
-    for key, (one, side) in taken.items():
-        value = one.mine if side is Side.MINE else one.theirs
-        if key.startswith(POLICY):
-            content["policy"][one.name] = value
-        elif one.evaluator is None:
-            content |= {} if key == ARRANGEMENT else {one.name: value}
-        elif one.evaluator in places:
-            facts = (trees.mine if side is Side.MINE else trees.theirs).facts[one.evaluator]
-            put_fact(*places[one.evaluator], one.name, facts)
+    mine = SuiteSpec.model_validate(draft)
+    values = [value for value in differing_values(base, theirs, mine) if value.who is not None]
+    sides = {value.key: _side(value, choices) for value in values}
+    arranged = sides.get(ARRANGEMENT, Side.THEIRS)
+    content = begin_draft(theirs) if arranged is Side.THEIRS else _rebased(theirs, mine, draft)
+    content |= theirs.plain().model_dump(mode="json", exclude={"evaluators"})
+    for value in values:
+        side = sides[value.key]
+        if value.evaluator is not None:
+            if side is not arranged:
+                tree = mine.evaluators if side is Side.MINE else theirs.evaluators
+                _take_evaluator(content, value.evaluator, tree)
+        elif side is Side.MINE and value.key != ARRANGEMENT:
+            holder = content["policy"] if value.key.startswith(POLICY) else content
+            holder[value.name] = value.mine
     return content
 
 
-def _side(one: Field, choices: Mapping[str, str]) -> Side:
-    if not one.is_open:
-        return Side.MINE if one.who is Who.MINE else Side.THEIRS
-    chosen = choices.get(one.key)
-    if chosen not in tuple(Side):
-        raise UndecidedError(one.key)
-    return Side(chosen)
+def _side(value: Value, choices: Mapping[str, str]) -> Side:
+    if not value.is_open:
+        return Side(str(value.who))
+    if choices.get(value.key) not in tuple(Side):
+        raise UndecidedError(value.key)
+    return Side(choices[value.key])
 
 
-def _described(base: Content, theirs: Content, mine: Content) -> Iterator[Field | None]:
-    sides = [edited_parts(one) for one in (base, theirs, mine)]
-    for name in SAID:
-        yield _field(name, name, None, [side[name] for side in sides])
-    for name in sides[0]["policy"]:
-        yield _field(f"{POLICY}{name}", name, None, [side["policy"][name] for side in sides])
+def _rebased(theirs: SuiteSpec, mine: SuiteSpec, draft: Content) -> dict[str, Any]:
+    """Return the draft with the places its evaluators have in their version."""
+    content = deepcopy(dict(draft))
+    origins = {new: old for old, new in matched(theirs.evaluators, mine.evaluators).items()}
+    for path, node in nodes_with_paths(content["evaluators"]):
+        node["origin"] = origins.get(path)
+    return content
 
 
-def _arrangement(trees: ThreeTrees) -> Field | None:
-    """Return how the evaluators stand; open too where one side changed what the other removed."""
-    forms = [side.arrangement for side in (trees.base, trees.theirs, trees.mine)]
-    who = _who(*forms)
-    if who is None:
-        return None
-    one_sided = {
-        Who.MINE: (trees.theirs, trees.mine),
-        Who.THEIRS: (trees.mine, trees.theirs),
-    }
-    if who in one_sided:
-        kept, arranged = one_sided[who]
-        gone = [path for path in kept.facts if path not in arranged.facts]
-        if any(kept.facts[path] != trees.base.facts[path] for path in gone):
-            who = Who.BOTH
-    base, theirs, mine = (list(side.nodes) for side in (trees.base, trees.theirs, trees.mine))
-    return Field(ARRANGEMENT, ARRANGEMENT, None, base, theirs, mine, who)
-
-
-def _settings(trees: ThreeTrees) -> Iterator[Field | None]:
-    """Yield the facts of the evaluators that all three have."""
-    for path, facts in trees.base.facts.items():
-        if path not in trees.theirs.facts or path not in trees.mine.facts:
-            continue
-        sides = [facts, trees.theirs.facts[path], trees.mine.facts[path]]
-        for name in dict.fromkeys(name for side in sides for name in side):
-            key = f"{EVALUATORS}{path}.{name}"
-            yield _field(key, name, path, [side.get(name) for side in sides])
-
-
-def _field(key: str, name: str, evaluator: str | None, values: Sequence[Any]) -> Field | None:
-    base, theirs, mine = values
-    who = _who(base, theirs, mine)
-    return None if who is None else Field(key, name, evaluator, base, theirs, mine, who)
-
-
-def _who(base: Any, theirs: Any, mine: Any) -> Who | None:
-    if theirs == mine:
-        return None if mine == base else Who.SAME
-    if theirs == base:
-        return Who.MINE
-    return Who.THEIRS if mine == base else Who.BOTH
+def _take_evaluator(content: dict[str, Any], path: str, tree: EvaluatorSpec) -> None:
+    """Give the evaluator at a path the facts it has in another tree; what it holds stays."""
+    nodes = dict(nodes_with_paths(content["evaluators"]))
+    node, other = nodes[path], dict(walk(tree))[path].as_json()
+    config = other["config"]
+    if node["kind"] == COMPOSITE:
+        ties = {name: value for name, value in options_of(node).items() if name in OF_CHILDREN}
+        rule = {n: v for n, v in config["aggregator"].items() if n not in OF_CHILDREN}
+        config = {**config, "aggregator": rule | ties}
+    node |= {name: other[name] for name in ("required", "required_below", "negate")}
+    node["config"] = config
+    if path != ROOT_PATH:
+        parent, facts = nodes[path.rpartition("/")[0]], facts_of(tree)[path]
+        weigh(parent, node, facts["weight"])
+        guard(parent, node, gate=facts["gate"])

@@ -14,10 +14,11 @@ from runs.audit.queries import Change, changes_between
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft
-from runs.suites.differences import compare_versions
+from runs.specs.suites import SuiteSpec
+from runs.suites.differences import compare_specs
 from runs.suites.drafts import DraftProblem, conflict_of, is_stored, problems_of
 from runs.suites.evaluator_pages import Branch, branches, count_leaves
-from runs.suites.versions import facts_of_change, parts_of
+from runs.suites.versions import facts_of_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def suite_head(suite: Suite) -> SuiteHead:
 
 def suite_rules(suite: Suite, tree: Mapping[str, Any] | None) -> SuiteRules:
     """Return how a suite scores; `tree` is the evaluators of its current version as stored."""
-    policy = suite.policy()
+    policy = suite.policy
     root = EvaluatorSpec.model_validate(tree) if tree else None
     return SuiteRules(
         head=suite_head(suite),
@@ -110,7 +111,7 @@ def draft_panel(draft: SuiteDraft) -> DraftPanel:
     """Return the panel of a draft, stored or not."""
     suite = draft.suite
     conflict = conflict_of(draft)
-    told = facts_of_change(compare_versions(parts_of(suite), draft.content))
+    told = facts_of_change(compare_specs(suite.spec, SuiteSpec.model_validate(draft.content)))
     theirs = conflict.theirs if conflict else ()
     return DraftPanel(
         stamp=draft.stamp,

@@ -11,12 +11,12 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import agent_paths
 from runs.models.targets import Target
-from runs.specs.content import ModelPlace, SuiteSpec
 from runs.specs.problems import Problem
+from runs.specs.suites import ModelPlace, SuiteWithCases
 from runs.target_kinds import target_kinds
 
 
-def unfit_agents(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
+def unfit_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
     """Yield a problem for each evaluator that asks a target which answers no question.
 
     One that is not here yet is no problem of the import: `absent_agents` tells of it.
@@ -39,7 +39,7 @@ def unfit_agents(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
             yield Problem(said, file, 0, case, f"evaluator {path}: agent")
 
 
-def absent_agents(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
+def absent_agents(content: SuiteWithCases, *, file: str = "") -> Iterator[Problem]:
     """Yield a note for each target a suite asks for judgements that is not here yet, where it is first named."""
     first: dict[str, tuple[str, str]] = {}
     for case, path, name in _asking(content):
@@ -56,9 +56,9 @@ def absent_agents(content: SuiteSpec, *, file: str = "") -> Iterator[Problem]:
         yield Problem(said, file, 0, case, f"evaluator {path}: agent")
 
 
-def _asking(content: SuiteSpec) -> list[tuple[str, str, str]]:
+def _asking(content: SuiteWithCases) -> list[tuple[str, str, str]]:
     """Return case ("" for the suite's own tree), path and name for each evaluator that asks a target."""
-    trees = [("", content.root)]
+    trees = [("", content.evaluators)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
     return [(case, *one) for case, tree in trees for one in agent_paths(tree, all_kinds()).items()]
 
@@ -74,18 +74,14 @@ class UnknownJudgeError(DomainError):
         super().__init__("\n".join(map(str, problems)))
 
 
-def judge_of(slug: str) -> LanguageModel | None:
-    """Return the language model, None for ""; raises UnknownJudgeError."""
-    if not slug:
-        return None
-    found = LanguageModel.objects.filter(slug=slug).first()
-    if found is None:
+def check_judge(slug: str) -> None:
+    """Raise UnknownJudgeError unless a language model has the slug."""
+    if not LanguageModel.objects.filter(slug=slug).exists():
         raise UnknownJudgeError((Problem(_missing(slug), key="judge"),))
-    return found
 
 
 def missing_models(
-    content: SuiteSpec, *, judge: str | None = None, file: str = ""
+    content: SuiteWithCases, *, judge: str | None = None, file: str = ""
 ) -> Iterator[Problem]:
     """Yield a problem for each place of a suite that names a language model which is not set up here."""
     known = set(LanguageModel.objects.values_list("slug", flat=True))
@@ -95,7 +91,7 @@ def missing_models(
         place = places[0] if places and judge is None else ModelPlace(file, 0)
         yield Problem(_missing(chosen), place.file or file, place.line, key="judge")
     named: Counter[tuple[str, str]] = Counter()
-    trees = [("", content.root)]
+    trees = [("", content.evaluators)]
     trees += [(case.key, case.evaluators) for case in content.cases if case.evaluators]
     for case, tree in trees:
         for path, setting, slug in models_named(tree, all_kinds()):
@@ -109,7 +105,7 @@ def missing_models(
                 yield Problem(_missing(slug), place.file or file, place.line, case, key)
 
 
-def _places(content: SuiteSpec, case: str, slug: str) -> Sequence[ModelPlace]:
+def _places(content: SuiteWithCases, case: str, slug: str) -> Sequence[ModelPlace]:
     return content.model_places.get((case, slug), ())
 
 

@@ -8,14 +8,15 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.specs.profiles import Profile
-from runs.suites.versions import kept_of, locked, next_version, write_down
+from runs.specs.suites import SuiteSpec
+from runs.suites.versions import locked, next_version, version_spec, write_down
 
 EMPTY_ROOT = EvaluatorSpec(name="suite", kind=COMPOSITE)
 
@@ -48,28 +49,26 @@ def create_suite(
     With `is_kept` false its first version is left to the caller, who puts cases into it in the same
     transaction. Raises SlugTakenError.
     """
-    policy = profile.policy if profile else PolicySpec()
-    columns = dict(policy)
+    spec = SuiteSpec(
+        title=title,
+        description=description,
+        tags=tuple(tags),
+        judge=judge.slug if judge else "",
+        policy=profile.policy if profile else PolicySpec(),
+        evaluators=profile.root if profile else EMPTY_ROOT,
+    )
     with transaction.atomic():
-        root = Evaluator.objects.plant(profile.root if profile else EMPTY_ROOT)
+        suite = Suite(slug=slug)
         try:
             with transaction.atomic():
-                suite = Suite.objects.create(
-                    slug=slug,
-                    title=title,
-                    description=description,
-                    tags=list(tags),
-                    judge=judge,
-                    root=root,
-                    **columns,
-                )
+                suite.write(spec)
         except IntegrityError as error:
             raise SlugTakenError(
                 f"There is a suite “{slug}” already. Choose another short name."
             ) from error
         note = f"Began from the profile {profile.label}" if profile else "Began empty"
         if is_kept:
-            next_version(suite, kept_of(suite), author=by, note=note)
+            next_version(suite, version_spec(suite), author=by, note=note)
         write_down(suite, "create", actor=by, before=None, after={"version": 1, "note": note})
     return suite
 
@@ -104,9 +103,7 @@ def delete_suite(suite: Suite, *, by: User) -> None:
             },
             after={},
         )
-        root = held.root
         held.delete()
-        root.delete()
 
 
 def _put(suite: Suite, by: User, *, is_archived: bool) -> bool:

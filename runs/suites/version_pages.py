@@ -12,11 +12,11 @@ from django.db.models import Count, Max
 
 from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
-from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags import figures
 from runs import lists
 from runs.lists import Key, Keyset, ListQuery
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteVersion
+from runs.specs.suites import CaseRevision, VersionSpec
 from runs.suites.differences import (
     AGGREGATOR,
     CONFIG,
@@ -25,9 +25,8 @@ from runs.suites.differences import (
     EvaluatorChange,
     FileChange,
     VersionDifference,
-    compare_versions,
+    compare_specs,
 )
-from runs.suites.edits import edited_parts, policy_of, tree_of
 from runs.suites.evaluator_pages import COMBINES, Branch, branches, count_leaves
 from runs.suites.queries import GateRule, policy_gates, policy_words
 from runs.texts import DiffLine, text_diff
@@ -200,7 +199,7 @@ def _rows(
             author=version.author.get_username() if version.author else "",
             created_at=version.created_at,
             is_current=version.number == suite.version,
-            changes=compare_versions(past.content, version.content).words if past else None,
+            changes=compare_specs(past.spec, version.spec).words if past else None,
             runs=count,
             last_run=last,
         )
@@ -229,16 +228,12 @@ class VersionCase:
 
 @dataclass(frozen=True, slots=True)
 class VersionPage:
-    """What a version said. `judge` is the slug it names; `judge_is_gone` when no model has it now."""
+    """What a version said. `judge_is_gone` when no model has the slug of its judge now."""
 
     version: SuiteVersion
     is_current: bool
-    title: str
-    description: str
-    tags: Sequence[str]
-    judge: str
+    spec: VersionSpec
     judge_is_gone: bool
-    policy: PolicySpec
     words: Mapping[str, str]
     gates: Sequence[GateRule]
     root: Branch
@@ -256,28 +251,23 @@ class VersionPage:
 
 def version_page(suite: Suite, version: SuiteVersion, *, first_case: int = 0) -> VersionPage:
     """Return a version with a hundred of its cases from a place on, in a fixed number of queries."""
-    parts = edited_parts(version.content)
-    policy, root = policy_of(parts), tree_of(parts)
-    cases = version.content.get("cases") or []
+    spec = version.spec
+    cases = spec.cases
     shown = cases[first_case : first_case + CASES_SHOWN]
     after = first_case + len(shown)
     runs = suite.runs.filter(suite_version=version.number).order_by("-number")
     numbers = suite.versions.values_list("number", flat=True)
-    judge = str(parts["judge"])
     return VersionPage(
         version=version,
         is_current=version.number == suite.version,
-        title=parts["title"],
-        description=parts["description"],
-        tags=parts["tags"],
-        judge=judge,
-        judge_is_gone=bool(judge) and not LanguageModel.objects.filter(slug=judge).exists(),
-        policy=policy,
-        words=policy_words(policy),
-        gates=policy_gates(policy),
-        root=branches(root, scale=policy.scale),
-        evaluators=count_leaves(root),
-        files=sorted(version.content.get("files") or {}),
+        spec=spec,
+        judge_is_gone=bool(spec.judge)
+        and not LanguageModel.objects.filter(slug=spec.judge).exists(),
+        words=policy_words(spec.policy),
+        gates=policy_gates(spec.policy),
+        root=branches(spec.evaluators, scale=spec.policy.scale),
+        evaluators=count_leaves(spec.evaluators),
+        files=sorted(spec.files),
         cases=_version_cases(suite, shown),
         case_count=len(cases),
         first_case=first_case,
@@ -289,7 +279,7 @@ def version_page(suite: Suite, version: SuiteVersion, *, first_case: int = 0) ->
     )
 
 
-def _version_cases(suite: Suite, shown: Sequence[Mapping[str, Any]]) -> list[VersionCase]:
+def _version_cases(suite: Suite, shown: Sequence[CaseRevision]) -> list[VersionCase]:
     rows = suite.cases.filter(key__in=[case["key"] for case in shown])
     known = {
         (key, revision): (title, is_current)
@@ -387,7 +377,7 @@ def version_comparison(
     suite: Suite, older: SuiteVersion, newer: SuiteVersion, *, first_case: int = 0
 ) -> VersionComparison:
     """Return what differs, with a hundred cases from a place on, in a fixed number of queries."""
-    difference = compare_versions(older.content, newer.content)
+    difference = compare_specs(older.spec, newer.spec)
     shown = difference.cases[first_case : first_case + CASES_SHOWN]
     after = first_case + len(shown)
     values, evaluators = setting_rows(difference, (_scale(older), _scale(newer)))
@@ -411,7 +401,7 @@ def setting_rows(
     difference: VersionDifference, scales: tuple[int, int]
 ) -> tuple[list[ValueRow], list[EvaluatorRow]]:
     """Return what differs in description and policy, and in each evaluator."""
-    values = list(_values((*difference.said, *difference.policy), scales))
+    values = list(_values((*difference.texts, *difference.policy), scales))
     return values, list(_evaluators(difference, scales))
 
 
@@ -421,8 +411,7 @@ def versions_offered(suite: Suite) -> Sequence[tuple[int, str]]:
 
 
 def _scale(version: SuiteVersion) -> int:
-    scale: int = edited_parts(version.content)["policy"]["scale"]
-    return scale
+    return version.spec.policy.scale
 
 
 def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[ValueRow]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,16 +13,14 @@ from django.utils import timezone
 
 from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import models_named
-from evaluators.models import AuditEntry, Evaluator, LanguageModel
-from evaluators.scoring.policy import PolicySpec
+from evaluators.models import AuditEntry, LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import content_hash
 from runs.formats.table_cases import beginning_of
 from runs.models.suites import Case, FileContent, Suite, SuiteFile, SuiteVersion
-from runs.suites.differences import EvaluatorChange, VersionDifference, compare_versions
-from runs.suites.edits import edited_parts, policy_of, tree_of
-from runs.suites.stored import UnknownVersionError
+from runs.specs.suites import CaseRevision, CaseSpec, SuiteWithCases, VersionSpec
+from runs.suites.differences import EvaluatorChange, VersionDifference, compare_specs
 
 
 def written_titles(suite: Suite | None) -> Mapping[str, str]:
@@ -49,7 +47,7 @@ class ChangeFacts:
 def facts_of_change(difference: VersionDifference) -> ChangeFacts:
     """Return what differs, evaluators by path and setting; long texts cut, and of very many the first."""
     found = ChangeFacts()
-    for one in (*difference.said, *difference.policy):
+    for one in (*difference.texts, *difference.policy):
         _note(found, one.name, one.old, one.new)
     for evaluator in difference.evaluators:
         _note_evaluator(found, evaluator)
@@ -94,37 +92,25 @@ class SuiteArchivedError(DomainError):
     code = "suite_archived"
 
 
-def kept_of(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what a version keeps of a suite as it is stored: everything but the cases' own texts.
+def version_spec(suite: Suite, *, metadata: Mapping[str, Any] | None = None) -> VersionSpec:
+    """Return what a version would store of a suite as it is now.
 
     `metadata` is what the suite's file said and nothing uses; without it the current version's stays.
     """
     if metadata is None:
         current = current_version(suite)
-        metadata = (current.content.get("metadata") or {}) if current else {}
-    return {
-        **parts_of(suite),
-        "metadata": dict(metadata),
-        "files": dict(suite.files.order_by("path").values_list("path", "content_id")),
-        "cases": _kept_cases(suite),
-    }
-
-
-def parts_of(suite: Suite) -> dict[str, Any]:
-    """Return of a suite as it is stored what drafts edit, in the form of a version's content."""
-    return {
-        "title": suite.title,
-        "description": suite.description,
-        "tags": list(suite.tags),
-        "judge": suite.judge.slug if suite.judge else "",
-        "policy": suite.policy().as_json(),
-        "evaluators": Evaluator.objects.tree(suite.root).as_json(),
-    }
+        metadata = current.spec.metadata if current else {}
+    return VersionSpec(
+        **dict(suite.spec),
+        metadata=metadata,
+        files=dict(suite.files.order_by("path").values_list("path", "content_id")),
+        cases=_case_revisions(suite),
+    )
 
 
 def locked(suite: Suite) -> Suite:
     """Return the suite as it is stored now, its row locked until the transaction ends."""
-    rows = Suite.objects.select_for_update(of=("self",)).select_related("root", "judge")
+    rows = Suite.objects.select_for_update(of=("self",)).select_related("judge")
     return rows.get(pk=suite.pk)
 
 
@@ -138,7 +124,7 @@ def editable(suite: Suite) -> Suite:
     return held
 
 
-def _kept_cases(suite: Suite) -> list[dict[str, Any]]:
+def _case_revisions(suite: Suite) -> list[CaseRevision]:
     rows = suite.cases.filter(is_current=True).order_by("position", "id")
     columns = rows.values_list("key", "revision", "content_hash")
     return [{"key": key, "revision": revision, "hash": digest} for key, revision, digest in columns]
@@ -149,22 +135,9 @@ def current_version(suite: Suite) -> SuiteVersion | None:
     return suite.versions.filter(number=suite.version).select_related("author").first()
 
 
-def put_parts(
-    suite: Suite, policy: PolicySpec, root: EvaluatorSpec, columns: Mapping[str, Any]
-) -> None:
-    """Store policy, tree and other columns of a suite that exists; rows of a tree that stays, stay."""
-    for name in PolicySpec.model_fields:
-        setattr(suite, name, getattr(policy, name))
-    for name, value in columns.items():
-        setattr(suite, name, value)
-    suite.save()
-    if Evaluator.objects.tree(suite.root) != root:
-        Evaluator.objects.replant(suite.root, root)
-
-
 def next_version(
     suite: Suite,
-    kept: Mapping[str, Any],
+    spec: VersionSpec,
     *,
     author: User | None,
     note: str = "",
@@ -178,14 +151,14 @@ def next_version(
     before = current_version(suite)
     suite.version = suite.version + 1 if before else 1
     suite.save(update_fields=["version", "updated_at"])
-    said = note or note_of(before.content if before else None, kept)
+    content = spec.as_json()
     return SuiteVersion.objects.create(
         suite=suite,
         number=suite.version,
-        note=said[:MAX_NOTE_LENGTH],
+        note=(note or change_note(before.spec if before else None, spec))[:MAX_NOTE_LENGTH],
         author=author,
-        content_hash=content_hash(kept),
-        content=kept,
+        content_hash=content_hash(content),
+        content=content,
         gathers=gathers,
     )
 
@@ -224,39 +197,26 @@ def write_down(
     )
 
 
-def is_version(version: SuiteVersion, kept: Mapping[str, Any]) -> bool:
-    """Tell whether the version keeps just that; what its policy did not have yet takes its default."""
-    digest = content_hash(kept)
-    return digest in (version.content_hash, content_hash(_with_whole_policy(version.content)))
-
-
-def _with_whole_policy(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    policy = content.get("policy")
-    return (
-        content
-        if policy is None
-        else {**content, "policy": PolicySpec.model_validate(policy).as_json()}
-    )
-
-
-def note_of(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
+def change_note(before: VersionSpec | None, after: VersionSpec) -> str:
     """Say in one line what a new version changes."""
     if before is None:
-        return f"Imported with {_counted(len(after['cases']))}"
-    old = {case["key"]: case.get("hash") for case in before["cases"]}
-    new = {case["key"]: case["hash"] for case in after["cases"]}
+        return f"Imported with {_counted(len(after.cases))}"
+    old = {case["key"]: case.get("hash") for case in before.cases}
+    new = {case["key"]: case["hash"] for case in after.cases}
     counts = {
         "added": len(new.keys() - old.keys()),
         "changed": sum(old[key] != new[key] for key in new.keys() & old.keys()),
         "removed": len(old.keys() - new.keys()),
     }
-    said = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
-    parts = ("evaluators", "policy", "files")
-    known = _with_whole_policy(before)
-    said += [f"{name} changed" for name in parts if known.get(name) != after[name]]
-    judges = [kept.get("judge") or "none" for kept in (before, after)]
-    said += [f"judge: {' → '.join(judges)}"] if judges[0] != judges[1] else []
-    return ", ".join(said) or "Description, tags or order of the cases changed"
+    notes = [f"{_counted(count)} {word}" for word, count in counts.items() if count]
+    notes += [
+        f"{name} changed"
+        for name in ("evaluators", "policy", "files")
+        if getattr(before, name) != getattr(after, name)
+    ]
+    if before.judge != after.judge:
+        notes.append(f"judge: {before.judge or 'none'} → {after.judge or 'none'}")
+    return ", ".join(notes) or "Description, tags or order of the cases changed"
 
 
 def _counted(count: int) -> str:
@@ -265,6 +225,12 @@ def _counted(count: int) -> str:
 
 BATCH = 500
 MAX_NAMED = 5
+
+
+class UnknownVersionError(DomainError):
+    """A suite has no such version, or none that was kept."""
+
+    code = "unknown_version"
 
 
 class CannotRestoreError(DomainError):
@@ -284,13 +250,13 @@ def record_version(
     """
     with transaction.atomic():
         held = locked(suite)
-        kept, current = kept_of(held), current_version(held)
-        if current is not None and current.content == kept:
+        spec, current = version_spec(held), current_version(held)
+        if current is not None and current.spec == spec:
             version = current
         elif current is None:
-            version = next_version(held, kept, author=author, note=note)
+            version = next_version(held, spec, author=author, note=note)
         else:
-            version = _recorded(held, current, kept, author, note, gathers=gathers)
+            version = _change_version(held, current, spec, author, note, gathers=gathers)
     suite.version = version.number
     return version
 
@@ -303,82 +269,80 @@ def restore_version(suite: Suite, number: int, *, by: User | None, note: str = "
     """
     with transaction.atomic():
         held = editable(suite)
-        old = held.versions.filter(number=number).first()
-        if old is None:
+        row = held.versions.filter(number=number).first()
+        if row is None:
             raise UnknownVersionError(f"{held.slug} has no version {number}.")
-        before = kept_of(held)
-        if compare_versions(before, old.content).is_empty:
+        old, before = row.spec, version_spec(held)
+        if compare_specs(before, old).is_empty:
             raise CannotRestoreError(
                 f"{held.title} is what version {number} says already; there is nothing to restore."
             )
-        cases = _cases_of(held, old)
-        _check_models(old, cases)
-        _put_back(held, old)
-        _put_files(held, old.content.get("files") or {})
+        cases = _stored_cases(held, number, old)
+        _check_models(number, old, cases)
+        held.write(old)
+        _put_files(held, old.files)
         _put_cases(held, cases)
-        kept = kept_of(held, metadata=old.content.get("metadata") or {})
-        said = f"Restored version {number}" + (
-            f": {' '.join(note.split())}" if note.strip() else ""
-        )
-        version = next_version(held, kept, author=by, note=said)
-        _write_down(held, "restore", by, (version.number - 1, before), version)
+        more = f": {' '.join(note.split())}" if note.strip() else ""
+        spec = version_spec(held, metadata=old.metadata)
+        version = next_version(held, spec, author=by, note=f"Restored version {number}{more}")
+        _record_change(held, "restore", by, (version.number - 1, before), version)
     suite.version = version.number
     return version
 
 
-def _recorded(
+def _change_version(
     suite: Suite,
     current: SuiteVersion,
-    kept: dict[str, Any],
+    spec: VersionSpec,
     author: User | None,
     note: str,
     *,
     gathers: bool,
 ) -> SuiteVersion:
-    number, before = current.number, current.content
-    gathers = gathers and _differ_in_cases_alone(before, kept)
+    number, before = current.number, current.spec
+    gathers = gathers and _differ_in_cases_alone(before, spec)
     if gathers and takes_more_edits(current, author, now=timezone.now()):
         past = suite.versions.filter(number=current.number - 1).first()
-        current.content, current.content_hash = kept, content_hash(kept)
-        current.note = (note or note_of(past.content if past else before, kept))[:MAX_NOTE_LENGTH]
+        current.content = spec.as_json()
+        current.content_hash = content_hash(current.content)
+        current.note = (note or change_note(past.spec if past else before, spec))[:MAX_NOTE_LENGTH]
         current.save(update_fields=["content", "content_hash", "note"])
         version = current
     else:
-        version = next_version(suite, kept, author=author, note=note, gathers=gathers)
-    _write_down(suite, "change", author, (number, before), version)
+        version = next_version(suite, spec, author=author, note=note, gathers=gathers)
+    _record_change(suite, "change", author, (number, before), version)
     return version
 
 
-def _differ_in_cases_alone(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    difference = compare_versions(before, after)
+def _differ_in_cases_alone(before: VersionSpec, after: VersionSpec) -> bool:
+    difference = compare_specs(before, after)
     return not (difference.scoring or difference.files)
 
 
-def _cases_of(suite: Suite, version: SuiteVersion) -> list[Case]:
+def _stored_cases(suite: Suite, number: int, spec: VersionSpec) -> list[Case]:
     """Return the revisions a version names, in its order; raises CannotRestoreError for lost ones."""
-    wanted = [(case["key"], case["revision"]) for case in version.content["cases"]]
-    found: dict[tuple[str, int], Case] = {}
+    wanted = [(case["key"], case["revision"]) for case in spec.cases]
+    stored: dict[tuple[str, int], Case] = {}
     for start in range(0, len(wanted), BATCH):
         keys = {key for key, _ in wanted[start : start + BATCH]}
         rows = suite.cases.filter(key__in=keys).defer("input", "recorded_output", "metadata")
-        found |= {(row.key, row.revision): row for row in rows}
-    if gone := [f"{key} (revision {n})" for key, n in wanted if (key, n) not in found]:
+        stored |= {(row.key, row.revision): row for row in rows}
+    if gone := [f"{key} (revision {n})" for key, n in wanted if (key, n) not in stored]:
         raise CannotRestoreError(
-            f"Version {version.number} cannot be restored: its cases {_some(gone)} are no longer stored."
+            f"Version {number} cannot be restored: its cases {_some(gone)} are no longer stored."
         )
-    return [found[part] for part in wanted]
+    return [stored[part] for part in wanted]
 
 
-def _check_models(version: SuiteVersion, cases: Iterable[Case]) -> None:
+def _check_models(number: int, spec: VersionSpec, cases: Iterable[Case]) -> None:
     """Raise CannotRestoreError when the version names language models that are gone."""
-    content = version.content
-    trees = [("", tree_of(content))]
+    trees = [("", spec.evaluators)]
     trees += [
         (case.key, EvaluatorSpec.model_validate(case.evaluators))
         for case in cases
         if case.evaluators
     ]
-    named = [("the suite's judge", content.get("judge") or "")]
+    named = [("the suite's judge", spec.judge)]
     for key, tree in trees:
         where = f"case {key}, evaluator " if key else "evaluator "
         named += [(f"{where}{path}", slug) for path, _, slug in models_named(tree, all_kinds())]
@@ -386,17 +350,10 @@ def _check_models(version: SuiteVersion, cases: Iterable[Case]) -> None:
     gone = [f"{slug!r} ({where})" for where, slug in named if slug and slug not in known]
     if gone:
         raise CannotRestoreError(
-            f"Version {version.number} cannot be restored: the language model {_some(gone)} is gone. "
+            f"Version {number} cannot be restored: the language model {_some(gone)} is gone. "
             "Add it again under Language models with that slug, or download the version, name another "
             "and import it."
         )
-
-
-def _put_back(suite: Suite, version: SuiteVersion) -> None:
-    content = edited_parts(version.content)
-    judge = LanguageModel.objects.get(slug=content["judge"]) if content["judge"] else None
-    said = {name: content[name] for name in ("title", "description", "tags")}
-    put_parts(suite, policy_of(content), tree_of(content), {**said, "judge": judge})
 
 
 def _put_files(suite: Suite, files: Mapping[str, str]) -> None:
@@ -433,19 +390,68 @@ def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
     return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
 
 
-def _write_down(
+def _record_change(
     suite: Suite,
     action: str,
     actor: User | None,
-    before: tuple[int, Mapping[str, Any]],
+    before: tuple[int, VersionSpec],
     version: SuiteVersion,
 ) -> None:
-    number, content = before
-    told = facts_of_change(compare_versions(content, version.content))
-    after = {"version": version.number, "note": version.note, **told.after}
-    write_down(suite, action, actor=actor, before={"version": number, **told.before}, after=after)
+    number, spec = before
+    facts = facts_of_change(compare_specs(spec, version.spec))
+    after = {"version": version.number, "note": version.note, **facts.after}
+    write_down(suite, action, actor=actor, before={"version": number, **facts.before}, after=after)
 
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
     return ", ".join(names[:MAX_NAMED]) + more
+
+
+def suite_with_cases(
+    suite: Suite, *, version: int | None = None, only: Container[str] | None = None
+) -> SuiteWithCases:
+    """Return the suite as it was at a version, the current one unless another is named.
+
+    Importing it again changes nothing. With `only`, it has no other cases than those of these keys.
+    Raises UnknownVersionError naming those there are.
+    """
+    number = suite.version if version is None else version
+    row = suite.versions.filter(number=number).first()
+    if row is None:
+        kept = [str(n) for n in suite.versions.order_by("number").values_list("number", flat=True)]
+        if not kept:
+            text = f"{suite.slug} has no version that was kept, so there is nothing to export."
+            raise UnknownVersionError(text)
+        there_are = f"there is {kept[0]}" if len(kept) == 1 else f"there are {', '.join(kept)}"
+        raise UnknownVersionError(f"{suite.slug} has no version {number}; {there_are}.")
+    spec = row.spec
+    cases, files = tuple(_version_cases(suite, spec, only)), _file_contents(spec.files)
+    return SuiteWithCases(**{**dict(spec), "slug": suite.slug, "cases": cases, "files": files})
+
+
+def _version_cases(
+    suite: Suite, spec: VersionSpec, only: Container[str] | None
+) -> Iterator[CaseSpec]:
+    """Yield the cases in the order of the version, each in the revision it had."""
+    wanted = [
+        (case["key"], case["revision"])
+        for case in spec.cases
+        if only is None or case["key"] in only
+    ]
+    for start in range(0, len(wanted), BATCH):
+        batch = wanted[start : start + BATCH]
+        rows = suite.cases.filter(key__in={key for key, _ in batch})
+        stored = {(row.key, row.revision): row for row in rows}
+        yield from (stored[part].spec for part in batch)
+
+
+def suite_files(suite: Suite) -> dict[str, bytes]:
+    """Return the files of a suite as it is now, by path."""
+    return _file_contents(dict(suite.files.values_list("path", "content_id")))
+
+
+def _file_contents(hashes: Mapping[str, str]) -> dict[str, bytes]:
+    rows: Any = FileContent.objects.filter(pk__in=set(hashes.values()))
+    contents = {row.sha256: bytes(row.content) for row in rows}
+    return {path: contents[digest] for path, digest in sorted(hashes.items())}

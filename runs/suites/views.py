@@ -118,7 +118,7 @@ def draft_conflict(request: MemberRequest, slug: str) -> HttpResponse:
     if conflict is None:
         return redirect("runs:suite-settings", slug)
     form = ConflictForm(conflict, posted(request))
-    if form.is_valid() and form.settle():
+    if form.is_valid() and form.resolve():
         messages.success(
             request, f"Your draft is one of version {suite.version} now. Save it next."
         )

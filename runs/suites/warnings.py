@@ -12,7 +12,8 @@ from evaluators.scoring.numbers import format_weight
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, below, walk
 from runs.engine.plan import judge_models
-from runs.suites.edits import Content, policy_of, tree_of
+from runs.specs.suites import SuiteSpec
+from runs.suites.edits import Content
 
 # Rules under which no weight of a child moves the score (SCORING §3).
 WEIGHTLESS = {
@@ -48,9 +49,9 @@ def remarks(
     `target_models` has by slug of a language model the names of the targets that are that model, so
     that a judge who would judge itself is told.
     """
-    root = tree_of(content)
+    spec = SuiteSpec.model_validate(content)
+    root, policy = spec.evaluators, spec.policy
     nodes = dict(walk(root))
-    policy = policy_of(content)
     overall = _overall_judge(root, policy)
     reach = _reach(root, policy, overall)
     found: list[Remark] = []
@@ -66,13 +67,17 @@ def remarks(
             found += _no_effect(path, node, above)
         if above is not None:
             found += _never_decides(path, node, above, reach)
-    found += _own_models(root, str(content["judge"]), target_models)
+    found += _own_models(root, spec.judge, target_models)
     return found
 
 
 def unfinished(content: Content) -> list[Remark]:
     """Return what has to be filled in before the draft can be saved: settings that kinds cannot do without."""
-    return [one for path, node in walk(tree_of(content)) for one in _unfinished(path, node)]
+    return [
+        one
+        for path, node in walk(SuiteSpec.model_validate(content).evaluators)
+        for one in _unfinished(path, node)
+    ]
 
 
 def _unfinished(path: str, node: EvaluatorSpec) -> Iterator[Remark]:

@@ -9,7 +9,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Count, Exists, OuterRef, Q
 
-from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import counted, thousands
@@ -19,8 +18,8 @@ from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite, SuiteDraft
 from runs.results.run_page import run_changes
 from runs.running.rules import Origins, with_own_samples, without_samples
+from runs.specs.suites import SuiteSpec
 from runs.suites.differences import matched
-from runs.suites.edits import tree_of
 from runs.what_if.changes import RuleSet, origins_of
 from runs.what_if.figures import Side, WhatIf
 from runs.what_if.flips import SHOWN_ALONGSIDE, FlipRow, by_harm, rows_of
@@ -128,7 +127,11 @@ def what_if_of(run: Run, rules: RuleSet, *, origins: Origins = None) -> WhatIf:
 
 
 def edited_rules(
-    run: Run, content: Mapping[str, Any], *, base: Mapping[str, Any] | None = None
+    run: Run,
+    content: Mapping[str, Any],
+    *,
+    base: SuiteSpec | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> tuple[RuleSet, Origins]:
     """Return the rules that edited content of a suite makes, and where its evaluators came from.
 
@@ -136,17 +139,13 @@ def edited_rules(
     edited from: a run may have been started with a judge of its own. Raises DomainError for a
     policy or tree that cannot be.
     """
-    root = EvaluatorSpec.model_validate(content["evaluators"])
-    validate(root)
+    spec = SuiteSpec.model_validate(content)
+    validate(spec.evaluators)
     plan = read_plan(run.snapshot)
-    judge = str(content.get("judge") or "")
-    if base is None or judge == str(base.get("judge") or ""):
-        judge = plan.judge
-    files = content.get("files", (base or {}).get("files"))
     rules = RuleSet(
-        policy=PolicySpec.model_validate(content["policy"]),
-        root=root,
-        judge=judge,
+        policy=spec.policy,
+        root=spec.evaluators,
+        judge=plan.judge if base is None or spec.judge == base.judge else spec.judge,
         files=plan.files if files is None else files,
     )
     return rules, origins_of(content["evaluators"])
@@ -230,7 +229,7 @@ class WhatIfPage:
 
 def what_if_page(
     draft: SuiteDraft,
-    base: Mapping[str, Any],
+    base: SuiteSpec,
     content: Mapping[str, Any] | None,
     *,
     run: str,
@@ -279,28 +278,27 @@ def pick_run(suite: Suite, number: str) -> tuple[list[Run], Run | None, list[str
     return offered if is_offered else [*offered, found], found, []
 
 
-def rules_for(
-    run: Run, base: Mapping[str, Any], content: Mapping[str, Any]
-) -> tuple[RuleSet, Origins]:
+def rules_for(run: Run, base: SuiteSpec, content: Mapping[str, Any]) -> tuple[RuleSet, Origins]:
     """Return edited rules as a run can be asked by them, its evaluators found where they stood in it.
 
     Judges that were asked more often for this run alone stay so. Raises DomainError for a policy or tree
     that cannot be.
     """
     files = dict(run.suite.files.values_list("path", "content_id"))
-    rules, origins = edited_rules(run, content, base={**base, "files": files})
-    before, ran = tree_of(base), EvaluatorSpec.model_validate(run.snapshot["evaluators"])
+    rules, origins = edited_rules(run, content, base=base, files=files)
+    before, ran = base.evaluators, EvaluatorSpec.model_validate(run.snapshot["evaluators"])
     if origins is not None and before != ran:
         pairs = matched(before, ran)
         origins = {path: pairs.get(origin or "") for path, origin in origins.items()}
     return replace(rules, root=with_own_samples(rules.root, origins, run.snapshot)), origins
 
 
-def changes_rules(base: Mapping[str, Any], content: Mapping[str, Any]) -> bool:
+def changes_rules(base: SuiteSpec, content: Mapping[str, Any]) -> bool:
     """Tell whether edited content decides verdicts by other rules than the version it was edited from."""
-    if tree_of(content) != tree_of(base):
-        return True
-    return any(content[name] != base.get(name) for name in ("policy", "judge"))
+    spec = SuiteSpec.model_validate(content)
+    return any(
+        getattr(spec, name) != getattr(base, name) for name in ("evaluators", "policy", "judge")
+    )
 
 
 def _figures(run: Run, rules: RuleSet, origins: Origins, reader: User) -> WhatIfFigures:

@@ -21,6 +21,7 @@ from runs.queue import RESCORE_RUN, queue
 from runs.running.checks import check_trees
 from runs.running.retrying import note, user_name
 from runs.running.rules import Origins, samples_kept
+from runs.specs.suites import SuiteSpec
 from runs.what_if.changes import RuleSet
 from runs.what_if.figures import Stale
 from runs.what_if.page import changes_rules, rules_for
@@ -157,7 +158,7 @@ def _made_before(form_key: str, by: User | None) -> Run | None:
 
 def score_again(
     run: Run,
-    base: Mapping[str, Any],
+    base: SuiteSpec,
     content: Mapping[str, Any],
     *,
     version: int,

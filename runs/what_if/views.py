@@ -26,6 +26,7 @@ from runs.requests import (
     posted,
     suite_of,
 )
+from runs.specs.suites import SuiteSpec
 from runs.suites.drafts import draft_of
 from runs.suites.edits import Content
 from runs.suites.evaluator_pages import base_of, tree_editor
@@ -81,7 +82,7 @@ class Question:
         """Read the draft and what was sent; nothing is stored."""
         draft = draft_of(suite_of(slug=slug), request.user)
         self.base = base_of(draft)
-        self.form = EvaluatorTreeForm(draft, self.base["policy"], posted(request))
+        self.form = EvaluatorTreeForm(draft, self.base.policy.as_json(), posted(request))
         self.asked: AskedContent = asked_content(self.form)
         self.query = FlipQuery.read(request.GET.dict() | request.POST.dict())
         self.reader = request.user
@@ -193,7 +194,9 @@ def _context(question: Question, page: WhatIfPage) -> dict[str, Any]:
     return {
         "suite": page.suite,
         "what_if": page,
-        "scale": int((question.asked.content or question.base)["policy"]["scale"]),
+        "scale": SuiteSpec.model_validate(
+            question.asked.content or question.base.as_json()
+        ).policy.scale,
         "form_key": secrets.token_urlsafe(16),
     }
 

@@ -37,19 +37,19 @@ def main() -> None:
 
 def store(count: int) -> int:
     """Return a completed run of so many cases, half of whose scores lie about the bands."""
-    from evaluators.models import Evaluator
     from runs.execution.run_worker import work_on_run
     from runs.models.runs import Run
     from runs.models.stored import pack_leaf_scores
     from runs.models.suites import Case, Suite
     from runs.models.targets import Target
     from runs.running.services import start_run
+    from runs.specs.suites import SuiteSpec
     from tests.benchmarks.suites import CONTAINS, LEAF
 
-    root = Evaluator.objects.create(name="all", kind="composite", config={})
-    for number in range(LEAVES):
-        Evaluator.objects.create(parent=root, name=f"leaf {number}", **LEAF, **CONTAINS)
-    suite = Suite.objects.create(slug="asked", title="asked", root=root)
+    leaves = [{"name": f"leaf {number}", **LEAF, **CONTAINS} for number in range(LEAVES)]
+    root = {"name": "all", "kind": "composite", "children": leaves}
+    suite = Suite(slug="asked")
+    suite.write(SuiteSpec.model_validate({"title": "asked", "evaluators": root}))
     Case.objects.bulk_create(
         Case(
             suite=suite,

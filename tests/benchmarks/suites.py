@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from runs.execution.run_worker import work_on_run
 from runs.models.runs import Run
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
 from runs.running.services import start_run
+from runs.specs.suites import SuiteSpec
 
 LEAF: dict[str, Any] = {"weight": 1.0, "required": False, "required_below": None, "negate": False}
 CONTAINS = {"kind": "text_check", "config": {"operator": "contains", "value": "refund"}}
@@ -30,14 +31,16 @@ def store(
     With `base_url` the model there judges, and answers the cases too unless their outputs are to be
     recorded; it allows as many calls as a run keeps in flight, or `model_at_once`.
     """
-    root = Evaluator.objects.create(name="all", kind="composite", config={})
     model = None
     if base_url:
         limit = model_at_once or at_once
         facts = {"model_id": "mock", "base_url": base_url, "concurrency": limit}
         model = LanguageModel.objects.create(slug=name, name=name, **facts)
-    Evaluator.objects.create(parent=root, name="check", **LEAF, **(JUDGE if model else CONTAINS))
-    suite = Suite.objects.create(slug=name, title=name, root=root, judge=model)
+    leaf = {"name": "check", **LEAF, **(JUDGE if model else CONTAINS)}
+    root = {"name": "all", "kind": "composite", "children": [leaf]}
+    judge = model.slug if model else ""
+    suite = Suite(slug=name)
+    suite.write(SuiteSpec.model_validate({"title": name, "judge": judge, "evaluators": root}))
     is_recorded = model is None or not asks_target
     Case.objects.bulk_create(
         Case(

@@ -63,7 +63,7 @@ def test_evaluators_are_moved_weighed_and_saved_by_keyboard_alone(editor: Page) 
     editor.keyboard.press("Enter")
     expect(editor.locator("#draft")).to_contain_text("Nothing is changed")
     assert questions == [], "what is saved with the form is not lost"
-    assert Suite.objects.get().policy().borderline_threshold == 0.5
+    assert Suite.objects.get().policy.borderline_threshold == 0.5
     expect_order(
         editor, "safety", "no_pii", "no_harm", "quality", "facts", "length", "length_2", "tone"
     )

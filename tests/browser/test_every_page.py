@@ -19,7 +19,6 @@ from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink
-from runs.models.suites import Suite
 from runs.reviews.services import Decided, decide
 from runs.sharing.services import document_of, hash_token, read_subject, share_sources
 from runs.suites.versions import record_version
@@ -27,6 +26,7 @@ from tests.formats.test_agentv_results import NESTED
 from tests.results.test_result_page import judged
 from tests.support.factories import (
     STARTED,
+    change_suite,
     make_call,
     make_case,
     make_model,
@@ -177,7 +177,7 @@ def site_with_runs(transactional_db: None) -> None:
     for number in range(12):
         RunEvent.objects.create(run=run, kind="limit_lowered", text=f"at most {number} calls")
     make_case(suite=suite, key="C-099")
-    Suite.objects.filter(pk=suite.pk).update(description="What it answers", pass_threshold=0.85)
+    change_suite(suite, description="What it answers", pass_threshold=0.85)
     record_version(suite, author=None, note="Asks for more")
     import_and_review()
     for kind, fields in (

@@ -11,12 +11,13 @@ from tests.browser.conftest import Console
 from tests.services.site import Site, running_site
 
 STORE = """
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
+from runs.specs.suites import SuiteSpec
 from runs.running import services
-root = Evaluator.objects.create(name="all", kind="text_check", config={"operator": "contains", "value": "x"})
-suite = Suite.objects.create(slug="support", title="Support", root=root)
+suite = Suite(slug="support")
+suite.write(SuiteSpec.model_validate({"title": "Support", "evaluators": {"name": "all", "kind": "text_check", "config": {"operator": "contains", "value": "x"}}}))
 Case.objects.create(suite=suite, key="C-1", content_hash="1", input=[], recorded_output={"output": "x"})
 target = Target.objects.create(name="agent", kind="recorded")
 LanguageModel.objects.create(slug="juno", name="Juno", model_id="juno", base_url="http://127.0.0.1:9/v1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,10 +15,10 @@ from runs.formats import suite_files
 from runs.formats.suite_files import suite_head
 from runs.models.results import Result, ResultOutput
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec
 from runs.specs.profiles import profile_named
+from runs.specs.suites import CaseSpec
 from runs.suites.services import archive_suite, create_suite
-from runs.suites.stored import case_content, stored_content
+from runs.suites.versions import suite_with_cases
 from tests.support.factories import make_result, make_run
 from tests.support.members import make_client, make_member
 
@@ -68,8 +67,10 @@ def suite(ada: User) -> Suite:
         b"name: x\ntests:\n- id: a\n  input: b\n  evaluators:\n  - type: contains\n    value: c\n"
     )
     own = contains.cases[0].evaluators
-    rest = [CaseSpec(f"C-{n}", ({"role": "user", "content": f"Ask {n}"},)) for n in range(3)]
-    put_cases(suite, [replace(RICH, evaluators=own), *rest], by=ada)
+    rest = [
+        CaseSpec(key=f"C-{n}", input=({"role": "user", "content": f"Ask {n}"},)) for n in range(3)
+    ]
+    put_cases(suite, [RICH.replace(evaluators=own), *rest], by=ada)
     return suite
 
 
@@ -128,7 +129,7 @@ def test_a_case_is_written_with_everything_and_keeps_its_order(
     assert "new is in the suite." in said
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in said
     assert "<script>alert" not in said
-    made = case_content(current("new"))
+    made = current("new").spec
     assert (made.tags, made.expected_outcomes) == (("a", "b"), ("Two", "One"))
     assert [turn["content"] for turn in made.input] == ["Be kind", "What now?"]
     assert (made.metadata, made.recorded_output) == ({"plan": "pro"}, {"output": "It was sent."})
@@ -138,13 +139,13 @@ def test_a_case_is_written_with_everything_and_keeps_its_order(
 
 
 def test_what_the_form_cannot_show_stays_as_it_was(editor: Client, suite: Suite) -> None:
-    before = case_content(current())
+    before = current().spec
     edit = f"{CASES}returns/edit/"
     form = editor.get(edit).context["form"]
     assert editor.post(edit, sent(form)).status_code == 302
     assert current().revision == 1, "nothing was changed"
     editor.post(edit, sent(form, criteria="Long"))
-    assert case_content(current()) == replace(before, criteria="Long")
+    assert current().spec == before.replace(criteria="Long")
     form = editor.get(edit).context["form"]
     rows = sent(form)["input-content"]
     add_case(suite, CaseSpec(key=" a/b\n", input=RICH.input), by=None)
@@ -273,12 +274,12 @@ def test_a_case_is_duplicated_moved_deleted_and_brought_back(editor: Client, sui
     make_result(run=make_run(suite=suite), case=current(), verdict="pass", score=0.9)
     form = editor.get(f"{NEW}?from=returns").context["form"]
     editor.post(NEW, sent(form))
-    copy = case_content(current("returns-2"))
-    assert replace(copy, key="returns") == case_content(current())
+    copy = current("returns-2").spec
+    assert copy.replace(key="returns") == current().spec
     edit = editor.get(f"{CASES}returns/edit/")
     assert edit.context["form"].fields["key"].disabled
     editor.post(f"{CASES}returns/edit/", sent(edit.context["form"], place="5"))
-    assert [case.key for case in stored_content(suite_again(suite)).cases][-1] == "returns"
+    assert [case.key for case in suite_with_cases(suite_again(suite)).cases][-1] == "returns"
 
     asked = page_of(editor.get(f"{CASES}returns/delete/"))
     assert "1 run carried it out. It and every result stay readable" in asked
@@ -394,9 +395,7 @@ def test_many_cases_are_tagged_and_deleted_after_asking(editor: Client, suite: S
 def test_the_table_is_sorted_as_asked_to_its_end(
     editor: Client, suite: Suite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change_case(
-        suite, "C-1", replace(case_content(current("C-1")), title="Aa"), base_revision=1, by=None
-    )
+    change_case(suite, "C-1", current("C-1").spec.replace(title="Aa"), base_revision=1, by=None)
     monkeypatch.setattr("runs.cases.queries.PAGE_SIZE", 3)
     for sort, keys in (
         ("", ["returns", "C-0", "C-1", "C-2"]),
@@ -420,10 +419,10 @@ def test_ticked_cases_are_exported_and_read_back(
         assert answer["Content-Disposition"].startswith("attachment; filename=")
         return b"".join(answer.streaming_content)
 
-    whole = stored_content(suite_again(suite))
+    whole = suite_with_cases(suite_again(suite))
     # A block of text alone is read back as the text that it is.
     turns = ({k: v for k, v in turn.items() if k != "blocks"} for turn in RICH.input)
-    wanted = (replace(whole.cases[0], input=tuple(turns)), whole.cases[2])
+    wanted = (whole.cases[0].replace(input=tuple(turns)), whole.cases[2])
     assert suite_files.read_suite(export("yaml", case=["C-1", "returns"])).cases == wanted
     lines = export("jsonl", case=["C-1", "returns"])
     head = {"s.yaml": write_yaml(suite_head(whole)).encode()}

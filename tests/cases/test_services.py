@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import User
@@ -29,10 +28,9 @@ from runs.cases.services import (
     untag_cases,
 )
 from runs.models.suites import Case, Suite
-from runs.specs.content import CaseSpec
+from runs.specs.suites import CaseSpec
 from runs.suites.services import archive_suite, create_suite
-from runs.suites.stored import case_content, stored_content
-from runs.suites.versions import restore_version
+from runs.suites.versions import restore_version, suite_with_cases
 from tests.execution.test_races import at_once
 from tests.support.factories import make_result, make_run, make_target, make_user
 
@@ -69,7 +67,7 @@ def versions(suite: Suite) -> list[tuple[int, str]]:
 
 
 def change(suite: Suite, base: int = 1, by: User | None = None, **changes: object) -> Case:
-    content = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
+    content = RETURNS.replace(**changes)  # type: ignore[arg-type]  # fields of several types
     return change_case(suite, "returns", content, base_revision=base, by=by)
 
 
@@ -80,12 +78,12 @@ def test_an_edit_is_a_revision_and_edits_gather_in_one_version(suite: Suite, ada
 
     second = change(suite, by=ada, title="Send it back")
     third = change(suite, base=2, by=ada, title="Send it back", tags=("refunds", "tents"))
-    add_case(suite, replace(SIZES, key="paint"), by=ada)
+    add_case(suite, SIZES.replace(key="paint"), by=ada)
 
     assert (second.revision, third.revision, suite.version) == (2, 3, 3)
     assert versions(suite)[-1] == (3, "1 case added, 1 case changed")
     assert current(suite) == [("returns", 3), ("sizes", 1), ("paint", 1)]
-    assert [case.key for case in stored_content(suite).cases] == ["returns", "sizes", "paint"]
+    assert [case.key for case in suite_with_cases(suite).cases] == ["returns", "sizes", "paint"]
     ran.refresh_from_db()
     assert ran.case.title == "Returns"
     told = AuditEntry.objects.filter(actor=ada, object_name="support").order_by("pk")
@@ -139,12 +137,12 @@ def test_a_key_changes_until_the_case_was_run(suite: Suite, ada: User) -> None:
     assert change(suite, by=ada, key="send-back").pk == renamed.pk, "pressed twice"
     assert current(suite) == [("send-back", 1), ("sizes", 1)]
     with pytest.raises(CaseKeyTakenError, match="another key"):
-        change_case(suite, "sizes", replace(SIZES, key="send-back"), base_revision=1, by=ada)
+        change_case(suite, "sizes", SIZES.replace(key="send-back"), base_revision=1, by=ada)
     with pytest.raises(CaseKeyTakenError):
-        add_case(suite, replace(SIZES, key="send-back"), by=ada)
+        add_case(suite, SIZES.replace(key="send-back"), by=ada)
     make_result(run=make_run(suite=suite), case=renamed, verdict="pass")
     with pytest.raises(CaseKeyInUseError, match="has results"):
-        change_case(suite, "send-back", replace(RETURNS, key="x"), base_revision=1, by=ada)
+        change_case(suite, "send-back", RETURNS.replace(key="x"), base_revision=1, by=ada)
     restore_version(suite, 2, by=ada)
     assert current(suite) == [("returns", 1), ("sizes", 1)]
 
@@ -171,7 +169,7 @@ def test_a_removed_case_stays_with_its_runs_and_comes_back(suite: Suite, ada: Us
 
 def test_many_are_tagged_or_put_in_as_many_queries_as_a_few(suite: Suite, ada: User) -> None:
     def tags(count: int) -> int:
-        cases = [replace(SIZES, key=f"{count}-{n}") for n in range(count)]
+        cases = [SIZES.replace(key=f"{count}-{n}") for n in range(count)]
         put_cases(suite, cases, by=ada)
         with CaptureQueriesContext(connection) as queries:
             keys = [case.key for case in cases]
@@ -190,7 +188,7 @@ def test_a_case_moves_to_another_place(suite: Suite, ada: User) -> None:
     assert place_case(suite, "sizes", 99, by=ada) == 2
     assert place_case(suite, "sizes", 1, by=ada) == 1
     assert current(suite) == [("sizes", 1), ("returns", 1)]
-    assert [case.key for case in stored_content(suite).cases] == ["sizes", "returns"]
+    assert [case.key for case in suite_with_cases(suite).cases] == ["sizes", "returns"]
 
 
 def judged_by(model: str = "", weight: float = 1.0) -> EvaluatorSpec:
@@ -226,9 +224,9 @@ def test_what_cannot_be_stored_is_refused_by_field_and_nothing_is_saved(
     suite: Suite, changes: dict[str, object], field: str, said: str
 ) -> None:
     make_target(name="replay", kind="recorded")
-    wrong = replace(RETURNS, **changes)  # type: ignore[arg-type]  # fields of several types
+    wrong = RETURNS.replace(**changes)  # type: ignore[arg-type]  # fields of several types
     with pytest.raises(InvalidCaseError) as refusal:
-        put_cases(suite, [replace(SIZES, key="fine"), wrong], by=None)
+        put_cases(suite, [SIZES.replace(key="fine"), wrong], by=None)
     assert said in refusal.value.problems[wrong.key][field][0]
     assert len(str(refusal.value)) < 2_000
     assert current(suite) == [("returns", 1), ("sizes", 1)]
@@ -240,21 +238,20 @@ def test_a_key_that_stands_twice_is_refused(suite: Suite) -> None:
 
 
 def test_a_long_case_is_stored_as_it_is(suite: Suite) -> None:
-    long = replace(
-        RETURNS,
+    long = RETURNS.replace(
         key="<script>/?#%é",
         input=({"role": "user", "content": "é" * 100_000, "name": "kept"},),
         expected_outcomes=tuple(f"<b>{n}</b>" for n in range(1_000)),
         recorded_output={"output": "x"},
     )
     add_case(suite, long, by=None)
-    assert case_content(suite.cases.get(key=long.key)) == long
+    assert suite.cases.get(key=long.key).spec == long
 
 
 ACTIONS: list[Callable[[Suite], object]] = [
-    lambda suite: add_case(suite, replace(SIZES, key="new"), by=None),
+    lambda suite: add_case(suite, SIZES.replace(key="new"), by=None),
     lambda suite: change(suite, title="New"),
-    lambda suite: put_cases(suite, [replace(SIZES, title="New")], by=None),
+    lambda suite: put_cases(suite, [SIZES.replace(title="New")], by=None),
     lambda suite: remove_cases(suite, ["sizes"], by=None),
     lambda suite: tag_cases(suite, ["sizes"], ["new"], by=None),
     lambda suite: place_case(suite, "sizes", 1, by=None),

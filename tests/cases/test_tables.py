@@ -297,7 +297,7 @@ class TestNewSuite:
         editor.post(place(kept, "case-table-store"), columns("input", "expected_output"))
         suite = Suite.objects.get(slug="refunds-2")
         assert suite.cases.get().expected_output == "Soon"
-        assert suite.root.children.exists()
+        assert suite.spec.evaluators.children
         assert [version.number for version in suite.versions.all()] == [1]
         assert suite.versions.get().note == "1 case from refunds.csv"
         assert "Refunds 2 is at version 1" in editor.get(answer.url).content.decode()

@@ -136,7 +136,7 @@ class TestTrend:
 
     def test_an_older_summary_gets_the_interval_of_its_mean_score_from_the_results(self) -> None:
         run = make_scored_run(verdicts=["pass", "fail", "pass", "error"])
-        summary = summarise([], run.suite.policy(), is_completed=True, seed=1).as_json()
+        summary = summarise([], run.suite.policy, is_completed=True, seed=1).as_json()
         del summary["score_interval"]
         Run.objects.filter(pk=run.pk).update(summary=summary)
         ends = page(run.suite).runs[0].score_interval

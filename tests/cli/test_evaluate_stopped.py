@@ -17,18 +17,19 @@ from tests.support.model_server import ModelServer, good, hang
 CASES = 200
 
 STORE = """
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
-root = Evaluator.objects.create(name="all", kind="composite", config={})
-Evaluator.objects.create(
-    parent=root, name="right", kind="llm_judge", config={"prompt": "Is it right?"}
-)
+from runs.specs.suites import SuiteSpec
 model = LanguageModel.objects.create(
     slug="mock", name="mock", model_id="mock", base_url="http://127.0.0.1:9/v1", concurrency=4,
     input_price_usd_per_mtok=1, output_price_usd_per_mtok=2,
 )
-suite = Suite.objects.create(slug="stop", title="Stop", root=root, judge=model)
+suite = Suite(slug="stop")
+suite.write(SuiteSpec.model_validate({"title": "Stop", "judge": "mock", "evaluators": {
+    "name": "all", "kind": "composite", "children": [
+        {"name": "right", "kind": "llm_judge", "config": {"prompt": "Is it right?"}}
+    ]}}))
 for n in range(200):
     Case.objects.create(
         suite=suite, key=f"C-{n}", position=n, content_hash=str(n),

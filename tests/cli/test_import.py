@@ -203,9 +203,9 @@ def test_cases_alone_start_from_a_profile_and_a_file_of_its_own_keeps_it(evals, 
 
     call_command("import", "cases.jsonl", "own.yaml", "--profile", "metrics", "--judge", "strict")
 
-    kinds = {suite.slug: suite.root.children.first().kind for suite in Suite.objects.all()}
+    kinds = {suite.slug: suite.spec.evaluators.children[0].kind for suite in Suite.objects.all()}
     assert kinds == {"cases": "metrics_judge", "own": "expected_output"}
-    assert Suite.objects.get(slug="cases").case_gate == "expected_outcomes"
+    assert Suite.objects.get(slug="cases").policy.case_gate == "expected_outcomes"
     assert capsys.readouterr().err.splitlines() == [
         "Note: own.yaml, line 2, profile: the file starts from tasks, which goes before the chosen "
         "metrics; remove the line to start from metrics"

@@ -98,4 +98,4 @@ def test_a_suite_begins_with_the_cases_of_a_table(
     assert capsys.readouterr().out.startswith(f"{slug}: version 1. 2 added, 0 changed")
     suite = Suite.objects.get(slug=slug)
     assert (suite.title, suite.versions.count(), suite.cases.count()) == (title, 1, 2)
-    assert suite.root.children.exists()
+    assert suite.spec.evaluators.children

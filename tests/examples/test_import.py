@@ -7,13 +7,13 @@ import pytest
 from runs.formats import recorded_outputs, suite_files
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
-from runs.specs.content import SuiteSpec
+from runs.specs.suites import SuiteWithCases
 from tests.examples.reading import QUICK_CHECK, RETURNS_DESK, SUPPORT_AGENT, VERSIONS, read_outputs
 
 FOLDERS = [SUPPORT_AGENT, QUICK_CHECK, RETURNS_DESK]
 
 
-def imported(folder: Path) -> SuiteSpec:
+def imported(folder: Path) -> SuiteWithCases:
     [found] = read_suites(bundles_at([folder])).suites
     return found.content
 

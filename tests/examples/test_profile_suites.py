@@ -35,7 +35,11 @@ def test_a_suite_starts_from_its_profile_and_survives_export(folder: str, name: 
     [found] = read_suites(bundles_at([EXAMPLES / folder / "suite.yaml"])).suites
     content, profile = found.content, profile_named(name)
 
-    assert (content.root, content.warnings, len(content.cases) >= 20) == (profile.root, (), True)
+    assert (content.evaluators, content.warnings, len(content.cases) >= 20) == (
+        profile.root,
+        (),
+        True,
+    )
     policy, usual = content.policy.as_json(), profile.policy.as_json()
     assert {key for key in policy if policy[key] != usual[key]} <= OWN
     assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content

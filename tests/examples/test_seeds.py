@@ -25,7 +25,7 @@ from runs.formats.results_writing import write_results
 from runs.models.results import EvaluatorScore
 from runs.models.runs import Run
 from runs.results.files import result_lines
-from runs.specs.content import SuiteSpec
+from runs.specs.suites import SuiteWithCases
 from tests.examples.reading import EXAMPLES
 from tests.support.factories import make_model, make_target
 from tests.support.model_server import ModelServer, Request, good
@@ -192,7 +192,7 @@ EXPECTED: dict[str, dict[str, tuple[float, str, str]]] = {
 }
 
 
-def content_of(folder: str) -> SuiteSpec:
+def content_of(folder: str) -> SuiteWithCases:
     [found] = read_suites(bundles_at([SEEDS / folder])).suites
     return found.content
 

@@ -30,7 +30,7 @@ from runs.engine.execute import execute
 from runs.engine.plan import OUTCOMES_PATH, tree_of_case
 from runs.engine.ports import Cause, Execution, TargetFailure
 from runs.formats import suite_files
-from runs.specs.content import CaseSpec, SuiteSpec
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.target_kinds._outputs import output_from_json
 from tests.examples.reading import SUPPORT_AGENT, VERSIONS, Entry, read_lines, read_outputs
 
@@ -128,11 +128,11 @@ class Ended:
 
 
 @cache
-def imported() -> SuiteSpec:
+def imported() -> SuiteWithCases:
     return suite_files.read_suite((SUPPORT_AGENT / "suite.yaml").read_bytes())
 
 
-def ended(suite: SuiteSpec, case: CaseSpec, target: str, line: Entry | None) -> Ended:
+def ended(suite: SuiteWithCases, case: CaseSpec, target: str, line: Entry | None) -> Ended:
     own = case.evaluators.as_json() if case.evaluators else None
     facts = CaseFacts(
         key=case.key,
@@ -142,7 +142,7 @@ def ended(suite: SuiteSpec, case: CaseSpec, target: str, line: Entry | None) -> 
         criteria=case.criteria,
         metadata=case.metadata,
     )
-    root = tree_of_case(suite.root, own, append=case.evaluators_append)
+    root = tree_of_case(suite.evaluators, own, append=case.evaluators_append)
     ports = WrittenPorts(target, case.key, line)
     found = asyncio.run(execute(Execution(facts, root, Rules(root, suite.policy)), ports))
     judged = isinstance(found.outcomes.get(OUTCOMES_PATH), Score)

@@ -15,7 +15,7 @@ from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.running.retrying import retry_results
 from runs.running.services import start_run
-from tests.support.factories import make_case, make_model, make_suite, make_target
+from tests.support.factories import change_evaluator, make_case, make_model, make_suite, make_target
 from tests.support.model_server import ModelServer, good, prose
 from tests.support.trees import LEAF, tree
 
@@ -104,9 +104,8 @@ def test_a_suite_and_a_run_choose_who_judges_the_metrics(
     suite = Suite.objects.get()
     large = make_model(slug="large", model_id="large-9", base_url=model_server.base_url)
     asked = [start_run(suite=suite, target=make_target(), started_by=None, judge=large)]
-    node = suite.root.children.get()
-    node.config = {**node.config, "model": "large"}
-    node.save()
+    (node,) = suite.spec.evaluators.children
+    change_evaluator(suite, node.name, config={**node.config, "model": "large"})
     asked.append(start_run(suite=suite, target=make_target(), started_by=None))
 
     for run in map(worked, asked):

@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 from django.db.models import Sum
 
+from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.execution.run_worker import RunSlot, _work, work_on_run
 from runs.finishing import complete_run
@@ -206,7 +207,7 @@ def test_of_two_drafts_saved_at_once_one_becomes_the_version_and_the_other_stays
     suite.refresh_from_db()
     assert (suite.version, suite.versions.count()) == (2, 2)
     (kept,) = SuiteDraft.objects.all()
-    (weight,) = {3.0, 4.0} - {suite.root.children.get(name="tone").weight}
+    (weight,) = {3.0, 4.0} - {dict(walk(suite.spec.evaluators))["tone"].weight}
     assert kept.content["evaluators"]["children"][0]["weight"] == weight
 
 

@@ -19,7 +19,7 @@ from runs.formats.packing import packed
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.running.services import start_run
-from runs.suites.stored import stored_content
+from runs.suites.versions import suite_with_cases
 from tests.support.factories import make_target
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -138,7 +138,7 @@ def test_a_script_beside_the_folder_of_its_suite_runs_and_comes_out_and_in_again
     given = [(path, BytesIO(content)) for path, content in BESIDE.items()]
     [found] = read_suites(bundles_of(given)).suites
     suite = import_suite(found.content, imported_by=None)
-    taken_out = BytesIO(b"".join(packed(stored_content(suite), "cities").parts))
+    taken_out = BytesIO(b"".join(packed(suite_with_cases(suite), "cities").parts))
     [again] = read_suites(bundles_of([("cities.zip", taken_out)])).suites
     assert import_suite(again.content, imported_by=None).version == 1
 

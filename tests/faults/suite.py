@@ -101,15 +101,17 @@ async def _judge(request: Request) -> web.StreamResponse:
 
 def store(base_url: str) -> None:
     """Store the suite and queue a run of it; for a process of the site."""
-    from evaluators.models import Evaluator
     from runs.models.suites import Case, Suite
     from runs.models.targets import Target
+    from runs.specs.suites import SuiteSpec
 
-    root = Evaluator.objects.create(name="all", kind="composite", config={})
     prompt = {"prompt": "Is the answer right? {{question}} {{candidate_answer}}"}
-    Evaluator.objects.create(parent=root, name="right", kind="llm_judge", config=prompt)
+    leaf = {"name": "right", "kind": "llm_judge", "config": prompt}
+    root = {"name": "all", "kind": "composite", "children": [leaf]}
     agent, judge = _store_model(AGENT, base_url), _store_model(JUDGE, base_url)
-    suite = Suite.objects.create(slug=SUITE, title="Faults", root=root, judge=judge)
+    suite = Suite(slug=SUITE)
+    spec = {"title": "Faults", "judge": judge.slug, "evaluators": root}
+    suite.write(SuiteSpec.model_validate(spec))
     Case.objects.bulk_create(
         Case(
             suite=suite,

@@ -150,7 +150,7 @@ class TestSuiteImport:
         sent = {"suite_files": [cases], "profile": "metrics"}
         editor.post(reverse("runs:suite-import"), sent)
         suite = Suite.objects.get(slug="cases")
-        assert (suite.policy(), suite.root.children.get().kind) == (
+        assert (suite.policy, suite.spec.evaluators.children[0].kind) == (
             profile_named("metrics").policy,
             "metrics_judge",
         )
@@ -159,7 +159,7 @@ class TestSuiteImport:
         file = SUITE_FILE + b"profile: tasks\n"
         html = upload(editor, {"suite.yaml": file}, profile="hybrid").content.decode()
         assert "the file starts from tasks, which goes before the chosen hybrid" in html
-        assert Suite.objects.get().policy() == profile_named("tasks").policy
+        assert Suite.objects.get().policy == profile_named("tasks").policy
 
     def test_an_unknown_profile_is_refused(self, editor: Client) -> None:
         response = upload(editor, {"suite.yaml": SUITE_FILE}, profile="metric")

@@ -5,18 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from evaluators.models import AuditEntry, BrokenTreeError, Evaluator, node_from_rows
+from evaluators.models import AuditEntry
 from runs.files.importing import TargetKindDiffersError, import_recorded_outputs, import_suite
 from runs.formats import suite_files
 from runs.models.suites import FileContent, Suite
 from runs.models.targets import Target
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.suites.references import UnknownJudgeError
 from tests.support.factories import make_model, make_user
 
@@ -44,7 +43,7 @@ FILES = {"tone.md": b"Is it kind?"}
 
 
 @pytest.fixture
-def content() -> SuiteSpec:
+def content() -> SuiteWithCases:
     make_model(slug="strict")
     return suite_files.read_suite(FILE.encode(), files=FILES)
 
@@ -54,7 +53,7 @@ def current(suite: Suite) -> list[tuple[str, int, int]]:
     return [(case.key, case.revision, case.position) for case in rows]
 
 
-def test_a_suite_is_stored_whole(content: SuiteSpec) -> None:
+def test_a_suite_is_stored_whole(content: SuiteWithCases) -> None:
     user = make_user()
 
     suite = import_suite(content, imported_by=user)
@@ -62,8 +61,8 @@ def test_a_suite_is_stored_whole(content: SuiteSpec) -> None:
     assert (suite.slug, suite.title, suite.version) == ("shop", "The shop", 1)
     assert suite.judge is not None
     assert suite.judge.slug == "strict"
-    assert suite.policy() == content.policy
-    assert Evaluator.objects.tree(suite.root) == content.root
+    assert suite.policy == content.policy
+    assert suite.spec.evaluators == content.evaluators
     assert current(suite) == [("A", 1, 0), ("B", 1, 1)]
     case = suite.cases.get(key="B")
     assert (case.evaluators["children"][0]["name"], case.evaluators_append) == ("short", True)
@@ -72,34 +71,32 @@ def test_a_suite_is_stored_whole(content: SuiteSpec) -> None:
     ]
     version = suite.versions.get()
     assert (version.number, version.note, version.author) == (1, "Imported with 2 cases", user)
-    assert version.content["evaluators"] == content.root.as_json()
+    assert version.content["evaluators"] == content.evaluators.as_json()
     assert version.content["metadata"] == {"version": 3}
     assert list(version.content["files"]) == ["tone.md"]
     entry = AuditEntry.objects.get(object_type="suite")
     assert (entry.action, entry.actor, entry.object_name) == ("import", user, "shop")
 
 
-def test_the_same_file_again_changes_nothing(content: SuiteSpec) -> None:
+def test_the_same_file_again_changes_nothing(content: SuiteWithCases) -> None:
     first = import_suite(content, imported_by=None)
-    ids = sorted(Evaluator.objects.values_list("pk", flat=True))
 
     again = import_suite(content, imported_by=None)
 
     assert (again.pk, again.version, again.versions.count()) == (first.pk, 1, 1)
     assert again.cases.count() == 2
-    assert sorted(Evaluator.objects.values_list("pk", flat=True)) == ids
     assert AuditEntry.objects.filter(object_type="suite").count() == 1
 
 
 def test_changed_cases_get_a_new_revision_and_lost_ones_are_not_current(
-    content: SuiteSpec,
+    content: SuiteWithCases,
 ) -> None:
     import_suite(content, imported_by=None)
     first, second = content.cases
     new = CaseSpec(key="C", input=({"role": "user", "content": "new"},))
 
     suite = import_suite(
-        replace(content, cases=(new, replace(second, criteria="Short"))), imported_by=None
+        content.replace(cases=(new, second.replace(criteria="Short"))), imported_by=None
     )
 
     assert current(suite) == [("C", 1, 0), ("B", 2, 1)]
@@ -109,9 +106,9 @@ def test_changed_cases_get_a_new_revision_and_lost_ones_are_not_current(
     assert suite.versions.get(number=2).note == "1 case added, 1 case changed, 1 case removed"
 
 
-def test_a_case_that_comes_back_gets_the_next_revision(content: SuiteSpec) -> None:
+def test_a_case_that_comes_back_gets_the_next_revision(content: SuiteWithCases) -> None:
     import_suite(content, imported_by=None)
-    import_suite(replace(content, cases=content.cases[:1]), imported_by=None)
+    import_suite(content.replace(cases=content.cases[:1]), imported_by=None)
 
     suite = import_suite(content, imported_by=None)
 
@@ -119,10 +116,10 @@ def test_a_case_that_comes_back_gets_the_next_revision(content: SuiteSpec) -> No
     assert suite.version == 3
 
 
-def test_cases_in_another_order_keep_their_revisions(content: SuiteSpec) -> None:
+def test_cases_in_another_order_keep_their_revisions(content: SuiteWithCases) -> None:
     import_suite(content, imported_by=None)
 
-    suite = import_suite(replace(content, cases=content.cases[::-1]), imported_by=None)
+    suite = import_suite(content.replace(cases=content.cases[::-1]), imported_by=None)
 
     assert current(suite) == [("B", 1, 0), ("A", 1, 1)]
     assert suite.version == 2
@@ -138,7 +135,7 @@ def test_cases_in_another_order_keep_their_revisions(content: SuiteSpec) -> None
     ],
 )
 def test_the_note_of_a_version_says_what_changed(
-    content: SuiteSpec, old: str, new: str, note: str
+    content: SuiteWithCases, old: str, new: str, note: str
 ) -> None:
     make_model(slug="cheap")
     import_suite(content, imported_by=None)
@@ -147,15 +144,15 @@ def test_the_note_of_a_version_says_what_changed(
     suite = import_suite(changed, imported_by=None)
 
     assert suite.versions.get(number=2).note == note
-    assert Evaluator.objects.tree(suite.root) == changed.root
+    assert suite.spec.evaluators == changed.evaluators
 
 
 def test_a_changed_prompt_file_makes_a_new_version_and_keeps_the_old_bytes(
-    content: SuiteSpec,
+    content: SuiteWithCases,
 ) -> None:
     import_suite(content, imported_by=None)
 
-    suite = import_suite(replace(content, files={"tone.md": b"Is it warm?"}), imported_by=None)
+    suite = import_suite(content.replace(files={"tone.md": b"Is it warm?"}), imported_by=None)
 
     assert suite.versions.get(number=2).note == "files changed"
     assert FileContent.objects.count() == 2
@@ -164,8 +161,8 @@ def test_a_changed_prompt_file_makes_a_new_version_and_keeps_the_old_bytes(
     assert suite.files.get().content_id == after
 
 
-def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteSpec) -> None:
-    silent = replace(content, judge="")
+def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteWithCases) -> None:
+    silent = content.replace(judge="")
     import_suite(silent, imported_by=None, judge="strict")
 
     kept = import_suite(silent, imported_by=None)
@@ -175,7 +172,7 @@ def test_a_file_that_names_no_judge_leaves_the_suite_its_own(content: SuiteSpec)
     assert bare.versions.get(number=2).note == "judge: strict → none"
 
 
-def test_a_slug_and_a_judge_can_be_chosen_at_the_import(content: SuiteSpec) -> None:
+def test_a_slug_and_a_judge_can_be_chosen_at_the_import(content: SuiteWithCases) -> None:
     make_model(slug="cheap")
 
     suite = import_suite(content, imported_by=None, slug="shop-2", judge="cheap")
@@ -274,7 +271,7 @@ def test_a_model_of_a_case_in_json_lines_is_told_with_its_line() -> None:
     ],
 )
 def test_a_judge_that_is_not_set_up_refuses_the_suite_and_leaves_nothing(
-    content: SuiteSpec, old: str, new: str, said: str
+    content: SuiteWithCases, old: str, new: str, said: str
 ) -> None:
     unknown = suite_files.read_suite(FILE.replace(old, new).encode(), files=FILES)
 
@@ -282,11 +279,10 @@ def test_a_judge_that_is_not_set_up_refuses_the_suite_and_leaves_nothing(
         import_suite(unknown, imported_by=None)
 
     assert not Suite.objects.exists()
-    assert not Evaluator.objects.exists()
 
 
 def test_an_import_that_breaks_leaves_the_suite_as_it_was(
-    content: SuiteSpec, monkeypatch: pytest.MonkeyPatch
+    content: SuiteWithCases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import_suite(content, imported_by=None)
 
@@ -295,41 +291,23 @@ def test_an_import_that_breaks_leaves_the_suite_as_it_was(
 
     monkeypatch.setattr("runs.suites.versions.AuditEntry.objects.create", broken)
     with pytest.raises(OSError, match="disk full"):
-        import_suite(replace(content, title="Other", cases=content.cases[:1]), imported_by=None)
+        import_suite(content.replace(title="Other", cases=content.cases[:1]), imported_by=None)
 
     suite = Suite.objects.get()
     assert (suite.title, suite.version, len(current(suite))) == ("The shop", 1, 2)
 
 
 def test_many_cases_take_no_more_queries_than_few(
-    content: SuiteSpec,
+    content: SuiteWithCases,
     django_assert_max_num_queries: Callable[[int], AbstractContextManager[Any]],
 ) -> None:
-    cases = tuple(replace(content.cases[0], key=f"C-{n}") for n in range(900))
+    cases = tuple(content.cases[0].replace(key=f"C-{n}") for n in range(900))
 
     with django_assert_max_num_queries(40):
-        import_suite(replace(content, cases=cases), imported_by=None)
+        import_suite(content.replace(cases=cases), imported_by=None)
 
 
-def test_a_tree_is_read_in_one_query(
-    content: SuiteSpec, django_assert_num_queries: Callable[[int], AbstractContextManager[Any]]
-) -> None:
-    suite = import_suite(content, imported_by=None)
-
-    with django_assert_num_queries(1):
-        Evaluator.objects.tree(suite.root)
-
-
-def test_rows_that_make_no_tree_are_refused(content: SuiteSpec) -> None:
-    import_suite(content, imported_by=None)
-
-    with pytest.raises(BrokenTreeError, match="0 trees"):
-        node_from_rows([])
-    with pytest.raises(BrokenTreeError, match="2 trees"):
-        node_from_rows(Evaluator.objects.filter(kind__in=["text_check", "llm_judge"]))
-
-
-def test_recorded_outputs_make_a_target(content: SuiteSpec) -> None:
+def test_recorded_outputs_make_a_target(content: SuiteWithCases) -> None:
     user = make_user()
     lines = ['{"id": "A", "output": "Hi", "latency_ms": 3}', '{"id": "B", "output": "Bye"}']
 

@@ -15,7 +15,7 @@ from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.tree import COMPOSITE, Aggregator, EvaluatorSpec, walk
 from runs.formats import suite_files
 from runs.formats.suite_evaluators import root_of
-from runs.specs.content import CaseSpec, SuiteSpec
+from runs.specs.suites import CaseSpec, SuiteWithCases
 
 STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 TEXT = st.text(STORABLE, min_size=1, max_size=40)
@@ -62,7 +62,7 @@ def _examples() -> dict[str, dict[str, Any]]:
         if kind.in_gallery and name != COMPOSITE:
             listed = "\n".join(f"    {line}" for line in kind.example.splitlines()).lstrip()
             suite = f"evaluators:\n  - {listed}\ntests: [{{id: A, input: x}}]\n"
-            node = suite_files.read_suite(suite.encode(), files=around).root.children[0]
+            node = suite_files.read_suite(suite.encode(), files=around).evaluators.children[0]
             found[name] = dict(node.config)
     return found
 
@@ -317,20 +317,20 @@ def policies(draw: st.DrawFn) -> PolicySpec:
 
 
 @st.composite
-def suites(draw: st.DrawFn) -> SuiteSpec:
+def suites(draw: st.DrawFn) -> SuiteWithCases:
     children = draw(nodes())
     names = frozenset(child.name for child in children)
     keys = draw(st.lists(TEXT.filter(str.strip), min_size=1, max_size=3, unique=True))
     root = root_of(children, draw(st.none() | aggregators(children)))
     made = tuple(draw(case(key, names)) for key in keys)
-    return SuiteSpec(
+    return SuiteWithCases(
         slug=draw(st.from_regex(r"[a-z0-9_]{1,5}(-[a-z0-9_]{1,5}){0,2}", fullmatch=True)),
         title=draw(TEXT),
         description=draw(ANY_TEXT),
         tags=tuple(draw(st.lists(ANY_TEXT, max_size=2))),
         judge=draw(st.sampled_from(["", "strict"])),
         policy=draw(policies()),
-        root=root,
+        evaluators=root,
         cases=made,
         files=files_of(root, made),
         metadata=draw(METADATA),
@@ -346,6 +346,6 @@ def files_of(root: EvaluatorSpec, cases: tuple[CaseSpec, ...]) -> dict[str, byte
     return {path: FILES[path] for path in sorted(named)}
 
 
-def kinds_in(content: SuiteSpec) -> set[str]:
-    trees = [content.root, *(case.evaluators for case in content.cases if case.evaluators)]
+def kinds_in(content: SuiteWithCases) -> set[str]:
+    trees = [content.evaluators, *(case.evaluators for case in content.cases if case.evaluators)]
     return {found.kind for tree in trees for _, found in walk(tree)}

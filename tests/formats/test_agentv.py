@@ -9,15 +9,15 @@ import pytest
 
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
-from runs.specs.content import SuiteSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import SuiteWithCases
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = "name: shop\n"
 CASES = "tests:\n  - id: A\n    input: hi\n"
 
 
-def read(text: str, **options: Any) -> SuiteSpec:
+def read(text: str, **options: Any) -> SuiteWithCases:
     return suite_files.read_suite(text.encode(), file=options.pop("file", "shop.yaml"), **options)
 
 
@@ -73,7 +73,7 @@ tests:
     assert (policy.metrics_pass_threshold, policy.max_avg_score_drop) == (0.825, 0.03)
     assert (policy.pass_threshold, policy.borderline_threshold) == (0.9, 0.7)
     assert (policy.max_pass_rate_drop, policy.cases_pass_threshold) == (0.02, 1.0)
-    root = content.root
+    root = content.evaluators
     assert root.aggregator is not None
     assert root.aggregator.type == "minimum"
     found = leaves(root)
@@ -151,7 +151,7 @@ def test_an_input_is_a_text_or_turns(written: str) -> None:
 def test_evaluators_stand_under_any_of_their_names(written: str) -> None:
     indent = "    " if "execution" in written else "  "
 
-    root = read(f"{HEAD}{written}\n{indent}- {{type: contains, value: x}}\n{CASES}").root
+    root = read(f"{HEAD}{written}\n{indent}- {{type: contains, value: x}}\n{CASES}").evaluators
 
     assert [(node.name, node.kind) for node in root.children] == [("contains", "text_check")]
 
@@ -159,11 +159,14 @@ def test_evaluators_stand_under_any_of_their_names(written: str) -> None:
 def test_evaluators_without_a_name_are_named_after_their_type() -> None:
     two = "evaluators: [{type: contains, value: a}, {type: contains, value: b}]\n"
 
-    assert [n.name for n in read(HEAD + two + CASES).root.children] == ["contains", "contains_2"]
+    assert [n.name for n in read(HEAD + two + CASES).evaluators.children] == [
+        "contains",
+        "contains_2",
+    ]
 
 
 def test_without_evaluators_one_judge_scores_by_the_criteria_of_each_case() -> None:
-    assert [node.kind for node in read(HEAD + CASES).root.children] == ["llm_judge"]
+    assert [node.kind for node in read(HEAD + CASES).evaluators.children] == ["llm_judge"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_prompts_may_stand_in_files_beside_the_suite() -> None:
 
     content = read(text, file="suites/shop.yaml", files=files)
 
-    assert content.root.children[0].config["prompt"] == "./prompts/tone.md"
+    assert content.evaluators.children[0].config["prompt"] == "./prompts/tone.md"
     assert content.files == {"prompts/tone.md": b"Is it kind?"}
 
 

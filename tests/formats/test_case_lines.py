@@ -51,7 +51,7 @@ def test_lines_alone_are_a_suite_named_after_their_file() -> None:
     suite = suite_files.read_case_lines(b'{"id": "A", "input": "x"}', file="Returns 2026.jsonl")
 
     assert (suite.slug, suite.title) == ("returns-2026", "Returns 2026")
-    assert [child.kind for child in suite.root.children] == ["llm_judge"]
+    assert [child.kind for child in suite.evaluators.children] == ["llm_judge"]
     assert (
         suite_files.read_case_lines(b'{"id": "A", "input": "x"}', file="x.evals.jsonl").slug == "x"
     )

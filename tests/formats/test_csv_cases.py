@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from runs.formats.table_cases import ReadCases, read_cases, rejected_csv, write_cases
 from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
 from runs.formats.tables import read_table
-from runs.specs.content import CaseSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec
 
 
 def read(content: str | bytes, **changes: Any) -> ReadCases:

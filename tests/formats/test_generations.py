@@ -10,7 +10,7 @@ import pytest
 from evaluators.kinds._base import Step
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
-from runs.specs.content import CaseSpec, SuiteSpec
+from runs.specs.suites import CaseSpec, SuiteWithCases
 from runs.target_kinds._outputs import output_from_json
 
 FOLDER = Path(__file__).parent / "generations"
@@ -18,7 +18,7 @@ FILES = {p.relative_to(FOLDER).as_posix(): p.read_bytes() for p in FOLDER.rglob(
 GENERATIONS = ("first", "second", "third")
 
 
-def suite(name: str) -> SuiteSpec:
+def suite(name: str) -> SuiteWithCases:
     return suite_files.read_suite(FILES[f"{name}.yaml"], file=f"{name}.yaml", files=FILES)
 
 
@@ -100,21 +100,21 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(
     ],
 )
 def test_the_tree_of_each_generation(name: str, tree: dict[str, str]) -> None:
-    assert kinds(suite(name).root) == tree
+    assert kinds(suite(name).evaluators) == tree
 
 
 def test_weights_gates_and_requirements_of_each_generation() -> None:
-    gate, facts = suite("first").root.children
+    gate, facts = suite("first").evaluators.children
     assert (gate.weight, facts.weight) == (2.0, 1.0)
     assert gate.aggregator is not None
     assert gate.aggregator.required == ("safety",)
-    assert criteria(suite("first").root, "facts") == [
+    assert criteria(suite("first").evaluators, "facts") == [
         ("day", "Names the day of delivery", True),
         ("tone", "Speaks kindly", False),
     ]
     second = suite("second")
     assert (second.policy.pass_threshold, second.policy.borderline_threshold) == (0.9, 0.5)
-    gate = second.root.children[0]
+    gate = second.evaluators.children[0]
     assert gate.required_below == 0.6
     assert gate.aggregator is not None
     assert gate.aggregator.share == 0.6
@@ -123,7 +123,7 @@ def test_weights_gates_and_requirements_of_each_generation() -> None:
     assert inner.aggregator is not None
     assert inner.aggregator.weights == {"judge": 2, "words": 1}
     assert inner.children[1].required
-    graded = second.root.children[2]
+    graded = second.evaluators.children[2]
     assert graded.config["mode"] == "graded"
     assert graded.config["rubrics"][0]["expected_outcome"].splitlines() == [
         "Is right",
@@ -131,10 +131,10 @@ def test_weights_gates_and_requirements_of_each_generation() -> None:
         "5: Half right",
         "10: Right",
     ]
-    third = dict(walk(suite("third").root))
+    third = dict(walk(suite("third").evaluators))
     assert [node.weight for node in third["checks"].children] == [0.4, 0.6]
     assert third["checks/icontains_all"].config["ignore_case"] is True
-    assert criteria(suite("third").root, "rubric") == [
+    assert criteria(suite("third").evaluators, "rubric") == [
         ("c1", "The answer is kind", False),
         ("c2", "Names the day of delivery", False),
     ]
@@ -144,7 +144,7 @@ def test_scripts_have_the_protocol_of_their_type() -> None:
     found = {
         f"{name} {path}": node.config["protocol"]
         for name in GENERATIONS
-        for path, node in walk(suite(name).root)
+        for path, node in walk(suite(name).evaluators)
         if node.kind == "script"
     }
     assert found == {

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs.formats.recorded_outputs import read_outputs, write_outputs
-from runs.specs.content import RecordedLine
+from runs.formats.recorded_outputs import RecordedLine, read_outputs, write_outputs
 from runs.specs.problems import UnreadableFileError
 
 STORABLE = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

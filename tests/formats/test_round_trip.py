@@ -12,7 +12,7 @@ from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
 from runs.formats.packing import packed
-from runs.specs.content import SuiteSpec
+from runs.specs.suites import SuiteWithCases
 from tests.formats.contents import VARIANTS, suites
 
 
@@ -24,7 +24,7 @@ def test_the_suites_that_are_drawn_hold_every_kind() -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(suites())
 def test_a_suite_reads_back_the_same_from_everything_it_is_written_as(
-    content: SuiteSpec,
+    content: SuiteWithCases,
 ) -> None:
     written = suite_files.write_suite(content)
     again = suite_files.read_suite(written, files=content.files)

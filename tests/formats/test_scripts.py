@@ -13,8 +13,8 @@ from evaluators.kinds._refusals import InvalidConfigError
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.formats import suite_files
 from runs.formats.suite_evaluators import root_of
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec, SuiteWithCases
 
 FILES = {
     "judges/pii.py": b"import words",
@@ -53,7 +53,7 @@ def read(evaluator: str, top: str = "") -> Any:
 def test_scripts_bring_the_files_of_their_folder(written: str, stored: dict[str, Any]) -> None:
     content = read(f"name: pii\n{written}")
 
-    node = content.root.children[0]
+    node = content.evaluators.children[0]
     assert node.kind == "script"
     assert stored.items() <= node.config.items()
     assert set(content.files) == {"judges/pii.py", "judges/words.py"}
@@ -64,13 +64,13 @@ def test_an_aggregator_names_its_script_too() -> None:
     content = read(f"{gate}evaluators: [{{type: contains, value: x}}]")
     top = read("type: contains\nvalue: x", "aggregator: {type: code_judge, script: 'true; true'}\n")
 
-    found = content.root.children[0].aggregator
+    found = content.evaluators.children[0].aggregator
     assert found is not None
     assert found.type == "code_judge"
-    options = content.root.children[0].as_json()["config"]["aggregator"]
+    options = content.evaluators.children[0].as_json()["config"]["aggregator"]
     assert options["command"] == ["./judges/pii.py"]
     assert set(content.files) == {"judges/pii.py", "judges/words.py"}
-    assert top.root.as_json()["config"]["aggregator"]["script"] == "true; true"
+    assert top.evaluators.as_json()["config"]["aggregator"]["script"] == "true; true"
 
 
 @pytest.mark.parametrize(
@@ -160,6 +160,6 @@ def test_every_script_is_exported_and_read_back_the_same(
         name="g", kind="composite", config={"aggregator": options}, children=(leaf,)
     )
     case = CaseSpec(key="a", input=({"role": "user", "content": "hi"},))
-    content = SuiteSpec(slug="s", title="s", root=root_of((gate,)), cases=(case,))
+    content = SuiteWithCases(slug="s", title="s", evaluators=root_of((gate,)), cases=(case,))
 
     assert suite_files.read_suite(suite_files.write_suite(content)) == content

@@ -9,8 +9,8 @@ import pytest
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from runs.formats import suite_files
 from runs.formats.reading import MAX_PROBLEMS
-from runs.specs.content import CaseSpec, SuiteSpec
 from runs.specs.problems import UnreadableFileError
+from runs.specs.suites import CaseSpec, SuiteWithCases
 
 HEAD = "name: shop\n"
 CASES = "tests:\n  - id: A\n    input: hi\n"
@@ -22,14 +22,14 @@ FILES = {
 }
 
 
-def read(text: str) -> SuiteSpec:
+def read(text: str) -> SuiteWithCases:
     content = suite_files.read_suite(text.encode(), file="evals/shop.yaml", files=FILES)
     assert suite_files.read_suite(suite_files.write_suite(content), files=content.files) == content
     return content
 
 
 def evaluator(written: str) -> EvaluatorSpec:
-    return read(f"{HEAD}{CASES}assertions:\n  - {written}\n").root.children[0]
+    return read(f"{HEAD}{CASES}assertions:\n  - {written}\n").evaluators.children[0]
 
 
 def first_case(written: str, suite: str = "") -> CaseSpec:
@@ -155,7 +155,7 @@ def test_grades_may_be_spans_and_stand_without_another_text() -> None:
 def test_sentences_are_gathered_where_the_first_of_them_stands() -> None:
     written = "{type: is_json}\n  - Is kind\n  - {type: contains, value: a}\n  - Is short"
 
-    root = read(f"{HEAD}{CASES}assertions:\n  - {written}\n").root
+    root = read(f"{HEAD}{CASES}assertions:\n  - {written}\n").evaluators
 
     assert [node.name for node in root.children] == ["is_json", "rubric", "contains"]
     assert len(root.children[1].config["rubrics"]) == 2
@@ -176,7 +176,7 @@ def test_sentences_are_gathered_where_the_first_of_them_stands() -> None:
     ],
 )
 def test_the_evaluators_of_a_suite(written: str, names: list[str]) -> None:
-    assert [node.name for node in read(f"{HEAD}{CASES}{written}\n").root.children] == names
+    assert [node.name for node in read(f"{HEAD}{CASES}{written}\n").evaluators.children] == names
 
 
 SUITE = "assertions: [{type: is_json}, Is kind]\n"
@@ -210,7 +210,7 @@ def test_what_a_case_asserts_stands_alone_where_the_suite_lists_no_evaluators() 
     asserting, plain = content.cases
     assert asserting.evaluators_append is False
     assert plain.evaluators is None
-    assert [node.kind for node in content.root.children] == ["llm_judge"]
+    assert [node.kind for node in content.evaluators.children] == ["llm_judge"]
 
 
 @pytest.mark.parametrize(

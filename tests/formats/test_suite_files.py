@@ -105,7 +105,7 @@ def test_suites_may_share_the_files_of_a_folder_beside_theirs() -> None:
     found = suites(files).suites[0].content
 
     assert found.files == {"shared/tone.md": b"Kind?"}
-    assert found.root.children[0].config["prompt"] == "./shared/tone.md"
+    assert found.evaluators.children[0].config["prompt"] == "./shared/tone.md"
     assert suites(deeper).suites[0].content == found
 
 

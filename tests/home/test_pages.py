@@ -85,7 +85,7 @@ class TestSuiteList:
             Execution(case.key, "scored", Verdict(result.verdict), result.score)
             for result in run.results.all()
         ]
-        summary = summarise(executions, suite.policy(), is_completed=True, seed=1)
+        summary = summarise(executions, suite.policy, is_completed=True, seed=1)
         run.summary = summary.as_json()
         run.save()
         assert 'aria-label="1 borderline"' in page(editor, "home")

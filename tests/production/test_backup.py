@@ -20,21 +20,22 @@ CASES = 60
 KEY = "sk-kept-by-the-backup"
 STORE = """
 from evaluators.model_calls.models import encrypt
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
+from runs.specs.suites import SuiteSpec
 from runs.running import services
-root = Evaluator.objects.create(name="all", kind="composite", config={{}})
-Evaluator.objects.create(
-    parent=root, name="right", kind="llm_judge", config={{"prompt": "Is it right?"}}
-)
 model = LanguageModel(
     slug="mock", name="mock", model_id="mock", base_url="{base_url}", concurrency=4,
     input_price_usd_per_mtok=1, output_price_usd_per_mtok=2,
 )
 model.encrypted_key = encrypt("{key}")
 model.save()
-suite = Suite.objects.create(slug="kept", title="Kept", root=root, judge=model)
+suite = Suite(slug="kept")
+suite.write(SuiteSpec.model_validate({{"title": "Kept", "judge": "mock", "evaluators": {{
+    "name": "all", "kind": "composite", "children": [
+        {{"name": "right", "kind": "llm_judge", "config": {{"prompt": "Is it right?"}}}}
+    ]}}}}))
 for number in range({cases}):
     Case.objects.create(
         suite=suite, key=f"C-{{number}}", position=number, content_hash=str(number),

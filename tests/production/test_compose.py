@@ -33,14 +33,14 @@ ONCE = ("prepare",)
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 STORE = """
-from evaluators.models import Evaluator
+
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
+from runs.specs.suites import SuiteSpec
 from runs.running import services
-root = Evaluator.objects.create(
-    name="all", kind="text_check", config={"operator": "contains", "value": "refund"}
-)
-suite = Suite.objects.create(slug="support", title="Support", root=root)
+suite = Suite(slug="support")
+suite.write(SuiteSpec.model_validate({"title": "Support", "evaluators": {
+    "name": "all", "kind": "text_check", "config": {"operator": "contains", "value": "refund"}}}))
 for number in range(20):
     Case.objects.create(
         suite=suite, key=f"C-{number}", position=number, content_hash=str(number), input=[],

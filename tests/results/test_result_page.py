@@ -52,7 +52,7 @@ def judged(
     case = columns.pop("case", None) or make_case(suite=suite, key="C-001")
     run = columns.pop("run", None) or make_run(suite=suite)
     outcomes = {"tone": Score(tone, reasoning="Kind enough."), "refund": Score(refund)}
-    decision = decide(EvaluatorSpec.model_validate(TREE), outcomes, suite.policy())
+    decision = decide(EvaluatorSpec.model_validate(TREE), outcomes, suite.policy)
     result = make_result(
         run=run,
         case=case,
@@ -163,7 +163,7 @@ def test_an_errored_result_says_stage_cost_and_what_is_kept(editor_client: Clien
         "tone": Unscored("the reply was no JSON object", stage="parse"),
         "refund": Score(1.0),
     }
-    decision = decide(EvaluatorSpec.model_validate(TREE), outcomes, suite.policy())
+    decision = decide(EvaluatorSpec.model_validate(TREE), outcomes, suite.policy)
     result = make_result(
         run=make_run(suite=suite),
         case=make_case(suite=suite),

@@ -210,7 +210,7 @@ def test_better_bands_go_into_the_draft_and_leave_the_rest_of_it(bands_run: Run)
         client
     )
     bands_run.suite.refresh_from_db()
-    assert bands_run.suite.pass_threshold == 0.8
+    assert bands_run.suite.policy.pass_threshold == 0.8
 
 
 def test_who_may_not_change_suites_sees_the_bands_without_the_button(

@@ -16,6 +16,7 @@ from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.what_if.services import rescore_run
 from tests.support.factories import (
+    change_suite,
     make_case,
     make_result,
     make_run,
@@ -142,8 +143,7 @@ def test_rules_that_are_off_bring_in_nothing() -> None:
 
 def test_the_rules_are_those_frozen_in_the_run() -> None:
     run = judged_run()
-    run.suite.review_borderline = False
-    run.suite.save()
+    change_suite(run.suite, review_borderline=False)
     assert complete_run(run.pk)
     assert reasons(run) == EXPECTED
 

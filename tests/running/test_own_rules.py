@@ -9,7 +9,6 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from evaluators.models import Evaluator
 from runs.execution.run_worker import work_on_run
 from runs.models.results import Result
 from runs.models.runs import Run
@@ -21,7 +20,14 @@ from runs.suites.drafts import draft_of
 from runs.suites.edits import change
 from runs.suites.tree_edits import Configure
 from runs.what_if.services import NewCallsNeededError, score_again
-from tests.support.factories import make_case, make_model, make_suite, make_target
+from tests.support.factories import (
+    change_evaluator,
+    change_suite,
+    make_case,
+    make_model,
+    make_suite,
+    make_target,
+)
 from tests.support.model_server import ModelServer, good, malformed
 from tests.support.sent_forms import sent_unchanged
 from tests.support.trees import CHECK, JUDGED, tree
@@ -56,8 +62,9 @@ def started(suite: Suite, **choices: Any) -> Run:
 
 def let_suite_change(suite: Suite) -> None:
     """Change what the suite goes by, as a new version would."""
-    Suite.objects.filter(pk=suite.pk).update(pass_threshold=0.99, borderline_threshold=0.98)
-    Evaluator.objects.filter(parent=suite.root).update(weight=9.0, required=True)
+    change_suite(suite, pass_threshold=0.99, borderline_threshold=0.98)
+    for child in suite.spec.evaluators.children:
+        change_evaluator(suite, child.name, weight=9.0, required=True)
 
 
 def standing(run: Run) -> dict[str, tuple[str, float | None, str]]:
@@ -171,7 +178,7 @@ def test_scored_again_a_run_goes_by_other_rules_keeps_its_samples_and_says_so(
     assert "Samples" not in shown
     asked_of_judge(model_server)
 
-    made = score_again(run, draft.content, draft.content, version=1, by=editor)
+    made = score_again(run, draft.suite.spec, draft.content, version=1, by=editor)
 
     assert asked_of_judge(model_server) == 0
     assert standing(made) == {
@@ -200,4 +207,4 @@ def test_samples_the_suite_changed_since_need_the_judge_again(suite: Suite, edit
     [judge, _] = draft.content["evaluators"]["children"]
     content = change(draft.content, Configure(judge["id"], {**judge["config"], "samples": 3}))
     with pytest.raises(NewCallsNeededError, match="right"):
-        score_again(run, draft.content, content, version=1, by=editor)
+        score_again(run, draft.suite.spec, content, version=1, by=editor)

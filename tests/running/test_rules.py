@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
 from runs.running.rules import RunRules, ruled
-from runs.suites.edits import tree_of
+from runs.specs.suites import SuiteSpec
 from tests.suites.contents import shop, version
 from tests.support.trees import CHECK, JUDGED, tree
 
-PARTS = version(shop())
-SHOP = tree_of(PARTS)
-JUDGES = {**PARTS, "evaluators": tree(JUDGED, CHECK)}
+SUITE = SuiteSpec.model_validate(version(shop()))
+SHOP = SUITE.evaluators
+JUDGES = SUITE.replace(evaluators=tree(JUDGED, CHECK))
 NUMBERS = st.floats(allow_nan=True) | st.integers(-5, 5)
 
 
 def test_without_rules_a_run_is_scored_as_the_suite_says() -> None:
-    found = ruled(PARTS, RunRules())
+    found = ruled(SUITE, RunRules())
     assert (found.root, found.changed) == (SHOP, ())
     # What is said as it stands in the suite is no change either.
     same = RunRules(policy={"pass_threshold": 0.8}, weights={"tone": 2.0}, required={"tone": False})
-    assert ruled(PARTS, same) == found
+    assert ruled(SUITE, same) == found
 
 
 def test_rules_change_what_they_name_and_say_what_that_was() -> None:
@@ -36,7 +36,7 @@ def test_rules_change_what_they_name_and_say_what_that_was() -> None:
         weights={"safety/cards": 4.0, "tone": 0.0},
         required={"facts/date": False, "tone": 0.5},
     )
-    found = ruled(PARTS, rules)
+    found = ruled(SUITE, rules)
     assert found.policy.pass_threshold == 0.75
     assert {(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed} == {
         (None, "pass_threshold", 0.8, 0.75),
@@ -47,14 +47,13 @@ def test_rules_change_what_they_name_and_say_what_that_was() -> None:
         ("facts/date", "required", True, False),
     }
     assert dict(walk(found.root))["tone"].required_below == 0.5
-    assert tree_of(PARTS) == SHOP
 
 
 def test_samples_are_those_of_every_evaluator_that_asks_a_judge() -> None:
     combined = tree(
         JUDGED, CHECK, aggregator={"type": "llm_judge", "prompt": "Weigh {{evaluator_results}}"}
     )
-    found = ruled({**PARTS, "evaluators": combined}, RunRules(samples=3))
+    found = ruled(SUITE.replace(evaluators=combined), RunRules(samples=3))
     assert [(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed] == [
         ("", "aggregator.samples", 1, 3),
         ("right", "config.samples", 1, 3),
@@ -78,12 +77,12 @@ def test_samples_are_those_of_every_evaluator_that_asks_a_judge() -> None:
 )
 def test_what_cannot_be_scored_by_is_refused_by_name(rules: RunRules, said: str) -> None:
     with pytest.raises(DomainError, match=said.replace("+", r"\+")):
-        ruled(PARTS, rules)
+        ruled(SUITE, rules)
 
 
 def test_samples_of_a_suite_without_judges_are_refused() -> None:
     with pytest.raises(DomainError, match="no evaluator of the suite asks a judge"):
-        ruled({**PARTS, "evaluators": tree(CHECK)}, RunRules(samples=3))
+        ruled(SUITE.replace(evaluators=tree(CHECK)), RunRules(samples=3))
 
 
 @pytest.mark.parametrize("samples", [0, -1, 16, 10**9])
@@ -100,7 +99,7 @@ def test_whatever_is_asked_is_refused_or_can_be_scored_by(
     weights: dict[str, Any], policy: dict[str, Any]
 ) -> None:
     try:
-        found = ruled(PARTS, RunRules(policy=policy, weights=weights))
+        found = ruled(SUITE, RunRules(policy=policy, weights=weights))
     except DomainError:
         return
     assert all(one["old"] != one["new"] for one in found.changed)

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from celery import current_app
 
-from evaluators.models import AuditEntry, Evaluator
+from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError
 from runs.engine.plan import read_plan
 from runs.models.results import Result
@@ -14,7 +14,14 @@ from runs.models.targets import RecordedOutput
 from runs.running.retrying import resume_run, retry_results, stop_run
 from runs.running.rules import RunRules
 from runs.running.services import start_run
-from tests.support.factories import make_case, make_model, make_suite, make_target, make_user
+from tests.support.factories import (
+    change_suite,
+    make_case,
+    make_model,
+    make_suite,
+    make_target,
+    make_user,
+)
 from tests.support.trees import CHECK, JUDGED, tree
 
 pytestmark = pytest.mark.django_db
@@ -64,7 +71,7 @@ def test_a_run_is_frozen_its_results_wait_and_work_is_queued(
     assert queued == [("runs.work_on_run", {"run_id": run.pk})]
     assert AuditEntry.objects.get(action="start").actor == user
 
-    Evaluator.objects.filter(parent=suite.root).delete()
+    change_suite(suite, evaluators=suite.spec.evaluators.replace(children=()))
     frozen = read_plan(Run.objects.get(pk=run.pk).snapshot)
     assert [child.name for child in frozen.root.children] == ["mentions_refund"]
 
@@ -111,7 +118,7 @@ def test_what_a_run_does_otherwise_is_kept_with_it_and_the_suite_stays():
     ]
     assert AuditEntry.objects.get(action="start").after["changed"] == run.snapshot["changed"]
     suite.refresh_from_db()
-    assert suite.pass_threshold == 0.8
+    assert suite.policy.pass_threshold == 0.8
     assert {"asked", "changed"}.isdisjoint(start(suite).snapshot)
 
 

@@ -9,11 +9,12 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from evaluators.models import Evaluator
+from evaluators.scoring.tree import walk
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.targets import Target
 from tests.support.factories import (
+    change_evaluator,
     make_case,
     make_model,
     make_result,
@@ -94,8 +95,8 @@ def test_a_run_does_otherwise_than_its_suite_and_says_so_everywhere(
     }
     assert len(document["changed"]) == 4
     suite.refresh_from_db()
-    assert (suite.version, suite.pass_threshold) == (1, 0.8)
-    assert Evaluator.objects.get(name="tone", parent=suite.root).weight == 2.0
+    assert (suite.version, suite.policy.pass_threshold) == (1, 0.8)
+    assert dict(walk(suite.spec.evaluators))["tone"].weight == 2.0
 
     # Run again is filled in with all of it, and starts the same.
     form = editor_client.get(at(), {"again": run.number})
@@ -225,7 +226,7 @@ def test_a_suite_changed_meanwhile_is_shown_first_and_nothing_left_alone_counts_
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     first = suite.versions.get()
-    Evaluator.objects.filter(name="tone", parent=suite.root).update(weight=5.0)
+    change_evaluator(suite, "tone", weight=5.0)
     suite.versions.create(number=2, content_hash="2", content=first.content)
     Suite.objects.update(version=2)
     answer = editor_client.post(at(), filled(target, **{"weight:refund": "3"}))
@@ -286,7 +287,7 @@ def test_an_evaluator_that_is_gone_since_is_named_when_a_run_is_started_again(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     editor_client.post(at(), filled(target, **OTHERWISE))
-    Evaluator.objects.filter(name="refund", parent=suite.root).delete()
+    change_evaluator(suite, "refund")
     page = editor_client.get(at(), {"again": last_run().number}).text
     assert "The suite no longer has refund" in page
     assert "2 changed for this run only" in page

@@ -13,16 +13,16 @@ from evaluators.scoring.tree import Aggregator, walk
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_of
 from runs.formats.finding import read_suites
-from runs.specs.content import SuiteSpec
 from runs.specs.problems import UnreadableFileError
 from runs.specs.profiles import UnknownProfileError, all_profiles, profile_named
+from runs.specs.suites import SuiteWithCases
 from tests.examples.test_seeds import content_of
 
 NAMES = ("verdicts", "metrics", "tasks", "hybrid")
 CASE = "tests: [{id: A, input: Hello}]"
 
 
-def suite(*lines: str) -> SuiteSpec:
+def suite(*lines: str) -> SuiteWithCases:
     return suite_files.read_suite("\n".join((*lines, CASE)).encode(), file="start.yaml")
 
 
@@ -57,8 +57,8 @@ def test_policies_are_those_of_the_specification(name: str, figures: dict[str, A
 def test_a_file_of_three_lines_gets_policy_and_evaluators(name: str) -> None:
     profile, content = profile_named(name), suite("name: start", f"profile: {name}")
 
-    assert (content.policy, content.root) == (profile.policy, profile.root)
-    assert content.root.aggregator == Aggregator(type="weighted_average")
+    assert (content.policy, content.evaluators) == (profile.policy, profile.root)
+    assert content.evaluators.aggregator == Aggregator(type="weighted_average")
     assert content.warnings == ()
     assert suite_files.read_suite(suite_files.write_suite(content), file="start.yaml") == content
     lines, beside = suite_files.write_case_lines(content)
@@ -88,7 +88,7 @@ def test_the_evaluators_are_those_of_the_system() -> None:
     [judge] = profile_named("metrics").evaluators
     weights = {one["key"]: one["weight"] for one in judge.config["metrics"]}
     assert weights == {metric.key: metric.weight for metric in DEFAULT_METRICS}
-    assert content_of("eight-metrics").root == profile_named("metrics").root
+    assert content_of("eight-metrics").evaluators == profile_named("metrics").root
     assert content_of("hybrid").policy == profile_named("hybrid").policy
 
 
@@ -101,7 +101,7 @@ def test_what_the_file_says_goes_before_the_profile() -> None:
     assert content.policy == PolicySpec(
         case_gate="score", fallback_threshold=0.5, pass_threshold=0.9, scale=100
     )
-    assert [node.name for node in content.root.children] == ["said"]
+    assert [node.name for node in content.evaluators.children] == ["said"]
     assert suite_files.read_suite(suite_files.write_suite(content), file="start.yaml") == content
 
 
@@ -128,7 +128,10 @@ def test_a_chosen_profile_gives_what_the_file_does_not_write() -> None:
     written = b"name: start\npolicy: {case_gate: score}\n" + CASE.encode()
     content = suite_files.read_suite(written, file="start.yaml", profile=chosen)
 
-    assert (content.policy, content.root) == (PolicySpec(case_gate="score", scale=100), chosen.root)
+    assert (content.policy, content.evaluators) == (
+        PolicySpec(case_gate="score", scale=100),
+        chosen.root,
+    )
     assert content.warnings == ()
 
 
@@ -140,7 +143,7 @@ def test_a_file_of_cases_alone_becomes_a_suite_of_the_chosen_profile(name: str) 
     )
 
     [suite] = found.suites
-    assert (suite.content.policy, suite.content.root) == (profile.policy, profile.root)
+    assert (suite.content.policy, suite.content.evaluators) == (profile.policy, profile.root)
     assert (suite.content.slug, found.warnings) == ("cases", ())
 
 

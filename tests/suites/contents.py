@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec, walk
-from runs.suites.edits import content_of, tree_of
+from runs.specs.suites import SuiteSpec
+from runs.suites.edits import begin_draft, nodes_with_paths
 from tests.evaluators.scoring.trees import composite, leaf, root
 
 
@@ -44,7 +46,16 @@ def shop() -> EvaluatorSpec:
 
 
 def draft(tree: EvaluatorSpec | None = None, **parts: Any) -> dict[str, Any]:
-    return content_of(version(tree or shop(), **parts))
+    return begin_draft(SuiteSpec.model_validate(version(tree or shop(), **parts)))
+
+
+def tree_of(content: Mapping[str, Any]) -> EvaluatorSpec:
+    return SuiteSpec.model_validate(content).evaluators
+
+
+def origins(content: dict[str, Any]) -> dict[str, str | None]:
+    """Return by path where each evaluator stood in the base version."""
+    return {path: node["origin"] for path, node in nodes_with_paths(content["evaluators"])}
 
 
 def node(content: dict[str, Any], path: str) -> str:

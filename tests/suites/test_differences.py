@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.policy import PolicySpec
-from runs.suites.differences import compare_versions
+from runs.specs.suites import SuiteSpec, VersionSpec
+from runs.suites.differences import VersionDifference, compare_specs
 from runs.suites.edits import Describe, SetPolicy, change
 from runs.suites.tree_edits import (
     Add,
@@ -64,6 +65,12 @@ OPERATIONS: list[tuple[Any, list[tuple[str, str, str, dict[str, tuple[Any, Any]]
 ]
 
 
+def compare(before: dict[str, Any], after: dict[str, Any]) -> VersionDifference:
+    """Return what differs between two versions or drafts as they are stored."""
+    sides = [VersionSpec if "cases" in content else SuiteSpec for content in (before, after)]
+    return compare_specs(sides[0].model_validate(before), sides[1].model_validate(after))
+
+
 def usual(tree: Any) -> dict[str, Any]:
     """Return a draft whose judges have the settings that saved ones have."""
     content = draft(tree)
@@ -73,7 +80,7 @@ def usual(tree: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("operation", "expected"), OPERATIONS)
 def test_what_became_of_each_evaluator(operation: Any, expected: Any) -> None:
     before = usual(shop())
-    found = compare_versions(before, change(before, operation)).evaluators
+    found = compare(before, change(before, operation)).evaluators
     told = [
         (one.what, one.path, one.old_path, {c.name: (c.old, c.new) for c in one.changes})
         for one in found
@@ -96,8 +103,8 @@ def test_nothing_differs_from_itself_and_what_differs_differs_both_ways(
             after = change(after, operation)
         except Exception:  # noqa: BLE001 - whatever is refused is tested with the operations
             continue
-    assert compare_versions(after, after).is_empty
-    there, back = compare_versions(before, after), compare_versions(after, before)
+    assert compare(after, after).is_empty
+    there, back = compare(before, after), compare(after, before)
     assert there.is_empty == back.is_empty
     opposite = {"added": "removed", "removed": "added"}
     names = {(one.what, one.path) for one in there.evaluators if one.what in opposite}
@@ -113,12 +120,12 @@ def test_policy_judge_and_texts_are_told_with_old_and_new() -> None:
         SetPolicy({"pass_threshold": 0.9, "case_gate": "expected_outcomes"}),
         Describe(description="New"),
     )
-    found = compare_versions(before, {**after, "judge": "strict"})
+    found = compare(before, {**after, "judge": "strict"})
     assert {(c.name, c.old, c.new) for c in found.policy} == {
         ("pass_threshold", 0.8, 0.9),
         ("case_gate", "score", "expected_outcomes"),
     }
-    assert {(c.name, c.old, c.new) for c in found.said} == {
+    assert {(c.name, c.old, c.new) for c in found.texts} == {
         ("description", "", "New"),
         ("judge", "", "strict"),
     }
@@ -147,7 +154,7 @@ def test_cases_and_files() -> None:
         ],
         files={"b.md": "3", "c.md": "4"},
     )
-    found = compare_versions(before, after)
+    found = compare(before, after)
     assert [(c.what, c.key, c.old_revision, c.new_revision) for c in found.cases] == [
         ("changed", "new text", 2, 3),
         ("added", "new", None, 1),
@@ -179,4 +186,4 @@ def test_versions_of_an_earlier_form_are_read() -> None:
         "policy": PolicySpec().as_json(),
         "cases": [{"key": "A", "revision": 1, "hash": "x"}],
     }
-    assert compare_versions(old, new).is_empty
+    assert compare(old, new).is_empty

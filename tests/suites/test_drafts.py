@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from evaluators.models import AuditEntry, Evaluator
+from evaluators.models import AuditEntry
 from runs.models.suites import Suite, SuiteDraft, SuiteVersion
 from runs.suites.drafts import (
     DraftChangedError,
@@ -24,11 +24,18 @@ from runs.suites.drafts import (
     rebase_draft,
     save_draft,
 )
-from runs.suites.edits import Describe, SetJudge, SetPolicy
+from runs.suites.edits import Describe, SetPolicy
 from runs.suites.merging import UndecidedError
 from runs.suites.tree_edits import Add, Remove, Rename, SetWeight
 from runs.suites.versions import GATHERS_FOR, record_version
-from tests.support.factories import make_case, make_model, make_run, make_suite, make_user
+from tests.support.factories import (
+    change_suite,
+    make_case,
+    make_model,
+    make_run,
+    make_suite,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -60,7 +67,7 @@ def again(suite: Suite) -> Suite:
 
 
 def weights(suite: Suite) -> dict[str, float]:
-    root = Evaluator.objects.tree(again(suite).root)
+    root = again(suite).spec.evaluators
     return {child.name: root.weight_of(child) for child in root.children}
 
 
@@ -79,7 +86,7 @@ class TestOneDraft:
         version = save(draft, note="Tone counts\nmore")
         suite = again(suite)
         assert (version.number, version.note, version.author) == (2, "Tone counts more", ada)
-        assert (suite.version, suite.pass_threshold, suite.tags) == (2, 0.9, ["shop"])
+        assert (suite.version, suite.policy.pass_threshold, suite.tags) == (2, 0.9, ["shop"])
         assert weights(suite) == {"tone": 5.0, "refund": 1.0}
         assert version.content["policy"]["pass_threshold"] == 0.9
         assert [case["key"] for case in version.content["cases"]] == ["C-001", "C-002"]
@@ -114,7 +121,7 @@ class TestOneDraft:
 
         for stale in (first_tab, draft):
             with pytest.raises(DraftChangedError, match="another tab"):
-                change_draft(stale, first_tab.stamp, SetJudge(""))
+                change_draft(stale, first_tab.stamp, Describe(judge=""))
         with pytest.raises(DraftChangedError, match="another tab"):
             save_draft(draft, f"{draft.pk}-0")
         save(draft)
@@ -157,7 +164,7 @@ class TestOneDraft:
             Add("script", "n1", name="sums", config={"command": ["python3", "sums.py"]}),
             Add("hybrid_judge", "n1", name="whole", config={"checks": [SUMS]}),
             Add("deliberation", "n1", name="panel", config={"models": ["gone", "strict"]}),
-            SetJudge("nobody"),
+            Describe(judge="nobody"),
             SetPolicy({"pass_threshold": 0.95}),
         )
 
@@ -177,12 +184,12 @@ class TestOneDraft:
         assert "Evaluator harm, prompt: " in str(refused.value)
         assert all(one.node for one in refused.value.problems if one.path)
         suite = again(suite)
-        assert (suite.version, suite.pass_threshold) == (1, 0.8)
+        assert (suite.version, suite.policy.pass_threshold) == (1, 0.8)
         assert SuiteDraft.objects.get().content == draft.content
 
     def test_evaluators_that_cases_add_are_checked_beside_the_draft(self) -> None:
         suite, ada = make_suite(), make_user()
-        root = Evaluator.objects.tree(suite.root).as_json()
+        root = suite.spec.evaluators.as_json()
         own = {**root, "children": [{**root["children"][1], "name": "short"}]}
         make_case(suite=suite, key="C-9", evaluators=own, evaluators_append=True)
 
@@ -196,7 +203,11 @@ class TestTwoPeople:
         suite, ada, bob = make_suite(), make_user(name="ada"), make_user(name="bob")
         make_model(slug="strict")
         mine = change(
-            suite, bob, SetWeight("n2", 4), SetPolicy({"pass_threshold": 0.7}), SetJudge("strict")
+            suite,
+            bob,
+            SetWeight("n2", 4),
+            SetPolicy({"pass_threshold": 0.7}),
+            Describe(judge="strict"),
         )
         save(change(suite, ada, SetWeight("n2", 3), SetWeight("n3", 2)), note="Ada's weights")
 
@@ -206,14 +217,12 @@ class TestTwoPeople:
         assert [(one.number, one.note, str(one.author)) for one in conflict.theirs] == [
             (2, "Ada's weights", "ada")
         ]
-        fields = {
-            one.key: (one.who, one.base, one.theirs, one.mine) for one in conflict.merge.fields
-        }
-        assert fields == {
+        values = {one.key: (one.who, one.base, one.theirs, one.mine) for one in conflict.values}
+        assert values == {
             "judge": ("mine", "", "", "strict"),
             "policy.pass_threshold": ("mine", 0.8, 0.8, 0.7),
-            "evaluators.tone.weight": ("both", 2.0, 3.0, 4.0),
-            "evaluators.refund.weight": ("theirs", 1.0, 2.0, 1.0),
+            "evaluators.tone": ("both", {"weight": 2.0}, {"weight": 3.0}, {"weight": 4.0}),
+            "evaluators.refund": ("theirs", {"weight": 1.0}, {"weight": 2.0}, {"weight": 1.0}),
         }
         assert weights(suite) == {"tone": 3.0, "refund": 2.0}
         assert SuiteDraft.objects.get().content == mine.content
@@ -228,14 +237,14 @@ class TestTwoPeople:
 
         with pytest.raises(UndecidedError, match="tone"):
             rebase_draft(mine, mine.stamp, version=2, choices={})
-        choices = {"evaluators.tone.weight": side}
+        choices = {"evaluators.tone": side}
         draft = rebase_draft(mine, mine.stamp, version=2, choices=choices)
         assert draft.base_version == 2
         assert again(suite).version == 2
 
         assert save(draft).number == 3
         assert weights(suite) == {"tone": tone, "refund": 2.0}
-        assert again(suite).pass_threshold == 0.7
+        assert again(suite).policy.pass_threshold == 0.7
 
     def test_choices_made_against_an_earlier_version_are_not_taken(self) -> None:
         suite, ada, bob = make_suite(), make_user(), make_user()
@@ -243,7 +252,7 @@ class TestTwoPeople:
         save(weight(suite, ada, "tone", 3))
         save(weight(again(suite), ada, "tone", 6))
 
-        choices = {"evaluators.tone.weight": "mine"}
+        choices = {"evaluators.tone": "mine"}
         with pytest.raises(DraftChangedError, match="Version 3 was saved"):
             rebase_draft(mine, mine.stamp, version=2, choices=choices)
         assert SuiteDraft.objects.get().content == mine.content
@@ -265,9 +274,12 @@ class TestTwoPeople:
 
         conflict = conflict_of(draft_of(again(suite), bob))
         assert conflict is not None
-        assert [one.key for one in conflict.merge.open] == ["arrangement"]
-        assert conflict.merge.only_mine == ("tone",)
-        assert conflict.merge.only_theirs == ("rubric",)
+        assert [one.key for one in conflict.open] == ["arrangement"]
+        alone = {
+            one.evaluator: (one.theirs, one.mine) for one in conflict.values if one.who is None
+        }
+        assert [path for path, (theirs, _) in alone.items() if theirs is None] == ["tone"]
+        assert [path for path, (_, mine) in alone.items() if mine is None] == ["rubric"]
         kept = rebase_draft(mine, mine.stamp, version=2, choices={"arrangement": "mine"})
         save(kept)
         assert weights(suite) == {"tone": 4.0, "refund": 1.0}
@@ -303,6 +315,6 @@ class TestRecordedVersions:
         first = record_version(suite, author=ada, gathers=True)
         assert record_version(suite, author=ada, gathers=True) == first
 
-        Suite.objects.filter(pk=suite.pk).update(description="Other")
+        change_suite(suite, description="Other")
         other = record_version(suite, author=ada, gathers=True, note="Described")
         assert (other.number, other.note, other.gathers) == (3, "Described", False)

@@ -22,7 +22,7 @@ from tests.support.sent_forms import Sent
 def test_the_form_of_an_evaluator_sent_untouched_changes_nothing(name: str) -> None:
     example = "\n".join(f"    {line}" for line in get_kind(name).example.splitlines())
     text = f"name: s\nevaluators:\n  -\n{example}\ntests:\n  - {{id: a, input: hi}}\n"
-    suite = make_suite(tree=suite_files.read_suite(text.encode()).root.as_json())
+    suite = make_suite(tree=suite_files.read_suite(text.encode()).evaluators.as_json())
     draft = draft_of(suite, make_member("editor"))
     before = draft.content["evaluators"]
     node: dict[str, Any] = before["children"][0]

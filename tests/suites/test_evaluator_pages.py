@@ -12,8 +12,15 @@ from django.test import Client
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from runs.models.suites import Suite, SuiteDraft
 from runs.suites.drafts import draft_of
-from runs.suites.edits import nodes_with_paths, tree_of
-from tests.support.factories import make_model, make_suite, make_target
+from runs.suites.edits import nodes_with_paths
+from tests.suites.contents import tree_of
+from tests.support.factories import (
+    change_evaluator,
+    change_suite,
+    make_model,
+    make_suite,
+    make_target,
+)
 from tests.support.members import make_client, make_member
 
 pytestmark = pytest.mark.django_db
@@ -140,7 +147,7 @@ def test_one_form_changes_weights_marks_rules_and_thresholds_at_once(
     assert (policy["borderline_threshold"], policy["cases_pass_threshold"]) == (0.65, 0.85)
     assert policy["max_latency_increase_pct"] == 25
     suite.refresh_from_db()
-    assert (suite.version, suite.borderline_threshold) == (1, 0.6)
+    assert (suite.version, suite.policy.borderline_threshold) == (1, 0.6)
 
 
 def test_shares_of_the_draft_stand_beside_those_they_were(
@@ -346,8 +353,7 @@ def test_a_viewer_reads_the_tree_and_cannot_post(suite: Suite) -> None:
 
 
 def test_thresholds_are_on_the_scale_of_the_suite(client: Client, suite: Suite, ada: User) -> None:
-    suite.scale = 100
-    suite.save()
+    change_suite(suite, scale=100)
     assert keep(client, pass_threshold="85.5").status_code == 302
     assert draft_content(suite, ada)["policy"]["pass_threshold"] == 0.855
 
@@ -445,8 +451,7 @@ def test_what_has_no_effect_is_pointed_out_at_its_evaluator(
     client: Client, suite: Suite, ids: dict[str, str]
 ) -> None:
     model = make_model(slug="juno-2")
-    suite.judge = model
-    suite.save()
+    change_suite(suite, judge=model)
     make_target(name="desk", kind="chat", model=model)
     keep(client, **{f"{ids['quality/tone']}.weight": "0"})
     page = text_of(client.get(PAGE))
@@ -482,7 +487,7 @@ def test_a_tree_of_two_hundred_is_one_page_of_few_queries(
 def test_an_evaluator_of_an_unknown_kind_is_shown_and_can_be_removed(
     client: Client, suite: Suite, ada: User, ids: dict[str, str]
 ) -> None:
-    suite.root.children.filter(name="length").update(kind="palmistry")
+    change_evaluator(suite, "length", kind="palmistry")
     page = client.get(PAGE)
     assert "palmistry, unknown here" in text_of(page)
     own = text_of(client.get(f"{PAGE}{ids['length']}/"))
@@ -536,7 +541,7 @@ def test_of_two_who_save_from_open_pages_the_second_decides_and_overwrites_nothi
     for words in ("weight", "only theirs", "pass threshold", "only yours"):
         assert words in told
     suite.refresh_from_db()
-    assert (suite.version, suite.pass_threshold) == (2, 0.8)
+    assert (suite.version, suite.policy.pass_threshold) == (2, 0.8)
 
 
 def test_what_two_people_save_meets_on_the_conflict_page(

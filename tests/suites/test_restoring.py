@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from evaluators.models import AuditEntry, Evaluator, LanguageModel
+from evaluators.models import AuditEntry, LanguageModel
 from runs.files.importing import import_suite
 from runs.formats import suite_files
 from runs.models.suites import FileContent, Suite
-from runs.specs.content import CaseSpec, SuiteSpec
-from runs.suites.differences import compare_versions
+from runs.specs.suites import CaseSpec, SuiteWithCases
+from runs.suites.differences import compare_specs
 from runs.suites.drafts import change_draft, draft_of, save_draft
 from runs.suites.edits import SetPolicy
-from runs.suites.stored import UnknownVersionError, stored_content
 from runs.suites.tree_edits import Combine, SetWeight
-from runs.suites.versions import CannotRestoreError, restore_version
+from runs.suites.versions import (
+    CannotRestoreError,
+    UnknownVersionError,
+    restore_version,
+    suite_with_cases,
+)
 from tests.files.test_imports import FILE, FILES
-from tests.support.factories import make_model, make_result, make_run, make_user
+from tests.support.factories import change_suite, make_model, make_result, make_run, make_user
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def content() -> SuiteSpec:
+def content() -> SuiteWithCases:
     make_model(slug="strict")
     return suite_files.read_suite(FILE.encode(), files=FILES)
 
@@ -34,17 +36,16 @@ def current(suite: Suite) -> list[tuple[str, int, int]]:
     return [(case.key, case.revision, case.position) for case in rows]
 
 
-def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: SuiteSpec) -> None:
+def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: SuiteWithCases) -> None:
     ada = make_user(name="ada")
     suite = import_suite(content, imported_by=ada)
     run = make_run(suite=suite)
     ran = make_result(run=run, case=suite.cases.get(key="B"), verdict="pass", score=0.9)
     _, second = content.cases
     new = CaseSpec(key="C", input=({"role": "user", "content": "new"},))
-    other = replace(
-        content,
+    other = content.replace(
         title="Other",
-        cases=(new, replace(second, criteria="Short")),
+        cases=(new, second.replace(criteria="Short")),
         files={"tone.md": b"Is it rude?", "more.md": b"x"},
     )
     suite = import_suite(other, imported_by=None, judge="")
@@ -59,8 +60,8 @@ def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: Suit
     assert (suite.version, suite.title) == (3, "The shop")
     assert suite.judge is not None
     assert current(suite) == [("A", 1, 0), ("B", 1, 1)]
-    assert stored_content(suite) == content
-    assert Evaluator.objects.tree(suite.root) == content.root
+    assert suite_with_cases(suite) == content
+    assert suite.spec.evaluators == content.evaluators
     assert dict(suite.files.values_list("path", "content__size")) == {"tone.md": 11}
     ran.refresh_from_db()
     assert (ran.case.revision, ran.case.is_current) == (1, True)
@@ -68,21 +69,21 @@ def test_a_version_comes_back_whole_and_results_keep_what_they_ran(content: Suit
     entry = AuditEntry.objects.get(action="restore")
     assert (entry.before["version"], entry.after["version"]) == (2, 3)
     assert (entry.before["title"], entry.after["title"]) == ("Other", "The shop")
-    contents = [suite.versions.get(number=number).content for number in (1, 3)]
-    assert compare_versions(*contents).is_empty
+    specs = [suite.versions.get(number=number).spec for number in (1, 3)]
+    assert compare_specs(*specs).is_empty
 
     # The next edit of a case counts on from its latest revision, not from the restored one.
     again = import_suite(other, imported_by=None, judge="")
     assert current(again) == [("C", 2, 0), ("B", 3, 1)]
 
 
-def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteSpec) -> None:
+def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteWithCases) -> None:
     ada = make_user()
     suite = import_suite(content, imported_by=ada)
     draft = draft_of(suite, ada)
     save = change_draft(draft, draft.stamp, SetPolicy({"pass_threshold": 0.95}))
     save_draft(save, save.stamp)
-    Suite.objects.filter(pk=suite.pk).update(judge=None)
+    change_suite(suite, judge=None)
     LanguageModel.objects.all().delete()
 
     with pytest.raises(CannotRestoreError, match=r"'strict' \(the suite's judge\) is gone"):
@@ -95,16 +96,16 @@ def test_what_is_gone_is_named_and_nothing_is_changed(content: SuiteSpec) -> Non
     with pytest.raises(UnknownVersionError, match="no version 9"):
         restore_version(suite, 9, by=ada)
     assert Suite.objects.get(pk=suite.pk).version == 2
-    assert Suite.objects.get(pk=suite.pk).pass_threshold == 0.95
+    assert Suite.objects.get(pk=suite.pk).policy.pass_threshold == 0.95
 
 
-def test_what_is_so_already_is_not_restored(content: SuiteSpec) -> None:
+def test_what_is_so_already_is_not_restored(content: SuiteWithCases) -> None:
     suite = import_suite(content, imported_by=None)
     with pytest.raises(CannotRestoreError, match="nothing to restore"):
         restore_version(suite, 1, by=None)
 
 
-def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteSpec) -> None:
+def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteWithCases) -> None:
     ada = make_user()
     suite = import_suite(content, imported_by=ada)
     draft = draft_of(suite, ada)
@@ -118,9 +119,9 @@ def test_a_draft_of_an_imported_suite_is_saved_beside_its_files(content: SuiteSp
     )
     version = save_draft(draft, draft.stamp)
     assert version.note == "2 evaluators changed"
-    found = stored_content(Suite.objects.get(pk=suite.pk))
+    found = suite_with_cases(Suite.objects.get(pk=suite.pk))
     assert (found.files, found.metadata, found.cases) == (
         *(content.files, content.metadata),
         content.cases,
     )
-    assert found.root.children[0].aggregator.gate_threshold == 0.8
+    assert found.evaluators.children[0].aggregator.gate_threshold == 0.8

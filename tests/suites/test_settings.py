@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from evaluators.models import AuditEntry, Evaluator
+from evaluators.models import AuditEntry
 from runs.models.reviews import ReviewItem
 from runs.models.suites import Suite, SuiteDraft
 from runs.suites.drafts import change_draft, draft_of, save_draft
@@ -85,8 +85,8 @@ def test_a_suite_begins_from_a_profile_or_empty(
     assert response.redirect_chain == [("/suites/groe-co/", 302)]
     assert "This suite has no cases." in text_of(response)
     suite = Suite.objects.get(slug="groe-co")
-    assert [node.kind for node in Evaluator.objects.tree(suite.root).children] == kinds
-    assert {name: getattr(suite, name) for name in policy} == policy
+    assert [node.kind for node in suite.spec.evaluators.children] == kinds
+    assert {name: getattr(suite.policy, name) for name in policy} == policy
     assert (suite.tags, suite.judge, suite.version) == (["a", "b"], judge, 1)
     assert suite.versions.get().author == AuditEntry.objects.get(action="create").actor
 
@@ -109,7 +109,6 @@ def test_a_suite_that_cannot_be_is_refused_at_its_field(
     assert response.status_code == 422
     assert said in text_of(response)
     assert Suite.objects.count() == 1
-    assert Evaluator.objects.count() == 1
 
 
 def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: Client) -> None:
@@ -125,7 +124,7 @@ def test_settings_gather_in_a_draft_and_become_a_version(suite: Suite, client: C
     assert "Saved as v2: milder" in text_of(save(client, note=" milder "))
     suite.refresh_from_db()
     assert (suite.title, suite.version) == ("Customer support", 2)
-    assert (suite.fallback_threshold, suite.max_avg_score_drop) == (0.725, 0.025)
+    assert (suite.policy.fallback_threshold, suite.policy.max_avg_score_drop) == (0.725, 0.025)
     assert SuiteDraft.objects.count() == 0
     entry = AuditEntry.objects.get(action="save")
     assert entry.before is not None
@@ -145,7 +144,7 @@ def test_what_people_review_is_set_beside_the_rest_of_the_policy(
     page = text_of(client.get(PAGE))
     assert "of v1, 5 changes" in page
     assert "Saved as v2: people look" in text_of(save(client, note="people look"))
-    policy = Suite.objects.get(pk=suite.pk).policy()
+    policy = Suite.objects.get(pk=suite.pk).policy
     assert (policy.review_distance, policy.review_pass_sample) == (0.005, 0.125)
     assert (policy.review_reviewers, policy.review_blind) == (2, True)
     assert (policy.review_split_panel, policy.review_borderline) == (False, True)
@@ -260,7 +259,11 @@ def test_two_people_editing_decide_value_by_value(suite: Suite, client: Client) 
     assert "Your draft is one of version 2 now." in text_of(settled)
     save(client)
     suite.refresh_from_db()
-    assert (suite.title, suite.pass_threshold, suite.fallback_threshold) == ("Mine", 0.9, 0.5)
+    assert (suite.title, suite.policy.pass_threshold, suite.policy.fallback_threshold) == (
+        "Mine",
+        0.9,
+        0.5,
+    )
     assert suite.version == 3
     assert client.get(CONFLICT).status_code == 302
 
@@ -310,11 +313,10 @@ def test_only_a_suite_without_runs_is_deleted(suite: Suite, client: Client) -> N
     keep(client, title="Half done")
     assert "Support is deleted." in text_of(client.post("/suites/support/delete/", follow=True))
     assert not Suite.objects.exists()
-    assert not Evaluator.objects.exists()
 
 
 def test_a_suite_without_evaluators_is_edited_like_any_other(suite: Suite, client: Client) -> None:
-    assert Evaluator.objects.tree(suite.root).children == ()
+    assert suite.spec.evaluators.children == ()
     keep(client, title="Named before it can score")
     assert "Saved as v2" in text_of(save(client))
 

@@ -14,12 +14,9 @@ from evaluators.scoring.tree import validate, walk
 from evaluators.scoring.types import DomainError
 from runs.suites.edits import (
     Describe,
-    SetJudge,
     SetPolicy,
     change,
     nodes_with_paths,
-    origins,
-    tree_of,
 )
 from runs.suites.tree_edits import (
     Add,
@@ -36,7 +33,7 @@ from runs.suites.tree_edits import (
     SetWeight,
     Shift,
 )
-from tests.suites.contents import draft, node, paths, shop, weights
+from tests.suites.contents import draft, node, origins, paths, shop, tree_of, weights
 
 IDS = st.sampled_from([f"n{number}" for number in range(1, 14)])
 PLACES = st.one_of(st.none(), st.integers(-2, 9))
@@ -233,7 +230,7 @@ class TestSettings:
             Describe(
                 title=" The  shop ", description="What it is for\n", tags=["a", " a ", "", "b"]
             ),
-            SetJudge("strict"),
+            Describe(judge="strict"),
             SetPolicy({"pass_threshold": 0.9, "count_reviews": True, "scale": 100}),
         )
         assert (found["title"], found["description"]) == ("The shop", "What it is for")
@@ -312,6 +309,8 @@ def test_the_letters_of_an_escape_are_no_nul() -> None:
 
 
 def _values(operation: Any) -> dict[str, Any]:
+    if isinstance(operation, Describe):
+        return operation.values
     return {name: getattr(operation, name) for name in operation.__slots__}
 
 

@@ -180,7 +180,7 @@ class TestRestoring:
         assert again.status_code == 422
         assert "Version 4 was saved since this page was opened" in again.content.decode()
         shop.refresh_from_db()
-        assert (shop.version, shop.pass_threshold) == (4, 0.8)
+        assert (shop.version, shop.policy.pass_threshold) == (4, 0.8)
         assert "Nothing to restore" in page(editor_client, address)
 
     def test_what_is_in_the_way_is_said(self, editor_client: Client, shop: Suite) -> None:

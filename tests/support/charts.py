@@ -47,7 +47,7 @@ def make_charted_run(
     ]
     columns.pop("latency_ms", None)
     is_completed = status == "completed"
-    summary = summarise(executions, suite.policy(), is_completed=is_completed, seed=1)
+    summary = summarise(executions, suite.policy, is_completed=is_completed, seed=1)
     # The bands would go by the score, which is the same for all here.
     summary = replace(summary, distribution={"pass": passed, "fail": CASES - passed})
     run = make_run(

@@ -13,12 +13,15 @@ from typing import Any
 from django.contrib.auth.models import Group, Permission, User
 
 from evalsite.access.roles import Role, role_permissions
-from evaluators.models import Evaluator, LanguageModel
+from evaluators.models import LanguageModel
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, FileContent, Suite, SuiteVersion
 from runs.models.targets import Target
 from runs.models.trials import TargetTrial
+from runs.specs.suites import SuiteSpec
 
 NUMBERS = count(1)
 STARTED = datetime(2026, 5, 12, 9, 2, 11, tzinfo=UTC)
@@ -79,31 +82,39 @@ def make_suite(
     *, slug: str = "", cases: int = 0, tree: Mapping[str, Any] = TREE, **columns: Any
 ) -> Suite:
     slug = slug or f"suite-{next(NUMBERS)}"
-    root = make_evaluator(node=tree)
-    suite = Suite.objects.create(**{"slug": slug, "title": f"Suite {slug}", "root": root} | columns)
-    content = {
-        "title": suite.title,
-        "description": suite.description,
-        "tags": suite.tags,
-        "judge": suite.judge.slug if suite.judge else "",
-        "metadata": {},
-        "policy": suite.policy().as_json(),
-        "evaluators": Evaluator.objects.tree(root).as_json(),
-        "files": {},
-        "cases": [],
-    }
+    names = {field.name for field in Suite._meta.fields} - SuiteSpec.model_fields.keys()
+    suite = Suite(slug=slug, **{name: columns.pop(name) for name in names & columns.keys()})
+    suite.write(SuiteSpec(title=f"Suite {slug}", evaluators=EvaluatorSpec.model_validate(tree)))
+    change_suite(suite, **columns)
+    content = {**suite.content, "metadata": {}, "files": {}, "cases": []}
     SuiteVersion.objects.create(suite=suite, number=1, content_hash=digest(slug), content=content)
     for number in range(1, cases + 1):
         make_case(suite=suite, key=f"C-{number:03}", position=number)
     return suite
 
 
-def make_evaluator(*, node: Mapping[str, Any], parent: Evaluator | None = None) -> Evaluator:
-    columns = ("name", "kind", "weight", "required", "required_below", "negate", "config")
-    row = Evaluator.objects.create(parent=parent, **{name: node[name] for name in columns})
-    for child in node["children"]:
-        make_evaluator(node=child, parent=row)
-    return row
+def change_suite(suite: Suite, **values: Any) -> Suite:
+    """Let a suite say something else, without a version: its texts, judge, evaluators, fields of its policy."""
+    suite.refresh_from_db()
+    spec = suite.spec
+    policy = {name: values.pop(name) for name in PolicySpec.model_fields if name in values}
+    if "judge" in values:
+        values["judge"] = values["judge"].slug if values["judge"] else ""
+    if "tree" in values:
+        values["evaluators"] = EvaluatorSpec.model_validate(values.pop("tree"))
+    suite.write(spec.replace(**values, policy=spec.policy.replace(**policy)))
+    return suite
+
+
+def change_evaluator(suite: Suite, name: str, **facts: Any) -> Suite:
+    """Give an evaluator right under a suite's root other facts; without any it is removed."""
+    root = suite.spec.evaluators
+    children = tuple(
+        child.replace(**facts) if child.name == name else child
+        for child in root.children
+        if facts or child.name != name
+    )
+    return change_suite(suite, evaluators=root.replace(children=children))
 
 
 def make_case(*, suite: Suite, key: str = "", **columns: Any) -> Case:
@@ -136,7 +147,7 @@ def make_snapshot(
     return {
         "version": 1,
         "suite": {"slug": suite.slug, "title": suite.title, "version": suite.version},
-        "policy": suite.policy().as_json(),
+        "policy": suite.policy.as_json(),
         "evaluators": deepcopy(dict(tree)),
         "target": {
             "name": target.name,

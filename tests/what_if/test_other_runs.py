@@ -8,14 +8,14 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from evaluators.models import Evaluator
+from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Result
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.suites.drafts import draft_of
 from runs.suites.versions import record_version
 from runs.what_if import stored
-from tests.support.factories import make_case, make_evaluator, make_model
+from tests.support.factories import change_evaluator, change_suite, make_case, make_model
 from tests.support.members import make_client, make_member
 from tests.support.scored_runs import TEXTS, finished_run
 from tests.support.trees import JUDGED
@@ -107,10 +107,10 @@ def test_cases_that_the_suite_has_otherwise_by_now_are_counted(
 def test_evaluators_that_came_and_went_since_an_older_version_are_told(
     client: Client, run: Run, ada: User
 ) -> None:
-    Evaluator.objects.get(parent=run.suite.root, name="exact").delete()
-    make_evaluator(node=JUDGED, parent=run.suite.root)
-    Suite.objects.filter(pk=run.suite_id).update(judge=make_model())
-    suite = Suite.objects.get(pk=run.suite_id)
+    suite = change_evaluator(run.suite, "exact")
+    root, judged = suite.spec.evaluators, EvaluatorSpec.model_validate(JUDGED)
+    root = root.replace(children=(*root.children, judged))
+    change_suite(suite, judge=make_model(), evaluators=root)
     record_version(suite, author=ada, note="Asks a judge")
     text = text_of(ask(client, suite, ada))
     assert "Run #1 is of v1: each evaluator is asked" in text

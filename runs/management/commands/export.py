@@ -15,8 +15,8 @@ from runs.cli.answering import AnsweringCommand
 from runs.cli.names import COULD_NOT, suite_named
 from runs.formats import suite_files
 from runs.formats.packing import packed, suite_file_name
-from runs.specs.content import SuiteSpec
-from runs.suites.stored import stored_content
+from runs.specs.suites import SuiteWithCases
+from runs.suites.versions import suite_with_cases
 
 EPILOG = """\
 What is written is a suite file that other readers of the AgentEvals family understand too; importing
@@ -68,7 +68,7 @@ class Command(AnsweringCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the suite and say where it is."""
         suite = suite_named(options["suite"])
-        content = stored_content(suite, version=options["version"])
+        content = suite_with_cases(suite, version=options["version"])
         if options["out"] == "-":
             for part in packed(content, suite.slug).parts:
                 sys.stdout.buffer.write(part)
@@ -87,7 +87,7 @@ class Command(AnsweringCommand):
         self.stderr.write(f"{suite.slug}, version {version}, is written to {names}")
 
 
-def _write(content: SuiteSpec, out: Path, *, is_folder: bool) -> list[Path]:
+def _write(content: SuiteWithCases, out: Path, *, is_folder: bool) -> list[Path]:
     """Write the form that the path asks for and return the files it became."""
     if is_folder or out.is_dir():
         suite_file = {suite_file_name(content): suite_files.write_suite(content)}

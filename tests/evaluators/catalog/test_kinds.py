@@ -79,7 +79,7 @@ def test_settings_become_an_evaluator_that_a_suite_reads(viewer: Client) -> None
     assert answer.status_code == 200
     written = answer.context["written"]
     suite = f"name: s\nevaluators:\n{written}tests: [{{id: A, input: x}}]\n"
-    node = suite_files.read_suite(suite.encode()).root.children[0]
+    node = suite_files.read_suite(suite.encode()).evaluators.children[0]
     assert (node.name, node.weight, node.required, node.negate) == ("no_leak", 2, True, True)
     assert node.config["values"] == ["rule 4: goodwill", "my prompt"]
 
@@ -90,7 +90,7 @@ def test_a_time_out_for_the_judge_is_written_as_a_suite_reads_it(viewer: Client)
 
     suite = f"name: s\nevaluators:\n{written}tests: [{{id: A, input: x}}]\n"
     assert "timeout_s: 20" in written
-    assert suite_files.read_suite(suite.encode()).root.children[0].config["timeout_s"] == 20
+    assert suite_files.read_suite(suite.encode()).evaluators.children[0].config["timeout_s"] == 20
 
 
 def table(*rows: dict[str, str]) -> dict[str, str]:
@@ -123,7 +123,7 @@ def test_rows_of_the_table_become_the_set(viewer: Client) -> None:
     )
 
     suite = f"name: s\nevaluators:\n{answer.context['written']}tests: [{{id: A, input: x}}]\n"
-    metrics = suite_files.read_suite(suite.encode()).root.children[0].config["metrics"]
+    metrics = suite_files.read_suite(suite.encode()).evaluators.children[0].config["metrics"]
     assert [(m["key"], m["name"], m["weight"], m["binary"]) for m in metrics] == [
         ("tool_routing", "Tools", 3, False),
         ("empathy", "Empathy", 1, True),
@@ -214,7 +214,7 @@ def test_a_setting_of_a_row_with_few_words_is_chosen_from_them(viewer: Client) -
         **{"checks": "- {contains: refund, dimensions: [tone]}", **sent},
     )
     suite = f"name: s\nevaluators:\n{answer.context['written']}tests: [{{id: A, input: x}}]\n"
-    config = suite_files.read_suite(suite.encode()).root.children[0].config
+    config = suite_files.read_suite(suite.encode()).evaluators.children[0].config
     assert [(one["key"], one["policy"]) for one in config["dimensions"]] == [
         ("task", "weighted"),
         ("tone", "judge_only"),

@@ -16,7 +16,7 @@ from evaluators.catalog.forms import LanguageModelForm
 from evaluators.model_calls.models import decrypt, encrypt, model_key, model_spec
 from evaluators.models import AuditEntry, LanguageModel
 from tests.evaluators.catalog.model_forms import SECRET, done, posted
-from tests.support.factories import make_model, make_suite, make_target
+from tests.support.factories import change_evaluator, make_model, make_suite, make_target
 
 pytestmark = pytest.mark.django_db
 
@@ -254,7 +254,7 @@ def test_a_model_in_use_is_kept_and_its_users_are_named(admin_client: Client) ->
     make_suite(slug="support", title="Customer support", judge=model)
     make_target(name="bot", kind="chat", model=model)
     suite = make_suite(slug="other")
-    suite.root.children.filter(name="tone").update(config={"model": "m"})
+    change_evaluator(suite, "tone", config={"model": "m"})
 
     response = admin_client.post("/models/m/delete/")
 

@@ -7,7 +7,7 @@ from typing import Any
 from evaluators.kinds._base import Step
 from evaluators.scoring.types import Score
 from runs.formats import suite_files
-from runs.specs.content import SuiteSpec
+from runs.specs.suites import SuiteWithCases
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of
 
 KIND = "hybrid_judge"
@@ -41,7 +41,7 @@ TRACE = (Step("tool", "find"), Step("model", "big-model-9"), Step("tool", "find"
 LEFT = {"out/report.md": b"Total: 12 EUR", "raw.bin": b"\xff\x00"}
 
 
-def suite_with(lines: str, files: dict[str, bytes] | None = None) -> SuiteSpec:
+def suite_with(lines: str, files: dict[str, bytes] | None = None) -> SuiteWithCases:
     text = f"name: s\nevaluators:\n  - name: h\n    type: hybrid\n{lines}"
     return suite_files.read_suite(
         f"{text}tests:\n  - {{id: a, input: hi}}\n".encode(), files=files or {}

@@ -205,11 +205,11 @@ def test_every_spelling_reads_and_survives_export(type_name: str, key: str) -> N
     text = SUITE.format(type=type_name, agent=key, criteria="[Kind, Brief]")
     suite = suite_files.read_suite(text.encode())
 
-    [node] = suite.root.children
+    [node] = suite.evaluators.children
     assert (node.kind, node.config["agent"]) == ("agent_judge", "code reviewer")
     assert (node.config["criteria"], node.config["scale"]) == ("- Kind\n- Brief", 10)
     assert suite.warnings == ()
-    assert suite_files.read_suite(suite_files.write_suite(suite)).root == suite.root
+    assert suite_files.read_suite(suite_files.write_suite(suite)).evaluators == suite.evaluators
 
 
 def test_two_names_for_the_agent_are_refused() -> None:

@@ -152,7 +152,9 @@ def test_in_a_tree_it_scores_what_its_children_came_to() -> None:
 
 def test_its_calls_and_model_are_known_before_a_run() -> None:
     panel = composite("panel", leaf("a", "text_check"), type="llm_judge")
-    named = suite_files.read_suite(suite_with("{type: llm_judge, model: big, samples: 3}")).root
+    named = suite_files.read_suite(
+        suite_with("{type: llm_judge, model: big, samples: 3}")
+    ).evaluators
 
     assert judge_calls(panel, all_kinds(), has_outcomes=False) == 1
     assert judge_calls(named, all_kinds(), has_outcomes=False) == 3
@@ -180,12 +182,13 @@ def test_files_spell_it_in_several_ways_and_read_back_the_same(
 ) -> None:
     files = {"weigh.md": b"Weigh {{evaluator_results}}."}
     content = suite_files.read_suite(suite_with(aggregator), files=files)
-    (node,) = content.root.children
+    (node,) = content.evaluators.children
 
     assert node.config["aggregator"] == {"type": "llm_judge", **options}
     assert ("weigh.md" in content.files) == ("weigh.md" in str(options))
     assert (
-        suite_files.read_suite(suite_files.write_suite(content), files=files).root == content.root
+        suite_files.read_suite(suite_files.write_suite(content), files=files).evaluators
+        == content.evaluators
     )
 
 

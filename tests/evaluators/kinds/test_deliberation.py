@@ -266,10 +266,10 @@ def test_settings_that_cannot_be_meant_are_refused(config: dict[str, Any], refus
 def test_files_name_the_judges_or_their_number(line: str, panel: tuple[str, ...]) -> None:
     text = f"evaluators: [{{name: p, type: deliberation, {line}}}]\ntests: [{{id: a, input: x}}]\n"
     content = suite_files.read_suite(text.encode())
-    (node,) = content.root.children
+    (node,) = content.evaluators.children
 
     assert read_config(KIND, node.config).panel == panel
-    assert suite_files.read_suite(suite_files.write_suite(content)).root == content.root
+    assert suite_files.read_suite(suite_files.write_suite(content)).evaluators == content.evaluators
 
 
 def test_an_unreadable_vote_of_everybody_is_no_score() -> None:

@@ -90,7 +90,7 @@ def test_every_example_reads_as_one_evaluator_of_a_suite(name: str) -> None:
 
     content = suite_files.read_suite(suite.encode())
 
-    assert [node.kind for node in content.root.children] == [name]
+    assert [node.kind for node in content.evaluators.children] == [name]
     assert content.warnings == ()
 
 

@@ -193,7 +193,7 @@ def test_limits_are_read_in_every_spelling_and_written_back_the_same(
 ) -> None:
     content = suite_files.read_suite(suite(written))
 
-    config = read_config(KIND, content.root.children[0].config)
+    config = read_config(KIND, content.evaluators.children[0].config)
     assert config.model_dump(mode="json", exclude_defaults=True) == meant
     assert suite_files.read_suite(suite_files.write_suite(content)) == content
 

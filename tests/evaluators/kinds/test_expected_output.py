@@ -215,7 +215,7 @@ def test_its_judge_is_known_before_a_run() -> None:
 def test_files_name_it_by_its_type_or_mode(line: str) -> None:
     text = f"evaluators: [{{name: e, {line}, samples: 2}}]\ntests: [{{id: a, input: x}}]\n"
     content = suite_files.read_suite(text.encode())
-    (node,) = content.root.children
+    (node,) = content.evaluators.children
 
     assert (node.kind, node.config["match"], node.config["samples"]) == (
         "expected_output",
@@ -223,7 +223,7 @@ def test_files_name_it_by_its_type_or_mode(line: str) -> None:
         2,
     )
     assert b"type: semantic" in suite_files.write_suite(content)
-    assert suite_files.read_suite(suite_files.write_suite(content)).root == content.root
+    assert suite_files.read_suite(suite_files.write_suite(content)).evaluators == content.evaluators
 
 
 def test_the_page_shows_what_the_judge_said() -> None:

@@ -107,7 +107,7 @@ def test_fields_are_read_in_every_spelling_and_written_back_the_same(
 ) -> None:
     content = suite_files.read_suite(suite(written))
 
-    config = read_config(KIND, content.root.children[0].config)
+    config = read_config(KIND, content.evaluators.children[0].config)
     assert config.model_dump(mode="json", exclude_defaults=True) == meant
     assert content.warnings == ()
     assert suite_files.read_suite(suite_files.write_suite(content)) == content
@@ -118,7 +118,7 @@ def test_what_a_file_expects_is_what_fields_are_held_to() -> None:
 
     answer = '{"total": 1889.00, "day": "2025-01-15"}'
     context = context_of(answer, expected_output=content.cases[0].expected_output)
-    assert score_of(KIND, content.root.children[0].config, context).score == 1
+    assert score_of(KIND, content.evaluators.children[0].config, context).score == 1
 
 
 def test_a_bad_path_of_a_file_is_refused_with_its_line() -> None:

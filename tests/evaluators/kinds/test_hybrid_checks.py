@@ -140,7 +140,7 @@ def test_a_suite_file_names_the_file_of_a_script_check(
 
     content = suite_with(f"    checks: [{{{written}}}]\n", files)
 
-    [check] = content.root.children[0].config["checks"]
+    [check] = content.evaluators.children[0].config["checks"]
     assert check["type"] == "script"
     assert stored.items() <= check.items()
     assert set(content.files) == {"judges/marker.py", "judges/words.py"}

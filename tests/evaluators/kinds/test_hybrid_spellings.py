@@ -14,7 +14,7 @@ from tests.evaluators.kinds.hybrid import KIND, PRESENT, suite_with
 
 def config_of(lines: str) -> Any:
     content = suite_with(lines)
-    (node,) = content.root.children
+    (node,) = content.evaluators.children
     assert node.kind == KIND
     return read_config(KIND, node.config)
 
@@ -77,5 +77,5 @@ def test_a_hybrid_judge_is_the_same_after_export_and_import() -> None:
 
     written = suite_files.write_suite(content)
 
-    assert suite_files.read_suite(written).root == content.root
+    assert suite_files.read_suite(written).evaluators == content.evaluators
     assert b"dimensions:" not in suite_files.write_suite(suite_with("    samples: 3\n"))

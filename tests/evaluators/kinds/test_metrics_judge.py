@@ -17,7 +17,7 @@ from evaluators.scoring.score_tree import decide
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import Score
 from runs.formats import suite_files
-from runs.specs.content import SuiteSpec
+from runs.specs.suites import SuiteWithCases
 from tests.evaluators.kinds.doubles import ListedJudge, context_of, score_of, unscored_of
 
 KIND = "metrics_judge"
@@ -369,12 +369,12 @@ DEFAULTS = {metric.key: metric.weight for metric in DEFAULT_METRICS}
     ],
 )  # fmt: skip
 def test_files_write_metrics_in_several_ways(line: str, weights: dict[str, float]) -> None:
-    (node,) = suite_with(line).root.children
+    (node,) = suite_with(line).evaluators.children
 
     assert {one["key"]: one["weight"] for one in node.config["metrics"]} == weights
 
 
-def suite_with(line: str) -> SuiteSpec:
+def suite_with(line: str) -> SuiteWithCases:
     evaluator = f"{{name: m, type: metrics, {line}}}"
     text = f"name: s\nevaluators:\n  - {evaluator}\ntests:\n  - {{id: a, input: hi}}\n"
     return suite_files.read_suite(text.encode())
@@ -395,7 +395,7 @@ def test_a_set_of_metrics_is_the_same_after_export_and_import() -> None:
 
     again = suite_files.read_suite(suite_files.write_suite(content))
 
-    assert again.root == content.root
-    (node,) = again.root.children
+    assert again.evaluators == content.evaluators
+    (node,) = again.evaluators.children
     assert [one["binary"] for one in node.config["metrics"]] == [False, False, False, True]
     assert b"metrics:" not in suite_files.write_suite(suite_with("samples: 3"))

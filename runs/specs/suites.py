@@ -1,0 +1,139 @@
+"""What a suite says: one shape for files, versions, drafts, snapshots and the API.
+
+A field added to SuiteTexts is read, written, stored, versioned, edited, compared and shown by the API
+without further code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ConfigDict, Field, SkipValidation, model_validator
+from typing_extensions import TypedDict
+
+from evaluators.scoring.policy import PolicySpec
+from evaluators.scoring.tree import EvaluatorSpec
+from evaluators.scoring.types import Spec
+from runs.specs.problems import Problem
+
+
+class CaseSpec(Spec):
+    """One case of a suite.
+
+    `input` holds turns of role and content, with `blocks` where a content names files of the suite.
+    `evaluators` is a root composite that replaces the suite's tree, or whose children join it when
+    `evaluators_append` is on. `recorded_output` has the form of a recorded line.
+    """
+
+    key: str
+    input: tuple[dict[str, Any], ...]
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    expected_output: str = ""
+    expected_outcomes: tuple[str, ...] = ()
+    criteria: str = ""
+    metadata: dict[str, Any] = {}
+    evaluators: EvaluatorSpec | None = None
+    evaluators_append: bool = False
+    recorded_output: dict[str, Any] | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """Return what a revision stores and its hash is made of: all but the key."""
+        return self.model_dump(mode="json", exclude={"key"})
+
+
+class SuiteTexts(Spec):
+    """What people say of a suite in words; files, forms, drafts, versions and the API follow these fields."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    title: str = ""
+    """Its title."""
+    description: str = ""
+    """What it is for."""
+    tags: tuple[str, ...] = ()
+    """Its tags."""
+    judge: str = ""
+    """The slug of the language model that judges."""
+
+
+# Those that are one text, and those that are several.
+TEXTS = tuple(name for name, field in SuiteTexts.model_fields.items() if field.annotation is str)
+LISTS = tuple(name for name in SuiteTexts.model_fields if name not in TEXTS)
+
+
+class SuiteSpec(SuiteTexts):
+    """What people write of a suite, its cases apart."""
+
+    policy: PolicySpec = PolicySpec()
+    evaluators: EvaluatorSpec
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_defaults(cls, values: Any) -> Any:
+        """Let None stand for the default: earlier versions of a suite lack what came later."""
+        if isinstance(values, Mapping):
+            return {name: value for name, value in values.items() if value is not None}
+        return values
+
+    def plain(self) -> SuiteSpec:
+        """Return these fields alone, without what versions, drafts and files add."""
+        return SuiteSpec.model_validate(self.model_dump(include=set(SuiteSpec.model_fields)))
+
+
+class CaseRevision(TypedDict):
+    """A case as a version names it; `hash` is that of its columns."""
+
+    key: str
+    revision: int
+    hash: str
+
+
+class VersionSpec(SuiteSpec):
+    """What a version stores: cases by revision, files by hash, `metadata` as the suite's file has it."""
+
+    metadata: dict[str, Any] = {}
+    files: dict[str, str] = {}
+    # Thousands of them, written by the product itself: they are not looked through at every reading.
+    cases: SkipValidation[list[CaseRevision]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """Where a file names a language model, and whether that is the judge of the suite."""
+
+    file: str
+    line: int
+    is_suite_judge: bool = False
+
+
+class SuiteWithCases(SuiteSpec):
+    """A whole suite, as a file holds it.
+
+    `files` are those that evaluators refer to, by path. `metadata` keeps what the file says and the
+    product does not use. The last three tell how the file was read: `warnings` name what was kept
+    unused, `read_with` are the other files whose cases it took in, and `model_places` tells by case
+    ("" for the suite) and slug where language models are named.
+    """
+
+    slug: str
+    cases: tuple[CaseSpec, ...] = ()
+    files: dict[str, bytes] = {}
+    metadata: dict[str, Any] = {}
+    warnings: tuple[Problem, ...] = Field(default=(), exclude=True)
+    read_with: tuple[str, ...] = Field(default=(), exclude=True)
+    model_places: dict[tuple[str, str], tuple[ModelPlace, ...]] = Field(
+        default={}, exclude=True, repr=False
+    )
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what the suites say, not how they were read."""
+        return isinstance(other, SuiteWithCases) and all(
+            getattr(self, name) == getattr(other, name)
+            for name, field in SuiteWithCases.model_fields.items()
+            if not field.exclude
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # like every class with mappings
