@@ -1,0 +1,38 @@
+"""A clock that stands still until a test moves it, so that no outcome depends on how long lines take."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+
+import pytest
+from django.utils import timezone
+
+from runs.models.clock import database_now
+
+
+class Clock:
+    """The time of this machine and of the database, while a test holds it."""
+
+    def __init__(self, now: datetime) -> None:
+        """Stop at a time."""
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Return the time as `timezone.now` and `database_now` do."""
+        return self.now
+
+    def advance(self, **duration: float) -> None:
+        """Move on, by `seconds=`, `minutes=` and so on."""
+        self.now += timedelta(**duration)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Stop the clock for everything that asks `timezone.now` or `database_now`."""
+    stopped = Clock(timezone.now())
+    monkeypatch.setattr(timezone, "now", stopped)
+    for module in [*sys.modules.values()]:
+        if vars(module).get("database_now") is database_now:
+            monkeypatch.setattr(module, "database_now", stopped)
+    return stopped
