@@ -7,7 +7,6 @@ import json
 import pytest
 from django.core.management import CommandError
 
-from runs.cli import watching
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.targets import Target
@@ -32,11 +31,6 @@ tests:
   - id: C-2
     input: And the tent?
 """
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def refused(*arguments) -> str:

@@ -22,11 +22,6 @@ from tests.support.trees import CHECK, JUDGED, tree
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
-
-
 def recorded(*texts: str):
     suite = make_suite(slug="refunds", tree=tree(CHECK))
     for number, text in enumerate(texts):

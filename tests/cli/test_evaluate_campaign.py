@@ -27,11 +27,6 @@ from tests.support.trees import CHECK, tree
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
-
-
 def recorded(tmp_path: Path) -> list[str]:
     """Make a suite of two cases and two targets: one answers both well, the other one of them."""
     suite = make_suite(slug="refunds", title="Refunds", tree=tree(CHECK))

@@ -10,7 +10,6 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evaluators.scoring.samples import BRACKETS
-from runs.cli import watching
 from runs.models.runs import Run
 from tests.cli.command_lines import evaluated_by_case, page_of
 from tests.cli.worked import Walk
@@ -18,11 +17,6 @@ from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, echo_injection, good, prose, status
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,6 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from runs.cli import watching
 from runs.models.runs import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,8 +74,7 @@ SCORES: dict[str, list[float | None]] = {
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[str, Any]]:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+def lines(tmp_path: Path) -> dict[str, dict[str, Any]]:
     cases = [
         {"id": key, "input": "Refund TW-1", "expected_output": EXPECTED, "output": output}
         for key, output in OUTPUTS.items()

@@ -8,18 +8,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from runs.cli import watching
 from tests.cli.command_lines import evaluated_by_case, page_of
 from tests.cli.worked import Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, good, prose
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def evaluated(folder: Path, cases: list[dict[str, Any]], **suite: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 from django.core.management import call_command
 
-from runs.cli import watching
 from runs.models.runs import Run
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
@@ -62,9 +61,8 @@ async def judge(request: Request) -> web.StreamResponse:
 
 @pytest.mark.parametrize("generation", ["first", "second", "third"])
 def test_files_of_each_generation_give_the_right_verdicts(
-    generation: str, model_server: ModelServer, settings: Any, tmp_path: Path, monkeypatch: Any
+    generation: str, model_server: ModelServer, settings: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     settings.SCRIPTS = True
     make_model(slug="judge", base_url=model_server.base_url, send_trace_headers=True)
     model_server.behave(then=judge)

@@ -13,7 +13,6 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from evaluators.scoring.hybrid import DIMENSIONS
-from runs.cli import watching
 from runs.models.runs import Run
 from tests.cli.command_lines import evaluated_by_case, page_of
 from tests.cli.worked import Walk, headline
@@ -28,11 +27,6 @@ MADE: dict[str, dict[str, Any]] = {
     "failed": {"contains": "refund"},
     "error": {"type": "tool_call_count", "min": 1},
 }
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def case(key: str, checks: list[Any], **settings: Any) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from aiohttp import web
 from django.test import Client
 
 from evaluators.scoring.metrics import DEFAULT_METRICS
-from runs.cli import watching
 from tests.cli.worked import Values, Walk
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
@@ -115,9 +114,8 @@ def metrics_of(given: Values) -> tuple[list[Values], dict[str, int]]:
 
 
 def test_outcomes_beside_the_tree_are_judged_as_often_as_the_tree_asks(
-    model_server: ModelServer, tmp_path: Path, viewer_client: Client, monkeypatch: Any
+    model_server: ModelServer, tmp_path: Path, viewer_client: Client
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     make_model(slug="judge", base_url=model_server.base_url)
     score = {"reasoning": "Read.", "hits": [], "misses": [], "score": 0.9}
     said = [reply({"input": {"expected_outcome_results": m}}, {}) for m in SAMPLES]

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from runs.cli import watching
 from runs.models.runs import Run
 from tests.cli.worked import Values, Walk
 from tests.support.factories import make_case, make_suite, make_target
@@ -19,9 +18,8 @@ SCRIPT = {**LEAF, "name": "fine", "kind": "script", "config": {"script": ECHO}}
 
 
 @pytest.fixture
-def _suite(monkeypatch: pytest.MonkeyPatch) -> None:
+def _suite() -> None:
     """Make a suite that a script scores."""
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     made = make_suite(slug="scripted", tree=tree(SCRIPT))
     make_case(suite=made, key="A", recorded_output={"output": "hi"})
     make_target(name="agent")

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import pytest
 from django.core.management import CommandError
 
-from runs.cli import watching
 from runs.models.runs import Run
 from tests.cli.command_lines import evaluate
 from tests.support.factories import make_case, make_model, make_suite, make_target
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parents[2]
 MANAGE = [sys.executable, ROOT / "manage.py"]
 HOSTILE = "<b>\x1b[31m & “money” ]]>\u2028 \ufffe \U0001f600"
-
-
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch):
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 def recorded(*texts):

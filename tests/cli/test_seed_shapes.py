@@ -14,7 +14,6 @@ from django.core.management import call_command
 from django.test import Client
 
 from evaluators.scoring.metrics import DEFAULT_METRICS, metric_label
-from runs.cli import watching
 from runs.models.runs import Run
 from tests.support.factories import make_model
 from tests.support.model_server import ModelServer, Request, good
@@ -121,8 +120,7 @@ AGGREGATES: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+def _scripts(settings: Any) -> None:
     settings.SCRIPTS = True
 
 

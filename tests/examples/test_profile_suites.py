@@ -14,7 +14,6 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from runs.cli import watching
 from runs.execution.run_worker import work_on_run
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_at
@@ -100,9 +99,8 @@ CASE = {
 
 @pytest.mark.django_db(transaction=True)
 def test_cases_alone_are_run_by_any_profile(
-    scripted_server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scripted_server: ScriptedServer, tmp_path: Path, quick_watching: None
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
     make_model(slug="judge", base_url=scripted_server.base_url, send_trace_headers=True)
     for profile in all_profiles():
         cases = tmp_path / f"{profile.name}.jsonl"

@@ -17,7 +17,6 @@ from django.urls import reverse
 from evaluators.scoring.hybrid import DIMENSIONS
 from evaluators.scoring.metrics import DEFAULT_METRICS
 from evaluators.scoring.samples import find_bracket
-from runs.cli import watching
 from runs.formats import suite_files
 from runs.formats.bundles import bundles_at
 from runs.formats.finding import read_suites
@@ -266,8 +265,7 @@ def run_folder(folder: str, server: ModelServer, tmp_path: Path) -> dict[str, Li
 
 
 @pytest.fixture(autouse=True)
-def _scripts(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+def _scripts(quick_watching: None, settings: Any) -> None:
     settings.SCRIPTS = True
 
 

@@ -14,7 +14,6 @@ from django.test import Client
 from django.urls import reverse
 
 from evaluators.model_calls.models import encrypt
-from runs.cli import watching
 from runs.execution import run_worker
 from runs.execution.run_worker import ActiveRuns, work_on_run
 from runs.files.importing import import_suite
@@ -61,8 +60,7 @@ print(json.dumps({"output": json.dumps({"reasoning": f"Asked as {case['id']}.", 
 
 
 @pytest.fixture(autouse=True)
-def _run_workers(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
-    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
+def _separate_process(monkeypatch: pytest.MonkeyPatch, quick_watching: None, settings: Any) -> None:
     monkeypatch.setattr(run_worker, "_active_runs", ActiveRuns())
     settings.SCRIPTS = True
 

@@ -54,7 +54,7 @@ def test_a_target_that_misbehaves_is_an_error_of_its_class(
     start_chat, model_server, behaviour, error, call_status
 ):
     model_server.on_model("agent", behaviour)
-    run = start_chat(1, timeout_s=1)
+    run = start_chat(1, hanging="agent" if call_status == "timeout" else "")
     result = result_of(run)
 
     assert (run.status, run.error_count, run.pass_count) == ("completed", 1, 0)
@@ -82,7 +82,7 @@ def test_a_judge_that_misbehaves_leaves_the_result_unscored(
 ):
     model_server.on_model("agent", good(INJECTED))
     model_server.on_evaluator("right", behaviour)
-    run = start_chat(1, timeout_s=1)
+    run = start_chat(1, hanging="judge" if call_status == "timeout" else "")
     result = result_of(run)
 
     assert (run.status, run.error_count, run.pass_count) == ("completed", 1, 0)

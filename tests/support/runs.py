@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runs.cli import watching
 from runs.execution import reaper
 from runs.models.runs import Run
 from runs.running.services import start_run
@@ -23,6 +24,12 @@ def long_running_database(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the database been there for long: reaps trust no silence shortly after its start."""
     long_ago = datetime.min.replace(tzinfo=UTC)
     monkeypatch.setattr(reaper, "database_answers_since", lambda: long_ago)
+
+
+@pytest.fixture
+def quick_watching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a command notice at once that its run is over."""
+    monkeypatch.setattr(watching, "LOOK_AGAIN_S", 0.01)
 
 
 @pytest.fixture
@@ -45,13 +52,19 @@ def start_recorded() -> StartRun:
 
 @pytest.fixture
 def start_chat(model_server: ModelServer) -> StartRun:
-    """Start a run of so many cases in which the server is the target (model agent) and the judge."""
+    """Start a run of so many cases in which the server is the target (model agent) and the judge.
 
-    def start(cases: int = 3, *, timeout_s: int = 20, **choices: Any) -> Run:
+    `hanging` names the model that is given up after a second; all others have a minute to answer.
+    """
+
+    def start(cases: int = 3, *, hanging: str = "", **choices: Any) -> Run:
+        timeouts = {"judge": 60, "agent": 60} | ({hanging: 1} if hanging else {})
         prices = {"input_price_usd_per_mtok": 1000, "output_price_usd_per_mtok": 5000}
-        facts = {"base_url": model_server.base_url, "timeout_s": timeout_s, **prices}
-        judge = make_model(slug="judge", send_trace_headers=True, **facts)
-        agent = make_model(slug="agent", **facts)
+        facts = {"base_url": model_server.base_url, **prices}
+        judge = make_model(
+            slug="judge", send_trace_headers=True, timeout_s=timeouts["judge"], **facts
+        )
+        agent = make_model(slug="agent", timeout_s=timeouts["agent"], **facts)
         suite = make_suite(tree=tree(JUDGED), judge=judge)
         for number in range(cases):
             make_case(suite=suite, key=f"C-{number}", position=number)
