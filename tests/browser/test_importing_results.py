@@ -1,4 +1,4 @@
-"""Results of another tool, from the file in somebody's hand to the page of a finished run and back."""
+"""Results of another tool, from a file to the page of a finished run and back."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def test_a_page_left_alone_gives_its_item_up_after_an_hour(
     page.locator("#hold").evaluate("part => part.dataset.first = ''")
     with page.expect_response("**/hold/"):
         page.clock.fast_forward("59:00")
-    # Its next beat is planned when what came has settled.
+    # Its next request is planned when the answer was put into the page.
     expect(page.locator("#hold:not([data-first], .htmx-added, .htmx-settling)")).to_have_count(1)
     page.clock.fast_forward("02:00")
     page.evaluate("fetch(location.href).then((answer) => answer.text())")

@@ -1,4 +1,4 @@
-"""A link made by keyboard, opened by a stranger, kept as a file and revoked."""
+"""A link made by keyboard, opened without a login, kept as a file and revoked."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def made_by_keyboard(page: Page) -> str:
 
 
 def opened(context: BrowserContext, link: str, file: Path) -> Path:
-    """Open a link as a stranger, and keep its page as a file."""
+    """Open a link without a login, and keep its page as a file."""
     page = context.new_page()
     answers: list[Response] = []
     page.on("response", lambda answer: answers.append(answer))

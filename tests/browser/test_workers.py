@@ -15,7 +15,7 @@ from runs.models.runs import WorkerProcess
 from tests.browser.conftest import Console
 from tests.services.site import Site
 from tests.support.factories import make_model
-from tests.support.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
+from tests.support.worker_lines import ago, ahead, make_open_run, make_run_worker, make_worker
 
 LogIn = Callable[[str], User]
 POLL_MS = 12_000
@@ -50,7 +50,7 @@ def test_the_page_follows_what_happens_and_keeps_the_focus(
     link = page.locator("#queue-1")
     link.focus()
     worker = WorkerProcess.objects.get()
-    make_hand(run=run, worker=worker, token="a", holds=4, heartbeat_at=ahead(600))
+    make_run_worker(run=run, worker=worker, token="a", holds=4, heartbeat_at=ahead(600))
     expect(live).to_contain_text("1 worker carries out 1 run; 5 results wait.", timeout=POLL_MS)
     expect(link).to_be_focused()
     link.click()
@@ -80,7 +80,7 @@ def busy_site(transactional_db: None) -> None:
     make_worker(pid=2, version="0.0.9")
     make_worker(pid=3, seen=1300)
     run = make_open_run(cases=9, title="Customer support, the core of it all")
-    make_hand(run=run, worker=at_work, token="a", holds=4)
+    make_run_worker(run=run, worker=at_work, token="a", holds=4)
     make_open_run(cases=2, owner="command_line", heartbeat_at=ago(600))
     model = make_model(name="Juno 2", concurrency=8, limit_now=2, limit_changed_at=ago(60))
     model.limit_reason, model.paused_until = "429 from the server", ahead(300)

@@ -1,4 +1,4 @@
-"""The page of a campaign in every state its runs can be in, its parts, files and deeds."""
+"""The page of a campaign in every state its runs can be in, its parts, files and actions."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class TestScoreAndCost:
             ("total", "6", "0.15", "0.3"),
         ],
     )
-    def test_the_cost_is_of_the_purse_that_is_asked_for(
+    def test_the_cost_is_the_one_that_is_asked_for(
         self, cost: str, of_run: str, of_execution: str, of_passed_case: str
     ) -> None:
         suite = make_suite()
@@ -159,7 +159,7 @@ def test_the_queries_are_as_many_for_one_run_as_for_many() -> None:
         page(suite)
 
 
-def test_many_purses_are_counted_as_one_is() -> None:
+def test_the_costs_of_many_runs_are_counted_like_those_of_one() -> None:
     suite = make_suite(cases=2)
     first, second = suite.cases.all()
     modelled = make_target(kind="chat", model=make_model())

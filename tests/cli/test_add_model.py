@@ -57,7 +57,7 @@ def test_a_model_is_added_changed_and_written_down():
     ("base_url", "at"),
     [("", "https://api.openai.com/v1"), ("http://127.0.0.1:9/v1", "http://127.0.0.1:9/v1")],
 )
-def test_the_key_at_hand_goes_where_it_is_valid(settings, base_url, at):
+def test_a_key_of_the_environment_is_used_where_it_is_valid(settings, base_url, at):
     settings.OPENAI_BASE_URL = base_url
 
     assert add_model("gpt") == f"gpt is added: gpt at {at}, with the key in OPENAI_API_KEY."

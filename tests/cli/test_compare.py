@@ -304,9 +304,7 @@ def test_the_document_holds_every_case_and_every_reason(suite, tmp_path):
     assert told["tolerances"]["max_avg_score_drop"] == {"value": 5.0, "unit": "points of 100"}
 
 
-def test_metrics_are_compared_on_their_own_scales_and_both_purses_are_spelt(
-    suite, tmp_path, capsys
-):
+def test_metrics_are_compared_on_their_own_scales_and_both_costs_are_shown(suite, tmp_path, capsys):
     for number in range(4, 13):
         make_case(suite=suite, key=f"C-{number:03}", position=number)
     tree = {**TREE, "children": [{**TREE["children"][0], "kind": "metrics_judge"}]}

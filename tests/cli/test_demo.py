@@ -91,7 +91,7 @@ def test_repeating_it_duplicates_nothing_and_finds_the_judge_at_its_new_address(
     assert "Customer support, core: was run before; nothing is started." in capsys.readouterr().err
 
 
-def test_a_key_at_hand_brings_a_model_to_check(settings):
+def test_a_key_of_the_environment_adds_a_model_to_evaluate(settings):
     settings.MODEL_KEYS = {"OPENAI_API_KEY": "sk-test"}
     settings.OPENAI_BASE_URL = "http://127.0.0.1:11/v1"
     demo()

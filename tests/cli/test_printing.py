@@ -36,14 +36,14 @@ class GoneStream(Stream):
         raise OSError("the terminal is gone")
 
 
-def test_the_line_counts_what_is_done_by_verdict_and_adds_up_both_purses():
+def test_the_line_counts_results_by_verdict_and_adds_both_costs():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     assert progress_line(run) == (
         "5 of 6, 2 pass, 1 borderline, 1 fail, 1 error, $0.06 run, $0.02 evaluation"
     )
 
 
-def test_a_purse_that_holds_nothing_is_not_called_free_while_the_run_is_on():
+def test_no_cost_yet_is_not_called_free_while_the_run_is_on():
     run = make_scored_run(verdicts=VERDICTS, status="running")
     run.run_cost_usd = run.evaluation_cost_usd = Decimal(0)
     assert "$" not in progress_line(run)

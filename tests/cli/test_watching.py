@@ -14,7 +14,7 @@ from tests.support.factories import make_run
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-class FakeHands:
+class FakeRunWorkers:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.releases = 0
@@ -35,7 +35,7 @@ class Watching:
     def __init__(self) -> None:
         own = {"owner": "command_line", "owner_id": "here"}
         self.run = make_run(status="running", execution_count=4, **own)
-        self.run_workers = FakeHands(self.run)
+        self.run_workers = FakeRunWorkers(self.run)
         self.stream = io.StringIO()
         # It ends when told, as a local worker does, and carries nothing out.
         run_workers = cast("LocalWorker", self.run_workers)

@@ -34,7 +34,7 @@ def runs(db: None) -> tuple[Run, Run]:
         make_scored_run(verdicts=BEFORE, suite=suite, **done),
         make_scored_run(verdicts=AFTER, suite=suite, **done),
     )
-    # A score that no short decimal spells, and costs of both purses.
+    # A score that no short decimal spells, and both costs.
     Result.objects.filter(run=found[1], case__key="C-002").update(
         score=1 / 3, run_cost_usd=Decimal("0.012345678"), evaluation_cost_usd=Decimal("0.001")
     )

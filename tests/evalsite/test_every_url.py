@@ -369,9 +369,9 @@ def assert_is_guarded(response: HttpResponseBase, name: str = "") -> None:
     assert "unsafe" not in policy
     assert response["X-Frame-Options"] == "DENY"
     assert response["X-Content-Type-Options"] == "nosniff"
-    # Where a share link was opened from is told to nobody, not even to this site.
-    is_for_strangers = name.startswith("runs:shared")
-    assert response["Referrer-Policy"] == ("no-referrer" if is_for_strangers else "same-origin")
+    # A share link never passes on its own address, not even to this site.
+    is_anonymous = name.startswith("runs:shared")
+    assert response["Referrer-Policy"] == ("no-referrer" if is_anonymous else "same-origin")
 
 
 def expected(page: Page, role: str) -> tuple[set[int], set[int]]:

@@ -194,7 +194,7 @@ def test_samples_of_a_chat_judge_keep_to_the_limits_of_its_model(model_server: M
     assert (len(model_server.requests), model_server.most_in_flight) == (5, 1)
 
 
-def test_a_program_judges_and_what_it_says_it_cost_is_paid_from_the_evaluation_purse(
+def test_a_program_judges_and_its_stated_cost_counts_as_judge_cost(
     tmp_path: Path, viewer_client: Client
 ) -> None:
     make_target(name="reviewer", kind="command", config={"command": JUDGE})

@@ -187,7 +187,7 @@ def test_a_spent_budget_prevents_further_requests(start: Start, agent_server: Ag
     assert run.run_cost_usd == Decimal(1)
 
 
-def test_a_stop_prevents_further_requests_and_books_those_in_flight(
+def test_a_stop_prevents_further_requests_and_records_those_in_flight(
     start: Start, agent_server: AgentServer
 ) -> None:
     async def slow(asked: Asked) -> Any:

@@ -68,7 +68,7 @@ def test_a_secret_that_json_spells_otherwise_is_kept_nowhere(
     assert "p+q/r=" not in repr(asking.once())
 
 
-def test_a_secret_in_two_halves_is_blotted_out_where_they_are_joined(
+def test_a_secret_in_two_halves_is_redacted_where_they_are_joined(
     agent_server: AgentServer,
 ) -> None:
     halves = [{"type": "text", "text": half} for half in (ODD[:15], ODD[15:])]
@@ -78,7 +78,7 @@ def test_a_secret_in_two_halves_is_blotted_out_where_they_are_joined(
     assert asking.once().text == "[secret]"
 
 
-def test_the_password_of_basic_authentication_is_blotted_out_as_well(
+def test_the_password_of_basic_authentication_is_redacted_too(
     agent_server: AgentServer,
 ) -> None:
     packed = base64.b64encode(b"desk:0pen-sesame").decode()

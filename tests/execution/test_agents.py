@@ -1,4 +1,4 @@
-"""Agents behind an address: what is sent, what is tried again, and how every mishap is called."""
+"""Agents behind an address: what is sent, what is tried again, and the class of every failure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_odd_but_readable_replies_are_read(
     assert Asking(agent_server.url).once().text == text
 
 
-MISHAPS = (
+FAILURES = (
     *(
         "hangs",
         "401",
@@ -154,9 +154,9 @@ DEEP = b'{"output": ' + b"[" * 100_000
         (sends(DEEP), Cause.BAD_REPLY, "not JSON", 1),
         (says({"text": "Hi"}), Cause.BAD_REPLY, "output, path output: the reply is an object", 1),
     ],
-    ids=MISHAPS,
+    ids=FAILURES,
 )
-def test_every_mishap_has_a_class_and_is_kept(
+def test_every_failure_has_a_class_and_is_kept(
     agent_server: AgentServer, behaviour: Behaviour, cause: Cause, words: str, tries: int
 ) -> None:
     agent_server.behave(then=behaviour)

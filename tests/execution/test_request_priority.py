@@ -1,4 +1,4 @@
-"""Hands in a web process give way while somebody waits for a page, and get their work done all the same."""
+"""Run workers in a web process yield to requests, and still finish their work."""
 
 from __future__ import annotations
 

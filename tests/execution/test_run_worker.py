@@ -208,7 +208,7 @@ def costs(run):
     return calls, costs["run"], costs["judge"]
 
 
-def test_both_purses_are_exact_to_the_ledger(start_chat, model_server):
+def test_both_costs_equal_the_ledger_exactly(start_chat, model_server):
     model_server.behave(status(500), good("not json"), then=good())
     run = start_chat(5, repetitions=2)
     work_on_run(run.pk)

@@ -102,7 +102,7 @@ def test_an_abandoned_command_line_run_is_stopped_and_can_be_resumed(start_recor
     assert resume_run(run, resumed_by=None) == 1
 
 
-def test_sweeping_again_changes_nothing(start_recorded):
+def test_reaping_again_changes_nothing(start_recorded):
     run = start_recorded("a refund", "no")
     work_on_run(run.pk)
     before = Run.objects.values().get()

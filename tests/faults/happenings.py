@@ -1,4 +1,4 @@
-"""What may befall a run, each at a moment that chance picks, and what is done about it."""
+"""The faults a run may meet, each at a moment that chance picks, and what is done about it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ Fault = Callable[[Installation, random.Random], None]
 TASK = {"name": "runs.work_on_run", "kwargs": {"run_id": 1}}
 DELIVERIES = 40
 NOTICED_AWAY = re.compile("The database is away|The reaper failed")
-# What a late reply costs is added to its result; how that came out is settled.
+# What a late reply costs is added to its result; its outcome is final.
 OUTCOME = "array_agg((id, attempt, verdict, score, finished_at, input_tokens) ORDER BY id)"
 ALL_RAN_OUT = "SELECT coalesce(max(lease_until) < now(), true) FROM runs_result"
-HAS_HANDS = "SELECT count(*) > 0 OR ({over}) FROM runs_runworker WHERE worker LIKE '%/{pid}/%'"
+HAS_RUN_WORKERS = (
+    "SELECT count(*) > 0 OR ({over}) FROM runs_runworker WHERE worker LIKE '%/{pid}/%'"
+)
 HELD = (
     "SELECT result.id, position FROM runs_result result JOIN runs_runworker worker ON token = lease_token"
     " WHERE status = 'running' AND worker LIKE '%/{pid}/%'"
@@ -35,7 +37,7 @@ def kill_a_worker(site: Installation, chance: random.Random) -> None:
     """Kill one of two workers; the other has to carry the run to its end."""
     victim = pick_a_worker(site, chance)
     pick_a_moment(site, chance)
-    site.kill_hands(victim)
+    site.kill_run_workers(victim)
 
 
 def replace_a_worker(site: Installation, chance: random.Random) -> None:
@@ -126,7 +128,7 @@ def lose_power(site: Installation, chance: random.Random) -> None:
     assert site.redis is not None
     pick_a_moment(site, chance)
     for worker in living_workers(site):
-        site.kill_hands(worker)
+        site.kill_run_workers(worker)
     site.redis.process.kill()
     site.postgresql.process.kill()
     site.postgresql.process.start()
@@ -145,7 +147,7 @@ def keep_two_workers(site: Installation) -> None:
     while len(living_workers(site)) < 2:
         site.site.begin_worker()
     for worker in living_workers(site):
-        site.wait_for(HAS_HANDS.format(pid=worker.pid, over=OVER))
+        site.wait_for(HAS_RUN_WORKERS.format(pid=worker.pid, over=OVER))
 
 
 def living_workers(site: Installation) -> list[Process]:
@@ -179,7 +181,7 @@ def kill_the_web(site: Installation, chance: random.Random) -> None:
     """Kill the web process, which also works, twice, and start it again."""
     for _ in range(2):
         pick_a_moment(site, chance)
-        site.kill_hands(site.site.web)
+        site.kill_run_workers(site.site.web)
         site.site.web.start()
 
 

@@ -86,7 +86,7 @@ class Installation:
         self.database.execute("DELETE FROM runs_result")
         self.database.execute("DELETE FROM runs_run")
 
-    def kill_hands(self, process: Process) -> None:
+    def kill_run_workers(self, process: Process) -> None:
         """Kill a process that carries the run out."""
         process.kill()
         self.killed += 1

@@ -1,4 +1,4 @@
-"""The books of a run that is over: every figure counted again from the rows and from the models."""
+"""The ledger of a run that is over: every figure counted again from the rows and from the models."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ COSTS = {"target": (AGENT, "run_cost_usd"), "evaluation": (JUDGE, "evaluation_co
 
 
 def assert_all_right(site: Installation) -> None:
-    """Assert that a run came out as if nothing had befallen it, and that its books balance."""
+    """Assert that a run came out as if no fault had occurred, and that its ledger balances."""
     assert_run_is_complete(site)
     assert_every_result_is_right(site)
     assert_nothing_is_held(site)
     assert_paid_is_written(site)
-    assert_purses_agree(site)
+    assert_costs_agree(site)
     assert_paid_once(site)
 
 
@@ -79,20 +79,20 @@ def assert_nothing_is_held(site: Installation) -> None:
     site.wait_for("SELECT count(*) = 0 FROM evaluators_slotlease")
 
 
-def assert_purses_agree(site: Installation) -> None:
-    """Assert that ledger, results, run and summary come to name the same dollars in each purse.
+def assert_costs_agree(site: Installation) -> None:
+    """Assert that ledger, results, run and summary come to name the same dollars for each cost.
 
     They need not in the moment a run ends: late replies are booked when they come.
     """
     for purpose in COSTS:
         wait_until(
             lambda purpose=purpose: len(set(cost(site, purpose))) == 1,
-            what=lambda purpose=purpose: f"{purpose} purses agree: {cost(site, purpose)}",
+            what=lambda purpose=purpose: f"{purpose} costs agree: {cost(site, purpose)}",
         )
 
 
 def cost(site: Installation, purpose: str) -> tuple[Decimal | None, ...]:
-    """Return what ledger, results, run and summary say was paid from a purse."""
+    """Return what ledger, results, run and summary say was paid for a purpose."""
     _, column = COSTS[purpose]
     summary = site.database.value("SELECT CAST(summary AS text) FROM runs_run")
     return (
@@ -121,7 +121,7 @@ def assert_paid_is_written(site: Installation) -> None:
 
 
 def assert_paid_once(site: Installation) -> None:
-    """Assert that no more calls were made again than what befell the run allows."""
+    """Assert that no more calls were made again than the faults of the run allow."""
     repeated, most = repeated_calls(site), most_repeated(site)
     assert 0 <= repeated <= most, f"{repeated} calls were made again, {most} may be"
 
@@ -132,12 +132,12 @@ def most_repeated(site: Installation) -> int:
 
 
 def ledger_usd(site: Installation, purpose: str) -> Decimal:
-    """Return what the ledger says was paid from a purse."""
+    """Return what the ledger says was paid for a purpose."""
     return site.database.money(f"SELECT cost_usd FROM runs_modelcall WHERE purpose = '{purpose}'")
 
 
 def spent_usd(site: Installation, purpose: str) -> Decimal:
-    """Return what the models charge to a purse."""
+    """Return what the models charge for a purpose."""
     model_id, _ = COSTS[purpose]
     return charge(site.models.answered, model_id)
 

@@ -1,4 +1,4 @@
-"""Runs in a row, each befallen by one or two faults that chance picks."""
+"""Runs in a row, each with one or two faults that chance picks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 
-from tests.faults import ledger_checks as books
+from tests.faults import ledger_checks
 from tests.faults.happenings import ON_A_CLUSTER, ON_A_SINGLE_PROCESS, keep_two_workers
 from tests.faults.installations import Installation, Workshop, workshop
 
@@ -15,7 +15,7 @@ COLUMNS = {
         "round": 5,
         "faults": 36,
         "killed": 6,
-        "lost_leases": 6,
+        "lost leases": 11,
         "lost": 4,
         "repeated": 8,
         "bound": 5,
@@ -34,17 +34,17 @@ def carry_out(rounds: int, *, seed: str) -> Iterator[str]:
 
 
 def carry_out_round(shop: Workshop, number: int, chance: random.Random) -> str:
-    """Carry a run out, let faults befall it, look at the books, and return a line."""
+    """Execute a run, inject faults, check the ledger, and return a line."""
     names = pick_faults(chance)
     is_single = names[0] in ON_A_SINGLE_PROCESS
     with shop.single() if is_single else shop.cluster() as site:
         begun = time.perf_counter()
         try:
-            befall(site, names, chance, is_single=is_single)
+            inject(site, names, chance, is_single=is_single)
             site.wait_for_the_end()
-            books.assert_all_right(site)
+            ledger_checks.assert_all_right(site)
         except Exception as error:
-            error.add_note(f"Befallen by {' and '.join(names)}. The logs:\n{site.logs()}")
+            error.add_note(f"Faults: {' and '.join(names)}. The logs:\n{site.logs()}")
             raise
         return line(number, " + ".join(names), *figures(site), f"{time.perf_counter() - begun:.1f}")
 
@@ -57,7 +57,7 @@ def pick_faults(chance: random.Random) -> list[str]:
     return [first, chance.choice([*ON_A_CLUSTER])]
 
 
-def befall(site: Installation, names: list[str], chance: random.Random, *, is_single: bool) -> None:
+def inject(site: Installation, names: list[str], chance: random.Random, *, is_single: bool) -> None:
     """Begin the work, and let one fault after the other happen."""
     if is_single:
         site.begin_web()
@@ -72,9 +72,13 @@ def befall(site: Installation, names: list[str], chance: random.Random, *, is_si
 
 def figures(site: Installation) -> list[str]:
     """Return what a run cost and what that might have been."""
-    counts = (books.lost_calls(site), books.repeated_calls(site), books.most_repeated(site))
-    ledger = sum(books.ledger_usd(site, purpose) for purpose in books.COSTS)
-    spent = sum(books.spent_usd(site, purpose) for purpose in books.COSTS)
+    counts = (
+        ledger_checks.lost_calls(site),
+        ledger_checks.repeated_calls(site),
+        ledger_checks.most_repeated(site),
+    )
+    ledger = sum(ledger_checks.ledger_usd(site, purpose) for purpose in ledger_checks.COSTS)
+    spent = sum(ledger_checks.spent_usd(site, purpose) for purpose in ledger_checks.COSTS)
     return [str(count) for count in (site.killed, site.lost_leases, *counts)] + [
         f"${usd:.7f}" for usd in (ledger, spent)
     ]

@@ -1,4 +1,4 @@
-"""The run that faults befall: 300 questions to a model, each answer judged by another.
+"""The run into which faults are injected: 300 questions to a model, each answer judged by another.
 
 What is to come out is known of every case by its number alone, tokens and verdicts included, so
 that a figure that went to the wrong result shows as much as one that is missing.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.happenings import pick_a_moment
 from tests.faults.installations import Installation
-from tests.faults.ledger_checks import assert_all_right, assert_purses_agree
+from tests.faults.ledger_checks import assert_all_right, assert_costs_agree
 from tests.faults.suite import AGENT, CASES, SUITE
 from tests.services.processes import Process
 
@@ -30,7 +30,7 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
     pick_a_moment(cluster, chance)
     run_workers = cluster.database.rows("SELECT worker FROM runs_runworker")
     assert [name.split("/")[-2] for [name] in run_workers] == [str(command_line.pid)]
-    cluster.kill_hands(command_line)
+    cluster.kill_run_workers(command_line)
     cluster.wait_for_the_end()
 
     status, reason = cluster.database.row("SELECT status, status_reason FROM runs_run")
@@ -39,7 +39,7 @@ def test_a_killed_command_line_leaves_a_run_that_stops_and_can_be_resumed(
     assert cluster.database.value(open_results) == 0
     tried_again = "SELECT count(*) FROM runs_result WHERE attempt > 1"
     assert cluster.database.value(tried_again) == 0
-    assert_purses_agree(cluster)
+    assert_costs_agree(cluster)
 
     cluster.resume_the_run()
     cluster.wait_for_the_end()

@@ -4,7 +4,7 @@ import random
 
 from tests.faults.happenings import pick_a_moment
 from tests.faults.installations import Installation
-from tests.faults.ledger_checks import assert_all_right, assert_paid_is_written, assert_purses_agree
+from tests.faults.ledger_checks import assert_all_right, assert_costs_agree, assert_paid_is_written
 from tests.faults.suite import CASES, SUITE
 from tests.services.visitor import Visitor
 
@@ -12,7 +12,7 @@ PAGE = f"/suites/{SUITE}/runs/1/"
 RESULTS = "SELECT id, verdict, score, attempt, finished_at FROM runs_result WHERE status = '{}'"
 
 
-def test_a_run_stopped_in_the_browser_books_what_is_paid_and_goes_on_without_paying_it_again(
+def test_a_run_stopped_in_the_browser_records_what_is_paid_and_goes_on_without_paying_it_again(
     cluster: Installation, chance: random.Random
 ):
     cluster.site.web.begin()
@@ -30,7 +30,7 @@ def test_a_run_stopped_in_the_browser_books_what_is_paid_and_goes_on_without_pay
     cluster.wait_for("SELECT count(*) = 0 FROM runs_runworker")
     assert sorted(cluster.database.rows(RESULTS.format("scored"))) == scored
     assert sorted(cluster.database.rows(RESULTS.format("cancelled"))) == cancelled
-    assert_purses_agree(cluster)
+    assert_costs_agree(cluster)
     assert_paid_is_written(cluster)
 
     visitor.send(f"{PAGE}resume/", page=PAGE)

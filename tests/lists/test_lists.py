@@ -60,7 +60,9 @@ def test_a_query_reads_back_as_it_was_written(query: BoxQuery) -> None:
 
 
 @given(st.dictionaries(st.sampled_from([p.name for p in BoxQuery.params().values()]), st.text()))
-def test_whatever_an_address_holds_is_read_and_settles(parameters: dict[str, str]) -> None:
+def test_any_query_string_is_read_and_stays_the_same_when_read_again(
+    parameters: dict[str, str],
+) -> None:
     query = BoxQuery.read(parameters)
     assert BoxQuery.read(query.parameters()) == query
 

@@ -86,7 +86,7 @@ def claim(run: Run) -> None:
     assert len(claim_results(run.pk, token="u", most=50, now=database_now())) == 50
 
 
-def sweep_later(run: Run) -> None:
+def reap_later(run: Run) -> None:
     reap(now=database_now() + timedelta(seconds=1))
 
 
@@ -103,8 +103,8 @@ def list_runs(run: Run) -> None:
     ("work", "table", "index"),
     [
         (claim, "runs_result", "result_to_claim"),
-        (sweep_later, "runs_result", "result_lease"),
-        (sweep_later, "runs_run", "run_without_summary"),
+        (reap_later, "runs_result", "result_lease"),
+        (reap_later, "runs_run", "run_without_summary"),
         (recall, "runs_modelcall", "call_by_ledger_key"),
         (list_runs, "runs_result", "result_in_order"),
         (list_runs, "runs_modelcall", "call_without_price"),

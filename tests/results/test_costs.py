@@ -1,4 +1,4 @@
-"""Both purses on every page, against the sum of the ledger: exact, and honest about what has no price."""
+"""Both costs on every page, against the sum of the ledger: exact, and honest about what has no price."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def chat_run(results: int = 3, **columns: Any) -> Run:
 
 
 def book(result: Result, purpose: str, usd: str | None, **columns: Any) -> None:
-    """Write a call into the ledger as execution does, its cost into both purses."""
+    """Write a call into the ledger as execution does, and add its cost to the run."""
     cost = Decimal(usd) if usd is not None else None
     make_call(result=result, purpose=purpose, cost_usd=cost, created_at=timezone.now(), **columns)
     column = "run_cost_usd" if purpose == "target" else "evaluation_cost_usd"
@@ -145,7 +145,7 @@ def test_a_model_without_prices_shows_its_tokens(viewer_client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_purse_of_which_a_part_has_prices_says_how_many(viewer_client: Client) -> None:
+def test_a_cost_of_which_a_part_has_prices_says_how_many(viewer_client: Client) -> None:
     run = chat_run()
     for number, result in enumerate(run.results.all()):
         book(result, "target", "0.5")
@@ -194,7 +194,7 @@ def test_a_free_model_costs_nothing_and_that_is_known(viewer_client: Client) -> 
 
 
 @pytest.mark.django_db
-def test_the_purses_of_a_list_take_no_query_more_for_many_runs(
+def test_the_costs_of_a_list_take_no_more_queries_for_many_runs(
     django_assert_max_num_queries: Any,
 ) -> None:
     suite = make_suite()

@@ -84,7 +84,7 @@ class TestEveryPage:
 
 
 class TestHistory:
-    def test_changed_and_undone_decisions_are_kept_with_what_settled_it(
+    def test_changed_and_undone_decisions_are_kept_with_the_one_that_decided(
         self, viewer: Client, ann: User
     ) -> None:
         run = reviewed_run(ann, review_reviewers=2)

@@ -226,7 +226,7 @@ def test_no_more_are_under_way_than_the_run_allows() -> None:
         ({"run_cost_usd": None}, True, (None, Decimal("0.004"), Decimal("0.004"))),
     ],
 )
-def test_a_purse_without_a_price_is_unknown_and_never_empty(
+def test_a_cost_without_a_price_is_unknown_and_never_empty(
     columns: dict[str, Any], judged: bool, expected: tuple[Decimal | None, ...]
 ) -> None:
     run = make_run(suite=make_suite(cases=1), status="completed")

@@ -39,7 +39,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("decisions", "reviewers", "verdict", "wanted"), TABLE)
-def test_what_settles(decisions: str, reviewers: int, verdict: str, wanted: int) -> None:
+def test_which_decisions_reach_consensus(
+    decisions: str, reviewers: int, verdict: str, wanted: int
+) -> None:
     found = settle([WORDS[one] for one in decisions], reviewers)
     assert found.verdict is WORDS.get(verdict)
     assert found.is_open == (verdict == "-")
@@ -71,7 +73,7 @@ def test_the_order_of_decisions_says_nothing(decisions: list[Verdict], reviewers
 
 
 @given(st.lists(st.sampled_from(SEVERITY), max_size=12), st.integers(1, 9))
-def test_one_more_than_the_policy_asks_for_always_settles(
+def test_one_more_decision_than_the_policy_asks_for_always_reaches_consensus(
     decisions: list[Verdict], reviewers: int
 ) -> None:
     if len(decisions) > max(reviewers, 2):

@@ -57,7 +57,7 @@ def test_verdicts_evaluators_outcomes_metrics_and_bands() -> None:
     assert (found.bands.n, found.bands.now.agreement) == (3, 0.5)
 
 
-def test_only_what_is_settled_counts_and_a_copy_does_not_count_twice() -> None:
+def test_only_consensus_counts_and_a_copy_does_not_count_twice() -> None:
     ann = make_user(role="reviewer")
     run = queued_run(review_reviewers=2)
     decide(item_of(run), Decided(Verdict.PASS), by=ann)

@@ -479,7 +479,9 @@ class TestPlaces:
         assert "Nothing waits for review" in shown(client)
         assert "Being tried again" in shown(client, to("item", item))
 
-    def test_a_result_is_asked_for_by_hand_and_decided_from_its_page(self, ann: User) -> None:
+    def test_a_person_asks_for_a_review_of_a_result_and_decides_on_its_page(
+        self, ann: User
+    ) -> None:
         run: Run = queued_run(["pass"])
         client = make_client(ann)
         place = {"slug": run.suite.slug, "number": 1, "key": "C-001", "repetition": 1}

@@ -174,7 +174,7 @@ class TestDeciding:
         assert not Review.objects.exists()
         assert again(item.result).reviewed_verdict == ""
 
-    def test_an_error_can_be_overruled_by_hand(self, ann: User) -> None:
+    def test_a_person_can_overrule_an_error(self, ann: User) -> None:
         run = queued_run(["error"])
         result = run.results.get()
         item = queue.ask_for_review(result, by=ann)

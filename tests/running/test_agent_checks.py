@@ -221,9 +221,9 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
     model = make_model(slug="mild", model_id="maker/mild-2")
     own = make_target(name="second", kind="chat", model=model)
     alike = make_target(name="cousin", kind="chat", model=make_model(slug="m", model_id="mild-1"))
-    other = make_target(name="stranger", kind="http", config=HTTP)
+    other = make_target(name="outsider", kind="http", config=HTTP)
     suite = suite_of(TONE)
-    own_tree = tree({**QUALITY, "config": {"agent": "stranger"}})
+    own_tree = tree({**QUALITY, "config": {"agent": "outsider"}})
     make_case(suite=suite, key="B", evaluators=own_tree, evaluators_append=True)
     check = {**LEAF, "name": "x", "kind": "text_check", "config": {"operator": "is_json"}}
     make_case(suite=suite, key="C", evaluators=tree(check))
@@ -234,7 +234,7 @@ def test_the_form_counts_the_calls_of_agents_and_warns_of_one_that_judges_itself
 
     assert "Target second would judge its own answers, asked by “tone”." in page(own)
     assert "same family as target cousin" in page(alike)
-    assert "Target stranger would judge its own answers, asked by “quality”." in page(other)
+    assert "Target outsider would judge its own answers, asked by “quality”." in page(other)
     shown = page(make_target(kind="http", config=HTTP))
     assert "up to 5<br>" in shown  # two samples for each of two cases, and one that a case adds
     assert "own answers" not in shown

@@ -175,9 +175,9 @@ def test_a_forged_or_mistyped_form_changes_nothing_and_says_why(
 
 def test_a_case_of_another_run_is_refused_by_its_number(editor_client: Client) -> None:
     run, other = make_scored_run(verdicts=["fail"]), make_scored_run(verdicts=["fail"])
-    stranger = other.results.get().case_id
-    page = posted(editor_client, at(run), {"case": [stranger]}, status=422)
-    assert f"Case {stranger} is not in run #1." in page
+    foreign_case = other.results.get().case_id
+    page = posted(editor_client, at(run), {"case": [foreign_case]}, status=422)
+    assert f"Case {foreign_case} is not in run #1." in page
     assert not Retry.objects.exists()
 
 

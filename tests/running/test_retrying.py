@@ -59,7 +59,7 @@ def test_a_request_is_kept_with_who_asked_for_what() -> None:
     assert Retry.objects.get().asked_by_name == "mira"
 
 
-def test_the_costs_of_the_attempts_add_up_to_the_purse(
+def test_the_costs_of_the_attempts_add_up_to_the_cost_of_the_result(
     start_chat: StartRun, model_server: ModelServer
 ) -> None:
     run = start_chat(2)
@@ -164,9 +164,9 @@ def test_cancelled_results_do_what_the_newer_request_asks() -> None:
 
 def test_results_of_another_run_are_refused_and_nothing_changes() -> None:
     run, other = make_scored_run(verdicts=["pass"]), make_scored_run(verdicts=["fail"])
-    for stranger in (ids(other)[0], 10**9):
-        with pytest.raises(DomainError, match=f"Result {stranger} is not of run"):
-            retry_results(run, asked_by=None, result_ids=[*ids(run), stranger])
+    for foreign_result in (ids(other)[0], 10**9):
+        with pytest.raises(DomainError, match=f"Result {foreign_result} is not of run"):
+            retry_results(run, asked_by=None, result_ids=[*ids(run), foreign_result])
     assert again(run).status == "completed"
     assert not Attempt.objects.exists()
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from runs.documents import DetailLevel
 from runs.models.runs import Run
 
-# A text of every kind, with the least depth at which a stranger may read it.
+# A text of every kind, with the least depth at which an anonymous reader may see it.
 MARKED = {
     "figures": ("TARGET-mark",),
     "case_names": ("KEY-mark", "TITLE-mark", "SUITE-mark"),

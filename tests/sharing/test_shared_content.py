@@ -1,4 +1,4 @@
-"""What of a run, a result or a comparison strangers see behind a link, and what not."""
+"""What a share link shows of a run, a result or a comparison, and what it hides."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ def filled(shape: Shape, place: str = "") -> Any:
     return [filled(shape[0], place), filled(shape[0], place)]
 
 
-def strangers(value: Any) -> Any:
+def add_unknown_fields(value: Any) -> Any:
     """Add to every object of a document what nobody has named yet."""
     if isinstance(value, Mapping):
-        grown = {name: strangers(one) for name, one in value.items()}
+        grown = {name: add_unknown_fields(one) for name, one in value.items()}
         return grown | {"brand_new": "LEAK", "nested": {"text": "LEAK"}, "new_rows": ["LEAK"]}
-    return [strangers(one) for one in value] if isinstance(value, list) else value
+    return [add_unknown_fields(one) for one in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -56,7 +56,7 @@ def test_a_depth_lets_through_all_that_is_named_for_it_and_nothing_deeper(
 
 @pytest.mark.parametrize("kind", SHAPES)
 def test_what_is_new_in_a_document_is_not_shared_until_it_is_named(kind: str) -> None:
-    let = let_through(strangers(filled(SHAPES[kind])), SHAPES[kind], DetailLevel.TRACES)
+    let = let_through(add_unknown_fields(filled(SHAPES[kind])), SHAPES[kind], DetailLevel.TRACES)
     assert "LEAK" not in repr(let)
     assert let == let_through(filled(SHAPES[kind]), SHAPES[kind], DetailLevel.TRACES)
 

@@ -367,7 +367,7 @@ class TestMetricsOutlook:
     @pytest.mark.parametrize(
         ("score_sum", "state"), [(288.0, "on_course"), (287.0, "out_of_reach")]
     )
-    def test_at_the_end_it_is_settled(self, score_sum: float, state: str) -> None:
+    def test_at_the_end_there_is_consensus(self, score_sum: float, state: str) -> None:
         found = metrics_forecast(progress(ended=360, score_count=360, score_sum=score_sum), POLICY)
         assert (found.state, found.needed, found.text) == (state, None, "Every execution has ended")
 

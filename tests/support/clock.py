@@ -29,7 +29,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Stop the clock for everything that asks `timezone.now` or `database_now`."""
+    """Stop the clock for everything that calls `timezone.now` or `database_now`."""
     stopped = Clock(timezone.now())
     monkeypatch.setattr(timezone, "now", stopped)
     for module in [*sys.modules.values()]:

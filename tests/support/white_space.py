@@ -1,4 +1,4 @@
-"""Hand pages to the tests with the white space a reader would see, however their templates are broken into lines."""
+"""Give tests the pages with the white space a reader sees, however their templates are broken into lines."""
 
 from __future__ import annotations
 

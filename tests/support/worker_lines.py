@@ -48,7 +48,7 @@ def make_open_run(*, cases: int = 0, title: str = "Customer support", **columns:
     return run
 
 
-def make_hand(
+def make_run_worker(
     *, run: Run, worker: WorkerProcess | str, token: str, holds: int = 0, **columns: Any
 ) -> RunWorker:
     """Make a worker at a run that holds so many of its waiting results for 20 s more."""

@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from runs.models.runs import RunEvent
 from tests.services.processes import free_port
 from tests.support.factories import make_model
-from tests.support.worker_lines import ago, ahead, make_hand, make_open_run, make_worker
+from tests.support.worker_lines import ago, ahead, make_open_run, make_run_worker, make_worker
 
 PAGE = "/workers/"
 LIVE = "/workers/live/"
@@ -62,7 +62,7 @@ def test_workers_runs_queue_models_and_errors_are_all_there(viewer_client: Clien
         last_error_at=ago(90),
     )
     run = make_open_run(cases=12)
-    make_hand(run=run, worker=worker, token="a", holds=5, in_flight=3)
+    make_run_worker(run=run, worker=worker, token="a", holds=5, in_flight=3)
     model = make_model(name="Juno 2", paused_until=ahead(50), limit_now=1, concurrency=4)
     model.slot_leases.create(holder="a", slots=1, wanted=3, expires_at=ahead(9))
     RunEvent.objects.create(run=run, kind="worker_lost", text="A worker was lost")
@@ -93,7 +93,7 @@ def test_a_silent_worker_is_said_to_be(viewer_client: Client) -> None:
 
 def test_a_model_tells_neither_its_address_nor_its_key(viewer_client: Client) -> None:
     make_worker()
-    make_hand(run=make_open_run(cases=1), worker="w/x/1/1", token="a", holds=1)
+    make_run_worker(run=make_open_run(cases=1), worker="w/x/1/1", token="a", holds=1)
     address = "https://secret.example/v1"
     model = make_model(base_url=address, encrypted_key="hush", key_variable="HUSH_KEY")
     model.slot_leases.create(holder="a", slots=1, wanted=1, expires_at=ahead(9))
@@ -119,7 +119,7 @@ def test_a_poll_lists_so_much_and_says_how_much_more_there_is(
     suite = make_open_run(cases=1).suite
     for number in range(30):
         worker = make_worker(pid=number)
-        make_hand(run=make_open_run(suite=suite), worker=worker, token=str(number))
+        make_run_worker(run=make_open_run(suite=suite), worker=worker, token=str(number))
     with django_assert_max_num_queries(17):
         page = read(viewer_client, LIVE)
     assert "5 more workers" in page

@@ -15,7 +15,7 @@ from runs.workers import models as workers_models
 from runs.workers.page import workers_page
 from tests.services.processes import free_port
 from tests.support.factories import make_call, make_model, make_result, make_run
-from tests.support.worker_lines import ago, ahead, hold, make_hand, make_open_run, make_worker
+from tests.support.worker_lines import ago, ahead, hold, make_open_run, make_run_worker, make_worker
 
 pytestmark = pytest.mark.django_db
 
@@ -78,11 +78,11 @@ class TestState:
     def test_workers_at_work(self):
         first, second = make_worker(), make_worker(pid=2)
         run = make_open_run(cases=9)
-        make_hand(run=run, worker=first, token="a", holds=3)
+        make_run_worker(run=run, worker=first, token="a", holds=3)
         assert workers_page().state.sentence == (
             "1 of 2 workers carries out 1 run; 6 results wait."
         )
-        make_hand(run=run, worker=second, token="b", holds=6)
+        make_run_worker(run=run, worker=second, token="b", holds=6)
         assert workers_page().state.sentence == "2 workers carry out 1 run; nothing else waits."
 
     def test_a_run_just_started(self):
@@ -95,14 +95,14 @@ class TestState:
     def test_a_command_line_alone(self):
         make_worker()
         run = make_open_run(cases=2, owner="command_line", heartbeat_at=ago(1))
-        make_hand(run=run, worker="laptop/x/9/1", token="a", holds=2)
+        make_run_worker(run=run, worker="laptop/x/9/1", token="a", holds=2)
         assert workers_page().state.sentence == (
             "1 command line carries out its own run; 1 worker is idle; nothing else waits."
         )
 
     def test_a_worker_that_ends_while_another_is_ready(self):
         make_worker()
-        make_hand(run=make_open_run(cases=2), worker="eval-9/x/1/1", token="a", holds=1)
+        make_run_worker(run=make_open_run(cases=2), worker="eval-9/x/1/1", token="a", holds=1)
         assert workers_page().state.sentence == (
             "1 worker is ready; one that is ending releases 1 run; 1 result waits."
         )
@@ -121,7 +121,7 @@ class TestCrews:
     def test_a_worker_with_its_runs(self):
         worker = make_worker(last_error="OSError: no space", last_error_at=ago(60))
         run = make_open_run(cases=9)
-        make_hand(run=run, worker=worker, token="a", holds=5, in_flight=3)
+        make_run_worker(run=run, worker=worker, token="a", holds=5, in_flight=3)
         [line_of_worker] = workers_page().worker_lines
         assert (
             line_of_worker.host,
@@ -143,7 +143,7 @@ class TestCrews:
         now = ago(1)
         run = make_open_run(cases=2)
         columns = {"started_at": now, "heartbeat_at": now, "in_flight": 0}
-        make_hand(run=run, worker=make_worker(), token="a", holds=2, **columns)
+        make_run_worker(run=run, worker=make_worker(), token="a", holds=2, **columns)
         [line_of_worker] = workers_page().worker_lines
         assert line_of_worker.run_workers[0].under_way is None
 
@@ -151,7 +151,7 @@ class TestCrews:
         make_worker(pid=1)
         busy = make_worker(pid=2)
         make_worker(pid=3, seen=SILENT)
-        make_hand(run=make_open_run(cases=1), worker=busy, token="a", holds=1)
+        make_run_worker(run=make_open_run(cases=1), worker=busy, token="a", holds=1)
         assert [line_of_worker.pid for line_of_worker in workers_page().worker_lines] == [
             "3",
             "2",
@@ -160,7 +160,7 @@ class TestCrews:
 
     def test_a_command_line_is_no_worker_but_shown(self):
         run = make_open_run(cases=2, owner="command_line", heartbeat_at=ago(1))
-        make_hand(run=run, worker="a/host/x/77/1", token="a", holds=2)
+        make_run_worker(run=run, worker="a/host/x/77/1", token="a", holds=2)
         page = workers_page()
         [line_of_worker] = page.worker_lines
         assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
@@ -171,7 +171,7 @@ class TestCrews:
         assert page.totals.alive == 0
 
     def test_run_workers_of_a_process_that_took_itself_off_the_list(self):
-        make_hand(run=make_open_run(cases=1), worker="odd name", token="a", holds=1)
+        make_run_worker(run=make_open_run(cases=1), worker="odd name", token="a", holds=1)
         [line_of_worker] = workers_page().worker_lines
         assert (line_of_worker.kind, line_of_worker.host, line_of_worker.pid) == (
             "unlisted",
@@ -190,13 +190,13 @@ class TestQueue:
     def test_a_run_under_way(self):
         workers = [make_worker(pid=pid) for pid in (1, 2, 3)]
         run = make_open_run(cases=20, concurrency=8)
-        make_hand(run=run, worker=workers[0], token="a", holds=5)
+        make_run_worker(run=run, worker=workers[0], token="a", holds=5)
         row = the_run()
         assert (row.waiting, row.held, row.done, row.executions) == (15, 5, 0, 20)
         assert (row.run_workers, row.useful) == (1, 3)
         assert row.why == "could use 2 more workers"
         for worker, token in zip(workers[1:], "bc", strict=True):
-            make_hand(run=run, worker=worker, token=token, holds=1)
+            make_run_worker(run=run, worker=worker, token=token, holds=1)
         assert (the_run().why, the_run().is_stuck) == ("", False)
 
     def test_finished_results_neither_wait_nor_are_held(self):
@@ -224,7 +224,7 @@ class TestQueue:
     def test_everybody_is_busy_elsewhere(self, settings):
         settings.CELERY_WORKER_CONCURRENCY = 1
         worker = make_worker()
-        make_hand(run=make_open_run(cases=1), worker=worker, token="a", holds=1)
+        make_run_worker(run=make_open_run(cases=1), worker=worker, token="a", holds=1)
         make_open_run(cases=1)
         why = [row.why for row in workers_page().queue]
         assert why == ["", "waits until a worker is done with another run"]
@@ -273,7 +273,7 @@ class TestQueue:
 class TestModels:
     @pytest.fixture
     def run_worker(self):
-        return make_hand(run=make_open_run(cases=8), worker=make_worker(), token="a", holds=8)
+        return make_run_worker(run=make_open_run(cases=8), worker=make_worker(), token="a", holds=8)
 
     def test_a_model_that_gives_what_is_wanted(self, run_worker):
         lease(make_model(name="Juno 2", concurrency=8), "a", slots=8, wanted=8)
@@ -282,7 +282,7 @@ class TestModels:
         assert line.holders[0].run.number == run_worker.run.number
         assert the_run().why == ""
 
-    def test_a_lowered_limit_brakes_and_says_why(self, run_worker):
+    def test_a_lowered_limit_slows_calls_down_and_says_why(self, run_worker):
         facts = {"limit_now": 2, "limit_reason": "429 from http://me:hush@judge/v1"}
         model = make_model(name="Juno 2", concurrency=8, limit_changed_at=ago(40), **facts)
         lease(model, "a", slots=2, wanted=8)
@@ -291,7 +291,7 @@ class TestModels:
         assert line.reason == "429 from http://…@judge/v1"
         assert the_run().why == "Juno 2 gives 2 of 8 calls at a time"
 
-    def test_a_limit_nobody_works_under_brakes_nobody(self):
+    def test_a_limit_nobody_works_under_slows_nobody_down(self):
         make_model(concurrency=8, limit_now=2, limit_changed_at=ago(40))
         page = workers_page()
         assert page.models.slowing == ()
@@ -423,13 +423,15 @@ def queries():
 
 
 def test_a_large_site_takes_as_many_queries_as_a_small_one():
-    make_hand(run=make_open_run(cases=1), worker=make_worker(pid=1000), token="first", holds=1)
+    make_run_worker(
+        run=make_open_run(cases=1), worker=make_worker(pid=1000), token="first", holds=1
+    )
     small = queries()
     runs = [make_open_run(cases=4) for _ in range(10)]
     for pid in range(50):
         worker = make_worker(pid=pid)
         for number in range(4):
-            make_hand(run=runs[pid % 10], worker=worker, token=f"{pid}-{number}", holds=1)
+            make_run_worker(run=runs[pid % 10], worker=worker, token=f"{pid}-{number}", holds=1)
     for number in range(100):
         lease(make_model(), f"{number % 50}-{number % 4}", slots=1, wanted=2)
     assert queries() == small

@@ -72,7 +72,7 @@ class Others:
         return [ask.wanted for ask in self.asks]
 
 
-async def settle() -> None:
+async def let_tasks_run() -> None:
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -98,17 +98,17 @@ class Calls:
     async def begin(self, count: int) -> None:
         for number in range(len(self._tasks), len(self._tasks) + count):
             self._tasks[number] = asyncio.create_task(self._call(number))
-        await settle()
+        await let_tasks_run()
 
     async def end(self, count: int = 1) -> None:
         running = [number for number, end in self._ends.items() if not end.is_set()]
         for number in running[:count]:
             self._ends[number].set()
-        await settle()
+        await let_tasks_run()
 
     async def cancel(self, number: int) -> None:
         self._tasks[number].cancel()
-        await settle()
+        await let_tasks_run()
 
     async def _call(self, number: int) -> None:
         async with self.limiter.slot(self.model):

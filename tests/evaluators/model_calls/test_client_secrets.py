@@ -16,7 +16,7 @@ def leaks(records: list[CallRecord]) -> list[CallRecord]:
 
 
 @pytest.mark.parametrize("slash", ["/", r"\/", r"\u002F"])
-def test_a_key_that_json_spells_otherwise_is_blotted_out_too(
+def test_a_key_that_json_spells_otherwise_is_redacted_too(
     model_server: ModelServer, slash: str
 ) -> None:
     echo = json.dumps({"error": {"message": f"bad key {SECRET}"}}).replace("/", slash)

@@ -9,7 +9,7 @@ import pytest
 
 from evaluators.model_calls.limit_policy import AdaptiveLimit, LimitRequest
 from evaluators.model_calls.rate_limits import Limiter, UnsharedLimits
-from tests.evaluators.model_calls.crowds import Calls, Clock, settle, spec
+from tests.evaluators.model_calls.crowds import Calls, Clock, let_tasks_run, spec
 
 
 def test_a_429_halves_once_for_all_calls_that_were_in_flight_together() -> None:
@@ -102,7 +102,7 @@ def test_a_pause_holds_calls_back_and_the_limit_stays_lower_until_it_is_earned()
         limits.append(limiter.limit_now(model))
         for _ in range(9):
             limiter.succeeded(model, started_at=clock.now)
-            await settle()
+            await let_tasks_run()
             limits.append(limiter.limit_now(model))
 
     asyncio.run(session())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from evaluators.model_calls.rate_limits import Limiter
-from tests.evaluators.model_calls.crowds import Calls, Clock, Others, settle, spec
+from tests.evaluators.model_calls.crowds import Calls, Clock, Others, let_tasks_run, spec
 
 
 def test_slots_are_asked_for_all_calls_that_start_together_and_given_back() -> None:
@@ -92,7 +92,7 @@ def test_a_429_and_what_is_earned_are_told_once_and_what_others_found_is_taken_o
         others.limit, others.cuts = 4, 1
         for _ in range(8):
             limiter.rate_limited(model, started_at=1000.0, pause_s=2.0)
-        await settle()
+        await let_tasks_run()
         assert limiter.limit_now(model) == 4
         told = [ask for ask in others.asks if ask.is_refused]
         assert [(ask.limit, ask.cuts, ask.pause_s) for ask in told] == [(4, 0, 2.0)]
@@ -100,14 +100,14 @@ def test_a_429_and_what_is_earned_are_told_once_and_what_others_found_is_taken_o
         clock.now += 3
         limiter.rate_limited(model, started_at=1002.0, pause_s=2.0)
         others.limit, others.cuts = 2, 2
-        await settle()
+        await let_tasks_run()
         assert others.asks[-1].cuts == 1
         clock.now += 3
         limiter.succeeded(model, started_at=1003.0)
         limiter.succeeded(model, started_at=1005.0)
         limiter.succeeded(model, started_at=1005.0)
         others.limit = 3
-        await settle()
+        await let_tasks_run()
         assert others.asks[-1].has_earned
         assert others.asks[-1].limit == 2
         assert limiter.limit_now(model) == 3

@@ -396,7 +396,7 @@ def test_other_processes_are_not_seen(sandbox, is_boxed):
         assert int(seen) <= 6
 
 
-def test_no_open_file_of_the_worker_is_handed_on(sandbox, tmp_path):
+def test_no_open_file_of_the_worker_is_inherited(sandbox, tmp_path):
     secret = tmp_path / "open"
     secret.write_text("hush")
     handle = os.open(secret, os.O_RDONLY)

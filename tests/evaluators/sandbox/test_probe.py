@@ -41,7 +41,7 @@ def test_a_bubblewrap_that_works_is_named_with_its_version(bubblewrap):
     assert sandbox_offered().in_words == "bubblewrap 0.12.3"
 
 
-def test_namespaces_are_really_tried_and_none_of_our_variables_handed_on(
+def test_namespaces_are_really_tried_and_none_of_our_variables_inherited(
     bubblewrap, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("EVALSITE_SECRET_KEY", "hush")
