@@ -13,7 +13,7 @@ from django.urls import reverse
 from evaluators.scoring.policy import PolicySpec
 from runs import lists
 from runs.costs import RunCosts, listed_costs, with_costs
-from runs.lists import NEWEST_FIRST, Control, ListQuery
+from runs.lists import NEWEST_FIRST, Chip, Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_figures import RunGate, cases_gate, metrics_gate
@@ -98,6 +98,7 @@ class RunList:
     rows: tuple[RunRow, ...]
     controls: tuple[Control, ...]
     hidden: tuple[tuple[str, str], ...]
+    removable: tuple[Chip, ...]
     has_active: bool
     next_address: str
 
@@ -118,6 +119,7 @@ def run_list(query: RunsQuery) -> RunList:
             query.select("target", "Target", ((name, name) for name in targets), "All targets"),
         ),
         hidden=query.hidden("suite", "status", "target"),
+        removable=query.removable({"campaign": "Campaign", "since": "Since"}),
         has_active=any(row.is_active for row in rows),
         next_address=page.next_address(query),
     )

@@ -20,7 +20,7 @@ from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink
 from runs.reviews.services import Decided, decide
-from runs.sharing.services import document_of, hash_token, read_subject, share_sources
+from runs.sharing.services import hash_token, read_subject, share_document, share_sources
 from runs.suites.versions import record_version
 from tests.formats.test_agentv_results import NESTED
 from tests.results.test_result_page import judged
@@ -208,7 +208,7 @@ def share(kind: str, fields: dict[str, str]) -> None:
         title=subject.title,
         depth="traces",
         sources=share_sources(subject),
-        frozen=document_of(subject, DetailLevel.TRACES, now=STARTED),
+        frozen=share_document(subject, DetailLevel.TRACES, now=STARTED),
     )
 
 

@@ -53,6 +53,12 @@ def test_the_list_is_narrowed_by_suite_status_and_target(viewer_client: Client) 
     assert "No run matches" in text(viewer_client, f"{page}?target=nobody")
 
 
+def test_a_filter_without_a_field_can_be_taken_away(viewer_client: Client) -> None:
+    narrowed = text(viewer_client, f"{reverse('runs:run-list')}?status=failed&campaign=7")
+    assert "Campaign: 7" in narrowed
+    assert 'href="?status=failed"' in narrowed
+
+
 def test_the_list_goes_on_where_the_page_ended(viewer_client: Client) -> None:
     suite, target = make_suite(), make_target()
     for _ in range(53):
