@@ -23,12 +23,19 @@ from django.db.models import (
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import money
-from runs.models.results import ANSWERED, CallPurpose, CallStatus, ModelCall, Result, ResultStatus
+from runs.models.results import (
+    ANSWERED,
+    ENDED_RESULT_STATUSES,
+    CallPurpose,
+    CallStatus,
+    ModelCall,
+    Result,
+    ResultStatus,
+)
 from runs.models.runs import Run, RunStatus
 from runs.summary.figures import total_of
 from runs.target_kinds import target_kind_named
 
-ENDED = (ResultStatus.SCORED, ResultStatus.ERROR)
 # Judges of a run that was imported were paid elsewhere. Nothing else is completed without a beginning.
 UNTOLD = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
 UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
@@ -88,7 +95,9 @@ def known_of_both(*costs: Decimal | None) -> Decimal | None:
 def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
     """Return the runs, each told which purses hold answers without a price."""
     calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
-    outputs = Result.objects.filter(run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED)
+    outputs = Result.objects.filter(
+        run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED_RESULT_STATUSES
+    )
     in_order = outputs.exclude(error_stage="target").order_by("position", "repetition")
     # Reading every output would be slow in a list: only a purse that holds nothing is doubted. The
     # order leads PostgreSQL to the run's own results: else it looks for one among those of all.
@@ -174,7 +183,11 @@ def _of_calls(
 
 def _reported_by_run(run: Run) -> Cost:
     """Return the purse of a target that says itself what its outputs cost."""
-    outputs = run.results.filter(status__in=ENDED).exclude(error_stage="target").order_by()
+    outputs = (
+        run.results.filter(status__in=ENDED_RESULT_STATUSES)
+        .exclude(error_stage="target")
+        .order_by()
+    )
     found = outputs.aggregate(
         answers=Count("id"),
         priced=Count("run_cost_usd"),
@@ -252,7 +265,7 @@ def _calls(runs: Iterable[int]) -> Counted:
 
 def _outputs(runs: Iterable[int]) -> Counted:
     """Count the outputs that targets answered, and the results that were scored."""
-    rows: Any = Result.objects.filter(run__in=runs, status__in=ENDED).order_by()
+    rows: Any = Result.objects.filter(run__in=runs, status__in=ENDED_RESULT_STATUSES).order_by()
     answered, scored = ~Q(error_stage="target"), Q(status=ResultStatus.SCORED)
     counted = rows.values("run_id").annotate(
         answered=Count("id", filter=answered),

@@ -37,6 +37,7 @@ from runs.models.results import (
     ScoreState,
 )
 from runs.models.reviews import Review, ReviewItem
+from runs.models.run_cases import CaseStateChoice
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunEvent, RunStatus
 from runs.models.stored import executions_of, pack_leaf_scores
 from runs.models.suites import Case
@@ -88,6 +89,8 @@ def finish_run(
         run.results.filter(status__in=OPEN_RESULT_STATUSES).update(
             status=ResultStatus.CANCELLED, lease_token="", lease_until=None
         )
+        waiting = run.cases.filter(state=CaseStateChoice.WAITING)
+        run.cases.refresh(run_id, list(waiting.values_list("case_id", flat=True)))
         Run.objects.filter(id=run_id).update(
             status=status, status_reason=reason, finished_at=finished_at or database_now()
         )

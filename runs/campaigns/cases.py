@@ -12,14 +12,12 @@ from django.urls import reverse
 
 from evaluators.templatetags.marks import VERDICT_WORDS
 from runs.campaigns.board import ALL_FAILED, DIFFER, ERRORED, SHOWN, CampaignQuery
-from runs.case_groups import ENDED as ENDED_STATUSES
-from runs.case_groups import case_groups_of_all
 from runs.compare.evidence import Evidence, evidence, holm
 from runs.lists import Chip, cut_page, read_integer
-from runs.models.results import Result
+from runs.models.results import ENDED_RESULT_STATUSES, Result
+from runs.models.run_cases import RunCase
 from runs.models.runs import Run
 from runs.models.suites import Case
-from runs.results.run_list import listed_policy
 
 CHUNK = 5000
 SCORED = ("pass", "borderline", "fail")
@@ -74,30 +72,18 @@ def outcomes_by_case(runs: Sequence[Run]) -> Mapping[int, Outcomes]:
 
     Runs that were started together share cases, policy and repetitions.
     """
-    if not runs:
-        return {}
-    repetitions = runs[0].repetitions
-    groups = case_groups_of_all([run.pk for run in runs], listed_policy(runs[0]), repetitions)
-    columns = ("run_id", "case_id", "place", "state")
-    counts = ("passed", "scored") if repetitions > 1 else ()
+    cases = RunCase.objects.filter(run__in=[run.pk for run in runs]).live().order_by()
+    columns = ("run_id", "case_id", "position", "live_state", "passed", "scored")
     places: dict[int, int] = {}
     found: dict[int, dict[int, Outcome]] = defaultdict(dict)
     # Of thousands of cases few come out differently; those that come out alike share a value.
-    known: dict[tuple[Any, ...], Outcome] = {}
-    for run, case, place, *said in groups.values_list(*columns, *counts).iterator(CHUNK):
-        key = tuple(said)
-        if (outcome := known.get(key)) is None:
-            outcome = known[key] = _outcome(*key)
+    known: dict[Outcome, Outcome] = {}
+    rows: Any = cases.values_list(*columns)
+    for run, case, place, *counts in rows.iterator(CHUNK):
         places[case] = place
-        found[case][run] = outcome
+        outcome: Outcome = tuple(counts)
+        found[case][run] = known.setdefault(outcome, outcome)
     return {case: found[case] for case in sorted(found, key=lambda case: (places[case], case))}
-
-
-def _outcome(state: str, passed: int | None = None, scored: int | None = None) -> Outcome:
-    """Return a case's outcome; without counts it was executed once."""
-    if passed is None or scored is None:
-        return state, int(state == "pass"), int(state in SCORED)
-    return state, passed, scored
 
 
 def _share(outcome: Outcome | None) -> float | None:
@@ -217,7 +203,7 @@ def _said(
 ) -> Mapping[tuple[int, int], Sequence[tuple[str, str]]]:
     """Return by run and case what the machine and what people say of each repetition that people decided."""
     rows: Any = Result.objects.filter(
-        run__in=[run.pk for run in runs], case__in=cases, status__in=ENDED_STATUSES
+        run__in=[run.pk for run in runs], case__in=cases, status__in=ENDED_RESULT_STATUSES
     ).exclude(reviewed_verdict="")
     found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
     columns = ("run_id", "case_id", "verdict", "reviewed_verdict")

@@ -12,10 +12,10 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
-from runs.case_groups import execution_of, state_of_rows
 from runs.cases.queries import SUITE_ORDER
 from runs.lists import read_integer
 from runs.models.results import Result
+from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.results.case_rows import (
@@ -219,10 +219,10 @@ def _case_runs(case: Case) -> Sequence[CaseRun]:
 
 def _case_run(case: Case, rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> CaseRun:
     number = rows[0]["run__number"]
-    found = summarise_case(case.key, [execution_of(row) for row in rows], policy)
+    found = summarise_case(case.key, [execution_from(row) for row in rows], policy)
     return CaseRun(
         number=number,
-        state=state_of_rows(rows, policy),
+        state=live_state(rows, policy),
         score=found.means.score,
         repetitions=tuple(
             RepetitionMark(

@@ -14,7 +14,6 @@ from django.db.models.functions import Cast
 
 from evaluators.templatetags import figures
 from runs import lists
-from runs.case_groups import case_groups
 from runs.cases.conflict_forms import field_text
 from runs.formats.packing import Packed, packed
 from runs.formats.suite_files import case_values
@@ -161,8 +160,8 @@ def _states(run: Run | None, keys: Sequence[str]) -> Mapping[str, str]:
     """Return by key what the run says of each case (SCORING §8)."""
     if run is None or not keys:
         return {}
-    groups: Any = case_groups(run).filter(case__key__in=keys)
-    return dict(groups.values_list("case__key", "state"))
+    cases = run.cases.live().filter(case__key__in=keys).order_by()
+    return dict(cases.values_list("case__key", "live_state"))
 
 
 def _row(case: Case, state: str) -> CaseRow:

@@ -14,7 +14,6 @@ from django.utils.text import slugify
 
 from evaluators.scoring.types import DomainError
 from evaluators.templatetags.figures import pct
-from runs.case_groups import policy_of
 from runs.cases.services import put_cases
 from runs.cases.uploads import Existing, TableReading, cases_of, check_rejected, keys_of
 from runs.cases.uploads import note_of as note_of_table
@@ -97,7 +96,7 @@ class FileOptions:
 
 def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
     """Return what a JUnit file says of the run as a whole."""
-    policy = policy_of(run)
+    policy = run.policy()
     gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}
     return JUnitRun(
         name=f"{run.suite.slug} {run}",

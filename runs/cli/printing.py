@@ -12,7 +12,6 @@ from typing import TextIO
 from django.core.management.base import OutputWrapper
 
 from evaluators.templatetags.figures import counted, duration, money, pct, score, threshold
-from runs.case_groups import policy_of
 from runs.costs import Cost, run_costs
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
@@ -98,7 +97,7 @@ def progress_line(run: Run) -> str:
 
 def summary_table(run: Run) -> str:
     """Return how an ended run went: both gates, verdicts, errors, repetitions and both costs."""
-    policy, spent = policy_of(run), run_costs(run)
+    policy, spent = run.policy(), run_costs(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
     # The counters are kept while the work goes on, before anybody reviews.

@@ -15,7 +15,6 @@ from evaluators.scoring.tree import ROOT_PATH, EvaluatorSpec, walk
 from evaluators.scoring.types import Verdict
 from evaluators.templatetags.figures import pct, threshold
 from runs import lists
-from runs.case_groups import policy_of
 from runs.compare.cases import (
     CaseChange,
     CaseSide,
@@ -123,7 +122,7 @@ class ComparisonQuery(ListQuery):
 
 def gates_of(run: Run) -> tuple[RunGate, RunGate]:
     """Return the Metrics and the Cases gate as the run's own page shows them, over all its cases."""
-    policy = policy_of(run)
+    policy = run.policy()
     return metrics_gate(run, policy), cases_gate(run, policy)
 
 

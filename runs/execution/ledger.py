@@ -12,7 +12,7 @@ from django.db.models import F
 
 from evaluators.model_calls.calls import CallRecord
 from evaluators.models import ZERO_USD
-from runs.execution.claims import Leases
+from runs.execution.claims import Claim, Leases
 from runs.execution.database import DatabaseThread
 from runs.execution.loading import RunWork
 from runs.models.bulk import add_to_rows, insert_rows
@@ -33,11 +33,9 @@ COST_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One call, and the try of which result made it."""
+    """One call, and the claim under which it was made."""
 
-    result_id: int
-    generation: int
-    attempt: int
+    claim: Claim
     record: CallRecord
 
 
@@ -51,7 +49,7 @@ def write_calls(work: RunWork, entries: Sequence[LedgerEntry]) -> None:
         costs: dict[int, Decimal] = defaultdict(Decimal)
         for entry in entries:
             if entry.record.key.purpose == purpose and entry.record.cost_usd is not None:
-                costs[entry.result_id] += entry.record.cost_usd
+                costs[entry.claim.result_id] += entry.record.cost_usd
         add_costs(work.run_id, column, costs)
 
 
@@ -67,14 +65,14 @@ def add_costs(run_id: int, column: str, costs: Mapping[int, Decimal]) -> None:
 def missing_entries(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
     """Return the entries the ledger does not hold yet: some may be there when a commit's answer was lost."""
     stored = set(
-        ModelCall.objects.filter(result_id__in={entry.result_id for entry in entries}).values_list(
-            "result_id", "request_hash", "created_at"
-        )
+        ModelCall.objects.filter(
+            result_id__in={entry.claim.result_id for entry in entries}
+        ).values_list("result_id", "request_hash", "created_at")
     )
     return [
         entry
         for entry in entries
-        if (entry.result_id, entry.record.request_hash, entry.record.created_at) not in stored
+        if (entry.claim.result_id, entry.record.request_hash, entry.record.created_at) not in stored
     ]
 
 
@@ -84,10 +82,10 @@ def spent_usd(records: Iterable[CallRecord]) -> Decimal:
 
 
 def _row(work: RunWork, entry: LedgerEntry) -> tuple[object, ...]:
-    record, key = entry.record, entry.record.key
+    claim, record, key = entry.claim, entry.record, entry.record.key
     spec = work.models.get(record.model)
     return (
-        *(work.run_id, entry.result_id, entry.generation, entry.attempt),
+        *(work.run_id, claim.result_id, claim.generation, claim.attempt),
         *(key.purpose, key.evaluator_path, key.sample, key.round, key.repair),
         *(work.model_ids.get(record.model), (spec.name if spec else "") or record.model),
         *(record.status.value, record.http_status, record.error, record.request_hash),

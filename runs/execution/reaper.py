@@ -195,6 +195,8 @@ def _fail_lost(run: Run, result_ids: set[int], *, now: datetime) -> None:
     Run.objects.filter(pk=run.pk).update(
         done_count=F("done_count") + len(result_ids), error_count=F("error_count") + len(result_ids)
     )
+    cases = Result.objects.filter(pk__in=result_ids).order_by().values_list("case_id", flat=True)
+    run.cases.refresh(run.pk, list(cases))
 
 
 def _stop_abandoned_command_lines(*, now: datetime, is_silence_death: bool) -> None:

@@ -38,6 +38,7 @@ from runs.models.bulk import insert_rows, update_rows
 from runs.models.clock import database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
+from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import FileContent
@@ -71,7 +72,7 @@ def write_results(ended: Sequence[EndedExecution], *, now: datetime) -> None:
         Result,
         RESULT_COLUMNS,
         ((*_result_row(one, now), one.claim.result_id) for one in ended),
-        key="id",
+        key=("id",),
     )
 
 
@@ -226,11 +227,21 @@ def write_batch(
         write_results(accepted, now=database_now())
         write_outputs(accepted)
         _count(work, accepted)
+        _refresh_cases(work, entries, accepted)
         run.refresh_from_db(fields=STATE_FIELDS)
         broken = "" if work.target.replays else broken_target(run)
     held = {one.claim.result_id for one in accepted}
     stale = [one.claim.result_id for one in ended if one.claim.result_id not in held]
     return replace(_state_of(run), stale=tuple(stale), broken_target=broken)
+
+
+def _refresh_cases(
+    work: RunWork, entries: Sequence[LedgerEntry], ended: Sequence[EndedExecution]
+) -> None:
+    """Bring the cases in step with the results that ended or cost something more."""
+    changed = {one.claim.case_id for one in ended}
+    changed |= {entry.claim.case_id for entry in entries if entry.record.cost_usd is not None}
+    RunCase.objects.refresh(work.run_id, changed, policy=work.plan.policy)
 
 
 def broken_target(run: Run) -> str:
@@ -381,7 +392,7 @@ def _by_result(
     """Return calls and ends parted by result."""
     parts: dict[int, tuple[list[LedgerEntry], list[EndedExecution]]] = {}
     for entry in entries:
-        parts.setdefault(entry.result_id, ([], []))[0].append(entry)
+        parts.setdefault(entry.claim.result_id, ([], []))[0].append(entry)
     for one in ended:
         parts.setdefault(one.claim.result_id, ([], []))[1].append(one)
     return list(parts.values())
@@ -464,7 +475,7 @@ class ResultWriter:
         self.budget.unbooked += record.cost_usd or ZERO_USD
         if self._work.clock_offset:
             record = replace(record, created_at=record.created_at + self._work.clock_offset)
-        self._entries.append(LedgerEntry(claim.result_id, claim.generation, claim.attempt, record))
+        self._entries.append(LedgerEntry(claim, record))
 
     def put(self, ended: EndedExecution) -> None:
         """Take an execution that ended."""

@@ -59,6 +59,7 @@ from runs.formats.suite_files import slug_of
 from runs.models.bulk import insert_rows
 from runs.models.clock import database_now
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ResultStatus
+from runs.models.run_cases import RunCase
 from runs.models.runs import Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, score_rows
 from runs.models.suites import Case, Suite
@@ -533,6 +534,8 @@ def write_results(run: Run, policy: PolicySpec, rows: Sequence[Row]) -> None:
         ),
     )
     _count(run, results)
+    RunCase.objects.open(run, order.items())
+    RunCase.objects.refresh(run.pk, order, policy=policy)
 
 
 def _result(run: Run, policy: PolicySpec, row: Row, position: int) -> Result:

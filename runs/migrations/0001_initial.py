@@ -637,6 +637,71 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="RunCase",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("position", models.PositiveIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("pass", "Pass"),
+                            ("borderline", "Borderline"),
+                            ("fail", "Fail"),
+                            ("error", "Errored"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        db_default="waiting",
+                        max_length=10,
+                    ),
+                ),
+                ("executions", models.PositiveIntegerField(default=1)),
+                ("ended", models.PositiveIntegerField(db_default=0)),
+                ("scored", models.PositiveIntegerField(db_default=0)),
+                ("passed", models.PositiveIntegerField(db_default=0)),
+                ("is_flaky", models.BooleanField(db_default=False)),
+                ("score", models.FloatField(blank=True, null=True)),
+                ("spread", models.FloatField(blank=True, null=True)),
+                ("latency_ms", models.FloatField(blank=True, null=True)),
+                ("metrics_score", models.FloatField(blank=True, null=True)),
+                ("outcome_share", models.FloatField(blank=True, null=True)),
+                (
+                    "run_cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "evaluation_cost_usd",
+                    models.DecimalField(blank=True, decimal_places=9, max_digits=18, null=True),
+                ),
+                (
+                    "case",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="runs.case",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="cases",
+                        to="runs.run",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ("position", "id"),
+            },
+        ),
+        migrations.CreateModel(
             name="RunEvent",
             fields=[
                 (
@@ -1403,6 +1468,10 @@ class Migration(migrations.Migration):
                 fields=["run", "purpose", "status"],
                 name="call_without_price",
             ),
+        ),
+        migrations.AddConstraint(
+            model_name="runcase",
+            constraint=models.UniqueConstraint(fields=("run", "case"), name="run_case_one_a_case"),
         ),
         migrations.AddConstraint(
             model_name="evaluatortrial",

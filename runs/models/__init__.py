@@ -19,6 +19,7 @@ from runs.models.results import (
     VerdictChoice,
 )
 from runs.models.reviews import Review, ReviewItem, ReviewSkip
+from runs.models.run_cases import CaseStateChoice, RunCase
 from runs.models.runs import (
     ACTIVE_RUN_STATUSES,
     ALL_ALIKE,
@@ -61,6 +62,7 @@ __all__ = [
     "Campaign",
     "Case",
     "CaseGate",
+    "CaseStateChoice",
     "CaseUpload",
     "EvaluatorScore",
     "EvaluatorTrial",
@@ -78,6 +80,7 @@ __all__ = [
     "ReviewSkip",
     "ReviewUpload",
     "Run",
+    "RunCase",
     "RunEvent",
     "RunOwner",
     "RunStatus",

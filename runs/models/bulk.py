@@ -32,14 +32,14 @@ def update(
     columns: Sequence[str],
     rows: Iterable[Sequence[Any]],
     *,
-    key: str,
+    key: tuple[str, ...],
     adds: bool = False,
 ) -> None:
-    """Set columns of one row each in one statement, or add to them; the key's value stands last.
+    """Set columns of one row each in one statement, or add to them; the key's values stand last.
 
     The values travel as one JSON document, which costs the server less than binding each.
     """
-    names = (*columns, key)
+    names = (*columns, *key)
     document = ENCODE_FOR_COPY([dict(zip(names, row, strict=True)) for row in rows])
     if document == "[]":
         return
@@ -49,20 +49,23 @@ def update(
 
 @cache
 def _update_statement(
-    model: type[models.Model], columns: tuple[str, ...], key: str, adds: bool
+    model: type[models.Model], columns: tuple[str, ...], key: tuple[str, ...], adds: bool
 ) -> str:
     by_name = {field.attname: field for field in model._meta.concrete_fields}
     quote = connection.ops.quote_name
     types = ", ".join(
-        f"{quote(name)} {by_name[name].db_type(connection)}" for name in (*columns, key)
+        f"{quote(name)} {by_name[name].db_type(connection)}" for name in (*columns, *key)
     )
     settings = ", ".join(
         _setting(quote(str(by_name[name].column)), quote(name), adds) for name in columns
     )
-    table, place = quote(model._meta.db_table), quote(str(by_name[key].column))
+    table = quote(model._meta.db_table)
+    same = " AND ".join(
+        f"old.{quote(str(by_name[name].column))} = new.{quote(name)}" for name in key
+    )
     return (
         f"UPDATE {table} AS old SET {settings} FROM json_to_recordset(%s::json) AS new ({types}) "  # noqa: S608 - names of columns
-        f"WHERE old.{place} = new.{quote(key)}"
+        f"WHERE {same}"
     )
 
 
@@ -111,15 +114,20 @@ def insert_rows(
 
 
 def update_rows(
-    model: type[models.Model], columns: Sequence[str], rows: Iterable[Sequence[Any]], *, key: str
+    model: type[models.Model],
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    key: tuple[str, ...],
 ) -> None:
-    """Set `columns` of one row each; the last value of a row is that of the `key` column."""
+    """Set `columns` of one row each; the last values of a row are those of the `key` columns."""
     if connection.vendor == "postgresql":
         update(model, columns, rows, key=key)
         return
-    table, names, adapters = _columns(model, (*columns, key), connection.vendor)
-    settings = ", ".join(f"{name} = %s" for name in names[:-1])
-    statement = f"UPDATE {table} SET {settings} WHERE {names[-1]} = %s"  # noqa: S608 - names of columns
+    table, names, adapters = _columns(model, (*columns, *key), connection.vendor)
+    settings = ", ".join(f"{name} = %s" for name in names[: len(columns)])
+    same = " AND ".join(f"{name} = %s" for name in names[len(columns) :])
+    statement = f"UPDATE {table} SET {settings} WHERE {same}"  # noqa: S608 - names of columns
     _execute(statement, _adapted(rows, adapters))
 
 
@@ -127,7 +135,7 @@ def add_to_rows(model: type[models.Model], column: str, rows: Iterable[tuple[Any
     """Add an amount to a column of one row each, by primary key; an empty column counts as zero."""
     key = model._meta.pk.attname
     if connection.vendor == "postgresql":
-        update(model, (column,), rows, key=key, adds=True)
+        update(model, (column,), rows, key=(key,), adds=True)
         return
     table, names, adapters = _columns(model, (column, key), connection.vendor)
     sum_ = f"COALESCE({names[0]}, 0) + %s"

@@ -30,6 +30,7 @@ class ResultStatus(models.TextChoices):
 
 
 OPEN_RESULT_STATUSES = (ResultStatus.PENDING, ResultStatus.RUNNING)
+ENDED_RESULT_STATUSES = (ResultStatus.SCORED, ResultStatus.ERROR)
 
 
 class VerdictChoice(models.TextChoices):

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from evaluators.models import money_field
+from evaluators.scoring.policy import PolicySpec
 from runs.models.clock import LEASE, database_now
 from runs.models.suites import Suite
 from runs.models.targets import Target
@@ -163,6 +164,10 @@ class Run(models.Model):
         """Return the file of results that a run was made of, "" for one that was carried out here."""
         origin = self.snapshot.get("imported") or {}
         return str(origin.get("file", ""))
+
+    def policy(self) -> PolicySpec:
+        """Return the policy frozen in the snapshot."""
+        return PolicySpec.model_validate(self.snapshot["policy"])
 
     @property
     def scale(self) -> int:

@@ -9,34 +9,30 @@ from decimal import Decimal
 from typing import Any
 from zlib import crc32
 
-from django.db.models import Q
 from django.urls import reverse
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean
 from evaluators.scoring.policy import PolicySpec
 from runs.case_groups import (
-    ENDED,
     STATES,
-    STATUS_MARKS,
-    Groups,
     ResultsQuery,
-    count_where,
-    execution_of,
+    count_states_and_flaky,
+    in_state,
     is_retryable,
-    matching_groups,
+    matching_cases,
     matching_results,
-    narrowed,
-    policy_of,
-    sorted_groups,
+    sorted_cases,
 )
 from runs.engine.plan import METRICS_KIND
 from runs.lists import Chip, Control, HeadCell, Key, Keyset, Page, head_cell
+from runs.models.results import ENDED_RESULT_STATUSES as ENDED
 from runs.models.results import EvaluatorScore, ScoreState
+from runs.models.run_cases import LiveCases, execution_from
 from runs.models.runs import Run
 from runs.models.stored import executions_of
 from runs.models.suites import Case
-from runs.results.overrides import Override, override_of_case, with_names
+from runs.results.overrides import STATUS_MARKS, Override, override_of_case, with_names
 from runs.summary.cases import BY_FORCE, summarise_case
 from runs.summary.figures import CaseSummary, total_of
 from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
@@ -193,7 +189,7 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, .
         *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
         *("run_cost_usd", "evaluation_cost_usd", "generation", "reviewed_verdict"),
     )
-    policy = policy_of(run)
+    policy = run.policy()
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)
@@ -219,16 +215,16 @@ def _row(
 ) -> CaseRow:
     marks = [mark_of_row(row, policy) for row in results]
     telling = next((row for row in results if row["is_forced"]), None) or next(
-        (row for row, mark in zip(results, marks, strict=True) if mark == group["state"]),
+        (row for row, mark in zip(results, marks, strict=True) if mark == group["live_state"]),
         results[0],
     )
-    found = summarise_case(case.key, [execution_of(row) for row in results], policy)
+    found = summarise_case(case.key, [execution_from(row) for row in results], policy)
     return CaseRow(
         id=case.pk,
         key=case.key,
         title=case.title,
         tags=tuple(case.tags),
-        state=group["state"],
+        state=group["live_state"],
         url=result_url(run, case.key, telling["repetition"]),
         score=found.means.score,
         metrics=_mean(row["metrics_score"] for row in results),
@@ -250,7 +246,7 @@ def _row(
         spread=found.spread,
         lowest=found.lowest,
         highest=found.highest,
-        note=_note(results, group["state"], telling, found),
+        note=_note(results, group["live_state"], telling, found),
         latency_ms=_mean(row["latency_ms"] for row in results),
         cost_usd=total_of(row[cost] for row in results for cost in COSTS),
         retries=max(row["generation"] for row in results) - 1,
@@ -349,9 +345,9 @@ class ResultsTable:
 
 def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     """Return one page of the results that match, 50 cases at a time, in a fixed number of queries."""
-    groups = matching_groups(run, query)
-    counts = _counts(groups, query)
-    page = _page(run, groups, query)
+    cases = matching_cases(run, query)
+    counts = _counts(cases, query)
+    page = _page(cases, query)
     rows = case_rows(run, page.rows)
     any_count = sum(counts[state] for state in STATES)
     matching = counts[query.state] if query.state else any_count
@@ -393,14 +389,14 @@ def results_table(run: Run, query: ResultsQuery) -> ResultsTable:
     )
 
 
-def _counts(groups: Groups, query: ResultsQuery) -> Mapping[str, int]:
+def _counts(cases: LiveCases, query: ResultsQuery) -> Mapping[str, int]:
     """Return how many cases each chip leaves beside the other choices, and how many there are without any."""
-    flaky = Q(is_flaky=True)
-    by_state = {state: Q(state=state) for state in STATES}
-    if query.flaky:
-        by_state = {state: found & flaky for state, found in by_state.items()}
-    of_state = flaky & Q(state=query.state) if query.state else flaky
-    return count_where(groups, {**by_state, FLAKY: of_state, EVERY: Q(state__in=STATES)})
+    found = count_states_and_flaky(cases)
+    counts = {state: found[state, True] for state in STATES}
+    flaky = counts[query.state] if query.state else sum(counts.values())
+    if not query.flaky:
+        counts = {state: count + found[state, False] for state, count in counts.items()}
+    return {**counts, FLAKY: flaky, EVERY: found.total()}
 
 
 def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
@@ -411,15 +407,15 @@ def _retryable(run: Run, query: ResultsQuery, counts: Mapping[str, int]) -> int:
     return sum(counts[state] for state in states if is_retryable(run, STATUS_OF.get(state, "")))
 
 
-def _page(run: Run, groups: Groups, query: ResultsQuery) -> Page[Mapping[str, Any]]:
+def _page(cases: LiveCases, query: ResultsQuery) -> Page[Mapping[str, Any]]:
     order = Keyset(
         Key("sort_value", float, is_descending=query.sort.is_descending),
-        Key("place", int),
+        Key("position", int),
         Key("case_id", int),
     )
-    rows = narrowed(sorted_groups(groups, run, query.sort.name), query)
+    rows = in_state(sorted_cases(cases, query.sort.name), query)
     page: Page[Mapping[str, Any]] = order.page(
-        rows.values("case_id", "place", "state", "sort_value"), query.after
+        rows.values("case_id", "position", "live_state", "sort_value"), query.after
     )
     return page
 

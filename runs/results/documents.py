@@ -12,7 +12,6 @@ from pydantic import AliasPath, Field
 
 from evaluators.scoring.aggregate import HYBRID_KIND
 from evaluators.scoring.numbers import mean, rounded
-from runs.case_groups import policy_of
 from runs.costs import RunCosts, run_costs
 from runs.documents import FIGURES, Document, Dollars, TextOrNone, VerdictOrNone
 from runs.engine.plan import CHANGED
@@ -463,7 +462,7 @@ def run_file_document(run: Run, *, url: str) -> RunFileDoc:
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
     """Yield every case over its repetitions, in the order of the suite; three queries."""
-    policy = policy_of(run)
+    policy = run.policy()
     for key, group in groupby(executions_of(run, parts=True), key=attrgetter("case")):
         yield summarise_case(key, list(group), policy)
 
@@ -527,7 +526,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         **_cost_fields(costs),
         "concurrency": run.concurrency,
         "budget_usd": run.budget_usd,
-        "policy": PolicyDoc.make(policy_of(run)),
+        "policy": PolicyDoc.make(run.policy()),
         "changed": run.snapshot.get(CHANGED) or [],
         "costs": costs,
         "summary": summary,

@@ -12,14 +12,16 @@ from django.utils import timezone
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.case_groups import ENDED, STATUS_MARKS, execution_of, policy_of
 from runs.engine.review_rules import RULE, settle
+from runs.models.results import ENDED_RESULT_STATUSES as ENDED
 from runs.models.results import Result
 from runs.models.reviews import Review
+from runs.models.run_cases import execution_from
 from runs.models.runs import Run
 from runs.summary.cases import case_verdict
 
 UNKNOWN_REVIEWER = "somebody whose account is gone"
+STATUS_MARKS = {"pending": "waiting", "skipped": "cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,11 @@ def override_of(result: Result, policy: PolicySpec) -> Override | None:
 def override_of_case(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> Override | None:
     """Return what a case is by the machine, and what with the decisions of people; None without a decision.
 
-    `rows` are its repetitions as `execution_of` takes them.
+    `rows` are its repetitions as `execution_from` takes them.
     """
     if not any(row["reviewed_verdict"] and row["status"] in ENDED for row in rows):
         return None
-    group = [execution_of(row) for row in rows]
+    group = [execution_from(row) for row in rows]
     machine = case_verdict(group, policy.replace(count_reviews=False))
     people = case_verdict(group, policy.replace(count_reviews=True))
     return Override(
@@ -108,7 +110,7 @@ def people_of(run: Run) -> Mapping[str, str]:
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case__in=cases).order_by("repetition").values(*columns):
         rows[row["case__key"]].append(row)
-    policy = policy_of(run)
+    policy = run.policy()
     overrides = {key: override_of_case(group, policy) for key, group in rows.items()}
     return {key: found.people for key, found in overrides.items() if found}
 

@@ -15,7 +15,6 @@ from django.urls import reverse
 
 from evaluators.scoring.decision import Decision
 from evaluators.scoring.policy import PolicySpec
-from runs.case_groups import STATUS_MARKS, execution_of, policy_of, state_of_rows
 from runs.costs import ResultCosts, result_costs
 from runs.engine.plan import read_plan, tree_of_case
 from runs.models.results import (
@@ -30,6 +29,7 @@ from runs.models.results import (
     ScoreState,
 )
 from runs.models.reviews import Review, ReviewItem
+from runs.models.run_cases import execution_from, live_state
 from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.suites import Case
 from runs.requests import MAY_REVIEW
@@ -41,6 +41,7 @@ from runs.results.case_rows import (
     result_url,
 )
 from runs.results.overrides import (
+    STATUS_MARKS,
     Override,
     ReviewHistory,
     override_of,
@@ -98,12 +99,12 @@ def case_history(run: Run, key: str) -> tuple[PastRun, ...]:
 
 def _past(run: Run, number: int, results: Sequence[Mapping[str, Any]]) -> PastRun:
     policy = PolicySpec.model_validate(results[0]["run__snapshot__policy"])
-    found = summarise_case("", [execution_of(row) for row in results], policy)
+    found = summarise_case("", [execution_from(row) for row in results], policy)
     place = {"slug": run.suite.slug, "number": number}
     return PastRun(
         number=number,
         url=reverse("runs:run", kwargs=place),
-        state=state_of_rows(results, policy),
+        state=live_state(results, policy),
         score=found.means.score,
         target=results[0]["run__target_name"],
         is_this=number == run.number,
@@ -167,7 +168,7 @@ def repetitions_of(
         )
         for row in rows
     )
-    return repetitions, state_of_rows(rows, policy)
+    return repetitions, live_state(rows, policy)
 
 
 def neighbour(run: Run, result: Result, *, back: bool) -> Neighbour | None:
@@ -331,7 +332,7 @@ def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
     item = rows.select_related("result").first()
     if item is None:
         return False
-    kept = kept_from(user, item.result, item, policy_of(run))
+    kept = kept_from(user, item.result, item, run.policy())
     return kept.machine and not kept.may_look
 
 

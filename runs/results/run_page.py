@@ -16,14 +16,13 @@ from evaluators.kinds import all_kinds
 from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.templatetags.figures import money, thousands
-from runs.case_groups import case_groups, count_states, policy_of
+from runs.case_groups import count_states
 from runs.costs import RunCosts, budget_words, counted_usd, run_costs
 from runs.engine.plan import CHANGED
 from runs.engine.ports import Cause
 from runs.models.clock import LEASE
 from runs.models.results import OPEN_RESULT_STATUSES, ResultStatus
 from runs.models.runs import ALL_ALIKE, RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
-from runs.models.suites import Case
 from runs.results.run_figures import (
     EvaluatorRow,
     JudgedDimensions,
@@ -276,7 +275,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         failed=0 if run.imported_from else run.fail_count,
         took_ms=None if run.is_active else run.worked_ms(now=now),
         has_batches=bool(run.worked_before_ms),
-        policy=policy_of(run),
+        policy=run.policy(),
         judge=snapshot.get("judge"),
         models=tuple(snapshot.get("models", {}).values()),
         agents=tuple(agent for _, agent in sorted(snapshot.get("agents", {}).items())),
@@ -381,7 +380,7 @@ class RunLive:
 
 def run_live(run: Run, *, now: datetime) -> RunLive:
     """Return how the run goes at a moment, in a fixed number of queries."""
-    policy = policy_of(run)
+    policy = run.policy()
     has_marks = run.case_count <= MAX_MARKS
     rows = _states(run) if has_marks else ()
     counts = _count(rows) if has_marks else _distribution(run)
@@ -414,32 +413,31 @@ def run_live(run: Run, *, now: datetime) -> RunLive:
     )
 
 
-def _states(run: Run) -> tuple[tuple[str, Case], ...]:
-    groups = list(case_groups(run).order_by("place", "case_id").values_list("case_id", "state"))
-    cases = Case.objects.only("key", "title").in_bulk([case for case, _ in groups])
-    return tuple((state, cases[case]) for case, state in groups)
+def _states(run: Run) -> tuple[tuple[str, str, str], ...]:
+    rows = run.cases.live().order_by("position", "case_id")
+    return tuple(rows.values_list("live_state", "case__key", "case__title"))
 
 
 def _distribution(run: Run) -> Mapping[str, int]:
     """Return how many cases are in each state; an ended run has counted them already."""
     if run.is_active or not run.summary:
-        return count_states(case_groups(run))
+        return count_states(run.cases.live())
     words = {"not_run": "cancelled", "waiting": "cancelled"}
     found = run.summary["distribution"].items()
     return {words.get(state, state): count for state, count in found if state != "total"}
 
 
-def _count(rows: tuple[tuple[str, Case], ...]) -> dict[str, int]:
+def _count(rows: tuple[tuple[str, str, str], ...]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for state, _ in rows:
+    for state, *_ in rows:
         counts[state] = counts.get(state, 0) + 1
     return counts
 
 
-def _mark(run: Run, state: str, case: Case) -> tuple[str, str, str]:
-    place = {"slug": run.suite.slug, "number": run.number, "key": case.key, "repetition": 1}
+def _mark(run: Run, state: str, key: str, name: str) -> tuple[str, str, str]:
+    place = {"slug": run.suite.slug, "number": run.number, "key": key, "repetition": 1}
     words = {"error": "errored"}
-    title = f"{case.key} {case.title}".strip()
+    title = f"{key} {name}".strip()
     return state, reverse("runs:result", kwargs=place), f"{title}: {words.get(state, state)}"
 
 

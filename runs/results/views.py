@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
 from evaluators.scoring.types import DomainError
-from runs.case_groups import ResultsQuery, policy_of
+from runs.case_groups import ResultsQuery
 from runs.formats.results_writing import write_results
 from runs.models.clock import database_now
 from runs.models.results import Artifact, ModelCall, Result, ResultOutput
@@ -126,7 +126,7 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give the mean of every evaluator over a run too large to read them with the page."""
     found = run_of(slug, number)
-    context = {"run": found, "evaluators": evaluators_of(found), "policy": policy_of(found)}
+    context = {"run": found, "evaluators": evaluators_of(found), "policy": found.policy()}
     return render(request, "results/_run_evaluators.html", context | {"is_active": found.is_active})
 
 

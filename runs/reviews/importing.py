@@ -371,7 +371,7 @@ def _add(one: Matched, now: datetime) -> None:
 
 def _settle(run: Run, results: Iterable[Result], reviewers: int, by: User | None) -> int:
     """Let all decisions on these executions come to what they come to; return how many verdicts changed."""
-    now, entries = database_now(), []
+    now, entries, cases = database_now(), [], set()
     for result in results:
         standing = Review.objects.standing().filter(result=result).order_by("id")
         verdicts = [Verdict(verdict) for verdict in standing.values_list("verdict", flat=True)]
@@ -388,6 +388,8 @@ def _settle(run: Run, results: Iterable[Result], reviewers: int, by: User | None
         if verdict != result.reviewed_verdict:
             Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
             entries.append(_override(run, result, verdict, by))
+            cases.add(result.case_id)
+    run.cases.refresh(run.pk, cases)
     AuditEntry.objects.bulk_create(entries)
     if entries and not run.is_active and counts_reviews(run):
         renew_figures(run.pk)

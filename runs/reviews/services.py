@@ -349,6 +349,7 @@ def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:
     """Set the reviewed verdict, write it into the audit, and have figures made anew that count it."""
     before = result.reviewed_verdict
     Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
+    run.cases.refresh(run.pk, [result.case_id])
     result.reviewed_verdict = verdict
     AuditEntry.objects.create(
         actor=by,

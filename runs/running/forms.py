@@ -21,7 +21,7 @@ from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.scoring.types import DomainError
-from runs.case_groups import ResultsQuery, matching_groups, narrowed
+from runs.case_groups import ResultsQuery, in_state, matching_cases
 from runs.engine.plan import ASKED, CHANGED, read_plan
 from runs.form_fields import MoneyField
 from runs.lists import read_integer
@@ -66,8 +66,8 @@ def read_address(suite: Suite, asked: QueryDict) -> tuple[dict[str, Any], RunRul
     before = {} if run is None else form_values(run)
     if run is not None and FILTERED in named:
         query = ResultsQuery.read({name: str(asked[name]) for name in asked})
-        groups = narrowed(matching_groups(run, query), query)
-        keys = groups.order_by("case__position").values_list("case__key", flat=True)
+        cases = in_state(matching_cases(run, query), query)
+        keys = cases.order_by("case__position").values_list("case__key", flat=True)
         several["case"] = named["case"] = list(keys)
     if "case" in several:
         before.pop("tag", None)

@@ -121,13 +121,15 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
         if request.keep_output:
             some.filter(output__isnull=False).update(keeps_output=True)
         _forget_replaced(some)
+        _refresh_cases(run, some)
     return retry
 
 
-def set_waiting(result_ids: Sequence[int], retry: Retry | None = None) -> None:
+def set_waiting(run: Run, result_ids: Sequence[int], retry: Retry | None = None) -> None:
     """Set cancelled results to waiting: as they were, or by a newer request what that asks for."""
     for some in _batches(result_ids):
         some.update(status=ResultStatus.PENDING, lease_token="", lease_until=None)
+        _refresh_cases(run, some)
         if retry is None:
             continue
         some.update(keeps_output=False, retry_paths=retry.paths)
@@ -192,6 +194,10 @@ def user_name(user: User | None) -> str:
 def _batches(result_ids: Sequence[int]) -> Iterator[QuerySet[Result]]:
     for start in range(0, len(result_ids), CHUNK):
         yield Result.objects.filter(pk__in=result_ids[start : start + CHUNK])
+
+
+def _refresh_cases(run: Run, results: QuerySet[Result]) -> None:
+    run.cases.refresh(run.pk, list(results.order_by().values_list("case_id", flat=True)))
 
 
 def _forget_replaced(some: QuerySet[Result]) -> None:
@@ -289,7 +295,7 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
             raise CannotResumeError(f"Run {run} has no results left to carry out.")
         check_scripts_again(run, resumed_by)
         check_budget(run, held, budget_usd)
-        set_waiting(left)
+        set_waiting(held, left)
         if broken:
             start_retry(held, broken, RetryRequest(resumed_by))
         taken_over = open_run(held, budget_usd=budget_usd)
@@ -413,7 +419,7 @@ def retry_results(
         check_scripts_again(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
         retry = start_retry(held, finished, request)
-        set_waiting(cancelled, retry)
+        set_waiting(held, cancelled, retry)
         retry.count = count
         retry.save(update_fields=("count",))
         taken_over = open_run(held, budget_usd=budget_usd)

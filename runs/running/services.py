@@ -20,6 +20,7 @@ from runs.engine.plan import ASKED, CHANGED, Plan, TargetPlan, cases_hash, conte
 from runs.models.bulk import insert_rows
 from runs.models.clock import database_now
 from runs.models.results import Result
+from runs.models.run_cases import RunCase
 from runs.models.runs import ACTIVE_RUN_STATUSES, Campaign, Run, RunOwner
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
@@ -279,6 +280,7 @@ def _create_results(run: Run, cases: Sequence[Case]) -> None:
                 yield row
 
     insert_rows(Result, columns, rows())
+    RunCase.objects.open(run, ((case.pk, place) for place, case in enumerate(cases)))
 
 
 # A form that comes again later than so many starts of its sender is taken for a new one.

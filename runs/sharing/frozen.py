@@ -20,7 +20,6 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS, known
-from runs.case_groups import policy_of
 from runs.compare.comparison import EVERY, Compared, ComparisonQuery, Side
 from runs.compare.documents import comparison_document
 from runs.compare.measured import EVALUATOR
@@ -286,7 +285,7 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
             "verdict": _run_verdict(run, gates),
             "facts": _run_facts(run, live),
             "suites": [run.suite.title],
-            "policy": policy_rows(policy_of(run)),
+            "policy": policy_rows(run.policy()),
             "counts": state_counts(live.counts),
             "measures": headline_figures(run, live),
             "figures": run_detail_document(listed(Run.objects.filter(pk=run.pk)).get()),

@@ -123,7 +123,47 @@ def _is_overruled(row: Execution, policy: PolicySpec) -> bool:
 
 
 OPEN = ("pending", "running")
-WAITING, NOT_RUN = "waiting", "not_run"
+WAITING, NOT_RUN, CANCELLED = "waiting", "not_run", "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseState:
+    """Where a case stands over its repetitions.
+
+    `state` is waiting while a repetition is open, else a verdict, error or cancelled. `score` is the
+    mean of the scored repetitions and `spread` highest − lowest of two scores or more, both 0 to 1.
+    """
+
+    state: str
+    ended: int
+    scored: int
+    passed: int
+    is_flaky: bool
+    score: float | None
+    spread: float | None
+
+
+def case_state(group: Sequence[Execution], policy: PolicySpec) -> CaseState:
+    """Return where a case stands (SCORING §8)."""
+    verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
+    scores = [row.score for row in group if row.score is not None and row.status == SCORED]
+    average = mean(scores)
+    statuses = {row.status for row in group}
+    if not statuses.isdisjoint(OPEN):
+        state = WAITING
+    elif verdicts:
+        state = str(case_verdict(group, policy))
+    else:
+        state = ERROR if ERROR in statuses else CANCELLED
+    return CaseState(
+        state=state,
+        ended=sum(row.is_ended for row in group),
+        scored=len(verdicts),
+        passed=verdicts.count(Verdict.PASS),
+        is_flaky=len(set(verdicts)) > 1,
+        score=None if average is None else rounded(average),
+        spread=rounded(max(scores) - min(scores)) if len(scores) > 1 else None,
+    )
 
 
 def summarise_case(case: str, group: Sequence[Execution], policy: PolicySpec) -> CaseSummary:

@@ -31,6 +31,7 @@ from runs.models.clock import database_now
 from runs.models.results import Artifact, Result, ResultOutput, ResultStatus
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.reviews import Review
+from runs.models.run_cases import RunCase
 from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, outcome_of, score_rows
 from runs.what_if.changes import LeafChange, Reach, RuleSet
@@ -248,7 +249,16 @@ def _write(run: Run, rescoring: Rescoring, ids: Sequence[int]) -> bool:
         _copy(new_ids, anew)
         _write_scores(new_ids, anew)
         _count(run.pk, [new for _, new in pairs])
+        _write_cases(held, sources)
     return True
+
+
+def _write_cases(run: Run, sources: Sequence[Result]) -> None:
+    """Write the cases of the batch; one whose repetitions began in an earlier batch is there already."""
+    positions = {source.case_id: source.position for source in sources}
+    there = set(run.cases.filter(case__in=positions).values_list("case_id", flat=True))
+    RunCase.objects.open(run, (pair for pair in positions.items() if pair[0] not in there))
+    RunCase.objects.refresh(run.pk, positions)
 
 
 def _decided(rescoring: Rescoring, sources: Sequence[Result]) -> dict[int, Anew]:
@@ -354,7 +364,7 @@ def _write_scores(new_ids: Mapping[int, int], anew: Mapping[int, Anew]) -> None:
     rows = (row for pk, one in made for row in score_rows(pk, one.root, one.outcomes, one.decision))
     insert_rows(ScoreRow, SCORE_COLUMNS, rows)
     decisions = ((one.decision.as_json(), pk) for pk, one in made)
-    update_rows(ResultOutput, ("decision",), decisions, key=RESULT)
+    update_rows(ResultOutput, ("decision",), decisions, key=(RESULT,))
 
 
 def _count(run_id: int, results: Sequence[Result]) -> None:

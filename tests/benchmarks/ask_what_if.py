@@ -89,13 +89,13 @@ def scatter(run_id: int) -> None:
         score = round(chance.random(), 3)
         said.setdefault(result, {})[path] = Said(score)
         rows.append((score, pk))
-    update_rows(EvaluatorScore, ("score",), rows, key="id")
+    update_rows(EvaluatorScore, ("score",), rows, key=("id",))
     decided = ((pk, rules.decide(outcomes)) for pk, outcomes in said.items())
     update_rows(
         Result,
         ("verdict", "score", "decided_by", "is_forced"),
         ((str(one.verdict), one.score, one.decided_by, False, pk) for pk, one in decided),
-        key="id",
+        key=("id",),
     )
 
 

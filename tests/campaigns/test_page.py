@@ -21,6 +21,7 @@ from runs.models.suites import Suite
 from tests.support.factories import (
     make_campaign,
     make_case,
+    make_result,
     make_scored_run,
     make_suite,
     make_target,
@@ -260,9 +261,7 @@ def test_repetitions_say_how_many_passed_and_lead_to_one_that_did_not(
     for name in ("one", "other"):
         run = started(campaign, name, [], repetitions=3)
         for repetition, verdict in enumerate(("pass", "fail", "pass"), start=1):
-            run.results.create(
-                case=case, repetition=repetition, status="scored", verdict=verdict, score=0.9
-            )
+            make_result(run=run, case=case, repetition=repetition, verdict=verdict, score=0.9)
     page = text(viewer_client, at(campaign, "cases"))
     assert "2/3" in page
     assert "/C-001/2/" in page

@@ -40,6 +40,11 @@ def assert_run_is_complete(site: Installation) -> None:
         " count(*) FILTER (WHERE verdict = 'fail'), sum(score) FROM runs_result"
     )
     assert recounted == (CASES, CASES, RIGHT, CASES - RIGHT, RIGHT), recounted
+    cases = site.database.rows("SELECT position, state, ended, score FROM runs_runcase ORDER BY 1")
+    assert cases == [
+        (number, "pass" if is_right(number) else "fail", 1, float(is_right(number)))
+        for number in range(CASES)
+    ]
 
 
 def assert_every_result_is_right(site: Installation) -> None:
@@ -80,7 +85,7 @@ def assert_nothing_is_held(site: Installation) -> None:
 
 
 def assert_costs_agree(site: Installation) -> None:
-    """Assert that ledger, results, run and summary come to name the same dollars for each cost.
+    """Assert that ledger, results, cases, run and summary come to name the same dollars for each cost.
 
     They need not in the moment a run ends: late replies are booked when they come.
     """
@@ -92,12 +97,13 @@ def assert_costs_agree(site: Installation) -> None:
 
 
 def cost(site: Installation, purpose: str) -> tuple[Decimal | None, ...]:
-    """Return what ledger, results, run and summary say was paid for a purpose."""
+    """Return what ledger, results, cases, run and summary say was paid for a purpose."""
     _, column = COSTS[purpose]
     summary = site.database.value("SELECT CAST(summary AS text) FROM runs_run")
     return (
         ledger_usd(site, purpose),
         site.database.money(f"SELECT {column} FROM runs_result"),
+        site.database.money(f"SELECT {column} FROM runs_runcase"),
         site.database.money(f"SELECT {column} FROM runs_run"),
         Decimal(json.loads(summary)["means"][column]) if summary else None,
     )

@@ -69,7 +69,7 @@ def test_updated_rows_hold_what_was_given_and_others_stay(results: list[Result])
         Result,
         columns,
         ((*row, result.pk) for row, result in zip((first, second), results, strict=False)),
-        key="id",
+        key=("id",),
     )
 
     kept = list(Result.objects.order_by("id").values_list(*columns))
@@ -89,7 +89,7 @@ def test_amounts_are_added_exactly_and_to_nothing_as_to_zero(results: list[Resul
 
 def test_nothing_is_no_statement(results: list[Result]) -> None:
     insert_rows(ResultOutput, ("result_id", "text"), [])
-    update_rows(Result, ("error",), [], key="id")
+    update_rows(Result, ("error",), [], key=("id",))
     add_to_rows(Result, "run_cost_usd", [])
 
     assert not ResultOutput.objects.exists()
@@ -99,7 +99,7 @@ def test_a_text_that_is_too_long_is_never_cut(results: list[Result]) -> None:
     rows = [("x" * 301, results[0].pk)]
     try:
         with transaction.atomic():
-            update_rows(Result, ("decided_by",), rows, key="id")
+            update_rows(Result, ("decided_by",), rows, key=("id",))
     except DatabaseError:
         kept = {results[0].decided_by}
     else:
@@ -116,7 +116,7 @@ def test_a_text_that_cannot_be_stored_is_an_error_of_its_batch_alone(
     rows = [(results[0].pk, "fine", results[0].pk), (results[1].pk, bad, results[1].pk)]
     try:
         with transaction.atomic():
-            update_rows(Result, ("error",), [row[1:] for row in rows], key="id")
+            update_rows(Result, ("error",), [row[1:] for row in rows], key=("id",))
     except (DatabaseError, ValueError):
         assert set(Result.objects.values_list("error", flat=True)) == {""}
     else:

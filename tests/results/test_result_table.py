@@ -58,6 +58,7 @@ def test_filters_and_orders(viewer_client: Client, query: str, found: list[str])
     run = make_scored_run(verdicts=["pass", "fail", "error"])
     run.results.filter(case__key="C-002").update(latency_ms=9000)
     run.results.filter(case__key="C-003").update(latency_ms=None)
+    run.cases.refresh(run.pk, list(run.cases.values_list("case_id", flat=True)))
     case = run.suite.cases.get(key="C-001")
     case.tags = ["refunds"]
     case.save()

@@ -150,10 +150,9 @@ def test_what_was_not_passed_last_time_can_be_run_again(
     editor_client: Client, suite: Suite, target: Target
 ) -> None:
     past = make_run(suite=suite, target=target)
-    for case, verdict in zip(
-        suite.cases.order_by("position"), ("pass", "fail", "borderline"), strict=True
-    ):
-        make_result(run=past, case=case, verdict=verdict, score=0.5)
+    scores = {"pass": 0.9, "fail": 0.5, "borderline": 0.7}
+    for case, verdict in zip(suite.cases.order_by("position"), scores, strict=True):
+        make_result(run=past, case=case, verdict=verdict, score=scores[verdict])
     Suite.objects.update(baseline_run=past)
     shown = editor_client.get(at()).text
     assert "Not passed in #1 (2)" in shown

@@ -17,6 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from runs.models.results import Artifact, EvaluatorScore, ModelCall, Result, ResultOutput
+from runs.models.run_cases import RunCase
 from runs.models.runs import Campaign, Run
 from runs.models.suites import Case, FileContent, Suite, SuiteVersion
 from runs.models.targets import Target
@@ -206,6 +207,8 @@ def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> R
         for path, sha in zip(files, FileContent.objects.store(files.values()), strict=True):
             Artifact.objects.create(result=result, path=path, content_id=sha)
     _count(run, result)
+    RunCase.objects.get_or_create(run=run, case=case, defaults={"position": result.position})
+    run.cases.refresh(run.pk, [case.pk])
     return result
 
 
