@@ -96,7 +96,7 @@ class FileOptions:
 
 def junit_run(run: Run, conclusion: ExitConclusion, *, url: str) -> JUnitRun:
     """Return what a JUnit file says of the run as a whole."""
-    policy = run.policy()
+    policy = run.policy
     gates = {"metrics_gate": metrics_gate(run, policy), "cases_gate": cases_gate(run, policy)}
     return JUnitRun(
         name=f"{run.suite.slug} {run}",

@@ -97,7 +97,7 @@ def progress_line(run: Run) -> str:
 
 def summary_table(run: Run) -> str:
     """Return how an ended run went: both gates, verdicts, errors, repetitions and both costs."""
-    policy, spent = run.policy(), run_costs(run)
+    policy, spent = run.policy, run_costs(run)
     done = f"{run.done_count} of {run.execution_count}"
     verdicts = f"{run.pass_count} pass, {run.borderline_count} borderline, {run.fail_count} fail"
     # The counters are kept while the work goes on, before anybody reviews.

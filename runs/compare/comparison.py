@@ -122,7 +122,7 @@ class ComparisonQuery(ListQuery):
 
 def gates_of(run: Run) -> tuple[RunGate, RunGate]:
     """Return the Metrics and the Cases gate as the run's own page shows them, over all its cases."""
-    policy = run.policy()
+    policy = run.policy
     return metrics_gate(run, policy), cases_gate(run, policy)
 
 

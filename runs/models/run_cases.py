@@ -91,9 +91,9 @@ def _frozen_policy(run_id: int) -> PolicySpec:
     """Return the policy of a run, or its suite's where the snapshot cannot be read."""
     run = Run.objects.select_related("suite").defer("summary", "leaf_scores").get(pk=run_id)
     try:
-        return run.policy()
+        return run.policy
     except (DomainError, KeyError, TypeError):
-        return run.suite.policy()
+        return run.suite.policy
 
 
 def _state_row(results: Sequence[tuple[Any, ...]], policy: PolicySpec) -> tuple[Any, ...]:

@@ -165,6 +165,7 @@ class Run(models.Model):
         origin = self.snapshot.get("imported") or {}
         return str(origin.get("file", ""))
 
+    @property
     def policy(self) -> PolicySpec:
         """Return the policy frozen in the snapshot."""
         return PolicySpec.model_validate(self.snapshot["policy"])

@@ -189,7 +189,7 @@ def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, .
         *("decided_by", "error", "is_forced", "score", "metrics_score", "latency_ms"),
         *("run_cost_usd", "evaluation_cost_usd", "generation", "reviewed_verdict"),
     )
-    policy = run.policy()
+    policy = run.policy
     results: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case_id__in=ids).order_by("repetition").values(*columns):
         results[row["case_id"]].append(row)

@@ -462,7 +462,7 @@ def run_file_document(run: Run, *, url: str) -> RunFileDoc:
 
 def case_summaries(run: Run) -> Iterator[CaseSummary]:
     """Yield every case over its repetitions, in the order of the suite; three queries."""
-    policy = run.policy()
+    policy = run.policy
     for key, group in groupby(executions_of(run, parts=True), key=attrgetter("case")):
         yield summarise_case(key, list(group), policy)
 
@@ -526,7 +526,7 @@ def _detail_fields(run: Run, finals: Mapping[str, Sequence[float]]) -> dict[str,
         **_cost_fields(costs),
         "concurrency": run.concurrency,
         "budget_usd": run.budget_usd,
-        "policy": PolicyDoc.make(run.policy()),
+        "policy": PolicyDoc.make(run.policy),
         "changed": run.snapshot.get(CHANGED) or [],
         "costs": costs,
         "summary": summary,

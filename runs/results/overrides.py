@@ -110,7 +110,7 @@ def people_of(run: Run) -> Mapping[str, str]:
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in run.results.filter(case__in=cases).order_by("repetition").values(*columns):
         rows[row["case__key"]].append(row)
-    policy = run.policy()
+    policy = run.policy
     overrides = {key: override_of_case(group, policy) for key, group in rows.items()}
     return {key: found.people for key, found in overrides.items() if found}
 

@@ -332,7 +332,7 @@ def keeps_machine(user: User, run: Run, key: str, repetition: int) -> bool:
     item = rows.select_related("result").first()
     if item is None:
         return False
-    kept = kept_from(user, item.result, item, run.policy())
+    kept = kept_from(user, item.result, item, run.policy)
     return kept.machine and not kept.may_look
 
 

@@ -275,7 +275,7 @@ def run_head(run: Run, *, now: datetime) -> RunHead:
         failed=0 if run.imported_from else run.fail_count,
         took_ms=None if run.is_active else run.worked_ms(now=now),
         has_batches=bool(run.worked_before_ms),
-        policy=run.policy(),
+        policy=run.policy,
         judge=snapshot.get("judge"),
         models=tuple(snapshot.get("models", {}).values()),
         agents=tuple(agent for _, agent in sorted(snapshot.get("agents", {}).items())),
@@ -380,7 +380,7 @@ class RunLive:
 
 def run_live(run: Run, *, now: datetime) -> RunLive:
     """Return how the run goes at a moment, in a fixed number of queries."""
-    policy = run.policy()
+    policy = run.policy
     has_marks = run.case_count <= MAX_MARKS
     rows = _states(run) if has_marks else ()
     counts = _count(rows) if has_marks else _distribution(run)

@@ -126,7 +126,7 @@ def run_live(request: HttpRequest, slug: str, number: int) -> HttpResponse:
 def run_evaluators(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     """Give the mean of every evaluator over a run too large to read them with the page."""
     found = run_of(slug, number)
-    context = {"run": found, "evaluators": evaluators_of(found), "policy": found.policy()}
+    context = {"run": found, "evaluators": evaluators_of(found), "policy": found.policy}
     return render(request, "results/_run_evaluators.html", context | {"is_active": found.is_active})
 
 

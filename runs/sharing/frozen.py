@@ -285,7 +285,7 @@ def shared_run(run: Run, *, depth: DetailLevel, now: datetime) -> SharedRun:
             "verdict": _run_verdict(run, gates),
             "facts": _run_facts(run, live),
             "suites": [run.suite.title],
-            "policy": policy_rows(run.policy()),
+            "policy": policy_rows(run.policy),
             "counts": state_counts(live.counts),
             "measures": headline_figures(run, live),
             "figures": run_detail_document(listed(Run.objects.filter(pk=run.pk)).get()),

@@ -64,7 +64,7 @@ def summaries(run: Run) -> dict[str, CaseSummary]:
     groups = defaultdict(list)
     for execution in executions_of(run):
         groups[execution.case].append(execution)
-    return {case: summarise_case(case, group, run.policy()) for case, group in groups.items()}
+    return {case: summarise_case(case, group, run.policy) for case, group in groups.items()}
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -79,7 +79,7 @@ def test_state_and_figures_are_those_of_the_rule(policy: dict[str, Any], repetit
     assert len(stored) == len(expected)
     for case in stored:
         found = expected[case.case.key]
-        assert case.live_state == live_state(rows[found.case], run.policy()), rows[found.case]
+        assert case.live_state == live_state(rows[found.case], run.policy), rows[found.case]
         if case.state not in ("waiting", "cancelled"):
             assert case.state == found.state
         assert (case.executions, case.ended, case.scored, case.passed, case.is_flaky) == (
