@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from django import template
+from django.conf import settings
+from django.contrib.staticfiles.storage import staticfiles_storage
 from django.template.base import NodeList, Parser, TextNode, Token
 from django.template.context import Context
-from django.utils.html import escape, format_html
+from django.template.loader import render_to_string
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 register = template.Library()
@@ -17,6 +20,8 @@ register = template.Library()
 # Stands in front of punctuation of a template while a `prose` block is rendered.
 _JOIN = "\0"
 _STARTS_WITH_PUNCTUATION = re.compile(r"\s*(?=[,;:.)])")
+# A no-break space is none of it.
+_WHITE_SPACE = re.compile(r"[ \t\r\n]+")
 _BEFORE_JOIN = re.compile(rf"\s*{_JOIN}")
 
 
@@ -31,9 +36,9 @@ class ProseNode(template.Node):
                 node.s = _STARTS_WITH_PUNCTUATION.sub(_JOIN, node.s, count=1)
 
     def render(self, context: Context) -> SafeString:
-        """Join the pieces, with no white space before punctuation of the template or around the whole."""
-        text = self.nodelist.render(context)
-        return SafeString(_BEFORE_JOIN.sub("", text).strip())
+        """Join the pieces on one line, with no white space before punctuation of the template."""
+        text = _BEFORE_JOIN.sub("", self.nodelist.render(context))
+        return SafeString(_WHITE_SPACE.sub(" ", text).strip(" "))
 
 
 @register.tag
@@ -42,6 +47,53 @@ def prose(parser: Parser, token: Token) -> ProseNode:
     nodelist = parser.parse(("endprose",))
     parser.delete_first_token()
     return ProseNode(nodelist)
+
+
+@register.simple_tag
+def style_sheets() -> SafeString:
+    """Link the site's style sheets: one file where they were collected, else each from its source."""
+    bundle = getattr(staticfiles_storage, "bundle", "")
+    paths = [bundle] if bundle else [f"css/{name}.css" for name in settings.STYLE_SHEETS]
+    links = ((staticfiles_storage.url(path),) for path in paths)
+    return format_html_join("\n", '<link rel="stylesheet" href="{}">', links)
+
+
+@register.simple_block_tag
+def banner(
+    content: str, tone: str, icon: str, title: str, url: str = "", action: str = ""
+) -> SafeString:
+    """Say what happened and what it means; `tone` is good, warn, bad, error or live."""
+    context = {"tone": tone, "icon": icon, "title": title, "url": url, "action": action}
+    return _draw("banner", content, context)
+
+
+@register.simple_block_tag
+def empty_state(
+    content: str,
+    icon: str,
+    title: str,
+    url: str = "",
+    action: str = "",
+    second_url: str = "",
+    second_action: str = "",
+) -> SafeString:
+    """Say why there is nothing here and offer one or two next steps."""
+    steps = [step for step in ((url, action), (second_url, second_action)) if step[0]]
+    return _draw("empty_state", content, {"icon": icon, "title": title, "steps": steps})
+
+
+@register.simple_block_tag(takes_context=True)
+def confirm(
+    context: Context, content: str, name: str, title: str, url: str, action: str, keep: str
+) -> SafeString:
+    """Ask before something is done: a dialog that the button with `commandfor` this name opens."""
+    own = {"name": name, "title": title, "url": url, "action": action, "keep": keep}
+    return _draw("confirm", content, {**own, "csrf_token": context.get("csrf_token", "")})
+
+
+def _draw(component: str, content: str, context: dict[str, Any]) -> SafeString:
+    content = SafeString(content.strip())
+    return render_to_string(f"components/{component}.html", {**context, "content": content})
 
 
 class Piece(Protocol):

@@ -41,6 +41,11 @@ class OutcomeRow:
         """Return bad for a lost outcome, good for one that was won."""
         return {"lost": "bad", "won": "good"}.get(self.word, "same")
 
+    @property
+    def icon(self) -> str:
+        """Return the arrow of the change."""
+        return {"lost": "i-drop", "won": "i-rise"}.get(self.word, "i-same")
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluatorPair:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.models import User
 from django.db.models import Count, F
@@ -428,6 +429,13 @@ class ResultPage:
     def judged(self) -> tuple[ResultMetrics, ...]:
         """Return the metrics of each evaluator that scored metrics of 0 to 5."""
         return result_metrics(self.tree)
+
+    @property
+    def share_query(self) -> str:
+        """Return what the form of a share link is asked, to share this result."""
+        run = f"{self.run.suite.slug}:{self.run.number}"
+        result = {"case": self.case.key, "repetition": self.result.repetition}
+        return urlencode({"kind": "result", "run": run, **result})
 
     @property
     def history_words(self) -> str:

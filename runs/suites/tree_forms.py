@@ -265,6 +265,22 @@ IN_PERCENT = (
     "max_avg_score_drop",
 )
 GROWTH = "max_latency_increase_pct"
+# Label and help of each.
+THRESHOLDS = {
+    "borderline_threshold": ("Borderline from", "Below is a fail"),
+    "pass_threshold": ("Pass from", ""),
+    "metrics_pass_threshold": (
+        "Metrics, at least",
+        "Mean score of all executions that have one, in percent",
+    ),
+    "cases_pass_threshold": (
+        "Cases, at least",
+        "Executions that pass, in percent. Errors count as not passed",
+    ),
+    "max_pass_rate_drop": ("Pass rate may drop by", "Points of 100"),
+    "max_avg_score_drop": ("Mean score may drop by", "Points of 100"),
+    GROWTH: ("Mean latency may grow by", "Percent"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +288,8 @@ class Threshold:
     """One threshold: what its field holds, what the base version has, and what is refused."""
 
     name: str
+    label: str
+    help: str
     text: str
     saved: str
     most: int
@@ -319,13 +337,15 @@ class PolicyFields:
         return {
             name: Threshold(
                 name=name,
+                label=label,
+                help=help_text,
                 text=self._text(name),
                 saved=self._spelt(name, self.base),
                 most=self._most(name),
                 step=spelt(self._most(name) / 100),
                 error=self.errors.get(name, ""),
             )
-            for name in (*BANDS, *IN_PERCENT, GROWTH)
+            for name, (label, help_text) in THRESHOLDS.items()
         }
 
     def _text(self, name: str) -> str:

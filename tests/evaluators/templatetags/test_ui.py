@@ -450,9 +450,9 @@ def test_the_errors_of_a_form_lead_to_their_fields() -> None:
 def test_the_includes_show_what_they_are_given() -> None:
     html = render(
         """
-        {% include "components/empty.html" with icon="i-suites" title="None" text="T" url="/a" action="Go" %}
-        {% include "components/banner.html" with tone="bad" icon="v-fail" title="What." text="Detail." %}
-        {% include "components/confirm.html" with id="c" title="Cancel?" text="T" url="/b" action="Yes" keep="No" %}
+        {% empty_state "i-suites" "None" "/a" "Go" %}T{% endempty_state %}
+        {% banner "bad" "v-fail" "What." %}Detail.{% endbanner %}
+        {% confirm "c" "Cancel?" url="/b" action="Yes" keep="No" %}T{% endconfirm %}
         {% include "components/facts.html" with facts=facts %}
         {% include "components/checklist.html" with outcomes=outcomes %}
         {% include "components/code.html" with id="t" title="Request" text="{}" %}
