@@ -249,14 +249,19 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "evalsite.plotly_script.PlotlyFinder",
+    "evalsite.static_files.PlotlyFinder",
 ]
+# In their order; of equal rules the later one wins. `collectstatic` joins them.
+STYLE_SHEETS = (
+    *("tokens", "base", "layout", "marks", "forms", "content"),
+    *("evaluators", "runs", "suites"),
+)
 # Names with a hash need `collectstatic`, which the scripts run; without it files come from source.
 IS_COLLECTED = not DEBUG and (STATIC_ROOT / "staticfiles.json").exists()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        "BACKEND": "evalsite.static_files.SiteStorage"
         if IS_COLLECTED or {"collectstatic", "prepare"} & set(sys.argv)
         else "django.contrib.staticfiles.storage.StaticFilesStorage"
     },

@@ -311,7 +311,5 @@ def _is_read(request: HttpRequest) -> bool:
 @cache
 def _style() -> str:
     """Return the style sheet of the site; a file that is opened from disk brings it along."""
-    path = finders.find("css/app.css")
-    if not isinstance(path, str):
-        raise FileNotFoundError("css/app.css")
-    return Path(path).read_text().replace("\r\n", "\n")
+    paths = [finders.find(f"css/{name}.css") for name in settings.STYLE_SHEETS]
+    return "\n".join(Path(str(path)).read_text() for path in paths).replace("\r\n", "\n")

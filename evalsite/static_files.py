@@ -1,18 +1,22 @@
-"""Serve plotly's script from its installed package, and nothing else of it."""
+"""Static files: plotly's script from its installed package, and the style sheets in one file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.staticfiles.finders import BaseFinder
 from django.core.checks import CheckMessage
 from django.core.files.storage import FileSystemStorage, Storage
+from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 PREFIX, SCRIPT = "plotly", "plotly.min.js"
 ADDRESS = f"{PREFIX}/{SCRIPT}"
+IMPORT = r"""(?P<matched>import\s*(?P<names>[^"';]*)["'](?P<url>\./[^"']+)["'];)"""
 
 
 class PlotlyFinder(BaseFinder):
@@ -42,3 +46,30 @@ def script_folder() -> Path:
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("plotly is not installed: run scripts/demo or scripts/test once.")
     return Path(spec.origin).parent / "package_data"
+
+
+class SiteStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # it has no types
+    """Hashed and compressed files; scripts import each other by their hashed names."""
+
+    # Django's own patterns would also read what other packages import, by names they do not ship.
+    patterns = (
+        *CompressedManifestStaticFilesStorage.patterns,
+        ("js/*.js", ((IMPORT, 'import %(names)s"%(url)s";'),)),
+    )
+    bundle = "css/app.css"
+
+    def post_process(
+        self, paths: dict[str, Any], dry_run: bool = False, **options: Any
+    ) -> Iterator[tuple[str, str, bool]]:
+        """Join the style sheets into one, which a first visit gets in one request."""
+        if not dry_run:
+            sheets = (Path(self.path(f"css/{name}.css")) for name in settings.STYLE_SHEETS)
+            text = "\n".join(sheet.read_text() for sheet in sheets)
+            Path(self.path(self.bundle)).write_text(without_layout(text))
+            paths[self.bundle] = (self, self.bundle)
+        yield from super().post_process(paths, dry_run, **options)
+
+
+def without_layout(style_sheet: str) -> str:
+    """Drop comments and indentation, a fifth of what is sent."""
+    return re.sub(r"\n\s*", "\n", re.sub(r"/\*.*?\*/", "", style_sheet, flags=re.DOTALL)).lstrip()

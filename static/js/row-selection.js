@@ -1,0 +1,39 @@
+// Counts the rows that are ticked, whichever way they came onto the page; one box ticks them all.
+
+const boxes = () => [...document.querySelectorAll('.pick input[name="case"]')];
+
+function countTicked() {
+  const bar = document.querySelector(".picks");
+  if (!bar) return;
+  const all = boxes();
+  const ticked = all.filter((box) => box.checked);
+  const everything = bar.querySelector('[name="everything"]');
+  const sum = ticked.reduce((total, box) => total + Number(box.closest("td").dataset.count), 0);
+  const count = everything.checked ? Number(everything.dataset.count) : sum;
+  const noun = bar.dataset.noun ?? "result";
+  const text = `${count.toLocaleString("en").replaceAll(",", "\u202f")} ${noun}${count === 1 ? "" : "s"}`;
+  bar.toggleAttribute("data-some", count > 0);
+  document.getElementById("picks-count").textContent = count ? `${text} chosen` : `No ${noun} chosen`;
+  const retry = document.getElementById("picks-retry");
+  if (retry) {
+    retry.disabled = !count;
+    retry.querySelector("span").textContent = count ? `Retry ${text}` : "Retry";
+  }
+  const page = document.getElementById("pick-page");
+  page.checked = all.length > 0 && ticked.length === all.length;
+  page.indeterminate = ticked.length > 0 && !page.checked;
+}
+
+document.addEventListener("change", ({ target }) => {
+  if (target.id === "pick-page") for (const box of boxes()) box.checked = target.checked;
+  if (target.closest(".pick, .picks")) countTicked();
+});
+
+document.addEventListener("click", ({ target }) => {
+  if (!target.closest("#picks-clear")) return;
+  for (const box of [...boxes(), ...document.querySelectorAll('.picks [name="everything"]')]) box.checked = false;
+  countTicked();
+});
+
+document.addEventListener("htmx:afterSwap", countTicked);
+countTicked();

@@ -1,0 +1,44 @@
+// Keys press what is on the page: aria-keyshortcuts="p", or data-key="g s" for a sequence.
+
+const TYPING = 'textarea, select, input:not([type="radio"], [type="checkbox"], [type="range"])';
+let prefix = "";
+
+const rowLink = (part) => part.closest("tr")?.querySelector('th[scope="row"] a');
+
+document.addEventListener("keydown", (event) => {
+  if (event.metaKey || event.ctrlKey) {
+    if (event.key === "Enter") (event.target.form ?? event.target.closest("form"))?.requestSubmit();
+    return;
+  }
+  if (event.altKey || event.isComposing) return;
+  if (event.target.closest(TYPING)) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (document.querySelector("dialog[open]")) return;
+  if (document.querySelector('[name="single-keys"]')?.checked === false) return;
+  if (event.key === "x" && !prefix) {
+    document.activeElement.closest("tr")?.querySelector(".pick input")?.click();
+    return;
+  }
+  const key = prefix + event.key;
+  prefix = event.key === "g" && !prefix ? "g " : "";
+  const control = [...document.querySelectorAll("[data-key], [aria-keyshortcuts]")].find(
+    (part) => (part.dataset.key ?? part.getAttribute("aria-keyshortcuts")) === key && part.checkVisibility(),
+  );
+  if (control) {
+    event.preventDefault();
+    control.focus();
+    if (!control.matches(TYPING)) control.click();
+  } else if (key === "j" || key === "k") {
+    focusRow(key === "j" ? 1 : -1);
+  } else if (key === "o") {
+    rowLink(document.activeElement)?.click();
+  }
+});
+
+function focusRow(step) {
+  const links = [...document.querySelectorAll('tbody th[scope="row"] a, .flips a')];
+  const current = rowLink(document.activeElement) ?? document.activeElement;
+  links[Math.max(0, links.indexOf(current) + step)]?.focus();
+}

@@ -1,0 +1,40 @@
+// Keeps what a reader did across a swap of htmx: folds stay open, and the focus stays where it was.
+
+const unfolded = new Set();
+
+document.addEventListener(
+  "toggle",
+  ({ target }) => {
+    if (target.id && target.matches("details")) unfolded[target.open ? "add" : "delete"](target.id);
+  },
+  true,
+);
+
+document.addEventListener("htmx:afterSwap", () => {
+  for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
+});
+
+// Focus on what a swap takes away goes to the same link or button of what comes, else to the whole of it.
+// What has an id htmx finds itself.
+let lostFocus = null;
+
+function signature(part) {
+  const name = part.getAttribute("href") ?? part.getAttribute("aria-label") ?? part.textContent.trim();
+  return `${part.tagName} ${name}`;
+}
+
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const { id } = detail.target;
+  const focused = document.activeElement;
+  lostFocus = id && detail.target.contains(focused) ? { id, signature: signature(focused) } : null;
+});
+
+document.addEventListener("htmx:afterSwap", () => {
+  const part = lostFocus && document.activeElement === document.body && document.getElementById(lostFocus.id);
+  if (!part) return;
+  const controls = [...part.querySelectorAll("a[href], button, summary, input, select, textarea")];
+  const same = controls.find((control) => signature(control) === lostFocus.signature && control.checkVisibility());
+  if (!same) part.tabIndex = -1;
+  (same ?? part).focus({ preventScroll: true });
+  lostFocus = null;
+});
