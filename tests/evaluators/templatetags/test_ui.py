@@ -456,10 +456,19 @@ def test_the_includes_show_what_they_are_given() -> None:
         {% include "components/facts.html" with facts=facts %}
         {% include "components/checklist.html" with outcomes=outcomes %}
         {% include "components/code.html" with id="t" title="Request" text="{}" %}
-        {% include "components/chip.html" with url="?v=fail" label="Fail" count=7 on=True verdict="fail" %}
+        {% include "components/chip.html" with chip=chip is_verdict=True %}
         {% panel "Title" note="n" body=True %}inside{% endpanel %}
         """,
         facts=[("Spent", "$2.97")],
+        chip={
+            "url": "?v=fail",
+            "label": "Fail",
+            "count": 7,
+            "is_on": True,
+            "value": "fail",
+            "tone": "",
+            "icon": "",
+        },
         outcomes=[{"text": "Says when", "passed": False, "justification": "Two days"}],
     )
     for part in (
