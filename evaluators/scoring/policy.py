@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Self
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, ValidationInfo, field_validator, model_validator
 
 from evaluators.scoring.numbers import rounded
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Spec, Verdict
@@ -94,9 +94,19 @@ class PolicySpec(Spec):
     review_reviewers: int = 1
     review_blind: bool = False
 
+    @field_validator(*WORDS, mode="before")
+    @classmethod
+    def _check_word(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse unknown words before their type is looked at, so that the error names the choices."""
+        name = str(info.field_name)
+        if value not in WORDS[name]:
+            choices = ", ".join(map(str, WORDS[name]))
+            raise UnknownPolicyError(f"{name} {value!r} is none of {choices}")
+        return value
+
     @model_validator(mode="after")
     def _check(self) -> Self:
-        """Refuse bands and thresholds outside 0 ≤ borderline ≤ pass ≤ 1, and unknown words (SCORING §1)."""
+        """Refuse bands and thresholds outside 0 ≤ borderline ≤ pass ≤ 1 (SCORING §1)."""
         for name in SHARES:
             value = getattr(self, name)
             if not (math.isfinite(value) and 0.0 <= value <= 1.0):
@@ -109,10 +119,6 @@ class PolicySpec(Spec):
         increase = self.max_latency_increase_pct
         if not (math.isfinite(increase) and increase >= 0):
             raise ScoreOutOfRangeError(f"max_latency_increase_pct {increase!r} is not 0 or more")
-        for name, words in WORDS.items():
-            if getattr(self, name) not in words:
-                choices = ", ".join(str(word) for word in words)
-                raise UnknownPolicyError(f"{name} {getattr(self, name)!r} is none of {choices}")
         if not 1 <= self.review_reviewers <= MAX_REVIEWERS:
             raise ScoreOutOfRangeError(
                 f"review_reviewers {self.review_reviewers!r} is not 1 to {MAX_REVIEWERS}"

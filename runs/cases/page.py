@@ -105,8 +105,9 @@ class CasePage:
 def case_revisions(slug: str, key: str, revision: str) -> QuerySet[Case]:
     """Return the asked revision of a case; when none is named the current one, or the last it had."""
     cases = Case.objects.filter(suite__slug=slug, key=key).select_related("suite")
-    if (number := read_integer(revision)) is not None:
-        return cases.filter(revision=number)
+    if revision.isdigit():
+        number = read_integer(revision)
+        return cases.none() if number is None else cases.filter(revision=number)
     return cases.order_by("-is_current", "-revision")[:1]
 
 
