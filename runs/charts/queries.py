@@ -28,7 +28,6 @@ from runs.lists import Control, ListQuery
 from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_figures import RunGate, cases_gate, metrics_gate, score_intervals
-from runs.suites.services import baseline_number
 
 COSTS: Mapping[str, str] = {
     "total": "Total cost",
@@ -311,7 +310,7 @@ class ChartsPage:
 def charts_page(suite: Suite, query: ChartsQuery) -> ChartsPage:
     """Return everything the page of charts shows, in a fixed number of queries."""
     runs = charted_runs(suite, query)
-    baseline = baseline_number(suite)
+    baseline = suite.baseline_number
     return ChartsPage(
         query=query,
         targets=charted_targets(suite),

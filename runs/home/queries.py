@@ -11,6 +11,7 @@ from decimal import Decimal
 from django.db.models import Count, F, Min, OuterRef, Q, Subquery, Sum
 from django.urls import reverse
 
+from evaluators.scoring.policy import PolicySpec
 from runs.costs import UNPRICED_CALLS
 from runs.home.suite_rows import has_failed_gate
 from runs.models.results import CallPurpose, ModelCall
@@ -19,7 +20,7 @@ from runs.models.runs import ACTIVE_RUN_STATUSES, Run, RunStatus
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
 from runs.results.run_figures import cases_gate, metrics_gate
-from runs.results.run_list import RunRow, listed, listed_policy, run_row
+from runs.results.run_list import RunRow, listed, run_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def _verdict(run: Run) -> str:
     }
     if run.status in named:
         return named[RunStatus(run.status)]
-    policy = listed_policy(run)
+    policy = PolicySpec.model_validate(run.policy_json)  # type: ignore[attr-defined]  # `listed` annotates it
     gates = {metrics_gate(run, policy).state, cases_gate(run, policy).state}
     return "fail" if "failed" in gates else "pass" if gates == {"passed"} else "borderline"
 

@@ -15,10 +15,10 @@ from django.db.models.functions import RowNumber
 from evaluators.scoring.tree import walk
 from runs import lists
 from runs.lists import Chip, Control, HeadCell, ListQuery, cut_page
+from runs.models.reviews import QueueQuery
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Suite
 from runs.results.run_list import RunRow, listed, run_row
-from runs.reviews.queue_page import waiting_by_suite
 
 TREND = 12
 
@@ -82,7 +82,8 @@ def suite_rows() -> Sequence[SuiteRow]:
     suites = Suite.objects.filter(archived_at=None).annotate(case_count=current)
     latest = _newest(Run.objects.filter(status=RunStatus.COMPLETED, source_run=None))
     newest = _newest(Run.objects.filter(source_run=None))
-    trends, waiting = _trends(), waiting_by_suite()
+    to_review = QueueQuery().items().waiting().order_by().values_list("result__run__suite")
+    trends, waiting = _trends(), dict(to_review.annotate(total=Count("pk")))
     return [
         SuiteRow(
             slug=suite.slug,

@@ -14,8 +14,8 @@ from runs.home.queries import recent_suites
 from runs.home.queries import search as find
 from runs.home.suite_page import suite_page
 from runs.home.suite_rows import SuiteTableQuery, latest_rows, suite_table
+from runs.models.reviews import QueueQuery
 from runs.requests import may_view, suite_of
-from runs.reviews.queue_page import waiting_count
 from runs.suites.queries import policy_words
 
 
@@ -27,7 +27,10 @@ def sidebar_context(request: HttpRequest) -> dict[str, object]:
     is_fragment = request.headers.get("HX-Request") == "true"
     if not may_see or is_fragment:
         return {"recent_suites": []}
-    return {"recent_suites": recent_suites(), "review_waiting": waiting_count()}
+    return {
+        "recent_suites": recent_suites(),
+        "review_waiting": QueueQuery().items().waiting().count(),
+    }
 
 
 @may_view

@@ -75,6 +75,13 @@ class Suite(models.Model):
         return self.title
 
     @property
+    def baseline_number(self) -> int | None:
+        """Return the number of the baseline run, None without one; its long columns are not read."""
+        if self.baseline_run_id is None:
+            return None
+        return Suite.objects.values_list("baseline_run__number", flat=True).get(pk=self.pk)
+
+    @property
     def spec(self) -> SuiteSpec:
         """Return what the suite says."""
         return SuiteSpec.model_validate(self.content)

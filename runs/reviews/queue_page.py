@@ -188,17 +188,6 @@ def review_queue(
     )
 
 
-def waiting_count() -> int:
-    """Count what waits for a person, over all suites."""
-    return QueueQuery().items().waiting().count()
-
-
-def waiting_by_suite() -> Mapping[int, int]:
-    """Count what waits for a person by suite."""
-    by_suite = QueueQuery().items().waiting().order_by().values("result__run__suite")
-    return dict(by_suite.annotate(waiting=Count("pk")).values_list("result__run__suite", "waiting"))
-
-
 def _down(size: int) -> range:
     return range(size - 1, -1, -1)
 

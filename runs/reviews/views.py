@@ -248,7 +248,7 @@ def _show(
         **said,
     }
     if request.htmx:
-        context["review_waiting"] = queue_page.waiting_count()
+        context["review_waiting"] = QueueQuery().items().waiting().count()
     template = "reviews/_swap.html" if request.htmx else "reviews/review.html"
     response = render(request, template, context, status=status)
     if request.htmx:

@@ -44,7 +44,11 @@ def chosen_cases(
     if suite.archived_at is not None:
         raise CannotStartError(f"{suite.title} is archived. Take it out of the archive first.")
     current = Case.objects.filter(suite=suite, is_current=True).order_by("position", "id")
-    cases = list(_light(current))
+    light = current.only(
+        *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),
+        "expected_outcomes",
+    )
+    cases = list(light)
     if not cases:
         raise CannotStartError(f"{suite.title} has no cases yet. Import some first.")
     if keys is not None:
@@ -60,13 +64,6 @@ def chosen_cases(
     if not cases:
         raise CannotStartError("No case is chosen. Choose at least one tag or case that exists.")
     return cases
-
-
-def _light(cases: QuerySet[Case]) -> QuerySet[Case]:
-    return cases.only(
-        *("id", "key", "tags", "content_hash", "evaluators", "evaluators_append"),
-        "expected_outcomes",
-    )
 
 
 RUN_SCRIPTS = "runs.run_scripts"
@@ -160,7 +157,7 @@ def _named(trees: Iterable[EvaluatorSpec], agents: Mapping[str, str]) -> list[st
 
 
 def _who_runs_programs(paths: Sequence[str], target: TargetKind | None) -> str:
-    """Say who it is, in words that begin a sentence; "" for nobody."""
+    """Name what runs programs, as the beginning of a sentence; "" when nothing does."""
     if paths:
         shown = [path or "the whole suite's aggregator" for path in paths[:MAX_NAMED]]
         more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
@@ -325,15 +322,12 @@ def _check_recorded(target: Target, cases: Sequence[Case]) -> None:
         )
     else:
         ids = {case.pk for case in cases}
-        with_output = Case.objects.filter(suite_id=_suite_of(cases), recorded_output__isnull=False)
+        suite = Case.objects.filter(pk=cases[0].pk).values("suite")
+        with_output = Case.objects.filter(suite__in=suite, recorded_output__isnull=False)
         recorded = not ids.isdisjoint(with_output.values_list("pk", flat=True))
     if not recorded:
         which = f"any of the {len(cases)} cases" if len(cases) > 1 else f"the case {cases[0].key}"
         raise NoOutputsError(f"Target {target.name} has no recorded output for {which}.")
-
-
-def _suite_of(cases: Sequence[Case]) -> int:
-    return Case.objects.values_list("suite_id", flat=True).get(pk=cases[0].pk)
 
 
 def check_trees(root: EvaluatorSpec, cases: Sequence[Case]) -> list[EvaluatorSpec]:

@@ -1,12 +1,13 @@
-"""The form that starts runs of one suite: targets, cases, repetitions, judge and budget."""
+"""The form that starts runs of a suite: which targets, which cases, repetitions, judge and budget."""
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -14,39 +15,504 @@ from urllib.parse import urlencode
 
 from django import forms
 from django.contrib.auth.models import User
-from django.db.models import Count, Q
+from django.db.models import Avg, Count, Exists, OuterRef, Q, QuerySet
 from django.http import QueryDict
 
+from evaluators.kinds import all_kinds
 from evaluators.kinds._judging import MAX_SAMPLES
 from evaluators.models import LanguageModel
-from evaluators.scoring.tree import EvaluatorSpec
+from evaluators.scoring.policy import WORDS
+from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.scoring.types import DomainError
+from evaluators.templatetags.figures import duration, pct
 from runs.case_groups import ResultsQuery, in_state, matching_cases
 from runs.engine.plan import ASKED, CHANGED, read_plan
 from runs.form_fields import MoneyField
 from runs.lists import read_integer
+from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
 from runs.running.checks import scripts_problem_of_suite
-from runs.running.choices import (
-    CasePick,
-    TargetOption,
-    UnavailableTarget,
-    case_keys_not_passed,
-    case_keys_of_run,
-    case_pick,
-    last_ended,
-    outcomes_by_key,
-    target_options,
-    unavailable_targets,
-)
-from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate
+from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate, recorded_counts
 from runs.running.retry_forms import RunRetryForm
 from runs.running.rules import SAMPLES, RunRules, ruled, with_own_samples
-from runs.running.rules_forms import RunRulesFields
 from runs.running.services import start_campaign
+from runs.specs.suites import SuiteSpec
+from runs.suites.tree_forms import (
+    BANDS_CROSSED,
+    PERCENT,
+    WrongNumberError,
+    read_share,
+    read_weight,
+    spelt,
+    spelt_share,
+)
 from runs.target_kinds import target_kinds
+
+MAX_SHOWN = 50
+MAX_QUERY_LENGTH = 200
+PASSED = "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOption:
+    """A case to pick."""
+
+    key: str
+    title: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CasePick:
+    """The cases shown to pick from, chosen ones first; `others` are keys chosen beside them.
+
+    `found` of `total` cases have the text of the query in key or title.
+    """
+
+    options: Sequence[CaseOption]
+    others: Sequence[str]
+    text: str
+    found: int
+    total: int
+
+
+def case_pick(suite: Suite, text: str, chosen: Collection[str]) -> CasePick:
+    """Return what a search among the suite's cases shows; one query."""
+    text = text.strip()[:MAX_QUERY_LENGTH]
+    rows = list(_current(suite).values_list("key", "title"))
+    sought = text.casefold()
+    fitting = [row for row in rows if sought in f"{row[0]} {row[1]}".casefold()]
+    wanted = set(chosen)
+    # Those ticked already stay in sight when another text is sought.
+    ticked = [row for row in rows if row[0] in wanted][:MAX_SHOWN]
+    shown = ticked + [row for row in fitting if row[0] not in wanted][:MAX_SHOWN]
+    listed = {key for key, _ in ticked}
+    return CasePick(
+        options=[CaseOption(key, title, key in listed) for key, title in shown],
+        others=[key for key in chosen if key not in listed],
+        text=text,
+        found=len(fitting),
+        total=len(rows),
+    )
+
+
+def outcomes_by_key(suite: Suite) -> dict[str, bool]:
+    """Return the keys of the current cases, in order, with whether outcomes are expected of them."""
+    return {
+        key: bool(outcomes)
+        for key, outcomes in _current(suite).values_list("key", "expected_outcomes")
+    }
+
+
+def last_ended(suite: Suite) -> Run | None:
+    """Return the newest run that was carried out and is over, without its long columns."""
+    ended = suite.runs.filter(status__in=ENDED, done_count__gt=0, source_run=None)
+    return ended.defer("snapshot", "summary", "leaf_scores").order_by("-number").first()
+
+
+def case_keys_not_passed(run: Run) -> list[str]:
+    """Return the keys of the cases with a repetition that failed, was borderline or errored."""
+    scored = Q(status=ResultStatus.SCORED) & ~Q(verdict=PASSED)
+    found = run.results.filter(scored | Q(status=ResultStatus.ERROR)).order_by("position")
+    return list(dict.fromkeys(found.values_list("case__key", flat=True)))
+
+
+def case_keys_of_run(run: Run) -> list[str]:
+    """Return the keys of the cases that a run was of."""
+    found = run.results.filter(repetition=1).order_by("position")
+    return list(dict.fromkeys(found.values_list("case__key", flat=True)))
+
+
+def _current(suite: Suite) -> QuerySet[Case]:
+    return suite.cases.filter(is_current=True).order_by("position", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableTarget:
+    """A target that was asked for and cannot be run: archived, or deleted with `pk` None and no name."""
+
+    pk: int | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOption:
+    """A target to choose, with what is known of it from this suite's runs.
+
+    `recorded` counts the suite's `cases` that it has an output for, None where it is asked.
+    """
+
+    pk: int
+    name: str
+    kind_label: str
+    model: str
+    description: str
+    last_number: int | None
+    last_share: float | None
+    is_live: bool
+    mean_cost_usd: Decimal | None
+    mean_latency_ms: float | None
+    recorded: int | None
+    cases: int
+
+    @property
+    def chosen_as(self) -> str:
+        """Return the value a form sends for this target."""
+        return str(self.pk)
+
+    @property
+    def past(self) -> str:
+        """Say what is recorded, and how it did in its last run of this suite."""
+        stored = "" if self.recorded is None else f"{self.recorded} of {self.cases} cases recorded"
+        if self.last_number is None:
+            return "; ".join(filter(None, (stored, "never run on this suite")))
+        parts = [f"last run #{self.last_number}"]
+        if self.is_live:
+            parts.append("live")
+        elif self.last_share is not None:
+            parts.append(f"{pct(self.last_share)} passed")
+        if self.mean_latency_ms is not None:
+            parts.append(f"{duration(self.mean_latency_ms)} mean")
+        return "; ".join(filter(None, (stored, ", ".join(parts))))
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteChoice:
+    """A suite to start a run of."""
+
+    slug: str
+    title: str
+    description: str
+    cases: int
+    last_number: int | None
+    last_at: datetime | None
+
+
+def suite_choices() -> tuple[SuiteChoice, ...]:
+    """Return the suites that can be run, with their number of cases and their last run."""
+    suites = Suite.objects.filter(archived_at=None)
+    counted = suites.annotate(case_total=Count("cases", filter=Q(cases__is_current=True)))
+    last = {run.suite_id: run for run in _last_runs(Run.objects.all(), "suite")}
+    return tuple(
+        SuiteChoice(
+            suite.slug,
+            suite.title,
+            suite.description,
+            suite.case_total,
+            last[suite.pk].number if suite.pk in last else None,
+            last[suite.pk].created_at if suite.pk in last else None,
+        )
+        for suite in counted
+    )
+
+
+def target_options(suite: Suite) -> tuple[TargetOption, ...]:
+    """Return every target with its last run of this suite; constant in queries.
+
+    First stand those that ran on it, the latest first, then those that never ran, then the others.
+    """
+    runs = Run.objects.filter(target=OuterRef("pk"), source_run=None)
+    targets = list(
+        Target.objects.filter(archived_at=None)
+        .annotate(ran_somewhere=Exists(runs))
+        .select_related("model")
+    )
+    last = {run.target_id: run for run in _last_runs(suite.runs.filter(source_run=None), "target")}
+    means = {
+        row["run"]: row
+        for row in Result.objects.filter(run__in=[run.pk for run in last.values()])
+        .order_by()
+        .values("run")
+        .annotate(latency=Avg("latency_ms"), cost=Avg("run_cost_usd"))
+    }
+    recorded = recorded_counts(suite, targets)
+    cases = suite.cases.filter(is_current=True).count()
+    # Sorting keeps what is alike in the order of names.
+    targets.sort(
+        key=lambda one: (0, -last[one.pk].pk) if one.pk in last else (1, one.ran_somewhere)
+    )
+    return tuple(
+        _option(target, last.get(target.pk), means, recorded.get(target.pk), cases)
+        for target in targets
+    )
+
+
+def _last_runs(runs: QuerySet[Run], of: str) -> QuerySet[Run]:
+    later = runs.filter(**{of: OuterRef(of)}).filter(pk__gt=OuterRef("pk"))
+    return runs.filter(~Exists(later)).defer("snapshot", "leaf_scores")
+
+
+def _option(
+    target: Target,
+    run: Run | None,
+    means: Mapping[int, Mapping[str, Any]],
+    recorded: int | None,
+    cases: int,
+) -> TargetOption:
+    mean = means.get(run.pk, {}) if run else {}
+    kind = target_kinds().get(target.kind)
+    return TargetOption(
+        pk=target.pk,
+        name=target.name,
+        kind_label=kind.label if kind else target.kind,
+        model=target.model.name if target.model else "",
+        description=target.description,
+        last_number=run.number if run else None,
+        last_share=run.pass_count / run.done_count if run and run.done_count else None,
+        is_live=bool(run and run.is_active),
+        mean_cost_usd=mean.get("cost"),
+        mean_latency_ms=mean.get("latency"),
+        recorded=recorded,
+        cases=cases,
+    )
+
+
+def unavailable_targets(asked: Collection[str]) -> tuple[UnavailableTarget, ...]:
+    """Return which of the targets, by their ids as an address names them, cannot be run."""
+    numbers = {number for number in map(read_integer, asked) if number is not None}
+    known = Target.objects.filter(pk__in=numbers).in_bulk()
+    archived = [one for one in known.values() if one.archived_at is not None]
+    gone = len(asked) - len(known)
+    return (
+        *(UnavailableTarget(one.pk, one.name) for one in archived),
+        *[UnavailableTarget(None, "")] * min(gone, 1),
+    )
+
+
+SCORES = ("pass_threshold", "borderline_threshold", "fallback_threshold")
+RATES = ("metrics_pass_threshold", "cases_pass_threshold")
+LABELS: Mapping[str, str] = {
+    "pass_threshold": "Pass from",
+    "borderline_threshold": "Borderline from",
+    "fallback_threshold": "Without outcomes, pass from",
+    "metrics_pass_threshold": "Metrics gate",
+    "cases_pass_threshold": "Cases gate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleField:
+    """One field: its name in the form, what it holds, what the suite has, and what is refused."""
+
+    name: str
+    text: str
+    saved: str
+    error: str = ""
+
+    @property
+    def label(self) -> str:
+        """Return what the form calls a threshold."""
+        return LABELS.get(self.name, self.name)
+
+    @property
+    def unit(self) -> str:
+        """Return what its number is of."""
+        return "percent" if self.name in RATES else "score"
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether it differs from the suite."""
+        return self.text.strip() != self.saved
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One evaluator: where it stands, its weight, and whether and from where it is required."""
+
+    path: str
+    name: str
+    kind: str
+    depth: int
+    weight: RuleField
+    required_name: str
+    required: bool
+    required_saved: bool
+    below: RuleField
+
+    @property
+    def saved_required(self) -> str:
+        """Say what the suite requires of it, "" for nothing."""
+        return (self.below.saved or "above 0") if self.required_saved else ""
+
+
+GATE = "case_gate"
+
+
+@dataclass(slots=True)
+class RunRulesFields:
+    """All fields, of what the suite says, of what was asked for before, and of what was sent.
+
+    `made_for` is the suite that the form was made from: what was left as it stood there is no change,
+    also when the suite is another by now.
+    """
+
+    spec: SuiteSpec
+    made_for: SuiteSpec
+    asked: RunRules
+    data: QueryDict | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def scale(self) -> int:
+        """Return what the suite's scores are shown on."""
+        return self.spec.policy.scale
+
+    def rules(self, samples: int | None = None) -> RunRules:
+        """Return what is asked for otherwise; what is refused is in `errors` by the field's name."""
+        policy: dict[str, Any] = {}
+        for name in (*SCORES, *RATES):
+            self._read(policy, name, self._policy_field(name), self._most(name))
+        bands = {name: policy.get(name, getattr(self.spec.policy, name)) for name in SCORES[:2]}
+        if not self.errors and bands["borderline_threshold"] > bands["pass_threshold"]:
+            self.errors["borderline_threshold"] = BANDS_CROSSED
+        gate = self._policy_field(GATE)
+        if gate.is_changed:
+            policy[GATE] = gate.text
+            if gate.text not in WORDS[GATE]:
+                self.errors[GATE] = "Choose one of the two."
+        weights: dict[str, float] = {}
+        required: dict[str, bool | float] = {}
+        for row in self._rows():
+            self._read(weights, row.path, row.weight)
+            if (row.required, row.below.text) == (row.required_saved, row.below.saved):
+                continue
+            if not row.required or not row.below.text:
+                required[row.path] = row.required
+            else:
+                self._read(required, row.path, row.below, self.scale)
+        return RunRules(policy, weights, required, samples)
+
+    @property
+    def rows(self) -> list[RuleRow]:
+        """Return the evaluators in tree order, the outermost composite left out."""
+        return list(self._rows())
+
+    @property
+    def scores(self) -> list[RuleField]:
+        """Return the fields of the bands."""
+        return [self._policy_field(name) for name in SCORES]
+
+    @property
+    def rates(self) -> list[RuleField]:
+        """Return the fields of the gates, in percent."""
+        return [self._policy_field(name) for name in RATES]
+
+    @property
+    def gate(self) -> RuleField:
+        """Return the field of what a case passes by."""
+        return self._policy_field(GATE)
+
+    @property
+    def lost(self) -> list[str]:
+        """Return the paths of evaluators that were asked for otherwise and that the suite has no more."""
+        there = {path for path, _ in walk(self.spec.evaluators)}
+        asked = dict.fromkeys((*self.asked.weights, *self.asked.required))
+        return [path for path in asked if path not in there]
+
+    @property
+    def changed(self) -> int:
+        """Return how many fields differ from the suite."""
+        policy = [*self.scores, *self.rates, self.gate]
+        of_rows = sum(
+            row.weight.is_changed
+            + ((row.required, row.below.text) != (row.required_saved, row.below.saved))
+            for row in self._rows()
+        )
+        return sum(one.is_changed for one in policy) + of_rows
+
+    def _read(self, found: dict[str, Any], key: str, one: RuleField, most: int = 0) -> None:
+        """Read a share of `most`, or a weight where there is none; what is refused is kept with the field."""
+        if not one.is_changed:
+            return
+        try:
+            found[key] = read_share(one.text, most) if most else read_weight(one.text)
+        except WrongNumberError as refusal:
+            self.errors[one.name] = str(refusal)
+
+    def _policy_field(self, name: str) -> RuleField:
+        saved, then = (self._spelt(name, dict(one.policy)) for one in (self.spec, self.made_for))
+        asked = (
+            self._spelt(name, {name: self.asked.policy[name]})
+            if name in self.asked.policy
+            else saved
+        )
+        return self._field(name, asked, saved, then)
+
+    def _spelt(self, name: str, policy: Mapping[str, Any]) -> str:
+        return str(policy[name]) if name == GATE else spelt_share(policy[name], self._most(name))
+
+    def _most(self, name: str) -> int:
+        return self.scale if name in SCORES else PERCENT
+
+    def _field(self, name: str, asked: str, saved: str, then: str) -> RuleField:
+        sent = None if self.data is None else self.data.get(name)
+        # What the form showed and nobody changed follows the suite.
+        text = asked if sent is None else saved if sent.strip() == then else sent.strip()
+        return RuleField(name, text, saved, self.errors.get(name, ""))
+
+    def _rows(self) -> Iterator[RuleRow]:
+        walked = _walk(self.made_for)
+        then = {path: _Saved.of(node, above, self.scale) for path, node, above in walked}
+        for path, node, parent in _walk(self.spec):
+            if parent is not None:
+                saved = _Saved.of(node, parent, self.scale)
+                yield self._row(path, node, saved, then.get(path, saved))
+
+    def _row(self, path: str, node: EvaluatorSpec, saved: _Saved, then: _Saved) -> RuleRow:
+        weight, required = saved.weight, saved.required
+        below = saved.below
+        if path in self.asked.weights:
+            weight = spelt(self.asked.weights[path])
+        if path in self.asked.required:
+            asked = self.asked.required[path]
+            required = bool(asked) or not isinstance(asked, bool)
+            below = "" if isinstance(asked, bool) else spelt_share(asked, self.scale)
+        names = {part: f"{part}:{path}" for part in ("weight", "required", "below")}
+        if self.data is not None and names["below"] in self.data:
+            sent = names["required"] in self.data
+            required = saved.required if sent == then.required else sent
+        kind = all_kinds().get(node.kind)
+        return RuleRow(
+            path=path,
+            name=node.name,
+            kind=kind.label if kind else node.kind,
+            depth=path.count("/"),
+            weight=self._field(names["weight"], weight, saved.weight, then.weight),
+            required_name=names["required"],
+            required=required,
+            required_saved=saved.required,
+            below=self._field(names["below"], below, saved.below, then.below),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What the suite says of one evaluator, as its fields spell it."""
+
+    weight: str
+    required: bool
+    below: str
+
+    @classmethod
+    def of(cls, node: EvaluatorSpec, parent: EvaluatorSpec | None, scale: int) -> _Saved:
+        below = node.required_below
+        return cls(
+            weight="" if parent is None else spelt(parent.weight_of(node)),
+            required=node.is_required,
+            below="" if below is None else spelt_share(below, scale),
+        )
+
+
+def _walk(
+    spec: SuiteSpec,
+) -> Iterator[tuple[str, EvaluatorSpec, EvaluatorSpec | None]]:
+    """Yield path, node and what holds it, of every evaluator in tree order."""
+    nodes = dict(walk(spec.evaluators))
+    for path, node in nodes.items():
+        yield path, node, nodes[path.rpartition("/")[0]] if path else None
+
 
 # An address can name several of these.
 SEVERAL = ("target", "tag", "case")

@@ -1,4 +1,4 @@
-"""What one run changes of its suite: the changes are made on a throw-away draft, the suite stays."""
+"""What one run changes of its suite: weights, required marks, thresholds and samples; the suite stays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluators.kinds import all_kinds, read_config
 from evaluators.scoring.policy import PolicySpec
-from evaluators.scoring.tree import COMPOSITE, ROOT_PATH, EvaluatorSpec, below
+from evaluators.scoring.tree import COMPOSITE, EvaluatorSpec
 from runs.engine.plan import CHANGED, judge_calls
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import compare_specs
@@ -157,55 +157,46 @@ def with_own_samples(
     `origins` are the paths in the run by those of the tree. A judge that is asked by now otherwise than
     in the suite the run was started from stays as it is: that is a change which only new calls can follow.
     """
-    own = {one["evaluator"]: one for one in _own(snapshot)}
+    own = {change["evaluator"]: change for change in _own_samples(snapshot)}
     if not own:
         return root
-    written = root.as_json()
-    for path, node in _walk(written, ROOT_PATH):
-        one = own.get(_before(path, origins))
-        holder = _holder(node)
-        if one is not None and (holder.get(SAMPLES) or ONCE) == (one["old"] or ONCE):
-            holder[SAMPLES] = one["new"]
-    return EvaluatorSpec.model_validate(written)
+    tree = root.as_json()
+    for path, node in nodes_with_paths(tree):
+        change = own.get(path if origins is None else origins.get(path))
+        config = _judge_config(node)
+        if change and (config.get(SAMPLES) or ONCE) == (change["old"] or ONCE):
+            config[SAMPLES] = change["new"]
+    return EvaluatorSpec.model_validate(tree)
 
 
 def samples_kept(
     root: EvaluatorSpec, origins: Origins, snapshot: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return of what a run changed for itself the samples that a tree took over, by the paths of the tree."""
-    own = {one["evaluator"]: one for one in _own(snapshot)}
-    found = ((path, node, own.get(_before(path, origins))) for path, node in _walk(root.as_json()))
-    return [
-        {**one, "evaluator": path}
-        for path, node, one in found
-        if one is not None and _holder(node).get(SAMPLES) == one["new"]
-    ]
+    """Return the run's own changes of samples that a tree took over, by the paths of the tree."""
+    own = {change["evaluator"]: change for change in _own_samples(snapshot)}
+    kept = []
+    for path, node in nodes_with_paths(root.as_json()):
+        change = own.get(path if origins is None else origins.get(path))
+        if change and _judge_config(node).get(SAMPLES) == change["new"]:
+            kept.append({**change, "evaluator": path})
+    return kept
 
 
 def without_samples(snapshot: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a snapshot whose own changes are those that other rules do not keep."""
-    own = list(_own(snapshot))
-    return {**snapshot, CHANGED: [one for one in snapshot.get(CHANGED) or () if one not in own]}
+    """Return a snapshot without the run's own changes of samples."""
+    own = list(_own_samples(snapshot))
+    rest = [facts for facts in snapshot.get(CHANGED) or () if facts not in own]
+    return {**snapshot, CHANGED: rest}
 
 
-def _own(snapshot: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for one in snapshot.get(CHANGED) or ():
-        if one["evaluator"] is not None and one["name"].endswith(f".{SAMPLES}"):
-            yield one
+def _own_samples(snapshot: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for own in snapshot.get(CHANGED) or ():
+        if own["evaluator"] is not None and own["name"].endswith(f".{SAMPLES}"):
+            yield own
 
 
-def _before(path: str, origins: Origins) -> str | None:
-    return path if origins is None else origins.get(path)
-
-
-def _holder(node: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that say how often a judge is asked, to be changed in place."""
+def _judge_config(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that hold the samples of a judge, to be changed in place."""
     config: dict[str, Any] = node["config"]
     aggregator: dict[str, Any] | None = config.get("aggregator")
     return config if aggregator is None else aggregator
-
-
-def _walk(node: dict[str, Any], path: str = ROOT_PATH) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield path, node
-    for child in node["children"]:
-        yield from _walk(child, below(path, child["name"]))

@@ -16,11 +16,15 @@ from evaluators.scoring.types import DomainError
 from runs.models.results import Result
 from runs.models.runs import Run
 from runs.requests import REFUSED, MemberRequest, may_start, posted, run_of, suite_of
-from runs.running.choices import suite_choices
-from runs.running.forms import StartRunForm, read_address, rules_not_taken_over, start_address
+from runs.running.forms import (
+    StartRunForm,
+    read_address,
+    rules_not_taken_over,
+    start_address,
+    suite_choices,
+)
 from runs.running.retry_forms import AgainForm, ResultRetryForm, RunRetryForm
 from runs.running.retrying import stop_run
-from runs.suites.services import baseline_number
 
 # Servers take addresses of 64 kB; cookies and other headers stand beside them.
 MAX_ADDRESS_LENGTH = 30_000
@@ -94,7 +98,7 @@ def _context(request: MemberRequest, form: StartRunForm) -> dict[str, Any]:
         "suite": form.suite,
         "form": form,
         "estimate": form.estimate(),
-        "baseline": baseline_number(form.suite),
+        "baseline": form.suite.baseline_number,
         "scripts_problem": form.scripts_problem(request.user),
     }
 

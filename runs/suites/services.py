@@ -163,10 +163,3 @@ def _set(suite_id: int, run: Run | None, by: User, only_from: Run | None = None)
             after={"baseline": str(run) if run else None},
         )
     return True
-
-
-def baseline_number(suite: Suite) -> int | None:
-    """Return the number of the suite's baseline, None without one; its long columns are not read."""
-    if suite.baseline_run_id is None:
-        return None
-    return Run.objects.filter(pk=suite.baseline_run_id).values_list("number", flat=True).first()

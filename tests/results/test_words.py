@@ -17,7 +17,7 @@ from runs.models.suites import Case
 from runs.results.run_figures import cases_gate, metrics_gate
 from runs.results.run_list import listed, run_row
 from runs.results.run_page import run_head, run_live
-from runs.running.warnings import model_family
+from runs.running.estimate import model_family
 from runs.texts import MAX_SHOWN_LENGTH, conversation, text_diff
 from tests.support.factories import STARTED, make_call, make_result, make_run, make_suite
 
