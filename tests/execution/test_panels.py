@@ -90,6 +90,7 @@ def test_every_judge_is_asked_counted_and_shown(started: Run, viewer_client: Cli
 def test_a_judge_of_the_panel_that_does_not_exist_keeps_the_run_from_starting() -> None:
     judge, *_, odd = (make_model(slug=slug) for slug in ("usual", "big", "small", "odd"))
     suite = import_suite(suite_files.read_suite(SUITE.encode()), imported_by=None)
+    suite.model_uses.all().delete()
     odd.delete()
 
     with pytest.raises(DomainError, match="asks the language model 'odd', which does not exist"):
