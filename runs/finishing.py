@@ -20,9 +20,9 @@ from runs.engine.review_rules import (
     Entry,
     Finished,
     Missed,
-    Reason,
-    entries_of,
-    in_order,
+    ReviewReason,
+    queue_entries,
+    sort_reasons,
     verdict_like,
 )
 from runs.models.bulk import insert_rows
@@ -234,7 +234,7 @@ def review_entries(run: Run) -> list[Entry]:
     reviewed = run.results.exclude(reviewed_verdict="").order_by()
     left_out = {*reviewed.values_list("id", flat=True), *_waiting_at_source(run)}
     finished = finished_executions(run, plan.policy, plan.root)
-    entries = entries_of(finished, plan.policy, run=run.pk, draws=run.source_run_id is None)
+    entries = queue_entries(finished, plan.policy, run=run.pk, draws=run.source_run_id is None)
     return [entry for entry in entries if entry.result not in left_out]
 
 
@@ -391,7 +391,7 @@ def enter(run: Run, entries: Sequence[Entry], *, wanted: int) -> None:
         ReviewItem.objects.filter(pk__in=gone[start : start + CHUNK]).delete()
 
 
-def _reason_names(reasons: Sequence[Reason]) -> str:
+def _reason_names(reasons: Sequence[ReviewReason]) -> str:
     return f" {' '.join(reason.value for reason in reasons)} "
 
 
@@ -399,8 +399,8 @@ def _renew(item: ReviewItem, entry: Entry) -> bool:
     """Give an item that waits the reasons of now; False when nothing of it changes."""
     if item.closed_at is not None:
         return False
-    by_hand = (Reason.ASKED_FOR,) if Reason.ASKED_FOR in item.why else ()
-    reasons = in_order((*by_hand, *entry.reasons))
+    by_hand = (ReviewReason.ASKED_FOR,) if ReviewReason.ASKED_FOR in item.why else ()
+    reasons = sort_reasons((*by_hand, *entry.reasons))
     facts = (_reason_names(reasons), reasons[0].rank, entry.distance, entry.sampling_rate)
     if facts == (item.reasons, item.rank, item.distance, item.sampling_rate):
         return False

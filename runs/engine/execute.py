@@ -63,7 +63,7 @@ class Scoring:
             return outcome
         children = await self._run_children(node, path, is_awaited=is_awaited)
         if node.aggregator is None or not node.aggregator.is_judging:
-            return self._aggregated(node, path, children) if is_awaited else None
+            return self._aggregate(node, path, children) if is_awaited else None
         results = self._results_below(node, path)
         kept = self.execution.kept.get(path)
         outcome = kept or await self._score(node, path, children, results)
@@ -91,7 +91,7 @@ class Scoring:
             results=self._results_below(node, path),
         )
 
-    def _aggregated(
+    def _aggregate(
         self, node: EvaluatorSpec, path: str, children: Mapping[str, Outcome]
     ) -> Outcome:
         """Return the outcome of a composite; gates and required ones fail closed (SCORING §4.1)."""
@@ -156,7 +156,7 @@ class Scoring:
             return Unscored(f"{field_name}: {first['msg']}", stage="config")
         except Exception as error:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
-            return Unscored(reason_of(error), stage="evaluator")
+            return Unscored(error_reason(error), stage="evaluator")
         if isinstance(outcome, Score) and node.negate:
             return _negated_round(outcome)
         if isinstance(outcome, Score | Unscored | Skipped):
@@ -190,7 +190,7 @@ def _negated_round(outcome: Score) -> Score:
     return replace(outcome, findings=negated)
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     """Return an error in words."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -231,7 +231,7 @@ async def _ask_target(ports: Ports) -> Output | TargetFailure:
         return await ports.answer()
     except Exception as error:
         logger.exception("A target failed in a way it does not name")
-        return TargetFailure(reason_of(error), Cause.FAILED)
+        return TargetFailure(error_reason(error), Cause.FAILED)
 
 
 def _outcome_results(

@@ -173,10 +173,10 @@ def judge_calls(root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes:
 
     Agents that judge count like models.
     """
-    return judges_asked(root, kinds, has_outcomes=has_outcomes).total()
+    return planned_calls_by_judge(root, kinds, has_outcomes=has_outcomes).total()
 
 
-def judges_asked(
+def planned_calls_by_judge(
     root: EvaluatorSpec, kinds: Mapping[str, Kind], *, has_outcomes: bool
 ) -> Counter[tuple[str, str]]:
     """Return by judge the calls that `judge_calls` counts.
@@ -190,7 +190,7 @@ def judges_asked(
     return asked
 
 
-def judge_calls_again(
+def retry_judge_calls(
     root: EvaluatorSpec, kinds: Mapping[str, Kind], path: str, *, has_outcomes: bool
 ) -> int:
     """Return how many judge calls one execution makes when only the evaluator at the path scores again.

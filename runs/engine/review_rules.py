@@ -14,7 +14,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 
 
-class Reason(StrEnum):
+class ReviewReason(StrEnum):
     """Why an execution waits for a person, the weightiest first; the label is what pages say."""
 
     ASKED_FOR = "asked_for", "Added by hand"
@@ -31,7 +31,7 @@ class Reason(StrEnum):
 
     label: str
 
-    def __new__(cls, value: str, label: str) -> Reason:
+    def __new__(cls, value: str, label: str) -> ReviewReason:
         """Give each word the label shown to users."""
         member = str.__new__(cls, value)
         member._value_ = value
@@ -44,18 +44,18 @@ class Reason(StrEnum):
         return RANKS[self]
 
 
-RANKS = {reason: rank for rank, reason in enumerate(Reason)}
+RANKS = {reason: rank for rank, reason in enumerate(ReviewReason)}
 
 
-def in_order(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+def sort_reasons(reasons: Iterable[ReviewReason]) -> tuple[ReviewReason, ...]:
     """Return the reasons, each once, the weightiest first."""
     return tuple(sorted(set(reasons), key=RANKS.__getitem__))
 
 
-def named(words: str) -> tuple[Reason, ...]:
+def read_reasons(words: str) -> tuple[ReviewReason, ...]:
     """Return the reasons whose words stand in a text with spaces between them, the weightiest first."""
     found = set(words.split())
-    return tuple(reason for reason in Reason if reason.value in found)
+    return tuple(reason for reason in ReviewReason if reason.value in found)
 
 
 WORDS = r"(?:pass(?:ed)?|fail(?:ed)?|borderline|excellent|perfect|correct)"
@@ -150,12 +150,12 @@ class Entry:
     """
 
     result: int
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ReviewReason, ...]
     sampling_rate: float
     distance: float = FAR
 
 
-def entries_of(
+def queue_entries(
     executions: Iterable[Finished], policy: PolicySpec, *, run: int, draws: bool = True
 ) -> Iterator[Entry]:
     """Yield what of a run's executions enters the queue.
@@ -166,50 +166,53 @@ def entries_of(
     """
     finished = list(executions)
     differing = _differing(finished) if policy.review_repetitions else set()
-    for one in finished:
-        found = reasons_of(one, policy)
-        if one.case in differing:
-            found = in_order((*found, Reason.REPETITIONS))
-        rate = 1.0 if found else _share(one, policy) if draws else 0.0
-        if not found and is_drawn(run, one.result, rate):
-            found = (Reason.AUDIT,)
+    for execution in finished:
+        found = review_reasons(execution, policy)
+        if execution.case in differing:
+            found = sort_reasons((*found, ReviewReason.REPETITIONS))
+        rate = 1.0 if found else _share(execution, policy) if draws else 0.0
+        if not found and is_drawn(run, execution.result, rate):
+            found = (ReviewReason.AUDIT,)
         if found:
-            yield Entry(one.result, found, rate, distance_of(one, policy))
+            yield Entry(execution.result, found, rate, threshold_distance(execution, policy))
 
 
-def reasons_of(one: Finished, policy: PolicySpec) -> tuple[Reason, ...]:
+def review_reasons(execution: Finished, policy: PolicySpec) -> tuple[ReviewReason, ...]:
     """Return why an execution enters by what it is itself, the weightiest reason first."""
     by_outcomes = policy.case_gate == OUTCOMES_GATE
     found = {
-        Reason.BORDERLINE: policy.review_borderline and one.verdict is Verdict.BORDERLINE,
-        Reason.DISAGREEMENT: policy.review_disagreement and by_outcomes and _disagree(one, policy),
-        Reason.ONE_MISSED: policy.review_one_missed and by_outcomes and _lacks_one(one),
-        Reason.SPLIT_PANEL: policy.review_split_panel
-        and any(len(set(votes)) > 1 for votes in one.votes),
-        Reason.SAMPLES: policy.review_samples
-        and any(_lie_apart(scores, policy) for scores in one.samples),
-        Reason.NEAR_THRESHOLD: policy.review_near_threshold
-        and distance_of(one, policy) <= rounded(policy.review_distance),
-        Reason.REQUIRED: policy.review_required
-        and any(_is_narrow(missed, policy) for missed in one.missed),
-        Reason.VERDICT_LIKE: policy.review_verdict_like and bool(one.says),
+        ReviewReason.BORDERLINE: policy.review_borderline
+        and execution.verdict is Verdict.BORDERLINE,
+        ReviewReason.DISAGREEMENT: policy.review_disagreement
+        and by_outcomes
+        and _disagree(execution, policy),
+        ReviewReason.ONE_MISSED: policy.review_one_missed and by_outcomes and _lacks_one(execution),
+        ReviewReason.SPLIT_PANEL: policy.review_split_panel
+        and any(len(set(votes)) > 1 for votes in execution.votes),
+        ReviewReason.SAMPLES: policy.review_samples
+        and any(_lie_apart(scores, policy) for scores in execution.samples),
+        ReviewReason.NEAR_THRESHOLD: policy.review_near_threshold
+        and threshold_distance(execution, policy) <= rounded(policy.review_distance),
+        ReviewReason.REQUIRED: policy.review_required
+        and any(_is_narrow(missed, policy) for missed in execution.missed),
+        ReviewReason.VERDICT_LIKE: policy.review_verdict_like and bool(execution.says),
     }
-    return in_order(reason for reason, applies in found.items() if applies)
+    return sort_reasons(reason for reason, applies in found.items() if applies)
 
 
-def distance_of(one: Finished, policy: PolicySpec) -> float:
+def threshold_distance(execution: Finished, policy: PolicySpec) -> float:
     """Return how far the score is from the nearest threshold that decides, 0 to 1; 1 where none does.
 
     Under the score gate these are the bands. Under the outcomes gate it is the fallback, and that alone where
     there are no outcomes. A fail that a rule forced is decided by no threshold.
     """
-    if one.score is None or one.is_forced:
+    if execution.score is None or execution.is_forced:
         return FAR
     if policy.case_gate == OUTCOMES_GATE:
-        limits = [] if one.outcome_marks else [policy.fallback_threshold]
+        limits = [] if execution.outcome_marks else [policy.fallback_threshold]
     else:
         limits = [policy.pass_threshold, policy.borderline_threshold]
-    return min((abs(rounded(one.score - limit)) for limit in limits), default=FAR)
+    return min((abs(rounded(execution.score - limit)) for limit in limits), default=FAR)
 
 
 def is_drawn(run: int, result: int, rate: float) -> bool:
@@ -218,30 +221,32 @@ def is_drawn(run: int, result: int, rate: float) -> bool:
     return int.from_bytes(digest[:8]) < rate * DRAWS
 
 
-def _share(one: Finished, policy: PolicySpec) -> float:
-    if one.verdict is Verdict.PASS:
+def _share(execution: Finished, policy: PolicySpec) -> float:
+    if execution.verdict is Verdict.PASS:
         return policy.review_pass_sample
-    return policy.review_fail_sample if one.verdict is Verdict.FAIL else 0.0
+    return policy.review_fail_sample if execution.verdict is Verdict.FAIL else 0.0
 
 
 def _differing(finished: Sequence[Finished]) -> set[int]:
     """Return the cases whose repetitions have different verdicts."""
     verdicts: dict[int, set[Verdict]] = defaultdict(set)
-    for one in finished:
-        verdicts[one.case].add(one.verdict)
+    for execution in finished:
+        verdicts[execution.case].add(execution.verdict)
     return {case for case, found in verdicts.items() if len(found) > 1}
 
 
-def _disagree(one: Finished, policy: PolicySpec) -> bool:
+def _disagree(execution: Finished, policy: PolicySpec) -> bool:
     """Tell whether the gate passed below the fallback threshold, or failed at or above it."""
-    if one.score is None:
+    if execution.score is None:
         return False
-    return (one.verdict is Verdict.PASS) is not is_at_least(one.score, policy.fallback_threshold)
+    return (execution.verdict is Verdict.PASS) is not is_at_least(
+        execution.score, policy.fallback_threshold
+    )
 
 
-def _lacks_one(one: Finished) -> bool:
+def _lacks_one(execution: Finished) -> bool:
     """Tell whether all outcomes but one were met; of one outcome that is missed nothing was met."""
-    return one.outcome_marks.count(MISSED) == 1 and MET in one.outcome_marks
+    return execution.outcome_marks.count(MISSED) == 1 and MET in execution.outcome_marks
 
 
 def _is_narrow(missed: Missed, policy: PolicySpec) -> bool:
@@ -266,7 +271,7 @@ RULE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Consensus:
     """What people came to: their verdict, None while `wanted` decisions are not there yet.
 
     `how` says in a few words how several came to it, "" where one decided.
@@ -282,7 +287,7 @@ class Settled:
         return self.verdict is None
 
 
-def settle(decisions: Sequence[Verdict], reviewers: int) -> Settled:
+def combine_decisions(decisions: Sequence[Verdict], reviewers: int) -> Consensus:
     """Return what the decisions on one output come to when so many reviewers were to look at it.
 
     All of them agree: their verdict; a single reviewer settles alone. Otherwise one further reviewer is asked,
@@ -292,17 +297,17 @@ def settle(decisions: Sequence[Verdict], reviewers: int) -> Settled:
     """
     count = len(decisions)
     if count < reviewers:
-        return Settled(None, reviewers)
+        return Consensus(None, reviewers)
     if len(set(decisions)) == 1:
-        return Settled(decisions[0], reviewers, f"all {count} agree" if count > 1 else "")
+        return Consensus(decisions[0], reviewers, f"all {count} agree" if count > 1 else "")
     wanted = max(reviewers + 1, MIN_THAT_DIFFER)
     if count < wanted:
-        return Settled(None, wanted)
+        return Consensus(None, wanted)
     (most, times), (_, second) = Counter(decisions).most_common(2)
     if times > second:
-        return Settled(most, count, f"{times} of {count} say {most.value}")
+        return Consensus(most, count, f"{times} of {count} say {most.value}")
     middle = sorted(decisions, key=SEVERITY.index)[(count - 1) // 2]
-    return Settled(middle, count, f"{count} differ, {middle.value} is the middle one")
+    return Consensus(middle, count, f"{count} differ, {middle.value} is the middle one")
 
 
 # From the lowest to the highest; the distance of two is what quadratic weights count.

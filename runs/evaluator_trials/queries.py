@@ -33,7 +33,7 @@ from runs.results.result_tree import TreeNode, result_tree, walk_rows
 
 
 @dataclass(frozen=True, slots=True)
-class CallShown:
+class TrialCall:
     """One call of a judge as it is read; `occasion` says which of several it was."""
 
     path: str
@@ -52,7 +52,7 @@ class CallShown:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestShown:
+class TrialRequest:
     """One request that a dry run did not send: each message whole, and what goes beside them.
 
     It is asked so many `times`. `in_all` is how many calls its evaluator makes at most, where more follow
@@ -72,10 +72,10 @@ class RequestShown:
     is_beside: bool
 
 
-def call_shown(call: Mapping[str, Any]) -> CallShown:
+def read_call(call: Mapping[str, Any]) -> TrialCall:
     """Return a call of a try."""
     cost = call["cost_usd"]
-    return CallShown(
+    return TrialCall(
         path=call["path"],
         occasion=_occasion(call),
         model=call["model"],
@@ -102,13 +102,13 @@ def _occasion(call: Mapping[str, Any]) -> str:
     return ", ".join(words for words, number in parts if number)
 
 
-def request_shown(request: Mapping[str, Any]) -> RequestShown:
+def read_request(request: Mapping[str, Any]) -> TrialRequest:
     """Return a request of a dry run, its body as it would travel."""
     body = json.loads(request["body"])
     messages = body.pop("messages", ()) if request["is_chat"] else ()
     asked = body.get("response_format") or {}
     cost = request["cost_usd"]
-    return RequestShown(
+    return TrialRequest(
         path=request["path"],
         model=request["model"],
         address=request["address"],
@@ -123,7 +123,7 @@ def request_shown(request: Mapping[str, Any]) -> RequestShown:
     )
 
 
-def script_shown(script: Mapping[str, Any]) -> Mapping[str, Any]:
+def read_script(script: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a program of a dry run with its command spelled out."""
     return {**script, "command": _json_text(script["command"])}
 
@@ -141,7 +141,7 @@ OVER_PROGRAMS = (
 )
 
 
-def dry_run_words(found: Mapping[str, Any], root: EvaluatorSpec) -> str:
+def dry_run_text(found: Mapping[str, Any], root: EvaluatorSpec) -> str:
     """Return in sentences what a dry run of a tree shows and what of it a try would not give so, "" for nothing shown."""
     paths = {request["path"] for request in found.get("requests") or ()}
     scripts = bool(found.get("scripts"))
@@ -241,12 +241,12 @@ def try_page(suite: Suite, path: str, node: Mapping[str, Any], *, judge: str) ->
         scripts=len(script_paths(root, kinds)),
         needs=tuple(_needs(root)),
         lacks=("a judge: choose one under Settings",) if "" in models else (),
-        runs=runs_offered(suite),
+        runs=run_options(suite),
         cases=tuple(cases[:MAX_CASES]),
     )
 
 
-def runs_offered(suite: Suite) -> tuple[RunOption, ...]:
+def run_options(suite: Suite) -> tuple[RunOption, ...]:
     """Return the runs of a suite that are over, newest first."""
     runs = Run.objects.filter(suite=suite).exclude(status__in=ACTIVE_RUN_STATUSES)
     rows = runs.order_by("-number").only("number", "target_name", "created_at")[:MAX_RUNS]
@@ -356,9 +356,9 @@ class TrialShown:
     problem: str
     duration_ms: int | None
     scored: Scored | None
-    calls: tuple[CallShown, ...]
+    calls: tuple[TrialCall, ...]
     call_count: int
-    requests: tuple[RequestShown, ...]
+    requests: tuple[TrialRequest, ...]
     scripts: tuple[Mapping[str, Any], ...]
     foreword: str
     is_current: bool
@@ -402,7 +402,7 @@ class TrialShown:
 ANSWERED_WORDS = {CallStatus(one).label for one in ANSWERED}
 
 
-def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> TrialShown:
+def read_trial(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> TrialShown:
     """Return how far a try is and what it found; `tree` is the evaluator as the draft has it now."""
     found: Mapping[str, Any] = trial.found or {}
     return TrialShown(
@@ -411,11 +411,11 @@ def trial_shown(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) ->
         problem=str(found.get("problem", "")),
         duration_ms=found.get("duration_ms"),
         scored=_scored(trial, found) if "decision" in found else None,
-        calls=tuple(call_shown(call) for call in found.get("calls") or ()),
+        calls=tuple(read_call(call) for call in found.get("calls") or ()),
         call_count=int(found.get("call_count") or 0),
-        requests=tuple(request_shown(one) for one in found.get("requests") or ()),
-        scripts=tuple(script_shown(one) for one in found.get("scripts") or ()),
-        foreword=dry_run_words(found, trial.root),
+        requests=tuple(read_request(one) for one in found.get("requests") or ()),
+        scripts=tuple(read_script(one) for one in found.get("scripts") or ()),
+        foreword=dry_run_text(found, trial.root),
         is_current=tree is None or EvaluatorSpec.model_validate(tree).as_json() == trial.tree,
     )
 

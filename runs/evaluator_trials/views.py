@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from evaluators.scoring.types import DomainError
 from runs.evaluator_trials.forms import EvaluatorTrialForm
-from runs.evaluator_trials.queries import choice_to_begin_with, trial_shown, try_page
+from runs.evaluator_trials.queries import choice_to_begin_with, read_trial, try_page
 from runs.evaluator_trials.services import node_of, try_evaluator
 from runs.models.suites import SuiteDraft
 from runs.models.trials import EvaluatorTrial
@@ -38,7 +38,7 @@ def evaluator_try(request: MemberRequest, slug: str, node: str) -> HttpResponse:
     status = _ask(request, form, draft, node) if form.is_bound else 200
     if status == MOVED:
         return redirect(f"{request.path}#evaluator-trial")
-    trial = trial_shown(last, settings) if last and not form.is_bound else None
+    trial = read_trial(last, settings) if last and not form.is_bound else None
     context = {"suite": draft.suite, "head": suite_head(draft.suite), "page": page, "form": form}
     context |= {"node": settings, "trial": trial}
     return render(request, "evaluator_trials/try.html", context, status=status)
@@ -55,7 +55,7 @@ def evaluator_trial(request: MemberRequest, slug: str, node: str, pk: int) -> Ht
         _, settings = node_of(draft_of(trial.suite, request.user), node)
     except UnknownEvaluatorError:
         settings = trial.tree
-    shown = trial_shown(trial, settings)
+    shown = read_trial(trial, settings)
     return render(request, "evaluator_trials/_trial.html", {"trial": shown})
 
 

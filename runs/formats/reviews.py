@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evaluators.scoring.numbers import rounded
-from runs.engine.review_rules import LABELS, VERDICTS, Reason
+from runs.engine.review_rules import LABELS, VERDICTS, ReviewReason
 from runs.formats.table_cases import Rejected
 from runs.formats.tables import Row, Table, as_meant, harmless, read_table
 from runs.specs.problems import Problem, UnreadableFileError
@@ -108,7 +108,7 @@ def _outcomes(value: Any) -> tuple[str, ...]:
 
 
 def _reasons(value: Any) -> tuple[str, ...]:
-    return tuple(map(_one_of(tuple(Reason)), _parts(value)))
+    return tuple(map(_one_of(tuple(ReviewReason)), _parts(value)))
 
 
 def _labels(value: Any) -> dict[str, int]:

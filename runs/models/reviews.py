@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 
 from runs import lists
-from runs.engine.review_rules import Reason, named
+from runs.engine.review_rules import ReviewReason, read_reasons
 from runs.lists import ListQuery, with_tag
 from runs.models.clock import database_now
 from runs.models.results import Result, ResultStatus, VerdictChoice
@@ -146,9 +146,9 @@ class ReviewItem(models.Model):
         return ", ".join(reason.label for reason in self.why)
 
     @property
-    def why(self) -> tuple[Reason, ...]:
+    def why(self) -> tuple[ReviewReason, ...]:
         """Return the reasons it entered by, the weightiest first."""
-        return named(self.reasons)
+        return read_reasons(self.reasons)
 
 
 class ReviewSkip(models.Model):
@@ -184,7 +184,7 @@ class QueueQuery(ListQuery):
 
     suite: str = lists.text()
     run: int = lists.integer(0)
-    reason: str = lists.choice(list(Reason))
+    reason: str = lists.choice(list(ReviewReason))
     tag: str = lists.text()
     assignee: int = lists.integer(0)
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.engine.review_rules import RULE, settle
+from runs.engine.review_rules import RULE, combine_decisions
 from runs.models.results import ENDED_RESULT_STATUSES as ENDED
 from runs.models.results import Result
 from runs.models.reviews import Review
@@ -155,12 +155,12 @@ def review_history(result: Result, reviewers: int, source: int = 0) -> ReviewHis
     if not rows:
         return None
     standing = [row for row in rows if row.withdrawn_at is None and row.stale_at is None]
-    settled = settle([Verdict(row.verdict) for row in reversed(standing)], reviewers)
+    consensus = combine_decisions([Verdict(row.verdict) for row in reversed(standing)], reviewers)
     return ReviewHistory(
         standing=[_past(row) for row in standing],
         past=[_past(row) for row in rows if row not in standing],
-        how=settled.how,
-        wanted=max(0, settled.wanted - len(standing)) if settled.is_open else 0,
+        how=consensus.how,
+        wanted=max(0, consensus.wanted - len(standing)) if consensus.is_open else 0,
         source=source,
     )
 

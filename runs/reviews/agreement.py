@@ -43,7 +43,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class JudgeAgreement:
     """What the decisions on one judge come to.
 
     `matrix` counts decisions by the machine's category (rows) and the person's (columns), in the order of
@@ -73,13 +73,13 @@ class Agreement:
         return self.agreement.of < FEWEST
 
 
-def agreement_of(
+def measure_agreement(
     pairs: Sequence[Pair],
     categories: Sequence[str] = VERDICTS,
     *,
     quadratic: bool = False,
     seed: int = 0,
-) -> Agreement:
+) -> JudgeAgreement:
     """Return how far the machine agrees with people.
 
     A decision weighs 1 ÷ its sampling rate, so that the figures are those of all outputs the sample was drawn
@@ -91,9 +91,9 @@ def agreement_of(
     """
     names = tuple(categories)
     places = {name: place for place, name in enumerate(names)}
-    if strangers := {said for one in pairs for said in (one.machine, one.person)} - set(names):
-        raise ValueError(f"{min(strangers)!r} is none of {', '.join(names)}")
-    counted = [(places[one.machine], places[one.person], _weight(one)) for one in pairs]
+    if unknown := {said for entry in pairs for said in (entry.machine, entry.person)} - set(names):
+        raise ValueError(f"{min(unknown)!r} is none of {', '.join(names)}")
+    counted = [(places[entry.machine], places[entry.person], _weight(entry)) for entry in pairs]
     drawn = [(machine, person, weight) for machine, person, weight in counted if weight]
     table = np.zeros((len(names), len(names)))
     for machine, person, weight in drawn:
@@ -103,19 +103,19 @@ def agreement_of(
         matrix[machine, person] += 1
     low, high = _kappa_interval(drawn, len(names), quadratic=quadratic, seed=seed)
     top = len(names) - 1
-    return Agreement(
+    return JudgeAgreement(
         n=len(counted),
         categories=names,
         matrix=tuple(tuple(int(count) for count in row) for row in matrix),
         stricter=sum(machine < person for machine, person, _ in counted),
         kinder=sum(machine > person for machine, person, _ in counted),
         picked=len(counted) - len(drawn),
-        agreement=_rate([(one[2], one[0] == one[1]) for one in drawn]),
+        agreement=_rate([(entry[2], entry[0] == entry[1]) for entry in drawn]),
         kappa=_number(kappas(table[None], quadratic=quadratic)[0]),
         low=low,
         high=high,
-        true_positive=_rate([(one[2], one[0] == top) for one in drawn if one[1] == top]),
-        true_negative=_rate([(one[2], one[0] != top) for one in drawn if one[1] != top]),
+        true_positive=_rate([(entry[2], entry[0] == top) for entry in drawn if entry[1] == top]),
+        true_negative=_rate([(entry[2], entry[0] != top) for entry in drawn if entry[1] != top]),
     )
 
 
@@ -275,9 +275,9 @@ def _tables(reviewed: Sequence[Reviewed], limits: Table) -> Table:
     size = len(limits)
     # Of what people say: the weight at and above each limit.
     above = np.zeros((len(VERDICTS), size))
-    for one in reviewed:
-        reached = np.searchsorted(limits, rounded(one.score), side="right")
-        above[VERDICTS.index(one.person), :reached] += 1 / one.sampling_rate
+    for entry in reviewed:
+        reached = np.searchsorted(limits, rounded(entry.score), side="right")
+        above[VERDICTS.index(entry.person), :reached] += 1 / entry.sampling_rate
     total = above[:, :1]
     tables = np.zeros((size, size, len(VERDICTS), len(VERDICTS)))
     for person in range(len(VERDICTS)):
@@ -289,7 +289,7 @@ def _tables(reviewed: Sequence[Reviewed], limits: Table) -> Table:
 
 
 def _changed(reviewed: Sequence[Reviewed], before: Bands, after: Bands) -> int:
-    return sum(_band(one.score, before) != _band(one.score, after) for one in reviewed)
+    return sum(_band(entry.score, before) != _band(entry.score, after) for entry in reviewed)
 
 
 def _band(score: float, bands: Bands) -> int:

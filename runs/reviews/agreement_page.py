@@ -15,7 +15,7 @@ from runs.lists import Control, NumberedPage, numbered_page
 from runs.models.results import Result
 from runs.models.reviews import Review
 from runs.models.suites import Suite, SuiteDraft
-from runs.reviews.agreement import Agreement, Rate, Suggestion
+from runs.reviews.agreement import JudgeAgreement, Rate, Suggestion
 from runs.reviews.judge_agreement import (
     EVALUATOR,
     METRIC,
@@ -29,9 +29,9 @@ from runs.reviews.judge_agreement import (
     SuiteAgreement,
     counted_runs,
     coverage,
-    coverage_words,
-    mixed_words,
-    over_words,
+    coverage_sentences,
+    mixture_text,
+    scope_text,
     suite_agreement,
 )
 from runs.suites.drafts import draft_of, is_stored
@@ -40,7 +40,7 @@ MINUS = "−"
 KAPPA_DIGITS = 2
 
 
-def kappa_words(agreement: Agreement) -> str:
+def kappa_text(agreement: JudgeAgreement) -> str:
     """Spell kappa with its interval: `0.75 (0.51 to 0.92)`."""
     if agreement.kappa is None:
         return MISSING
@@ -63,7 +63,7 @@ def _signed(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """How many decisions are in one cell, and the address that lists their cases."""
 
     count: int
@@ -75,15 +75,15 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixRow:
+class AgreementRow:
     """What the machine said, and the cells of what people said of it."""
 
     machine: str
     word: str
-    cells: Sequence[Cell]
+    cells: Sequence[MatrixCell]
 
 
-def matrix_rows(agreement: Agreement, query: AgreementQuery) -> Iterator[MatrixRow]:
+def matrix_rows(agreement: JudgeAgreement, query: AgreementQuery) -> Iterator[AgreementRow]:
     """Yield the rows with the highest category first, as people read them."""
     names = agreement.categories
     for machine in reversed(range(len(names))):
@@ -94,14 +94,14 @@ def matrix_rows(agreement: Agreement, query: AgreementQuery) -> Iterator[MatrixR
             address = query.address(
                 machine="" if is_on else pair[0], person="" if is_on else pair[1]
             )
-            words = f"machine {word_of(pair[0]).lower()}, people {word_of(pair[1]).lower()}"
+            words = f"machine {category_label(pair[0]).lower()}, people {category_label(pair[1]).lower()}"
             count = agreement.matrix[machine][person]
             cell_id = f"cell-{machine}-{person}"
-            cells.append(Cell(count, words, cell_id, address, machine == person, is_on))
-        yield MatrixRow(names[machine], word_of(names[machine]), cells)
+            cells.append(MatrixCell(count, words, cell_id, address, machine == person, is_on))
+        yield AgreementRow(names[machine], category_label(names[machine]), cells)
 
 
-def word_of(category: str) -> str:
+def category_label(category: str) -> str:
     """Return what a verdict, mark or label is called."""
     return VERDICT_WORDS.get(category) or {"met": "Met", "missed": "Missed"}.get(category, category)
 
@@ -130,33 +130,33 @@ class ReviewedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseTable:
+class ReviewedCases:
     """One page of the reviewed executions that a query leaves, and the way to the others."""
 
     rows: Sequence[ReviewedRow]
     pages: NumberedPage[Judged]
 
 
-def case_table(figures: JudgeFigures, query: AgreementQuery) -> CaseTable:
+def case_table(figures: JudgeFigures, query: AgreementQuery) -> ReviewedCases:
     """Return the executions of a cell, else all of one judge; two queries where there is any."""
     places = {name: place for place, name in enumerate(figures.agreement.categories)}
     asked = [
-        one
-        for one in figures.judged
-        if query.machine in ("", one.pair.machine) and query.person in ("", one.pair.person)
+        entry
+        for entry in figures.judged
+        if query.machine in ("", entry.pair.machine) and query.person in ("", entry.pair.person)
     ]
-    asked.sort(key=lambda one: -abs(places[one.pair.machine] - places[one.pair.person]))
-    times = Counter(one.result for one in asked)
+    asked.sort(key=lambda entry: -abs(places[entry.pair.machine] - places[entry.pair.person]))
+    times = Counter(entry.result for entry in asked)
     first: dict[int, Judged] = {}
-    for one in asked:
-        first.setdefault(one.result, one)
+    for entry in asked:
+        first.setdefault(entry.result, entry)
     every = list(first.values())
     pages = numbered_page(every, query, ON_A_PAGE)
-    return CaseTable(_rows(pages.rows, times), pages)
+    return ReviewedCases(_rows(pages.rows, times), pages)
 
 
 def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow]:
-    ids = [one.result for one in shown]
+    ids = [entry.result for entry in shown]
     if not ids:
         return []
     titles = dict(Result.objects.filter(pk__in=ids).values_list("pk", "case__title"))
@@ -169,13 +169,13 @@ def _rows(shown: Sequence[Judged], times: Mapping[int, int]) -> list[ReviewedRow
             notes.setdefault(review.result_id, []).append(review.note)
     return [
         ReviewedRow(
-            one,
-            titles.get(one.result, ""),
-            ", ".join(who.get(one.result, ())),
-            "\n".join(notes.get(one.result, ())),
-            times[one.result],
+            entry,
+            titles.get(entry.result, ""),
+            ", ".join(who.get(entry.result, ())),
+            "\n".join(notes.get(entry.result, ())),
+            times[entry.result],
         )
-        for one in shown
+        for entry in shown
     ]
 
 
@@ -218,14 +218,14 @@ class JudgeRow:
 
     label: str
     kind: str
-    agreement: Agreement
+    agreement: JudgeAgreement
     address: str
     is_on: bool
 
     @property
     def kappa(self) -> str:
         """Return kappa with its interval."""
-        return kappa_words(self.agreement)
+        return kappa_text(self.agreement)
 
     @property
     def share_interval(self) -> str:
@@ -241,8 +241,8 @@ class AgreementPage:
     judges: Sequence[JudgeRow]
     chosen: JudgeRow
     columns: Sequence[tuple[str, str]]
-    matrix: Sequence[MatrixRow]
-    cases: CaseTable
+    matrix: Sequence[AgreementRow]
+    cases: ReviewedCases
     covered: Sequence[Covered]
     words: Sequence[str]
     bands: BandsPanel | None
@@ -293,7 +293,7 @@ class AgreementPage:
     def asked(self) -> str:
         """Say which cell's cases are listed."""
         sides = (("Machine", self.query.machine), ("people", self.query.person))
-        words = ", ".join(f"{who} {word_of(said).lower()}" for who, said in sides if said)
+        words = ", ".join(f"{who} {category_label(said).lower()}" for who, said in sides if said)
         return words[:1].upper() + words[1:]
 
     @property
@@ -347,15 +347,15 @@ def agreement_page(suite: Suite, query: AgreementQuery, reader: User) -> Agreeme
         query=query,
         judges=judges,
         chosen=chosen,
-        columns=[(name, word_of(name)) for name in agreement.categories[::-1]],
+        columns=[(name, category_label(name)) for name in agreement.categories[::-1]],
         matrix=list(matrix_rows(agreement, query)),
         cases=case_table(figures, query),
         covered=covered,
-        words=coverage_words(covered, agreement.picked),
+        words=list(coverage_sentences(covered, agreement.picked)),
         bands=bands_panel(suite, found.bands, max((run.number for run in over), default=0), reader),
         choices=choices,
-        over=over_words(found.verdicts.agreement.n, over),
-        mixed=mixed_words(over),
+        over=scope_text(found.verdicts.agreement.n, over),
+        mixed=mixture_text(over),
         unread=found.unread,
         scale=suite.scale,
     )
@@ -369,9 +369,9 @@ def _judges(found: SuiteAgreement, query: AgreementQuery) -> Iterator[JudgeRow]:
         return JudgeRow(label, kind, figures.agreement, address, figures is shown)
 
     yield row(VERDICT, found.verdicts, "Verdict", "the whole execution")
-    for one in found.evaluators:
-        yield row(EVALUATOR, one, one.path, "evaluator, by the band of its score")
+    for entry in found.evaluators:
+        yield row(EVALUATOR, entry, entry.path, "evaluator, by the band of its score")
     if found.outcomes.agreement.n or query.by == OUTCOMES:
         yield row(OUTCOMES, found.outcomes, "Expected outcomes", "each one met or missed")
-    for key, one in found.metrics.items():
-        yield row(METRIC, one, key, "metric, labels 0 to 5")
+    for key, entry in found.metrics.items():
+        yield row(METRIC, entry, key, "metric, labels 0 to 5")

@@ -12,16 +12,16 @@ from django.db.models import BigIntegerField
 from django.utils import timezone
 
 from evaluators.scoring.types import DomainError, Verdict
-from runs.engine.review_rules import Settled
+from runs.engine.review_rules import Consensus
 from runs.lists import read_integer
 from runs.models.results import VerdictChoice
 from runs.models.reviews import MAX_MARKS, ReviewItem
 from runs.models.uploads import ReviewUpload
 from runs.reviews import services
 from runs.reviews.importing import keep_reviews, store_reviews
-from runs.reviews.item_page import NO_MARK, Typed, labelled
+from runs.reviews.item_page import NO_MARK, Typed, metric_keys
 from runs.reviews.queue_page import people
-from runs.reviews.services import Decided, ReviewRefusedError
+from runs.reviews.services import ReviewDecision, ReviewRefusedError
 from runs.specs.problems import UnreadableFileError
 
 LABEL = "label-"
@@ -54,33 +54,33 @@ class DecisionForm(forms.Form):
     @property
     def typed(self) -> Typed:
         """Return what was typed, so that nothing of it is lost when it is refused."""
-        said = {name: str(self.data.get(name, "")) for name in ("verdict", "note", "tags")}
-        return Typed(**said, outcome_marks=self._marks(), labels=self._labels())
+        values = {name: str(self.data.get(name, "")) for name in ("verdict", "note", "tags")}
+        return Typed(**values, outcome_marks=self._marks(), labels=self._labels())
 
     @property
     def problem(self) -> str:
         """Return what is wrong with it, "" for nothing."""
         return " ".join(str(error) for errors in self.errors.values() for error in errors)
 
-    def decide(self, item: ReviewItem, *, by: User) -> Settled:
+    def decide(self, item: ReviewItem, *, by: User) -> Consensus:
         """Keep the decision; raises what `runs.reviews.services.decide` raises. Call it on a valid form."""
-        said = self.cleaned_data
-        is_shown = said["generation"] in (None, item.result.generation)
-        if is_shown and set(self._labels()) - labelled(item.result):
+        values = self.cleaned_data
+        is_shown = values["generation"] in (None, item.result.generation)
+        if is_shown and set(self._labels()) - metric_keys(item.result):
             raise ReviewRefusedError("A label is given for a metric that this execution has not.")
-        decided = Decided(
-            Verdict(said["verdict"]),
-            note=said["note"],
-            tags=said["tags"].split(","),
+        decided = ReviewDecision(
+            Verdict(values["verdict"]),
+            note=values["note"],
+            tags=values["tags"].split(","),
             outcome_marks=marks if (marks := self._marks()).strip(NO_MARK) else "",
             metric_labels={
                 key: -1 if (number := read_integer(label)) is None else number
                 for key, label in self._labels().items()
             },
-            seconds=self._seconds(said["shown"]),
-            generation=said["generation"] or 0,
+            seconds=self._seconds(values["shown"]),
+            generation=values["generation"] or 0,
         )
-        return services.decide(item, decided, by=by, is_second_opinion=said["second"])
+        return services.decide(item, decided, by=by, is_second_opinion=values["second"])
 
     def _marks(self) -> str:
         found: list[str] = []
@@ -118,9 +118,9 @@ class AssignForm(forms.Form):
         """Assign the named item, or all of them, and say what was done; "" when the form is refused."""
         if not self.is_valid():
             return ""
-        said = self.cleaned_data
-        chosen = [said["item"]] if said["item"] else items
-        to = User.objects.filter(pk=said["to"]).first() if said["to"] else None
+        values = self.cleaned_data
+        chosen = [values["item"]] if values["item"] else items
+        to = User.objects.filter(pk=values["to"]).first() if values["to"] else None
         done = services.assign(chosen, to)
         noun = "item" if done == 1 else "items"
         whom = f"for {to.get_username()} alone" if to else "for everybody"
@@ -156,8 +156,8 @@ class ReviewFileForm(forms.Form):
         except UnreadableFileError as refusal:
             for problem in refusal.problems:
                 line = f"line {problem.line}: " if problem.line else ""
-                said = f"{line}{problem.message}."
-                self.add_error("file", said[:1].upper() + said[1:])
+                values = f"{line}{problem.message}."
+                self.add_error("file", values[:1].upper() + values[1:])
         return None
 
 

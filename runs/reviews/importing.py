@@ -14,7 +14,7 @@ from django.db import transaction
 
 from evaluators.models import AuditEntry
 from evaluators.scoring.types import DomainError, Verdict
-from runs.engine.review_rules import Reason, named, settle
+from runs.engine.review_rules import ReviewReason, combine_decisions, read_reasons
 from runs.finishing import renew_figures
 from runs.formats.reviews import ReadReviews, ReviewLine, read_reviews
 from runs.formats.table_cases import Rejected
@@ -64,9 +64,9 @@ class Matching:
     rejected: tuple[Rejected, ...]
 
     @property
-    def strangers(self) -> list[str]:
+    def unknown_reviewers(self) -> list[str]:
         """Return the reviewers who are no members here, whose names are kept as they are."""
-        return sorted({one.review.reviewer for one in self.new if one.member is None})
+        return sorted({entry.review.reviewer for entry in self.new if entry.member is None})
 
 
 class _MismatchError(Exception):
@@ -79,7 +79,7 @@ class _MismatchError(Exception):
 
 def runs_named(reviews: Sequence[ReviewLine]) -> Mapping[tuple[str, int], int]:
     """Return the ids of the runs that decisions name, by suite and number."""
-    named = {(one.suite, one.run) for one in reviews}
+    named = {(entry.suite, entry.run) for entry in reviews}
     slugs, numbers = {slug for slug, _ in named}, {number for _, number in named}
     runs = Run.objects.filter(suite__slug__in=slugs, number__in=numbers)
     found = {
@@ -98,12 +98,14 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
     """
     runs = runs_named(reviews)
     slugs = set(
-        Suite.objects.filter(slug__in={one.suite for one in reviews}).values_list("slug", flat=True)
+        Suite.objects.filter(slug__in={entry.suite for entry in reviews}).values_list(
+            "slug", flat=True
+        )
     )
     results = _results(reviews, runs)
     members = {
         member.get_username(): member
-        for member in User.objects.filter(username__in={one.reviewer for one in reviews})
+        for member in User.objects.filter(username__in={entry.reviewer for entry in reviews})
     }
     known, latest = _known(results.values()), database_now() + AHEAD
     new, rejected, times = [], [], 0
@@ -115,13 +117,13 @@ def match_reviews(reviews: Sequence[ReviewLine]) -> Matching:
         except _MismatchError as error:
             rejected.append(Rejected(review.line, error.column, error.reason, ()))
             continue
-        one = Matched(review, result, members.get(review.reviewer))
-        identity: Identity = (result.pk, one.who, review.created_at, review.verdict)
+        entry = Matched(review, result, members.get(review.reviewer))
+        identity: Identity = (result.pk, entry.who, review.created_at, review.verdict)
         if identity in known:
             times += 1
             continue
         known.add(identity)
-        new.append(one)
+        new.append(entry)
     return Matching(tuple(new), times, tuple(rejected))
 
 
@@ -133,7 +135,7 @@ def _results(
     reviews: Sequence[ReviewLine], runs: Mapping[tuple[str, int], int]
 ) -> dict[Place, Result]:
     found: dict[Place, Result] = {}
-    for batch in _batches(sorted({one.case for one in reviews})):
+    for batch in _batches(sorted({entry.case for entry in reviews})):
         rows = Result.objects.filter(run__in=runs.values(), case__key__in=batch)
         fields = (
             "status",
@@ -153,7 +155,7 @@ def _results(
 
 def _known(results: Iterable[Result]) -> set[Identity]:
     known: set[Identity] = set()
-    for batch in _batches([one.pk for one in results]):
+    for batch in _batches([entry.pk for entry in results]):
         for review in Review.objects.filter(result__in=batch):
             who = review.reviewer_id or review.reviewer_name
             known.add((review.result_id, who, review.created_at, review.verdict))
@@ -256,7 +258,7 @@ def preview_reviews(content: bytes, *, file: str) -> ReviewsPreview:
     """Return what a file would add, nothing stored; raises UnreadableFileError for what is no such file."""
     read = read_reviews(content, file=file)
     matching = match_reviews(read.reviews)
-    rejected = sorted((*read.rejected, *matching.rejected), key=lambda one: one.line)
+    rejected = sorted((*read.rejected, *matching.rejected), key=lambda entry: entry.line)
     return ReviewsPreview(read, matching, tuple(rejected))
 
 
@@ -304,8 +306,8 @@ def import_reviews(
         if rejected and not leaves_out:
             raise ReviewsRejectedError(rejected)
         of_run: dict[int, list[Matched]] = defaultdict(list)
-        for one in matching.new:
-            of_run[one.result.run_id].append(one)
+        for entry in matching.new:
+            of_run[entry.result.run_id].append(entry)
         changed = sum(_take(run, of_run[run.pk], by) for run in runs if run.pk in of_run)
         done = ImportedReviews(len(matching.new), matching.known, changed, len(rejected))
         if done.added:
@@ -316,75 +318,79 @@ def import_reviews(
 def _take(run: Run, matched: Sequence[Matched], by: User | None) -> int:
     """Add the decisions on executions of one run; return how many reviewed verdicts changed."""
     now, reviewers = database_now(), reviewers_of(run)
-    for one in sorted(matched, key=lambda one: one.review.created_at or now):
-        _enter(one, reviewers, by)
-        _add(one, now)
-    return _settle(run, {one.result.pk: one.result for one in matched}.values(), reviewers, by)
+    for entry in sorted(matched, key=lambda entry: entry.review.created_at or now):
+        _enter(entry, reviewers, by)
+        _add(entry, now)
+    return _store_consensus(
+        run, {entry.result.pk: entry.result for entry in matched}.values(), reviewers, by
+    )
 
 
-def _enter(one: Matched, reviewers: int, by: User | None) -> None:
-    reasons = named(" ".join(one.review.reasons)) or (Reason.ASKED_FOR,)
+def _enter(entry: Matched, reviewers: int, by: User | None) -> None:
+    reasons = read_reasons(" ".join(entry.review.reasons)) or (ReviewReason.ASKED_FOR,)
     ReviewItem.objects.get_or_create(
-        result=one.result,
+        result=entry.result,
         defaults={
             "reasons": f" {' '.join(reasons)} ",
             "rank": reasons[0].rank,
-            "sampling_rate": one.review.sampling_rate,
+            "sampling_rate": entry.review.sampling_rate,
             "wanted": reviewers,
             "added_by": by,
         },
     )
 
 
-def _add(one: Matched, now: datetime) -> None:
-    review = one.review
+def _add(entry: Matched, now: datetime) -> None:
+    review = entry.review
     created = review.created_at or now
     withdrawn = review.withdrawn_at
-    if one.is_standing:
-        whose = {"reviewer": one.member} if one.member else {"reviewer": None}
-        name = "" if one.member else review.reviewer
-        standing = Review.objects.standing().filter(result=one.result, reviewer_name=name, **whose)
+    if entry.is_standing:
+        whose = {"reviewer": entry.member} if entry.member else {"reviewer": None}
+        name = "" if entry.member else review.reviewer
+        standing = Review.objects.standing().filter(
+            result=entry.result, reviewer_name=name, **whose
+        )
         if later := standing.filter(created_at__gt=created).order_by("created_at").first():
             withdrawn = later.created_at
         else:
             standing.update(withdrawn_at=now)
     Review.objects.create(
-        result=one.result,
-        reviewer=one.member,
-        reviewer_name="" if one.member else review.reviewer,
+        result=entry.result,
+        reviewer=entry.member,
+        reviewer_name="" if entry.member else review.reviewer,
         verdict=review.verdict,
         note=review.note,
         tags=clean_tags(review.tags),
         outcome_marks=review.marks,
         metric_labels=dict(review.metric_labels),
         seconds=review.seconds,
-        machine_verdict=review.machine_verdict or one.result.verdict,
-        machine_score=one.result.score if review.machine_score is None else review.machine_score,
+        machine_verdict=review.machine_verdict or entry.result.verdict,
+        machine_score=entry.result.score if review.machine_score is None else review.machine_score,
         generation=review.generation
         if review.stale_at and review.generation
-        else one.result.generation,
+        else entry.result.generation,
         created_at=created,
         withdrawn_at=withdrawn,
         stale_at=review.stale_at,
     )
 
 
-def _settle(run: Run, results: Iterable[Result], reviewers: int, by: User | None) -> int:
+def _store_consensus(run: Run, results: Iterable[Result], reviewers: int, by: User | None) -> int:
     """Let all decisions on these executions come to what they come to; return how many verdicts changed."""
     now, entries, cases = database_now(), [], set()
     for result in results:
         standing = Review.objects.standing().filter(result=result).order_by("id")
         verdicts = [Verdict(verdict) for verdict in standing.values_list("verdict", flat=True)]
-        settled = settle(verdicts, reviewers)
+        consensus = combine_decisions(verdicts, reviewers)
         items = ReviewItem.objects.filter(result=result)
-        if settled.is_open:
-            items.update(wanted=settled.wanted, closed_at=None)
+        if consensus.is_open:
+            items.update(wanted=consensus.wanted, closed_at=None)
         else:
-            items.update(wanted=settled.wanted)
+            items.update(wanted=consensus.wanted)
             items.filter(closed_at=None).update(
                 closed_at=now, reserved_by=None, reserved_until=None
             )
-        verdict = settled.verdict.value if settled.verdict else ""
+        verdict = consensus.verdict.value if consensus.verdict else ""
         if verdict != result.reviewed_verdict:
             Result.objects.filter(pk=result.pk).update(reviewed_verdict=verdict)
             entries.append(_override(run, result, verdict, by))
@@ -441,7 +447,7 @@ class ImportPage:
     first: Sequence[Matched]
     rejected: int
     rejected_first: Sequence[Rejected]
-    strangers: Sequence[str]
+    unknown_reviewers: Sequence[str]
     passed_over: Sequence[str]
 
 
@@ -454,11 +460,11 @@ def import_page(upload: ReviewUpload) -> ImportPage:
         said=", ".join(table.said),
         new=len(new),
         known=found.matching.known,
-        history=sum(not one.is_standing for one in new),
-        executions=len({one.result.pk for one in new}),
+        history=sum(not entry.is_standing for entry in new),
+        executions=len({entry.result.pk for entry in new}),
         first=new[:MAX_SHOWN],
         rejected=len(found.rejected),
         rejected_first=found.rejected[:MAX_REJECTED],
-        strangers=found.matching.strangers,
+        unknown_reviewers=found.matching.unknown_reviewers,
         passed_over=found.read.passed_over,
     )

@@ -15,7 +15,7 @@ from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import COMPOSITE, walk
 from evaluators.scoring.types import Verdict
 from runs.engine.plan import METRICS_KIND, Plan, read_plan, tree_of_case
-from runs.engine.review_rules import RULE, Reason, Settled, settle
+from runs.engine.review_rules import RULE, Consensus, ReviewReason, combine_decisions
 from runs.models.results import EvaluatorScore, Result, ResultOutput, ScoreState
 from runs.models.reviews import ENDED, Review, ReviewItem
 from runs.models.runs import Run
@@ -48,7 +48,7 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeRow:
+class ReviewedOutcome:
     """One expected outcome; `state` is pass or fail, "" where it is hidden or was not judged."""
 
     text: str
@@ -69,21 +69,21 @@ class LabelRow:
 
 def outcome_rows(
     case: Case, judged: Sequence[Mapping[str, Any]], typed: Typed, *, is_hidden: bool
-) -> tuple[OutcomeRow, ...]:
+) -> tuple[ReviewedOutcome, ...]:
     """Return the expected outcomes with what was marked; without the machine's findings where they are hidden."""
-    texts = [one["text"] for one in judged] or list(case.expected_outcomes)
+    texts = [entry["text"] for entry in judged] or list(case.expected_outcomes)
     marks = typed.outcome_marks.ljust(len(texts), NO_MARK)
-    states = ["pass" if one["passed"] else "fail" for one in judged] if not is_hidden else []
-    said = [one.get("justification", "") for one in judged] if not is_hidden else []
+    states = ["pass" if entry["passed"] else "fail" for entry in judged] if not is_hidden else []
+    said = [entry.get("justification", "") for entry in judged] if not is_hidden else []
     states += [""] * (len(texts) - len(states))
     said += [""] * (len(texts) - len(said))
     return tuple(
-        OutcomeRow(text, state, why, mark)
+        ReviewedOutcome(text, state, why, mark)
         for text, state, why, mark in zip(texts, states, said, marks, strict=False)
     )
 
 
-def labelled(result: Result) -> set[str]:
+def metric_keys(result: Result) -> set[str]:
     """Return the keys of the metrics that a person can label; one query."""
     return {row.key for row in label_rows(list(result.scores.all()), Typed(), is_hidden=True)}
 
@@ -96,12 +96,12 @@ def label_rows(
     judge = next((row for row in judges if row.details.get("metrics")), None)
     return tuple(
         LabelRow(
-            one["key"],
-            one.get("name") or one["key"],
-            typed.labels.get(one["key"], ""),
-            None if is_hidden else one["score"],
+            entry["key"],
+            entry.get("name") or entry["key"],
+            typed.labels.get(entry["key"], ""),
+            None if is_hidden else entry["score"],
         )
-        for one in (judge.details["metrics"] if judge else ())
+        for entry in (judge.details["metrics"] if judge else ())
     )
 
 
@@ -199,7 +199,7 @@ def _others(result: Result, policy: PolicySpec) -> tuple[RepetitionMark, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DecisionMessage:
     """A decision just made beside the machine's; `settled` says what all decisions on it come to."""
 
     key: str
@@ -209,7 +209,7 @@ class Told:
     machine: str
     score: float | None
     scale: int
-    settled: Settled
+    consensus: Consensus
     decided: int
 
     @property
@@ -218,7 +218,7 @@ class Told:
         return self.person == self.machine
 
 
-def told(review: Review | None) -> Told | None:
+def decision_message(review: Review | None) -> DecisionMessage | None:
     """Return a decision beside the machine's, None for one that is withdrawn or gone."""
     if review is None or review.withdrawn_at or review.stale_at:
         return None
@@ -226,7 +226,7 @@ def told(review: Review | None) -> Told | None:
     reviewers = ReviewItem.objects.values_list("wanted", flat=True).get(result=result)
     verdicts = Review.objects.standing().filter(result=result).order_by("id")
     said = [Verdict(verdict) for verdict in verdicts.values_list("verdict", flat=True)]
-    return Told(
+    return DecisionMessage(
         key=result.case.key,
         title=result.case.title,
         url=result_url(result.run, result.case.key, result.repetition),
@@ -234,7 +234,7 @@ def told(review: Review | None) -> Told | None:
         machine=review.machine_verdict or "error",
         score=review.machine_score,
         scale=result.run.scale,
-        settled=settle(said, reviewers),
+        consensus=combine_decisions(said, reviewers),
         decided=len(said),
     )
 
@@ -243,7 +243,7 @@ MAX_STEPS = 300
 MAX_CAUSES = 30
 READ_REVIEWS = 300
 # What brought an output in and says nothing of how the machine decided on it.
-SAYS_NOTHING = (Reason.ASKED_FOR, Reason.VERDICT_LIKE)
+SAYS_NOTHING = (ReviewReason.ASKED_FOR, ReviewReason.VERDICT_LIKE)
 HEAVY = ("result__run__summary", "result__run__leaf_scores")
 
 
@@ -263,13 +263,13 @@ class ReviewPage:
     is_hidden: bool
     is_demanded: bool
     is_skipped: bool
-    why: tuple[Reason, ...]
+    why: tuple[ReviewReason, ...]
     turns: Turns
     output_size: int
     output_text: str
     diff: tuple[DiffLine, ...] | None
     files: tuple[LeftFile, ...]
-    outcomes: tuple[OutcomeRow, ...]
+    outcomes: tuple[ReviewedOutcome, ...]
     labels: tuple[LabelRow, ...]
     steps: tuple[Mapping[str, Any], ...] | None
     step_count: int
@@ -277,7 +277,7 @@ class ReviewPage:
     typed: Typed
     mine: Review | None
     opinions: tuple[Review, ...]
-    settled: Settled
+    consensus: Consensus
     decided: int
     causes: tuple[str, ...]
     rule: str = RULE
@@ -303,7 +303,7 @@ class ReviewPage:
         return sum(row.state == Verdict.PASS for row in self.outcomes)
 
     @property
-    def outcomes_words(self) -> str:
+    def outcomes_text(self) -> str:
         """Say how many of the expected outcomes were met."""
         return f"{self.outcomes_met} of {len(self.outcomes)} met"
 
@@ -320,7 +320,7 @@ class ReviewPage:
     @property
     def wants_several(self) -> bool:
         """Tell whether more than one person decides."""
-        return max(self.settled.wanted, self.decided) > 1
+        return max(self.consensus.wanted, self.decided) > 1
 
 
 def items_for_review() -> QuerySet[ReviewItem]:
@@ -353,9 +353,9 @@ def review_page(
             "reviewer"
         )
     )
-    standing = [one for one in reviews if one.withdrawn_at is None and one.stale_at is None]
-    mine = next((one for one in standing if one.reviewer_id == user.pk), None)
-    earlier = next((one for one in reviews if one.reviewer_id == user.pk), None)
+    standing = [entry for entry in reviews if entry.withdrawn_at is None and entry.stale_at is None]
+    mine = next((entry for entry in standing if entry.reviewer_id == user.pk), None)
+    earlier = next((entry for entry in reviews if entry.reviewer_id == user.pk), None)
     is_demanded = plan.policy.review_blind
     is_asked = is_demanded or (hides_judge and may_decide)
     is_hidden = is_asked and mine is None and (may_decide or item.closed_at is None)
@@ -387,8 +387,8 @@ def review_page(
         typed=typed,
         mine=mine,
         opinions=() if is_hidden or not (mine or item.closed_at) else tuple(standing),
-        settled=settle(
-            [Verdict(one.verdict) for one in reversed(standing)], plan.policy.review_reviewers
+        consensus=combine_decisions(
+            [Verdict(entry.verdict) for entry in reversed(standing)], plan.policy.review_reviewers
         ),
         decided=len(standing),
         causes=_causes(run) if may_decide else (),

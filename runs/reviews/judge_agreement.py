@@ -22,11 +22,11 @@ from runs.models.runs import Run
 from runs.models.suites import Case, CaseGate, Suite
 from runs.reviews.agreement import (
     MARKS,
-    Agreement,
+    JudgeAgreement,
     Pair,
     Reviewed,
     Suggestion,
-    agreement_of,
+    measure_agreement,
     suggest_bands,
 )
 
@@ -48,7 +48,7 @@ def counted_runs(suite: Suite) -> list[CountedRun]:
     return [CountedRun(*row) for row in rows.distinct()]
 
 
-def over_words(executions: int, runs: Sequence[CountedRun]) -> str:
+def scope_text(executions: int, runs: Sequence[CountedRun]) -> str:
     """Say over how many decisions, runs and versions the figures are."""
     versions = sorted({run.version for run in runs})
     if not versions:
@@ -58,7 +58,7 @@ def over_words(executions: int, runs: Sequence[CountedRun]) -> str:
     return f"{decisions}, {counted(len(runs), 'run')}, {which}"
 
 
-def mixed_words(runs: Sequence[CountedRun]) -> str:
+def mixture_text(runs: Sequence[CountedRun]) -> str:
     """Say what is counted together though it may be different judges, "" where nothing is."""
     versions, judges = {run.version for run in runs}, {run.judge for run in runs}
     if len(judges) > 1:
@@ -108,25 +108,21 @@ def coverage(runs: Collection[int]) -> list[Covered]:
     return [Covered(verdict, *found.get(verdict, (0, 0, 0, 0))) for verdict in VERDICTS[::-1]]
 
 
-def coverage_words(covered: Sequence[Covered], picked: int) -> list[str]:
-    """Return what the figures stand for and what they leave out, in sentences."""
-    return [*_words(covered, picked)]
-
-
-def _words(covered: Sequence[Covered], picked: int) -> Iterator[str]:
+def coverage_sentences(covered: Sequence[Covered], picked: int) -> Iterator[str]:
+    """Yield sentences on what the figures stand for and what they leave out."""
     yield (
         "Each decision counts for as many executions as it was drawn from: one of a random audit of 5% stands "
         "for 20, one that a rule always brings in stands for itself."
     )
-    for one in covered:
-        if one.decided_drawn_none and one.verdict != "borderline":
-            what = PLURALS[one.verdict]
+    for entry in covered:
+        if entry.decided_drawn_none and entry.verdict != "borderline":
+            what = PLURALS[entry.verdict]
             yield (
-                f"Of {counted(one.total, f'{one.verdict},{what}')} none was drawn, so the figures say nothing of "
+                f"Of {counted(entry.total, f'{entry.verdict},{what}')} none was drawn, so the figures say nothing of "
                 f"{what}: a wrong one would not be seen. A random audit of {what}, in the settings of the suite, "
                 "brings some in."
             )
-    if waiting := sum(one.drawn + one.picked - one.decided for one in covered):
+    if waiting := sum(entry.drawn + entry.picked - entry.decided for entry in covered):
         yield (
             f"{thousands(waiting)} in the queue {'waits' if waiting == 1 else 'wait'} for a decision yet; the "
             "figures take them to be like the decided ones."
@@ -162,7 +158,7 @@ class JudgeFigures:
     """How far one judge agrees with people: `path` is "" for the verdict of the whole, else an evaluator's or a key."""
 
     path: str
-    agreement: Agreement
+    agreement: JudgeAgreement
     judged: tuple[Judged, ...] = ()
 
 
@@ -215,7 +211,12 @@ def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
     every = list(_reviewed(suite, span or Span()))
     plans = dict(_plans({row.run_id for row in every}))
     rows = [row for row in every if row.run_id in plans]
-    verdicts = tuple(_by_verdict(row, plans[row.run_id].policy) for row in rows if row.verdict)
+    verdicts = []
+    for row in rows:
+        by_score = plans[row.run_id].policy.case_gate == CaseGate.SCORE and not row.is_forced
+        if row.verdict:
+            score = row.score if by_score else None
+            verdicts.append(_judged(row, row.verdict, row.reviewed_verdict, score))
     scores = _by_evaluator(rows, plans)
     policy = suite.policy
     return SuiteAgreement(
@@ -235,18 +236,18 @@ def suite_agreement(suite: Suite, span: Span | None = None) -> SuiteAgreement:
 def _figures(
     path: str, judged: Sequence[Judged], seed: int, categories: Sequence[str] = VERDICTS
 ) -> JudgeFigures:
-    pairs = [one.pair for one in judged]
+    pairs = [entry.pair for entry in judged]
     is_ordered = categories == LABELS
-    found = agreement_of(pairs, categories, quadratic=is_ordered, seed=seed)
+    found = measure_agreement(pairs, categories, quadratic=is_ordered, seed=seed)
     return JudgeFigures(path, found, tuple(judged))
 
 
 def _reviewed(suite: Suite, span: Span) -> Iterator[Result]:
     """Yield the results whose review is settled; those of a copy have no item in the queue."""
     rows = Result.objects.filter(run__in=span.of(suite), review_item__closed_at__isnull=False)
-    settled = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
+    consensus = rows.exclude(reviewed_verdict="").select_related("case", "review_item", "run")
     heavy = ("run__snapshot", "run__summary", "run__leaf_scores")
-    yield from settled.defer(*heavy).order_by("id")
+    yield from consensus.defer(*heavy).order_by("id")
 
 
 def _plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
@@ -257,16 +258,7 @@ def _plans(runs: set[int]) -> Iterator[tuple[int, Plan]]:
             continue
 
 
-def _by_verdict(row: Result, policy: PolicySpec) -> Judged:
-    by_score = policy.case_gate == CaseGate.SCORE and not row.is_forced
-    return _judged(row, row.verdict, row.score if by_score else None)
-
-
-def _judged(row: Result, machine: str, score: float | None) -> Judged:
-    return _said(row, machine, row.reviewed_verdict, score)
-
-
-def _said(row: Result, machine: str, person: str, score: float | None = None) -> Judged:
+def _judged(row: Result, machine: str, person: str, score: float | None = None) -> Judged:
     pair = Pair(machine, person, row.review_item.sampling_rate)
     return Judged(row.pk, row.run.number, row.case.key, pair, score, row.repetition)
 
@@ -288,7 +280,7 @@ def _by_evaluator(rows: Sequence[Result], plans: Mapping[int, Plan]) -> dict[str
             continue
         own = 1 - score if node.is_stored_unturned else score
         verdict = plan.policy.verdict_of(own).value
-        found.setdefault(path, []).append(_judged(row, verdict, own))
+        found.setdefault(path, []).append(_judged(row, verdict, row.reviewed_verdict, own))
     return found
 
 
@@ -303,7 +295,7 @@ def _outcome_marks(rows: Sequence[Result]) -> Iterator[Judged]:
         row = by_id[result]
         for machine, person in zip(row.outcome_marks, marks, strict=False):
             if machine in MARK_WORDS and person in MARK_WORDS:
-                yield _said(row, MARK_WORDS[machine], MARK_WORDS[person])
+                yield _judged(row, MARK_WORDS[machine], MARK_WORDS[person])
 
 
 def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
@@ -314,22 +306,24 @@ def _metric_labels(rows: Sequence[Result]) -> dict[str, list[Judged]]:
     ).order_by("result_id", "position")
     judged: dict[int, dict[str, str]] = {}
     for result, metrics in scores.values_list("result_id", "details__metrics"):
-        judged.setdefault(result, {one["key"]: str(round(one["score"])) for one in metrics or ()})
+        judged.setdefault(
+            result, {entry["key"]: str(round(entry["score"])) for entry in metrics or ()}
+        )
     found: dict[str, list[Judged]] = defaultdict(list)
     reviews = Review.objects.standing().filter(result__in=judged).order_by("id")
     for result, labels in reviews.values_list("result_id", "metric_labels"):
         for key, label in labels.items():
             if key in judged[result]:
-                found[key].append(_said(by_id[result], judged[result][key], str(label)))
+                found[key].append(_judged(by_id[result], judged[result][key], str(label)))
     return dict(found)
 
 
 def _bands(judged: Sequence[Judged], policy: PolicySpec) -> Suggestion | None:
     """Return the best bands for what a score decided and the rules, not a person, brought in."""
     reviewed = [
-        Reviewed(one.score, one.pair.person, one.pair.sampling_rate)
-        for one in judged
-        if one.score is not None and one.pair.sampling_rate is not None
+        Reviewed(entry.score, entry.pair.person, entry.pair.sampling_rate)
+        for entry in judged
+        if entry.score is not None and entry.pair.sampling_rate is not None
     ]
     return suggest_bands(
         reviewed,
@@ -377,6 +371,6 @@ class AgreementQuery(ListQuery):
         if self.by == METRIC:
             return found.metrics.get(self.evaluator, found.verdicts)
         if self.by == EVALUATOR:
-            named = (one for one in found.evaluators if one.path == self.evaluator)
+            named = (entry for entry in found.evaluators if entry.path == self.evaluator)
             return next(named, found.verdicts)
         return found.verdicts

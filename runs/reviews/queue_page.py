@@ -12,14 +12,14 @@ from django.contrib.auth.models import User
 from django.db.models import Count, F, Q
 
 from evaluators.templatetags.figures import MINUS, down
-from runs.engine.review_rules import VERDICTS, Reason
+from runs.engine.review_rules import VERDICTS, ReviewReason
 from runs.lists import Control
 from runs.models.clock import database_now
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.requests import MAY_REVIEW
 from runs.results.case_rows import result_url
 from runs.reviews import services
-from runs.reviews.agreement import Agreement, Pair, agreement_of
+from runs.reviews.agreement import JudgeAgreement, Pair, measure_agreement
 from runs.reviews.item_page import SAYS_NOTHING
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -40,7 +40,7 @@ def queue_controls(
     runs = [(pk, f"#{number} {target}") for pk, number, target in rows.distinct()]
     lists = of_suite.order_by().values_list("result__case__tags", flat=True)
     tags = [(tag, tag) for tag in sorted({tag for tags in lists.distinct() for tag in tags})]
-    reasons = [(reason.value, reason.label) for reason in Reason]
+    reasons = [(reason.value, reason.label) for reason in ReviewReason]
     assigned = [(pk, f"Assigned to {name}") for pk, name in people]
     offered = (
         ("suite", "Suite", list(dict.fromkeys(suites.distinct())), "All suites"),
@@ -85,7 +85,7 @@ class NextRow:
     verdict: str
     score: float | None
     scale: int
-    why: tuple[Reason, ...]
+    why: tuple[ReviewReason, ...]
 
     @property
     def words(self) -> str:
@@ -97,7 +97,7 @@ class NextRow:
 class JudgeBesidePerson:
     """How a person's last reviews compare with the machine; rows from pass to fail, by what the machine said."""
 
-    agreement: Agreement
+    agreement: JudgeAgreement
 
     @property
     def same(self) -> int:
@@ -228,7 +228,7 @@ def _beside(last: Sequence[Mapping[str, Any]]) -> JudgeBesidePerson | None:
         for row in last
         if row["machine_verdict"] in VERDICTS
     ]
-    return JudgeBesidePerson(agreement_of(pairs)) if pairs else None
+    return JudgeBesidePerson(measure_agreement(pairs)) if pairs else None
 
 
 def _last_decided(user: User) -> ReviewItem | None:

@@ -13,7 +13,7 @@ from evaluators.models import AuditEntry
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import DomainError, ScoreOutOfRangeError, Verdict
 from runs.engine.plan import read_plan
-from runs.engine.review_rules import LABELS, Reason, Settled, settle
+from runs.engine.review_rules import LABELS, Consensus, ReviewReason, combine_decisions
 from runs.finishing import renew_figures
 from runs.models.clock import database_now
 from runs.models.results import Result
@@ -137,13 +137,13 @@ def ask_for_review(result: Result, *, by: User | None) -> ReviewItem:
         run = Run.objects.hold(result.run_id)
         if not Result.objects.filter(pk=result.pk, status__in=ENDED).exists():
             raise NotEndedError("This execution has not ended. Review it when it has.")
-        asked = f" {Reason.ASKED_FOR.value} "
+        asked = f" {ReviewReason.ASKED_FOR.value} "
         item, is_new = ReviewItem.objects.get_or_create(
             result=result,
-            defaults={"reasons": asked, "rank": Reason.ASKED_FOR.rank, "added_by": by}
+            defaults={"reasons": asked, "rank": ReviewReason.ASKED_FOR.rank, "added_by": by}
             | {"wanted": reviewers_of(run)},
         )
-        if not is_new and Reason.ASKED_FOR not in item.why:
+        if not is_new and ReviewReason.ASKED_FOR not in item.why:
             item.reasons, item.rank, item.added_by = asked + item.reasons.lstrip(), 0, by
             item.save(update_fields=("reasons", "rank", "added_by"))
     return item
@@ -204,7 +204,7 @@ class AlreadyDecidedError(DomainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ReviewDecision:
     """What a person says of one output.
 
     `outcome_marks` is one character per expected outcome in order: 1 met, 0 missed, - not marked, "" for none.
@@ -222,8 +222,8 @@ class Decided:
 
 
 def decide(
-    item: ReviewItem, decided: Decided, *, by: User, is_second_opinion: bool = False
-) -> Settled:
+    item: ReviewItem, decided: ReviewDecision, *, by: User, is_second_opinion: bool = False
+) -> Consensus:
     """Keep what a person decided on an item, and return what all decisions on it come to.
 
     A decision of theirs that stands already is replaced, and kept as withdrawn. When it settles the item, the item
@@ -261,10 +261,10 @@ def decide(
             created_at=now,
         )
         held.skips.filter(reviewer=by).delete()
-        return _settle(run, held, result, by=by)
+        return _store_consensus(run, held, result, by=by)
 
 
-def undo(item: ReviewItem, *, by: User) -> Settled | None:
+def undo(item: ReviewItem, *, by: User) -> Consensus | None:
     """Withdraw a person's decision on an item and give the item back to them; None when none of theirs stands.
 
     What was withdrawn is kept. The item waits again where the other decisions do not settle it.
@@ -275,12 +275,12 @@ def undo(item: ReviewItem, *, by: User) -> Settled | None:
         standing = Review.objects.standing().filter(result=result, reviewer=by)
         if not standing.update(withdrawn_at=now):
             return None
-        settled = _settle(run, held, result, by=by)
-        if settled.is_open:
+        consensus = _store_consensus(run, held, result, by=by)
+        if consensus.is_open:
             # Nobody else gets it in between, unless somebody has it open already.
             free = ReviewItem.objects.filter(pk=held.pk).exclude(reserved_until__gt=now)
             free.update(reserved_by=by, reserved_until=now + RESERVED_FOR)
-    return settled
+    return consensus
 
 
 def last_decided(by: User) -> ReviewItem | None:
@@ -301,7 +301,7 @@ def _hold(item: ReviewItem) -> tuple[Run, ReviewItem, Result]:
     return run, held, held.result
 
 
-def _check(result: Result, decided: Decided) -> None:
+def _check(result: Result, decided: ReviewDecision) -> None:
     if result.status not in ENDED:
         raise NotEndedError("This execution is being tried again. Review it when it has ended.")
     if decided.generation and decided.generation != result.generation:
@@ -328,21 +328,23 @@ def clean_tags(tags: Sequence[str]) -> list[str]:
     return found
 
 
-def _settle(run: Run, item: ReviewItem, result: Result, *, by: User) -> Settled:
+def _store_consensus(run: Run, item: ReviewItem, result: Result, *, by: User) -> Consensus:
     """Let the decisions that stand come to what they come to, in the item, the result and the run."""
     decisions = Review.objects.standing().filter(result=result).order_by("id")
     verdicts = [Verdict(verdict) for verdict in decisions.values_list("verdict", flat=True)]
-    settled = settle(verdicts, reviewers_of(run))
-    if settled.is_open:
+    consensus = combine_decisions(verdicts, reviewers_of(run))
+    if consensus.is_open:
         closed_at = None
     else:
         closed_at = item.closed_at or database_now()
     free = FREE if item.reserved_by_id in (None, by.pk) else {}
-    ReviewItem.objects.filter(pk=item.pk).update(wanted=settled.wanted, closed_at=closed_at, **free)
-    verdict = "" if settled.verdict is None else settled.verdict.value
+    ReviewItem.objects.filter(pk=item.pk).update(
+        wanted=consensus.wanted, closed_at=closed_at, **free
+    )
+    verdict = "" if consensus.verdict is None else consensus.verdict.value
     if verdict != result.reviewed_verdict:
         _override(run, result, verdict, by=by)
-    return settled
+    return consensus
 
 
 def _override(run: Run, result: Result, verdict: str, *, by: User) -> None:

@@ -39,7 +39,7 @@ from runs.reviews.agreement_page import agreement_page
 from runs.reviews.files import reviews_csv, reviews_jsonl
 from runs.reviews.forms import AssignForm, DecisionForm, ReviewFileForm, StoreReviewsForm
 from runs.reviews.importing import import_page
-from runs.reviews.item_page import Told, Typed, review_page, told
+from runs.reviews.item_page import DecisionMessage, Typed, decision_message, review_page
 from runs.reviews.judge_agreement import AgreementQuery
 from runs.reviews.services import AlreadyDecidedError, ItemTakenError, take_bands
 from runs.suites.queries import suite_head
@@ -59,8 +59,8 @@ def review(request: MemberRequest) -> HttpResponse:
     """Show the next item of the queue, reserved for whoever asks, or why there is none."""
     query = QueueQuery.read(request.GET)
     item = services.next_item(request.user, query) if _decides(request) else None
-    just = _told(request, request.session.pop(DECIDED, None))
-    return _show(request, query, item, told=just)
+    just = _decision_message(request, request.session.pop(DECIDED, None))
+    return _show(request, query, item, decision_message=just)
 
 
 @require_safe
@@ -207,8 +207,8 @@ def _go_on(
 ) -> HttpResponse:
     """Show the next item, after what was decided if anything was."""
     if request.htmx:
-        just = _told(request, decided)
-        return _show(request, query, services.next_item(request.user, query), told=just)
+        just = _decision_message(request, decided)
+        return _show(request, query, services.next_item(request.user, query), decision_message=just)
     request.session[DECIDED] = decided
     return redirect(query.at(reverse("runs:review")))
 
@@ -258,13 +258,13 @@ def _show(
     return response
 
 
-def _told(request: MemberRequest, decided: int | None) -> Told | None:
+def _decision_message(request: MemberRequest, decided: int | None) -> DecisionMessage | None:
     """Return the decision just made on an item beside the machine's."""
     if decided is None:
         return None
     own = Review.objects.standing().filter(reviewer=request.user)
     of_item = own.filter(result__review_item=decided).select_related("result__case", "result__run")
-    return told(of_item.first())
+    return decision_message(of_item.first())
 
 
 def _decides(request: HttpRequest) -> bool:

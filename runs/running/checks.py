@@ -100,7 +100,7 @@ def scripts_problem(
     return f"{who}, and {obstacle}" if who else ""
 
 
-def scripts_problem_of_suite(
+def suite_scripts_problem(
     suite: Suite, targets: Iterable[TargetKind], user: User | AnonymousUser | None
 ) -> str:
     """Return why no run of the suite against these targets may start for the user; "" if one may."""
@@ -113,19 +113,19 @@ def scripts_problem_of_suite(
     return next((problem for problem in problems if problem), "")
 
 
-def check_scripts_again(run: Run, user: User | None, *, asks_target: bool = True) -> None:
+def check_run_scripts(run: Run, user: User | None, *, asks_target: bool = True) -> None:
     """Raise ScriptsRefusedError when going on with a run could start programs the user may not start.
 
     That holds for one evaluator too: where it lets a gate pass, scripts that were skipped run now.
     """
-    if problem := scripts_problem_again(run, user, asks_target=asks_target):
+    if problem := run_scripts_problem(run, user, asks_target=asks_target):
         raise ScriptsRefusedError(problem)
 
 
-def scripts_problem_again(
+def run_scripts_problem(
     run: Run, user: User | AnonymousUser | None, *, asks_target: bool = True
 ) -> str:
-    """Return what check_scripts_again would raise, "" if nothing."""
+    """Return what check_run_scripts would raise, "" if nothing."""
     obstacle = _obstacle(user)
     if not obstacle:
         return ""
@@ -185,10 +185,10 @@ def _obstacle(user: User | AnonymousUser | None) -> str:
             "you may not run scripts. An admin can allow it on your page under Members: "
             "“May run scripts”."
         )
-    return _lack_of_a_sandbox(is_local_worker=user is None)
+    return _sandbox_problem(is_local_worker=user is None)
 
 
-def _lack_of_a_sandbox(*, is_local_worker: bool) -> str:
+def _sandbox_problem(*, is_local_worker: bool) -> str:
     """Look where the programs would run: in this process, or at the live workers."""
     remedy = "Scripts run on Linux with bubblewrap or prlimit; install one of them and start the site again."
     if settings.IS_EMBEDDED or is_local_worker:

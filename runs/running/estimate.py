@@ -23,7 +23,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.numbers import quote_names
 from evaluators.scoring.tree import EvaluatorSpec, walk
 from evaluators.templatetags.figures import counted, money
-from runs.engine.plan import agent_paths, judge_calls, judges_asked, tree_of_case
+from runs.engine.plan import agent_paths, judge_calls, planned_calls_by_judge, tree_of_case
 from runs.models.results import Result, ResultStatus
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import Case, Suite
@@ -405,7 +405,7 @@ def planned_judge_calls(
     tags: Collection[str] = (),
     keys: Collection[str] | None = None,
 ) -> Judges:
-    """Return by judge, as judges_asked names it, the calls of one repetition when no gate fails.
+    """Return by judge, as planned_calls_by_judge names it, the calls of one repetition when no gate fails.
 
     `root` is the tree the run is scored by. Of so many cases `with_outcomes` have expected outcomes.
     With `tags` the cases are those that have one of them, with `keys` those that are named.
@@ -414,10 +414,10 @@ def planned_judge_calls(
     # Trees of many cases are mostly the same few: each is read once.
     for (written, append, has_outcomes), count in _own_trees(suite, tags, keys).items():
         tree = tree_of_case(root, json.loads(written), append=append)
-        _add(found, judges_asked(tree, kinds, has_outcomes=has_outcomes), count)
+        _add(found, planned_calls_by_judge(tree, kinds, has_outcomes=has_outcomes), count)
         cases, with_outcomes = cases - count, with_outcomes - count * has_outcomes
-    _add(found, judges_asked(root, kinds, has_outcomes=True), with_outcomes)
-    _add(found, judges_asked(root, kinds, has_outcomes=False), cases - with_outcomes)
+    _add(found, planned_calls_by_judge(root, kinds, has_outcomes=True), with_outcomes)
+    _add(found, planned_calls_by_judge(root, kinds, has_outcomes=False), cases - with_outcomes)
     return +found
 
 

@@ -33,10 +33,10 @@ from runs.models.results import Result, ResultStatus
 from runs.models.runs import RESCORED, Run
 from runs.models.suites import Case, Suite
 from runs.models.targets import Target
-from runs.running.checks import scripts_problem_of_suite
+from runs.running.checks import suite_scripts_problem
 from runs.running.estimate import ENDED, Estimate, EstimateRequest, estimate, recorded_counts
 from runs.running.retry_forms import RunRetryForm
-from runs.running.rules import SAMPLES, RunRules, ruled, with_own_samples
+from runs.running.rules import SAMPLES, RunRules, apply_rules, with_own_samples
 from runs.running.services import start_campaign
 from runs.specs.suites import SuiteSpec
 from runs.suites.tree_forms import (
@@ -903,7 +903,7 @@ class StartRunForm(CaseChoiceForm):
             self.add_error(None, "Weights and thresholds: correct what is marked there.")
         else:
             try:
-                ruled(self.rules.spec, wanted)
+                apply_rules(self.rules.spec, wanted)
             except DomainError as refusal:
                 self.add_error(None, f"For this run only: {refusal}")
         return found
@@ -956,7 +956,7 @@ class StartRunForm(CaseChoiceForm):
         kinds = {target.kind for target in self._estimated_targets()}
         known = target_kinds()
         targets = [known[kind] for kind in sorted(kinds) if kind in known]
-        return scripts_problem_of_suite(self.suite, targets, user)
+        return suite_scripts_problem(self.suite, targets, user)
 
     @property
     def _as_filled(self) -> dict[str, Any]:
@@ -973,7 +973,7 @@ class StartRunForm(CaseChoiceForm):
     def _root(self) -> EvaluatorSpec:
         """Return the tree that the runs are scored by, the suite's while the rules are wrong."""
         try:
-            return ruled(self.rules.spec, self.wanted_rules).root
+            return apply_rules(self.rules.spec, self.wanted_rules).root
         except DomainError:
             return self.rules.spec.evaluators
 

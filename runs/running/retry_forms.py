@@ -25,7 +25,7 @@ from runs.case_groups import (
     retryable_results,
 )
 from runs.costs import budget_words, counted_usd, is_replayed
-from runs.engine.plan import judge_calls, judge_calls_again, read_plan, tree_of_case
+from runs.engine.plan import judge_calls, read_plan, retry_judge_calls, tree_of_case
 from runs.form_fields import MoneyField
 from runs.lists import MAX_INTEGER, read_integer
 from runs.models.results import (
@@ -37,7 +37,7 @@ from runs.models.results import (
 )
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run
 from runs.models.suites import Case
-from runs.running.checks import scripts_problem_again
+from runs.running.checks import run_scripts_problem
 from runs.running.retrying import (
     BudgetSpentError,
     check_paths,
@@ -105,7 +105,7 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
     replays = is_replayed(run.snapshot)
     run_each, evaluation_each = _mean_costs(run)
     if path:
-        evaluation_each = _mean_cost_of(run, path)
+        evaluation_each = _mean_evaluator_cost(run, path)
     evaluation = _times(evaluation_each, count) if calls else Decimal(0)
 
     def way(asked: int) -> RetryOption:
@@ -130,7 +130,7 @@ def retry_plan(run: Run, chosen: QuerySet[Result], path: str = "") -> RetryPlan:
     )
 
 
-def has_score_of(path: str) -> Exists:
+def has_score(path: str) -> Exists:
     """Return what finds the results that hold a line of the evaluator."""
     return Exists(EvaluatorScore.objects.filter(result=OuterRef("pk"), path=path))
 
@@ -149,7 +149,7 @@ def _judge_calls(run: Run, chosen: QuerySet[Result], path: str) -> int:
     for root, has_outcomes, count in _trees(plan.root, chosen):
         judged = has_outcomes and bool(plan.judge)
         if path:
-            calls = judge_calls_again(root, kinds, path, has_outcomes=judged)
+            calls = retry_judge_calls(root, kinds, path, has_outcomes=judged)
         else:
             calls = judge_calls(root, kinds, has_outcomes=judged)
         total += calls * count
@@ -182,7 +182,7 @@ def _mean_costs(run: Run) -> tuple[Decimal | None, Decimal | None]:
     return _share(found["run"], times), _share(found["evaluation"], times)
 
 
-def _mean_cost_of(run: Run, path: str) -> Decimal | None:
+def _mean_evaluator_cost(run: Run, path: str) -> Decimal | None:
     """Return what one score of the evaluator, with all below it, has cost so far."""
     lines = EvaluatorScore.objects.filter(result__run=run).order_by()
     at = Q(path=path)
@@ -231,7 +231,7 @@ class ResumeForm(forms.Form):
     def scripts_problem(self, user: User | AnonymousUser) -> str:
         """Return why the run may not go on for the user, when programs are to run; else ""."""
         is_over_early = self.run.status in RESUMABLE_RUN_STATUSES
-        return scripts_problem_again(self.run, user) if is_over_early else ""
+        return run_scripts_problem(self.run, user) if is_over_early else ""
 
     def resume(self, resumed_by: User) -> str:
         """Resume the run and say how much is left; "" with the reason among the errors when refused."""
@@ -338,7 +338,7 @@ class AgainForm(forms.Form):
             return self.run.results.none()
         found = self.meant().filter(pk__in=retryable_results(self.run).values("pk"))
         path = self.cleaned_data["path"]
-        return found.filter(has_score_of(path), output__isnull=False) if path else found
+        return found.filter(has_score(path), output__isnull=False) if path else found
 
     def chosen(self) -> QuerySet[Result]:
         """Return the results that would be tried again."""
@@ -369,7 +369,7 @@ class AgainForm(forms.Form):
         if not self.names_results:
             return ""
         asks_target = not (self.cleaned_data["path"] or self.keeps_output)
-        return scripts_problem_again(self.run, user, asks_target=asks_target)
+        return run_scripts_problem(self.run, user, asks_target=asks_target)
 
     def named(self) -> dict[str, Any]:
         """Return what names the results to the service, which says of open ones that they are."""
@@ -403,10 +403,10 @@ class AgainForm(forms.Form):
         """Say how many results are tried again, and how many are not that were counted on."""
         # Of the results where one evaluator could not score, another number was said.
         others = 0 if self.cleaned_data["path"] else (self.cleaned_data["count"] or count) - count
-        said = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} tried again."
+        message = f"{counted(count, 'result')} {'is' if count == 1 else 'are'} tried again."
         if others > 0:
-            said += f" {thousands(others)} more had been reached by another retry meanwhile."
-        return said
+            message += f" {thousands(others)} more had been reached by another retry meanwhile."
+        return message
 
 
 class RunRetryForm(AgainForm):

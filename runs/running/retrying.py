@@ -33,7 +33,7 @@ from runs.models.results import (
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import RESUMABLE_RUN_STATUSES, Run, RunEvent, RunOwner, RunStatus
 from runs.queue import queue_workers
-from runs.running.checks import check_scripts_again
+from runs.running.checks import check_run_scripts
 
 
 def mark_reviews_stale(result_ids: Sequence[int]) -> None:
@@ -116,7 +116,7 @@ def start_retry(run: Run, result_ids: Sequence[int], request: RetryRequest) -> R
     )
     for some in _batches(result_ids):
         insert_rows(Attempt, ATTEMPT_COLUMNS, _attempts(some, retry))
-        _uncount(run, some)
+        _subtract_from_counters(run, some)
         some.update(generation=F("generation") + 1, retry_paths=retry.paths, **EMPTIED)
         if request.keep_output:
             some.filter(output__isnull=False).update(keeps_output=True)
@@ -228,7 +228,7 @@ def _added(cost: Decimal | None, earlier: Decimal | None) -> Decimal | None:
     return None if cost is None else cost - (earlier or Decimal(0))
 
 
-def _uncount(run: Run, some: QuerySet[Result]) -> None:
+def _subtract_from_counters(run: Run, some: QuerySet[Result]) -> None:
     """Take results that were finished out of the run's counters."""
     found = some.order_by().aggregate(
         done=Count("id"),
@@ -293,13 +293,15 @@ def resume_run(run: Run, *, resumed_by: User | None, budget_usd: Decimal | None 
         count = len(left) + len(broken)
         if not count:
             raise CannotResumeError(f"Run {run} has no results left to carry out.")
-        check_scripts_again(run, resumed_by)
+        check_run_scripts(run, resumed_by)
         check_budget(run, held, budget_usd)
         set_waiting(held, left)
         if broken:
             start_retry(held, broken, RetryRequest(resumed_by))
         taken_over = open_run(held, budget_usd=budget_usd)
-        note(held, "resume", _resumed(resumed_by, count, taken_over=taken_over), by=resumed_by)
+        note(
+            held, "resume", _resume_message(resumed_by, count, taken_over=taken_over), by=resumed_by
+        )
     return count
 
 
@@ -319,7 +321,7 @@ def _ids(found: QuerySet[Result]) -> list[int]:
     return list(found.order_by("id").values_list("id", flat=True))
 
 
-def _resumed(user: User | None, count: int, *, taken_over: bool) -> str:
+def _resume_message(user: User | None, count: int, *, taken_over: bool) -> str:
     by = f" by {user_name(user)}" if user is not None else ""
     who = "; the workers go on with what a command line began" if taken_over else ""
     return f"Resumed{by} with {counted(count, 'result')} to go{who}"
@@ -416,14 +418,14 @@ def retry_results(
         if not count:
             raise NothingToRetryError(f"Run {run} has no such results to try again: {why_none}.")
         asks_target = not request.keep_output or lacks_output(finished, cancelled)
-        check_scripts_again(run, asked_by, asks_target=asks_target)
+        check_run_scripts(run, asked_by, asks_target=asks_target)
         check_budget(run, held, budget_usd)
         retry = start_retry(held, finished, request)
         set_waiting(held, cancelled, retry)
         retry.count = count
         retry.save(update_fields=("count",))
         taken_over = open_run(held, budget_usd=budget_usd)
-        note(held, "retry", _retried(retry, taken_over=taken_over), by=asked_by)
+        note(held, "retry", _retry_message(retry, taken_over=taken_over), by=asked_by)
     return count
 
 
@@ -485,7 +487,7 @@ def check_paths(run: Run, paths: Sequence[str]) -> None:
             )
 
 
-def _retried(retry: Retry, *, taken_over: bool) -> str:
+def _retry_message(retry: Retry, *, taken_over: bool) -> str:
     by = f" by {retry.asked_by_name}" if retry.asked_by_name else ""
     who = "; the workers go on with what a command line began" if taken_over else ""
     return f"{counted(retry.count, 'result')} tried again{by}: {retry}{who}"

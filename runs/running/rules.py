@@ -48,7 +48,7 @@ class RunRules:
 
 
 @dataclass(frozen=True, slots=True)
-class RuledRun:
+class AppliedRules:
     """The tree and policy a run is scored by, and what of them is otherwise than in the suite.
 
     `changed` are plain JSON values: {"evaluator": its path or None for the policy, "name": a fact of
@@ -80,17 +80,17 @@ class Sample:
         holder[SAMPLES] = self.samples
 
 
-def ruled(spec: SuiteSpec, rules: RunRules) -> RuledRun:
+def apply_rules(spec: SuiteSpec, rules: RunRules) -> AppliedRules:
     """Return what a run of this suite is scored by.
 
     Raises ChangeRefusedError, ScoreOutOfRangeError, UnknownPolicyError, InvalidConfigError or TreeError
     naming the evaluator or the field.
     """
     if rules.is_empty:
-        return RuledRun(spec.evaluators, spec.policy)
+        return AppliedRules(spec.evaluators, spec.policy)
     draft = begin_draft(spec)
     after = SuiteSpec.model_validate(change(draft, *_operations(draft, rules)))
-    return RuledRun(after.evaluators, after.policy, tuple(_changed(spec, after)))
+    return AppliedRules(after.evaluators, after.policy, tuple(_changed(spec, after)))
 
 
 def _operations(content: Content, rules: RunRules) -> Iterator[Operation]:

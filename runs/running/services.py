@@ -36,17 +36,17 @@ from runs.running.checks import (
     target_kind,
 )
 from runs.running.retrying import RunNotActiveError, stop_run
-from runs.running.rules import RuledRun, RunRules, ruled
+from runs.running.rules import AppliedRules, RunRules, apply_rules
 
 MAX_JUDGE_NAME_LENGTH = 120
 
 
-def frozen_plan(
+def make_plan(
     suite: Suite,
     target: Target,
     judge: LanguageModel | None,
     cases: Sequence[Case],
-    rule: RuledRun,
+    rule: AppliedRules,
     started_by: User | None,
 ) -> Plan:
     """Return everything to freeze; raises DomainError for what cannot be carried out."""
@@ -60,22 +60,22 @@ def frozen_plan(
         suite={"slug": suite.slug, "title": suite.title, "version": suite.version},
         policy=policy,
         root=root,
-        target=_frozen(target),
+        target=_target_plan(target),
         judge=judge.slug if judge else "",
         models={model.slug: model_spec(model).as_json() for model in models},
         files=dict(suite.files.values_list("path", "content_id")),
         prompts=prompt_versions(),
         cases_hash=cases_hash([case.content_hash for case in cases]),
-        agents={agent.name: replace(_frozen(agent), id=agent.pk) for agent in agents},
+        agents={agent.name: replace(_target_plan(agent), id=agent.pk) for agent in agents},
     )
 
 
-def _frozen(target: Target) -> TargetPlan:
+def _target_plan(target: Target) -> TargetPlan:
     slug = target.model.slug if target.model else ""
     return TargetPlan(target.name, target.kind, target.config, slug)
 
 
-def judges_named(plan: Plan) -> str:
+def judges_text(plan: Plan) -> str:
     """Return who judges; of agents too many to name those that can be named whole."""
     names = judge_name(plan)
     if len(names) <= MAX_JUDGE_NAME_LENGTH:
@@ -154,8 +154,8 @@ def start_run(
         )
         _check_version(suite, version)
         cases = chosen_cases(suite, case_keys, tags)
-        rule = ruled(suite.spec, rules or RunRules())
-        plan = frozen_plan(suite, target, judge, cases, rule, started_by)
+        rule = apply_rules(suite.spec, rules or RunRules())
+        plan = make_plan(suite, target, judge, cases, rule, started_by)
         _check_budget(plan, budget_usd)
         asked = _asked(case_keys, tags, rules)
         snapshot = plan.as_json() | ({CHANGED: list(rule.changed)} if rule.changed else {})
@@ -165,7 +165,7 @@ def start_run(
         run.save(update_fields=("note", "campaign", "created_by"))
         _create_results(run, cases)
         if owner_id:
-            _give_to(run, owner_id)
+            _assign_to(run, owner_id)
         else:
             transaction.on_commit(partial(queue_workers, run))
         _audit(run, suite, started_by, form_key)
@@ -192,7 +192,7 @@ def _asked(
     return asked
 
 
-def _give_to(run: Run, owner_id: str) -> None:
+def _assign_to(run: Run, owner_id: str) -> None:
     """Make a command-line process the run's only worker."""
     longest = Run._meta.get_field("owner_id").max_length or len(owner_id)
     run.owner, run.heartbeat_at = RunOwner.COMMAND_LINE, database_now()
@@ -252,7 +252,7 @@ def _create_run(
         number=last + 1,
         target=target,
         target_name=target.name,
-        judge_name=judges_named(plan),
+        judge_name=judges_text(plan),
         is_scripted=any(model["is_scripted"] for model in plan.models.values()),
         suite_version=suite.version,
         repetitions=limits.repetitions,

@@ -133,9 +133,9 @@ def run_retry(request: MemberRequest, slug: str, number: int) -> HttpResponse:
     if request.method != "POST":
         return _ask(request, RunRetryForm(found, request.GET))
     form = RunRetryForm(found, request.POST)
-    if not (said := form.retry(request.user)):
+    if not (message := form.retry(request.user)):
         return _ask(request, form, status=REFUSED)
-    messages.info(request, said)
+    messages.info(request, message)
     return redirect(form.back)
 
 
@@ -160,9 +160,9 @@ def result_retry(
         raise Http404(f"Run #{number} has no repetition {repetition} of {key}.") from None
     if request.method != "POST":
         return _ask(request, form)
-    if not (said := form.retry(request.user)):
+    if not (message := form.retry(request.user)):
         return _ask(request, form, status=REFUSED)
-    messages.info(request, said)
+    messages.info(request, message)
     return redirect("runs:result", slug, number, key, repetition)
 
 

@@ -133,14 +133,14 @@ class Deciding:
 
     def said(self, result: StoredResult, case: StoredCase) -> Decided:
         """Return how it stands with the words for what decided."""
-        ruled = self._ruled(result, case)
-        found = self._decided(ruled)
+        apply_rules = self._ruled(result, case)
+        found = self._decided(apply_rules)
         layout = self.rules.layout
         if found.status == OPEN_STATE:
             names = (path or layout.frames[0].node.name for path in found.unrun)
             text = f"needs {', '.join(names)} to be scored anew"
         else:
-            text = decided_by(layout, ruled.values, ruled.gate, ruled.ruling)
+            text = decided_by(layout, apply_rules.values, apply_rules.gate, apply_rules.ruling)
         return replace(found, decided_by=text)
 
     def _ruled(self, result: StoredResult, case: StoredCase) -> _Ruled:
@@ -172,25 +172,28 @@ class Deciding:
         needed = [frame for frame in live if frame.needed or frame is judged]
         return _Ruled(values, ruling, gate, live, needed, waits)
 
-    def _decided(self, ruled: _Ruled) -> Decided:
-        beside = (OUTCOMES_PATH,) if ruled.waits_for_outcomes and not self.sources else ()
-        unrun = (*(frame.path for frame in ruled.live), *beside)
-        if self._is_open(ruled):
+    def _decided(self, apply_rules: _Ruled) -> Decided:
+        beside = (OUTCOMES_PATH,) if apply_rules.waits_for_outcomes and not self.sources else ()
+        unrun = (*(frame.path for frame in apply_rules.live), *beside)
+        if self._is_open(apply_rules):
             return Decided(OPEN_STATE, unrun=unrun)
-        ruling = ruled.ruling
+        ruling = apply_rules.ruling
         if ruling.is_error:
             return Decided(ERROR, unrun=unrun)
-        score = None if ruling.score is None or ruled.needed else rounded(ruling.score)
+        score = None if ruling.score is None or apply_rules.needed else rounded(ruling.score)
         is_forced = ruling.verdict is Verdict.FAIL and ruling.rule in FORCING_RULES
         return Decided(SCORED, ruling.verdict, score, is_forced, unrun=unrun)
 
-    def _is_open(self, ruled: _Ruled) -> bool:
+    def _is_open(self, apply_rules: _Ruled) -> bool:
         """Tell whether the verdict hangs on what was not run; under the outcomes gate only the score may."""
-        if ruled.waits_for_outcomes:
+        if apply_rules.waits_for_outcomes:
             return True
-        if ruled.gate.rule != BY_OUTCOMES or self.rules.layout.frames[0].rule in FAILING_ROOTS:
-            return bool(ruled.needed)
-        return any(frame.strict for frame in ruled.needed)
+        if (
+            apply_rules.gate.rule != BY_OUTCOMES
+            or self.rules.layout.frames[0].rule in FAILING_ROOTS
+        ):
+            return bool(apply_rules.needed)
+        return any(frame.strict for frame in apply_rules.needed)
 
     def _judged(self, result_id: int, scores: list[float | None]) -> CompiledNode | None:
         """Return the leaf that counts by its judge's overall score, having put that in its place."""

@@ -168,7 +168,7 @@ class Models:
         return sum(line.calls.failed for line in self.lines)
 
 
-def models_of(readings: Readings) -> Models:
+def read_models(readings: Readings) -> Models:
     """Return the models as they are now, in five queries."""
     holders = _holders(readings)
     started = _started(readings.now)

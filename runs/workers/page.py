@@ -14,16 +14,16 @@ from evaluators.templatetags.figures import counted, rough
 from runs.models.clock import LEASE, database_now
 from runs.models.runs import Run, RunOwner, RunWorker
 from runs.queue import BrokerState, ask_broker
-from runs.workers.models import ModelLine, Models, SlotHolder, models_of
+from runs.workers.models import ModelLine, Models, SlotHolder, read_models
 from runs.workers.queries import (
     Held,
     Readings,
     RecentError,
     RunReference,
     WorkerLine,
+    count_versions,
     read,
-    recent_errors_of,
-    versions_of,
+    read_recent_errors,
     worker_lines,
 )
 
@@ -70,7 +70,7 @@ class _Context:
     slots: Mapping[str, Sequence[tuple[ModelLine, SlotHolder]]]
 
 
-def queue_of(
+def queued_runs(
     readings: Readings,
     worker_lines: Sequence[WorkerLine],
     models: Sequence[ModelLine],
@@ -214,7 +214,7 @@ class Totals:
     oldest: datetime | None
 
 
-def totals_of(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> Totals:
+def compute_totals(worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> Totals:
     """Return the sums."""
     workers = [line for line in worker_lines if line.is_worker]
     alive = [line for line in workers if line.is_alive]
@@ -268,7 +268,7 @@ class State:
     notices: tuple[Notice, ...]
 
 
-def state_of(
+def describe_state(
     worker_lines: Sequence[WorkerLine], queue: Sequence[QueuedRun], broker: BrokerState
 ) -> State:
     """Return the state; a worker that is missing comes before a broker that is away."""
@@ -276,7 +276,7 @@ def state_of(
     notices = [] if alive else [_no_worker(worker_lines, queue)]
     if not broker.answers:
         notices.append(_no_broker(has_workers=bool(alive)))
-    if len(versions := versions_of(worker_lines)) > 1:
+    if len(versions := count_versions(worker_lines)) > 1:
         notices.append(_versions(versions))
     return State(_sentence(alive, queue) if alive else "", tuple(notices))
 
@@ -372,12 +372,12 @@ def workers_page() -> WorkersPage:
     """Return the page in a fixed number of queries and one question to the broker."""
     readings = read(database_now())
     workers = worker_lines(readings)
-    models = models_of(readings)
+    models = read_models(readings)
     broker = ask_broker()
-    queue = queue_of(readings, workers, models.lines, has_broker=broker.answers)
+    queue = queued_runs(readings, workers, models.lines, has_broker=broker.answers)
     return WorkersPage(
-        state=state_of(workers, queue, broker),
-        totals=totals_of(workers, queue),
+        state=describe_state(workers, queue, broker),
+        totals=compute_totals(workers, queue),
         broker=broker,
         worker_lines=workers[:MAX_WORKERS_SHOWN],
         workers_left=max(0, len(workers) - MAX_WORKERS_SHOWN),
@@ -386,5 +386,5 @@ def workers_page() -> WorkersPage:
         models=models,
         lines=models.lines[:MAX_MODELS],
         lines_left=max(0, len(models.lines) - MAX_MODELS),
-        recent_errors=recent_errors_of(workers, now=readings.now),
+        recent_errors=read_recent_errors(workers, now=readings.now),
     )

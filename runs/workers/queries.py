@@ -209,7 +209,7 @@ def worker_lines(readings: Readings) -> tuple[WorkerLine, ...]:
     )
 
 
-def versions_of(worker_lines: Iterable[WorkerLine]) -> Mapping[str, int]:
+def count_versions(worker_lines: Iterable[WorkerLine]) -> Mapping[str, int]:
     """Count the live workers of each version, the most frequent first."""
     counts: defaultdict[str, int] = defaultdict(int)
     for line in worker_lines:
@@ -289,7 +289,7 @@ class RecentError:
     where: str = ""
 
 
-def recent_errors_of(
+def read_recent_errors(
     worker_lines: Iterable[WorkerLine], *, now: datetime
 ) -> tuple[RecentError, ...]:
     """Return the newest errors of the last day, in two queries."""

@@ -19,7 +19,7 @@ from runs.models.results import Attempt, Retry
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Campaign, RunEvent
 from runs.models.sharing import ShareLink
-from runs.reviews.services import Decided, decide
+from runs.reviews.services import ReviewDecision, decide
 from runs.sharing.services import hash_token, read_subject, share_document, share_sources
 from runs.suites.versions import record_version
 from tests.formats.test_agentv_results import NESTED
@@ -196,7 +196,7 @@ def import_and_review() -> None:
     done = import_results(line, file="results.jsonl", suite=None, imported_by=None)
     result = done.runs[0].results.first()
     item = ReviewItem.objects.create(pk=2, result=result, reasons=" borderline ", sampling_rate=0.5)
-    decide(item, Decided(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))
+    decide(item, ReviewDecision(Verdict.FAIL, note="Cites no rule"), by=make_user(role="reviewer"))
 
 
 def share(kind: str, fields: dict[str, str]) -> None:

@@ -15,11 +15,11 @@ from runs.engine.plan import (
     cases_hash,
     content_hash,
     judge_calls,
-    judge_calls_again,
     judge_models,
     needs_outcomes_call,
     outcome_samples,
     read_plan,
+    retry_judge_calls,
     tree_of_case,
 )
 from tests.support.run_doubles import composite, leaf, make_kind
@@ -102,7 +102,7 @@ def test_calls_are_counted_before_a_run():
     [("tone", 3), ("text_check", 0), ("", 3), ("@outcomes", 3), ("gone", 0)],
 )
 def test_one_evaluator_alone_makes_its_own_calls_again(path, calls):
-    assert judge_calls_again(ROOT, all_kinds(), path, has_outcomes=True) == calls
+    assert retry_judge_calls(ROOT, all_kinds(), path, has_outcomes=True) == calls
 
 
 def test_a_judge_over_others_is_asked_again_with_each_of_them():
@@ -112,10 +112,10 @@ def test_a_judge_over_others_is_asked_again_with_each_of_them():
     root = composite("all", panel, leaf("beside", "llm_judge"))
     kinds = all_kinds()
 
-    assert judge_calls_again(root, kinds, "panel/check", has_outcomes=False) == 1
-    assert judge_calls_again(root, kinds, "panel/tone", has_outcomes=False) == 2
-    assert judge_calls_again(root, kinds, "panel", has_outcomes=False) == 2
-    assert judge_calls_again(root, kinds, "beside", has_outcomes=False) == 1
+    assert retry_judge_calls(root, kinds, "panel/check", has_outcomes=False) == 1
+    assert retry_judge_calls(root, kinds, "panel/tone", has_outcomes=False) == 2
+    assert retry_judge_calls(root, kinds, "panel", has_outcomes=False) == 2
+    assert retry_judge_calls(root, kinds, "beside", has_outcomes=False) == 1
 
 
 def test_the_models_asked_are_the_judge_and_those_evaluators_name():
@@ -141,4 +141,4 @@ def test_outcomes_beside_the_tree_are_judged_as_often_as_the_evaluator_that_asks
 
     assert [outcome_samples(root) for root in (once, refused, ROOT)] == [1, 1, 3]
     assert judge_calls(once, all_kinds(), has_outcomes=True) == 1 + 1
-    assert judge_calls_again(once, all_kinds(), OUTCOMES_PATH, has_outcomes=True) == 1
+    assert retry_judge_calls(once, all_kinds(), OUTCOMES_PATH, has_outcomes=True) == 1

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.policy import REVIEW_RULES, PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.engine.review_rules import Finished, Missed, Reason, distance_of, entries_of, reasons_of
+from runs.engine.review_rules import (
+    Finished,
+    Missed,
+    ReviewReason,
+    queue_entries,
+    review_reasons,
+    threshold_distance,
+)
 
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 OUTCOMES = PolicySpec(case_gate="expected_outcomes")
@@ -83,14 +90,14 @@ TABLE: dict[str, tuple[PolicySpec, Finished, set[str]]] = {
 
 @pytest.mark.parametrize(("policy", "one", "reasons"), TABLE.values(), ids=TABLE.keys())
 def test_the_rules(policy: PolicySpec, one: Finished, reasons: set[str]) -> None:
-    assert set(reasons_of(one, policy)) == reasons
+    assert set(review_reasons(one, policy)) == reasons
 
 
 @pytest.mark.parametrize("rule", [rule for rule in REVIEW_RULES if rule != "review_repetitions"])
 def test_each_rule_can_be_switched_off_alone(rule: str) -> None:
-    reason = Reason(rule.removeprefix("review_"))
+    reason = ReviewReason(rule.removeprefix("review_"))
     policy, one, _ = next(row for row in TABLE.values() if row[2] == {reason})
-    assert reasons_of(one, policy.replace(**{rule: False})) == ()
+    assert review_reasons(one, policy.replace(**{rule: False})) == ()
 
 
 def test_repetitions_of_a_case_that_differ_enter_all_and_others_do_not() -> None:
@@ -101,21 +108,21 @@ def test_repetitions_of_a_case_that_differ_enter_all_and_others_do_not() -> None
         done(PASS, 0.85, result=4, case=8),
     ]
     policy = SCORE.replace(**NO_AUDIT)
-    found = {one.result: one.reasons for one in entries_of(rows, policy, run=1)}
-    assert found == {1: (Reason.REPETITIONS,), 2: (Reason.REPETITIONS,)}
-    assert list(entries_of(rows, policy.replace(review_repetitions=False), run=1)) == []
+    found = {one.result: one.reasons for one in queue_entries(rows, policy, run=1)}
+    assert found == {1: (ReviewReason.REPETITIONS,), 2: (ReviewReason.REPETITIONS,)}
+    assert list(queue_entries(rows, policy.replace(review_repetitions=False), run=1)) == []
 
 
 def test_reasons_stand_with_the_weightiest_first() -> None:
     one = done(BORDERLINE, 0.79, says="score: 9/10", samples=((0.9, 0.1),))
-    found = reasons_of(one, SCORE)
+    found = review_reasons(one, SCORE)
     assert found == (
-        Reason.BORDERLINE,
-        Reason.SAMPLES,
-        Reason.NEAR_THRESHOLD,
-        Reason.VERDICT_LIKE,
+        ReviewReason.BORDERLINE,
+        ReviewReason.SAMPLES,
+        ReviewReason.NEAR_THRESHOLD,
+        ReviewReason.VERDICT_LIKE,
     )
-    assert distance_of(one, SCORE) == pytest.approx(0.01)
+    assert threshold_distance(one, SCORE) == pytest.approx(0.01)
 
 
 class TestTheRandomAudit:
@@ -126,24 +133,25 @@ class TestTheRandomAudit:
     policy = SCORE.replace(review_pass_sample=0.1, review_fail_sample=0.4)
 
     def test_passes_and_fails_are_drawn_with_their_rates_which_are_kept(self) -> None:
-        found = list(entries_of(self.rows, self.policy, run=3))
+        found = list(queue_entries(self.rows, self.policy, run=3))
         rates = [one.sampling_rate for one in found]
         # Five standard deviations of 10,000 draws.
         assert rates.count(0.1) == pytest.approx(1000, abs=150)
         assert rates.count(0.4) == pytest.approx(4000, abs=250)
-        assert {one.reasons for one in found} == {(Reason.AUDIT,)}
+        assert {one.reasons for one in found} == {(ReviewReason.AUDIT,)}
         assert sum(1 / rate for rate in rates) == pytest.approx(20_000, rel=0.1)
 
     def test_a_run_draws_the_same_again_and_another_run_others(self) -> None:
         first, again, other = (
-            {one.result for one in entries_of(self.rows, self.policy, run=run)} for run in (3, 3, 4)
+            {one.result for one in queue_entries(self.rows, self.policy, run=run)}
+            for run in (3, 3, 4)
         )
         assert first == again != other
 
     def test_a_higher_rate_draws_the_same_and_more(self) -> None:
         more = self.policy.replace(review_pass_sample=0.2)
         few, many = (
-            {one.result for one in entries_of(self.rows, policy, run=3)}
+            {one.result for one in queue_entries(self.rows, policy, run=3)}
             for policy in (self.policy, more)
         )
         assert few < many
@@ -151,12 +159,12 @@ class TestTheRandomAudit:
     @pytest.mark.parametrize(("rate", "count"), [(0.0, 0), (1.0, 20_000)])
     def test_none_and_all(self, rate: float, count: int) -> None:
         policy = SCORE.replace(review_pass_sample=rate, review_fail_sample=rate)
-        assert len(list(entries_of(self.rows, policy, run=3))) == count
+        assert len(list(queue_entries(self.rows, policy, run=3))) == count
 
     def test_without_draws_only_the_rules_bring_in(self) -> None:
         rows = [*self.rows[:100], done(BORDERLINE, 0.7, result=-1, case=-1)]
         policy = SCORE.replace(review_pass_sample=1.0)
-        found = list(entries_of(rows, policy, run=3, draws=False))
+        found = list(queue_entries(rows, policy, run=3, draws=False))
         assert [(one.result, one.sampling_rate) for one in found] == [(-1, 1.0)]
 
 
@@ -178,9 +186,9 @@ class TestTheRandomAudit:
 def test_an_entry_has_a_reason_and_a_rate_that_can_be_divided_by(
     rows: list[Finished], policy: PolicySpec
 ) -> None:
-    for one in entries_of(rows, policy, run=1):
+    for one in queue_entries(rows, policy, run=1):
         assert one.reasons
         assert 0 < one.sampling_rate <= 1
-        assert (Reason.AUDIT in one.reasons) == (one.reasons == (Reason.AUDIT,))
-        assert one.sampling_rate == 1 or one.reasons == (Reason.AUDIT,)
+        assert (ReviewReason.AUDIT in one.reasons) == (one.reasons == (ReviewReason.AUDIT,))
+        assert one.sampling_rate == 1 or one.reasons == (ReviewReason.AUDIT,)
         assert 0 <= one.distance <= 1

@@ -25,7 +25,7 @@ from runs.models.runs import Campaign, Run
 from runs.results.documents import run_document
 from runs.results.files import result_lines
 from runs.results.run_list import listed
-from runs.reviews.services import Decided, decide, undo
+from runs.reviews.services import ReviewDecision, decide, undo
 from runs.sharing.frozen import shared_run
 from tests.sharing.linked import share
 from tests.support.factories import make_scored_run, make_user
@@ -57,7 +57,7 @@ def text_of(client: Client, name: str, *args: object, query: str = "") -> str:
 
 def reviewed_run(ann: User, *, says: Verdict = Verdict.PASS, **policy: object) -> Run:
     run = queued_run(["borderline", "pass"], **policy)
-    decide(item_of(run), Decided(says, note="Names the date.", tags=["tone"]), by=ann)
+    decide(item_of(run), ReviewDecision(says, note="Names the date.", tags=["tone"]), by=ann)
     return run
 
 
@@ -91,8 +91,8 @@ class TestHistory:
         item, ben = item_of(run), make_user(role="reviewer", name="ben")
         place = ("runs:result", run.suite.slug, run.number, "C-001", 1)
         assert "1 decision more wanted" in text_of(viewer, *place)
-        decide(item, Decided(Verdict.FAIL, note="Second thoughts."), by=ann)
-        decide(item, Decided(Verdict.FAIL), by=ben)
+        decide(item, ReviewDecision(Verdict.FAIL, note="Second thoughts."), by=ann)
+        decide(item, ReviewDecision(Verdict.FAIL), by=ben)
         page = text_of(viewer, *place)
         assert "all 2 agree" in page
         assert "When they differ, one more reviewer is asked" in page
@@ -203,7 +203,7 @@ def test_the_audit_tells_who_overrode_which_result_and_can_be_narrowed_to_it(
 
 def test_the_api_tells_each_decision_with_its_author(viewer: Client, ann: User) -> None:
     run = reviewed_run(ann)
-    decide(item_of(run), Decided(Verdict.FAIL, outcome_marks="1-"), by=ann)
+    decide(item_of(run), ReviewDecision(Verdict.FAIL, outcome_marks="1-"), by=ann)
     result = item_of(run).result
     found = viewer.get(f"/api/results/{result.pk}").json()
     assert (found["verdict"], found["reviewed_verdict"]) == ("borderline", "fail")
@@ -235,7 +235,7 @@ def test_a_late_review_changes_every_figure_and_a_share_link_says_so(
         ]
 
     before, around = text_of(client, "runs:run-list"), said_of_it()
-    decide(item_of(run), Decided(Verdict.PASS, note="Only for colleagues"), by=ann)
+    decide(item_of(run), ReviewDecision(Verdict.PASS, note="Only for colleagues"), by=ann)
     run.refresh_from_db()
     assert run.summary is None
     assert summarise_run(run.pk)

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from runs.engine.review_rules import LABELS, VERDICTS
-from runs.reviews.agreement import Pair, agreement_of
+from runs.reviews.agreement import Pair, measure_agreement
 
 CATEGORIES = ("a", "b", "c")
 # Table by rater and rater, and Cohen's kappa as published.
@@ -42,7 +42,7 @@ def pairs_of(
 @pytest.mark.parametrize(("table", "kappa"), PUBLISHED.values(), ids=PUBLISHED.keys())
 def test_kappa_equals_published_values(table: list[list[int]], kappa: float) -> None:
     names = CATEGORIES[: len(table)]
-    found = agreement_of(pairs_of(table, names), names)
+    found = measure_agreement(pairs_of(table, names), names)
     assert found.kappa == pytest.approx(kappa, abs=5e-5)
     assert found.low is not None
     assert found.high is not None
@@ -52,7 +52,7 @@ def test_kappa_equals_published_values(table: list[list[int]], kappa: float) -> 
 
 
 def test_the_figures_of_the_review_page() -> None:
-    found = agreement_of(pairs_of(PUBLISHED["fifty reviews"][0], VERDICTS))
+    found = measure_agreement(pairs_of(PUBLISHED["fifty reviews"][0], VERDICTS))
     assert (found.agreement.share, found.stricter, found.kinder) == (0.84, 6, 2)
     positive = scipy.stats.binomtest(18, 22).proportion_ci(method="wilson")
     negative = scipy.stats.binomtest(27, 28).proportion_ci(method="wilson")
@@ -83,7 +83,7 @@ def test_the_interval_of_kappa_is_about_that_of_its_standard_error() -> None:
     )
     third = (kappa - chance * (1 - kappa)) ** 2
     error = float(np.sqrt((first + second - third) / (100 * (1 - chance) ** 2)))
-    found = agreement_of(pairs_of(PUBLISHED["diagnoses"][0], CATEGORIES), CATEGORIES)
+    found = measure_agreement(pairs_of(PUBLISHED["diagnoses"][0], CATEGORIES), CATEGORIES)
     assert found.low == pytest.approx(kappa - 1.96 * error, abs=0.03)
     assert found.high == pytest.approx(kappa + 1.96 * error, abs=0.03)
 
@@ -110,7 +110,7 @@ def test_quadratic_kappa_is_the_concordance_of_the_labels(
     together = mean((machine - mean(machine)) * (person - mean(person)))
     pairs = [Pair(LABELS[one], LABELS[other], rate) for one, other, rate in said]
     # Lin's concordance coefficient comes to the same by another way.
-    found = agreement_of(pairs, LABELS, quadratic=True)
+    found = measure_agreement(pairs, LABELS, quadratic=True)
     assert found.kappa == pytest.approx(2 * together / apart, abs=1e-8)
 
 
@@ -121,13 +121,13 @@ VERDICT_PAIRS = st.builds(
 
 @given(st.lists(VERDICT_PAIRS, max_size=40))
 def test_a_sampled_decision_counts_as_often_as_it_stands_for(pairs: list[Pair]) -> None:
-    found = agreement_of(pairs)
+    found = measure_agreement(pairs)
     whole = [
         Pair(one.machine, one.person)
         for one in pairs
         for _ in range(round(1 / (one.sampling_rate or 1)))
     ]
-    copied = agreement_of(whole)
+    copied = measure_agreement(whole)
     assert found.kappa == copied.kappa
     assert found.agreement.share == copied.agreement.share
     assert found.true_positive.share == copied.true_positive.share
@@ -146,12 +146,12 @@ def test_a_sampled_decision_counts_as_often_as_it_stands_for(pairs: list[Pair]) 
 def test_neither_order_nor_chance_moves_a_figure(pairs: list[Pair], random: Random) -> None:
     shuffled = list(pairs)
     random.shuffle(shuffled)
-    assert agreement_of(shuffled, seed=4) == agreement_of(pairs, seed=4)
+    assert measure_agreement(shuffled, seed=4) == measure_agreement(pairs, seed=4)
 
 
 def test_weights_that_differ_widen_the_interval() -> None:
-    alike = agreement_of([Pair("pass", "pass")] * 30 + [Pair("pass", "fail")] * 10).agreement
-    mixed = agreement_of(
+    alike = measure_agreement([Pair("pass", "pass")] * 30 + [Pair("pass", "fail")] * 10).agreement
+    mixed = measure_agreement(
         [Pair("pass", "pass", 0.1)] * 15
         + [Pair("pass", "pass")] * 15
         + [Pair("pass", "fail", 0.1)] * 5
@@ -168,21 +168,21 @@ def test_weights_that_differ_widen_the_interval() -> None:
 
 
 def test_what_a_person_picked_is_counted_and_stands_for_nothing_else() -> None:
-    found = agreement_of([Pair("pass", "pass")] * 3 + [Pair("pass", "fail", None)] * 5)
+    found = measure_agreement([Pair("pass", "pass")] * 3 + [Pair("pass", "fail", None)] * 5)
     assert (found.n, found.picked, found.agreement.of, found.agreement.share) == (8, 5, 3, 1.0)
     assert found.matrix[2] == (5, 0, 3)
 
 
 def test_nothing_and_one_sidedness_give_no_figure_rather_than_a_wrong_one() -> None:
-    nothing = agreement_of([])
+    nothing = measure_agreement([])
     assert (nothing.n, nothing.kappa, nothing.low, nothing.agreement.share) == (0, None, None, None)
     assert nothing.is_few
-    same = agreement_of([Pair("pass", "pass")] * 25)
+    same = measure_agreement([Pair("pass", "pass")] * 25)
     assert (same.kappa, same.low, same.agreement.share, same.true_negative.of) == (None, None, 1, 0)
     assert same.true_positive.share == 1
     assert not same.is_few
-    assert agreement_of([Pair("pass", "pass")] * 19).is_few
-    alone = agreement_of([Pair("borderline", "fail")])
+    assert measure_agreement([Pair("pass", "pass")] * 19).is_few
+    alone = measure_agreement([Pair("borderline", "fail")])
     assert (alone.kappa, alone.low, alone.high) == (0, None, None)
 
 
@@ -191,4 +191,4 @@ def test_nothing_and_one_sidedness_give_no_figure_rather_than_a_wrong_one() -> N
 )
 def test_what_cannot_be_is_refused(pair: Pair) -> None:
     with pytest.raises(ValueError, match="good|sampling rate"):
-        agreement_of([pair])
+        measure_agreement([pair])

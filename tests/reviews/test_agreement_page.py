@@ -13,7 +13,7 @@ from evaluators.scoring.types import Verdict
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite, SuiteDraft
-from runs.reviews.services import Decided, ask_for_review, decide
+from runs.reviews.services import ReviewDecision, ask_for_review, decide
 from runs.suites.drafts import change_draft, draft_of
 from runs.suites.edits import Describe, SetPolicy
 from tests.support.factories import make_score, make_suite, make_user
@@ -53,7 +53,7 @@ def worked_example(**columns: object) -> Run:
         item = ask_for_review(result, by=ann)
         ReviewItem.objects.filter(pk=item.pk).update(sampling_rate=1.0)
         note = "Cites no rule" if number == 4 else ""
-        decide(item, Decided(Verdict(person), note=note), by=ann)
+        decide(item, ReviewDecision(Verdict(person), note=note), by=ann)
     return run
 
 
@@ -104,7 +104,7 @@ def test_evaluators_outcomes_and_metrics_have_their_own_matrix(viewer_client: Cl
         metrics = {"metrics": [{"key": "clear", "score": 4}]}
         make_score(result=item.result, path="m", score=0.8, kind="metrics_judge", details=metrics)
         label = 4 if key == "C-001" else 1
-        said = Decided(Verdict.PASS, outcome_marks="11", metric_labels={"clear": label})
+        said = ReviewDecision(Verdict.PASS, outcome_marks="11", metric_labels={"clear": label})
         decide(item, said, by=ann)
     said = words(viewer_client)
     for judge in (
@@ -125,12 +125,12 @@ def test_evaluators_outcomes_and_metrics_have_their_own_matrix(viewer_client: Cl
 def test_what_the_figures_stand_for_is_said(viewer_client: Client) -> None:
     run = queued_run(["pass", "pass", "pass", "borderline", "fail"], slug="support")
     ann = make_user(role="reviewer")
-    decide(item_of(run, "C-004"), Decided(Verdict.PASS), by=ann)
+    decide(item_of(run, "C-004"), ReviewDecision(Verdict.PASS), by=ann)
     said = words(viewer_client)
     assert "Of 3 passes none was drawn, so the figures say nothing of passes" in said
     assert "Of 1 fail none was drawn" in said
     picked = ask_for_review(run.results.get(case__key="C-001"), by=ann)
-    decide(picked, Decided(Verdict.PASS), by=ann)
+    decide(picked, ReviewDecision(Verdict.PASS), by=ann)
     ask_for_review(run.results.get(case__key="C-002"), by=ann)
     said = words(viewer_client)
     assert "1 decision was on executions picked by hand" in said
@@ -153,7 +153,7 @@ def test_decisions_of_other_versions_judges_and_unreadable_runs(viewer_client: C
         suite=run.suite, number=7, suite_version=2, judge_name="juno-2"
     )
     item = ReviewItem.objects.filter(result__run=other).first()
-    decide(item, Decided(Verdict.PASS), by=make_user(role="reviewer"))
+    decide(item, ReviewDecision(Verdict.PASS), by=make_user(role="reviewer"))
     said = words(viewer_client)
     assert "11 executions decided, 2 runs, v1 to v2" in said
     assert "2 judges are counted together" in said
@@ -176,7 +176,7 @@ def bands_run() -> Run:
     ):
         item = item_of(run, f"C-{number:03}")
         run.results.filter(pk=item.result_id).update(score=score)
-        decide(item, Decided(Verdict(said)), by=ann)
+        decide(item, ReviewDecision(Verdict(said)), by=ann)
     return run
 
 
@@ -237,11 +237,11 @@ def test_an_archived_suite_keeps_its_bands(bands_run: Run) -> None:
 def test_the_queries_do_not_grow(viewer_client: Client) -> None:
     run = queued_run(["borderline"] * 30, slug="support")
     ann = make_user(role="reviewer")
-    decide(item_of(run), Decided(Verdict.PASS), by=ann)
+    decide(item_of(run), ReviewDecision(Verdict.PASS), by=ann)
     counts = []
     for key in ("C-001", *(f"C-{number:03}" for number in range(2, 31))):
         if key != "C-001":
-            decide(item_of(run, key), Decided(Verdict.FAIL, note="no"), by=ann)
+            decide(item_of(run, key), ReviewDecision(Verdict.FAIL, note="no"), by=ann)
         if key in ("C-001", "C-030"):
             with CaptureQueriesContext(connection) as made:
                 viewer_client.get(PAGE)

@@ -15,7 +15,7 @@ from runs.reviews.agreement import (
     Pair,
     Reviewed,
     Suggestion,
-    agreement_of,
+    measure_agreement,
     suggest_bands,
 )
 
@@ -35,7 +35,7 @@ def agreement_with(
     pairs = [
         Pair(policy.verdict_of(one.score).value, one.person, one.sampling_rate) for one in reviewed
     ]
-    found = agreement_of(pairs)
+    found = measure_agreement(pairs)
     return found.agreement.share or 0.0, found.kappa
 
 

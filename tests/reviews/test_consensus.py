@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluators.scoring.types import Verdict
-from runs.engine.review_rules import SEVERITY, settle
+from runs.engine.review_rules import SEVERITY, combine_decisions
 
 WORDS = {"p": Verdict.PASS, "b": Verdict.BORDERLINE, "f": Verdict.FAIL}
 # Decisions, reviewers by policy, verdict (- for open), how many decisions are wanted.
@@ -42,7 +42,7 @@ TABLE = [
 def test_which_decisions_reach_consensus(
     decisions: str, reviewers: int, verdict: str, wanted: int
 ) -> None:
-    found = settle([WORDS[one] for one in decisions], reviewers)
+    found = combine_decisions([WORDS[one] for one in decisions], reviewers)
     assert found.verdict is WORDS.get(verdict)
     assert found.is_open == (verdict == "-")
     assert found.wanted == wanted
@@ -50,7 +50,8 @@ def test_which_decisions_reach_consensus(
 
 def test_how_several_came_to_it_is_said() -> None:
     said = {
-        text: settle([WORDS[one] for one in text], 2).how for text in ("pp", "pfp", "pbf", "pfpf")
+        text: combine_decisions([WORDS[one] for one in text], 2).how
+        for text in ("pp", "pfp", "pbf", "pfpf")
     }
     assert said == {
         "pp": "all 2 agree",
@@ -62,8 +63,10 @@ def test_how_several_came_to_it_is_said() -> None:
 
 @given(st.lists(st.sampled_from(SEVERITY), max_size=5), st.integers(1, 5))
 def test_the_order_of_decisions_says_nothing(decisions: list[Verdict], reviewers: int) -> None:
-    found = settle(decisions, reviewers)
-    assert {settle(list(other), reviewers) for other in permutations(decisions)} == {found}
+    found = combine_decisions(decisions, reviewers)
+    assert {combine_decisions(list(other), reviewers) for other in permutations(decisions)} == {
+        found
+    }
     # What settles lies between what was said, and an open item wants more than it has.
     if found.verdict is None:
         assert found.wanted > len(decisions)
@@ -77,4 +80,4 @@ def test_one_more_decision_than_the_policy_asks_for_always_reaches_consensus(
     decisions: list[Verdict], reviewers: int
 ) -> None:
     if len(decisions) > max(reviewers, 2):
-        assert not settle(decisions, reviewers).is_open
+        assert not combine_decisions(decisions, reviewers).is_open

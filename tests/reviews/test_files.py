@@ -22,7 +22,7 @@ from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.uploads import ReviewUpload
 from runs.reviews.judge_agreement import suite_agreement
-from runs.reviews.services import Decided, decide, undo
+from runs.reviews.services import ReviewDecision, decide, undo
 from tests.support.factories import make_user
 from tests.support.members import make_client, make_member
 from tests.support.queue import item_of, queued_run
@@ -78,7 +78,7 @@ def line(**fields: Any) -> str:
 
 def decided(run: Run, *, note: str = "=SUM(A1)") -> Review:
     ann = make_user(role="reviewer", name="ann")
-    said = Decided(
+    said = ReviewDecision(
         Verdict.FAIL,
         note=note,
         tags=("made up; partly", "too long"),
@@ -93,7 +93,7 @@ def decided(run: Run, *, note: str = "=SUM(A1)") -> Review:
 def test_the_export_holds_everything(run: Run, viewer_client: Client) -> None:
     review = decided(run)
     ResultOutput.objects.update_or_create(result=review.result, defaults={"text": "5 to 7 days"})
-    decide(item_of(run, "C-002"), Decided(Verdict.PASS), by=review.reviewer)
+    decide(item_of(run, "C-002"), ReviewDecision(Verdict.PASS), by=review.reviewer)
     undo(item_of(run, "C-002"), by=review.reviewer)
     first, second = map(json.loads, export(viewer_client, "jsonl", "?suite=support").splitlines())
     assert first == {
@@ -164,8 +164,12 @@ def test_a_name_from_outside_is_kept_and_counts(run: Run, editor: Client) -> Non
     assert (review.machine_verdict, review.tags) == ("borderline", ["made up"])
     assert suite_agreement(run.suite).verdicts.agreement.n == 1
     assert "Prof. Berg" in editor.get("/suites/support/agreement/").content.decode()
-    told = AuditEntry.objects.filter(object_type="review").get()
-    assert (told.actor_name, told.object_name, told.after["added"]) == ("ed", "reviews.jsonl", 1)
+    decision_message = AuditEntry.objects.filter(object_type="review").get()
+    assert (
+        decision_message.actor_name,
+        decision_message.object_name,
+        decision_message.after["added"],
+    ) == ("ed", "reviews.jsonl", 1)
     assert AuditEntry.objects.filter(action="override").get().after["reviewed_verdict"] == "fail"
     # The same person later: that one stands. Earlier: it is kept as withdrawn.
     upload(editor, line(created_at="2026-03-15T09:26:53Z", verdict="pass"))
@@ -291,6 +295,6 @@ def test_the_command_line_stores_all_or_nothing(
     assert "0 reviews added, 1 were here already" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         call_command("import_reviews", "--help")
-    told = capsys.readouterr().out
+    decision_message = capsys.readouterr().out
     for part in ("exit codes:", "evalsite import_reviews reviews.jsonl", "--dry-run"):
-        assert part in told
+        assert part in decision_message

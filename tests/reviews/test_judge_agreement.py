@@ -9,7 +9,7 @@ from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.reviews.judge_agreement import suite_agreement
-from runs.reviews.services import Decided, ask_for_review, decide, undo
+from runs.reviews.services import ReviewDecision, ask_for_review, decide, undo
 from tests.support.factories import make_score, make_user
 from tests.support.queue import item_of, queued_run
 from tests.support.trees import CHECK, tree
@@ -31,10 +31,14 @@ def test_verdicts_evaluators_outcomes_metrics_and_bands() -> None:
         make_score(result=item.result, path="tone", score=score)
         make_score(result=item.result, path="m", score=0.8, kind="metrics_judge", details=metrics)
         marks = "11" if key == "C-001" else "1-"
-        decide(item, Decided(Verdict(said), outcome_marks=marks, metric_labels={"tone": 4}), by=ann)
+        decide(
+            item,
+            ReviewDecision(Verdict(said), outcome_marks=marks, metric_labels={"tone": 4}),
+            by=ann,
+        )
     ReviewItem.objects.filter(result__case__key="C-002").update(sampling_rate=0.5)
     picked = ask_for_review(run.results.get(case__key="C-004"), by=ann)
-    decide(picked, Decided(Verdict.FAIL), by=ann)
+    decide(picked, ReviewDecision(Verdict.FAIL), by=ann)
 
     found = suite_agreement(run.suite)
     verdicts = found.verdicts.agreement
@@ -60,10 +64,10 @@ def test_verdicts_evaluators_outcomes_metrics_and_bands() -> None:
 def test_only_consensus_counts_and_a_copy_does_not_count_twice() -> None:
     ann = make_user(role="reviewer")
     run = queued_run(review_reviewers=2)
-    decide(item_of(run), Decided(Verdict.PASS), by=ann)
+    decide(item_of(run), ReviewDecision(Verdict.PASS), by=ann)
     assert suite_agreement(run.suite).verdicts.agreement.n == 0
     ben = make_user(role="reviewer")
-    decide(item_of(run), Decided(Verdict.PASS), by=ben)
+    decide(item_of(run), ReviewDecision(Verdict.PASS), by=ben)
     assert suite_agreement(run.suite).verdicts.agreement.n == 1
     copied = Result.objects.get(case__key="C-002", run=run)
     Result.objects.filter(pk=copied.pk).update(reviewed_verdict="pass")
@@ -77,7 +81,7 @@ def test_nothing_reviewed_and_a_snapshot_that_cannot_be_read() -> None:
     run = queued_run(["borderline"])
     found = suite_agreement(run.suite)
     assert (found.verdicts.agreement.n, found.evaluators, found.bands) == (0, (), None)
-    decide(item_of(run), Decided(Verdict.PASS), by=make_user(role="reviewer"))
+    decide(item_of(run), ReviewDecision(Verdict.PASS), by=make_user(role="reviewer"))
     Run.objects.filter(pk=run.pk).update(snapshot={"version": 99})
     assert suite_agreement(run.suite).verdicts.agreement.n == 0
 
@@ -96,7 +100,7 @@ def test_a_negated_evaluator_counts_as_its_parent_counted_it() -> None:
     item = item_of(run)
     for path in ("no_slang", "risky", "rude"):
         make_score(result=item.result, path=path, score=0.9)
-    decide(item, Decided(Verdict.FAIL), by=ann)
+    decide(item, ReviewDecision(Verdict.FAIL), by=ann)
 
     said = {one.path: one.judged[0].pair.machine for one in suite_agreement(run.suite).evaluators}
 

@@ -19,7 +19,7 @@ from runs.models.reviews import Review, ReviewItem
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.reviews import services
-from runs.reviews.services import Decided, decide, undo
+from runs.reviews.services import ReviewDecision, decide, undo
 from runs.running.retrying import mark_reviews_stale
 from tests.support.factories import make_score
 from tests.support.members import make_client, make_member
@@ -82,13 +82,13 @@ class TestQueue:
         steps = [{"type": "tool", "name": "find_order", "input": "FO-1", "output": "249"}]
         describe(item, outcomes=outcomes, trace=steps)
         page = shown(make_client(ann))
-        for told in (
+        for decision_message in (
             *("1 of 3", "C-001", "The tent arrived torn", "<strong>held</strong>"),
             *("Adds both amounts", "Judge: missed", "No such rule.", "find_order"),
             *("The judge", "Invents a reason.", "Below pass by", "0.09", "tone", "Why it is here"),
             *("Reserved for you until", "Save and next", "Skip", "2 left", "C-002"),
         ):
-            assert told in page, told
+            assert decision_message in page, decision_message
         assert 'aria-keyshortcuts="p"' in page
         # Negated, the lowest is the one that found what must not be.
         tree = run.snapshot["evaluators"]
@@ -145,7 +145,7 @@ class TestQueue:
         services.release(item, ben)
         services.assign([item.pk], ben)
         assert "Nothing here is left for you" in shown(client)
-        decide(item, Decided(Verdict.PASS), by=ben)
+        decide(item, ReviewDecision(Verdict.PASS), by=ben)
         assert "All of it is decided" in shown(client)
 
     def test_what_was_skipped_comes_back_last_and_is_said_to(self, ann: User) -> None:
@@ -198,7 +198,7 @@ class TestQueue:
         self, ann: User, django_assert_max_num_queries: Any
     ) -> None:
         client = make_client(ann)
-        decide(item_of(queued_run()), Decided(Verdict.PASS, tags=["tone"]), by=ann)
+        decide(item_of(queued_run()), ReviewDecision(Verdict.PASS, tags=["tone"]), by=ann)
         client.get(QUEUE)
         with django_assert_max_num_queries(36) as few:
             client.get(QUEUE)
@@ -304,7 +304,7 @@ class TestDeciding:
         assert "ann has this one open" in page
         assert re.search(r"reserved until \d\d:\d\d", page)
         assert "No such rule</textarea>" in page
-        decide(item, Decided(Verdict.PASS), by=ann)
+        decide(item, ReviewDecision(Verdict.PASS), by=ann)
         late = words(client.post(to("decide", item), said).content.decode())
         assert "was decided while you had it open" in late
         assert "No such rule</textarea>" in late
@@ -329,12 +329,12 @@ class TestDeciding:
         self, ann: User, ben: User
     ) -> None:
         item = item_of(queued_run(review_reviewers=2))
-        decide(item, Decided(Verdict.PASS, note="Ann's note"), by=ann)
+        decide(item, ReviewDecision(Verdict.PASS, note="Ann's note"), by=ann)
         before = shown(make_client(ben), to("item", item))
         assert "1 of 2 decided" in before
         assert "one more reviewer is asked" in before
         assert "Ann&#x27;s note" not in before
-        decide(item, Decided(Verdict.PASS), by=ben)
+        decide(item, ReviewDecision(Verdict.PASS), by=ben)
         after = shown(make_client(ben), to("item", item))
         assert "Ann&#x27;s note" in after
         assert "All 2 agree" in after
@@ -378,7 +378,7 @@ class TestBlind:
             item,
             outcomes=[{"text": "Names KB-207", "passed": False, "justification": "No such rule."}],
         )
-        decide(item_of(run, "C-003"), Decided(Verdict.PASS), by=ann)
+        decide(item_of(run, "C-003"), ReviewDecision(Verdict.PASS), by=ann)
         client = make_client(ann)
         page = shown(client)
         assert "Names KB-207" in page
@@ -387,12 +387,12 @@ class TestBlind:
         choices = page.partition('name="verdict"')[2].partition("</fieldset>")[2]
         assert not [word for word in BLIND_WORDS if word in page]
         assert not re.findall(r"(?i)borderline|disagree", choices)
-        told = words(
+        decision_message = words(
             client.post(to("decide", item), {"verdict": "pass"}, headers=HTMX).content.decode()
         )
-        assert "the judge said" in told
-        assert "Borderline 0.71" in told
-        assert told.count("0.71") == 1
+        assert "the judge said" in decision_message
+        assert "Borderline 0.71" in decision_message
+        assert decision_message.count("0.71") == 1
         assert "0.71" not in shown(client)
 
     def test_a_person_hides_it_too_and_what_was_typed_stays(self, ann: User) -> None:
@@ -411,7 +411,7 @@ class TestBlind:
         self, ann: User, ben: User
     ) -> None:
         item = item_of(queued_run(review_blind=True))
-        decide(item, Decided(Verdict.PASS, note="Ann's note"), by=ann)
+        decide(item, ReviewDecision(Verdict.PASS, note="Ann's note"), by=ann)
         page = shown(make_client(ben), to("item", item))
         assert "Ann&#x27;s note" not in page
         assert "0.71" not in page
@@ -421,7 +421,7 @@ class TestBlind:
         assert "people say" not in own_page
         assert "What they said is shown when you have." in own_page
         assert "Ann&#x27;s note" in shown(make_client(ann), reverse("runs:result", kwargs=place))
-        decide(item, Decided(Verdict.PASS), by=ben, is_second_opinion=True)
+        decide(item, ReviewDecision(Verdict.PASS), by=ben, is_second_opinion=True)
         assert "Ann&#x27;s note" in shown(make_client(ben), to("item", item))
 
     def test_the_page_of_a_result_that_waits_keeps_the_verdict_too(self, ann: User) -> None:
@@ -448,7 +448,7 @@ class TestBlind:
         assert "0.71" in shown(editor, f"{address}?shown=1")
         assert editor.get(calls).status_code == 200
         assert "0.71" in shown(make_client(make_member("viewer", "vic")), address)
-        decide(item, Decided(Verdict.PASS), by=ann)
+        decide(item, ReviewDecision(Verdict.PASS), by=ann)
         assert "0.71" in shown(client, address)
         assert client.get(calls).status_code == 200
 
@@ -494,7 +494,7 @@ class TestPlaces:
         item = item_of(run)
         now = client.post(reverse("runs:result-review", kwargs=place), {"now": "1"})
         assert now["Location"] == to("item", item)
-        decide(item, Decided(Verdict.FAIL, note="Invented"), by=ann)
+        decide(item, ReviewDecision(Verdict.FAIL, note="Invented"), by=ann)
         after = shown(client, reverse("runs:result", kwargs=place))
         assert "Invented" in after
         assert "Review it again" in after

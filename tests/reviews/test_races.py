@@ -11,14 +11,14 @@ from django.contrib.auth.models import User
 from evaluators.scoring.types import Verdict
 from runs.models.results import Result
 from runs.models.reviews import Review, ReviewItem
-from runs.reviews.services import Decided, decide, next_item
+from runs.reviews.services import ReviewDecision, decide, next_item
 from runs.running.retrying import retry_results
 from tests.execution.test_races import at_once
 from tests.support.factories import make_user
 from tests.support.queue import item_of, queued_run
 
 pytestmark = pytest.mark.django_db(transaction=True)
-PASS = Decided(Verdict.PASS)
+PASS = ReviewDecision(Verdict.PASS)
 
 
 def work_through(by: User) -> list[int]:

@@ -16,14 +16,14 @@ from runs.models.results import Result, ResultOutput
 from runs.models.reviews import QueueQuery, Review, ReviewItem
 from runs.models.runs import Run
 from runs.reviews import services as queue
-from runs.reviews.services import Decided, decide, last_decided, undo
+from runs.reviews.services import ReviewDecision, decide, last_decided, undo
 from runs.running.retrying import retry_results
 from tests.support.factories import make_score, make_user
 from tests.support.queue import item_of, queued_run
 
 pytestmark = pytest.mark.django_db
 PASS, BORDERLINE, FAIL = (
-    Decided(verdict) for verdict in (Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL)
+    ReviewDecision(verdict) for verdict in (Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL)
 )
 
 
@@ -49,7 +49,7 @@ class TestDeciding:
     def test_a_decision_stands_beside_the_machines_and_takes_the_item_out(self, ann: User) -> None:
         run = queued_run()
         item = item_of(run)
-        said = Decided(
+        said = ReviewDecision(
             Verdict.PASS,
             note=" Right. ",
             tags=["wrong  reason", "tone", "tone", " "],
@@ -58,8 +58,8 @@ class TestDeciding:
             seconds=41,
             generation=1,
         )
-        settled = decide(item, said, by=ann)
-        assert (settled.verdict, settled.how) == (Verdict.PASS, "")
+        consensus = decide(item, said, by=ann)
+        assert (consensus.verdict, consensus.how) == (Verdict.PASS, "")
         result = again(item.result)
         assert (result.verdict, result.score, result.reviewed_verdict) == (
             "borderline",
@@ -170,7 +170,7 @@ class TestDeciding:
     ) -> None:
         item = item_of(queued_run())
         with pytest.raises(DomainError, match=why):
-            decide(item, Decided(Verdict.PASS, **said), by=ann)
+            decide(item, ReviewDecision(Verdict.PASS, **said), by=ann)
         assert not Review.objects.exists()
         assert again(item.result).reviewed_verdict == ""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evaluators.scoring.tree import walk
 from evaluators.scoring.types import DomainError
-from runs.running.rules import RunRules, ruled
+from runs.running.rules import RunRules, apply_rules
 from runs.specs.suites import SuiteSpec
 from tests.suites.contents import shop, version
 from tests.support.trees import CHECK, JUDGED, tree
@@ -23,11 +23,11 @@ NUMBERS = st.floats(allow_nan=True) | st.integers(-5, 5)
 
 
 def test_without_rules_a_run_is_scored_as_the_suite_says() -> None:
-    found = ruled(SUITE, RunRules())
+    found = apply_rules(SUITE, RunRules())
     assert (found.root, found.changed) == (SHOP, ())
     # What is said as it stands in the suite is no change either.
     same = RunRules(policy={"pass_threshold": 0.8}, weights={"tone": 2.0}, required={"tone": False})
-    assert ruled(SUITE, same) == found
+    assert apply_rules(SUITE, same) == found
 
 
 def test_rules_change_what_they_name_and_say_what_that_was() -> None:
@@ -36,7 +36,7 @@ def test_rules_change_what_they_name_and_say_what_that_was() -> None:
         weights={"safety/cards": 4.0, "tone": 0.0},
         required={"facts/date": False, "tone": 0.5},
     )
-    found = ruled(SUITE, rules)
+    found = apply_rules(SUITE, rules)
     assert found.policy.pass_threshold == 0.75
     assert {(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed} == {
         (None, "pass_threshold", 0.8, 0.75),
@@ -53,12 +53,12 @@ def test_samples_are_those_of_every_evaluator_that_asks_a_judge() -> None:
     combined = tree(
         JUDGED, CHECK, aggregator={"type": "llm_judge", "prompt": "Weigh {{evaluator_results}}"}
     )
-    found = ruled(SUITE.replace(evaluators=combined), RunRules(samples=3))
+    found = apply_rules(SUITE.replace(evaluators=combined), RunRules(samples=3))
     assert [(one["evaluator"], one["name"], one["old"], one["new"]) for one in found.changed] == [
         ("", "aggregator.samples", 1, 3),
         ("right", "config.samples", 1, 3),
     ]
-    assert ruled(JUDGES, RunRules(samples=1)).changed == ()
+    assert apply_rules(JUDGES, RunRules(samples=1)).changed == ()
 
 
 @pytest.mark.parametrize(
@@ -77,18 +77,18 @@ def test_samples_are_those_of_every_evaluator_that_asks_a_judge() -> None:
 )
 def test_what_cannot_be_scored_by_is_refused_by_name(rules: RunRules, said: str) -> None:
     with pytest.raises(DomainError, match=said.replace("+", r"\+")):
-        ruled(SUITE, rules)
+        apply_rules(SUITE, rules)
 
 
 def test_samples_of_a_suite_without_judges_are_refused() -> None:
     with pytest.raises(DomainError, match="no evaluator of the suite asks a judge"):
-        ruled(SUITE.replace(evaluators=tree(CHECK)), RunRules(samples=3))
+        apply_rules(SUITE.replace(evaluators=tree(CHECK)), RunRules(samples=3))
 
 
 @pytest.mark.parametrize("samples", [0, -1, 16, 10**9])
 def test_samples_out_of_range_are_refused_naming_the_evaluator(samples: int) -> None:
     with pytest.raises(DomainError, match=r"right.*samples"):
-        ruled(JUDGES, RunRules(samples=samples))
+        apply_rules(JUDGES, RunRules(samples=samples))
 
 
 @given(
@@ -99,7 +99,7 @@ def test_whatever_is_asked_is_refused_or_can_be_scored_by(
     weights: dict[str, Any], policy: dict[str, Any]
 ) -> None:
     try:
-        found = ruled(SUITE, RunRules(policy=policy, weights=weights))
+        found = apply_rules(SUITE, RunRules(policy=policy, weights=weights))
     except DomainError:
         return
     assert all(one["old"] != one["new"] for one in found.changed)
