@@ -95,7 +95,6 @@ class Result(models.Model):
         )
         indexes = (
             models.Index(fields=("run", "status", "position"), name="result_to_claim"),
-            models.Index(fields=("run", "verdict", "score"), name="result_by_verdict"),
             models.Index(fields=("run", "position", "repetition"), name="result_in_order"),
             # Only what runs has a lease. SQLite could not use one on the status: it plans a query
             # before it knows which status is asked for.

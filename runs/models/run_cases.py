@@ -104,7 +104,7 @@ def _state_row(results: Sequence[tuple[Any, ...]], policy: PolicySpec) -> tuple[
         *(state.state, len(results), state.ended, state.scored, state.passed, state.is_flaky),
         *(state.score, state.spread, _mean([row[5] for row in results])),
         *(_mean([row[6] for row in results]), _mean([m.count("1") / len(m) for m in marks])),
-        *(total_of(row[8] for row in results), total_of(row[9] for row in results)),
+        *(total_of([row[8] for row in results]), total_of([row[9] for row in results])),
     )
 
 
@@ -134,7 +134,10 @@ def _execution(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    average = mean([value for value in values if value is not None])
+    known = [value for value in values if value is not None]
+    if len(known) == 1:
+        return known[0]
+    average = mean(known)
     return None if average is None else rounded(average)
 
 

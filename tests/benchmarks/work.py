@@ -24,10 +24,10 @@ def main() -> None:
     chosen = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     django.setup()
-    from runs.execution.run_worker import settle
+    from runs.execution.run_worker import freeze_loaded_objects
     from tests.benchmarks import suites
 
-    settle()
+    freeze_loaded_objects()
     call_command("migrate", verbosity=0)
     shared = {"at_once": chosen.at_once, "base_url": chosen.base_url}
     for number in range(2):
