@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evaluators.kinds._base import ChildResult, Context, Kind, KindConfig, Output
+from evaluators.kinds._base import ChildResult, Context, Kind, Output
 from evaluators.scoring.score_tree import aggregate, child_score, gate_failure, gate_order
 from evaluators.scoring.tree import EvaluatorSpec, below, walk
 from evaluators.scoring.types import Outcome, OutcomeResult, Score, Skipped, Unscored
@@ -149,7 +149,8 @@ class Scoring:
             return Unscored(f"there is no evaluator kind {node.kind!r}", stage="config")
         try:
             context = self._context(path, children or {}, results)
-            outcome: object = await kind.score(_config(kind, node), context)
+            config = kind.config.model_validate(node.config)
+            outcome: object = await kind.score(config, context)
         except ValidationError as error:
             first = error.errors()[0]
             field_name = ".".join(str(part) for part in first["loc"]) or "config"
@@ -158,7 +159,9 @@ class Scoring:
             logger.exception("Evaluator %s of kind %s failed", path, node.kind)
             return Unscored(error_reason(error), stage="evaluator")
         if isinstance(outcome, Score) and node.negate:
-            return _negated_round(outcome)
+            # What a negated evaluator found to hold is a miss, and the other way round.
+            negated = tuple(replace(item, passed=not item.passed) for item in outcome.findings)
+            return replace(outcome, findings=negated)
         if isinstance(outcome, Score | Unscored | Skipped):
             return outcome
         found = type(outcome).__name__
@@ -178,16 +181,6 @@ class Scoring:
             results=results,
             files=self.execution.files,
         )
-
-
-def _config(kind: Kind, node: EvaluatorSpec) -> KindConfig:
-    return kind.config.model_validate(node.config)
-
-
-def _negated_round(outcome: Score) -> Score:
-    """Return the outcome of a negated evaluator: what it found to hold is a miss, and the other way."""
-    negated = tuple(replace(found, passed=not found.passed) for found in outcome.findings)
-    return replace(outcome, findings=negated)
 
 
 def error_reason(error: BaseException) -> str:

@@ -123,11 +123,6 @@ def read_request(request: Mapping[str, Any]) -> TrialRequest:
     )
 
 
-def read_script(script: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a program of a dry run with its command spelled out."""
-    return {**script, "command": _json_text(script["command"])}
-
-
 def _json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2)
 
@@ -414,7 +409,10 @@ def read_trial(trial: EvaluatorTrial, tree: Mapping[str, Any] | None = None) -> 
         calls=tuple(read_call(call) for call in found.get("calls") or ()),
         call_count=int(found.get("call_count") or 0),
         requests=tuple(read_request(one) for one in found.get("requests") or ()),
-        scripts=tuple(read_script(one) for one in found.get("scripts") or ()),
+        scripts=tuple(
+            {**script, "command": _json_text(script["command"])}
+            for script in found.get("scripts") or ()
+        ),
         foreword=dry_run_text(found, trial.root),
         is_current=tree is None or EvaluatorSpec.model_validate(tree).as_json() == trial.tree,
     )

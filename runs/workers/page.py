@@ -290,7 +290,8 @@ def _sentence(alive: Sequence[WorkerLine], queue: Sequence[QueuedRun]) -> str:
     if not queue:
         return f"{_are(alive)} ready; nothing waits."
     if taken and at_work:
-        who = _some_of(at_work, len(alive), "worker")
+        workers = counted(len(alive), "worker")
+        who = workers if at_work == len(alive) else f"{at_work} of {workers}"
         doing = f"{who} {_verb(at_work, 'carries', 'carry')} out {counted(len(taken), 'run')}"
     elif left:
         doing = f"{_are(alive)} alive, none is at work yet; {counted(len(left), 'run')} {_verb(len(left), 'waits', 'wait')}"
@@ -337,10 +338,6 @@ def _versions(versions: Mapping[str, int]) -> Notice:
 
 def _are(worker_lines: Sequence[WorkerLine]) -> str:
     return f"{counted(len(worker_lines), 'worker')} {_verb(len(worker_lines), 'is', 'are')}"
-
-
-def _some_of(some: int, total: int, noun: str) -> str:
-    return counted(total, noun) if some == total else f"{some} of {counted(total, noun)}"
 
 
 def _verb(count: int, one: str, many: str) -> str:
