@@ -38,7 +38,7 @@ def test_a_file_becomes_a_run_that_can_be_downloaded_again(
     page.get_by_label("Results", exact=True).set_input_files(file)
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Run #1")
-    expect(page.get_by_text("Imported from agentv.jsonl")).to_be_visible()
+    expect(page.get_by_text("Imported from agentv.jsonl", exact=True)).to_be_visible()
     expect(page.get_by_role("link", name="Retry")).to_have_count(0)
     expect(page.get_by_role("button", name="Retry")).to_have_count(0)
 
