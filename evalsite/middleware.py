@@ -1,10 +1,11 @@
-"""What is refused before any page sees it, and what strangers get."""
+"""What is refused before any page sees it, what anonymous readers get, and what every template is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -93,3 +94,8 @@ class MembersOnlyMiddleware(LoginRequiredMiddleware):
         if not getattr(view_func, "login_required", True):
             return None
         return super().process_view(request, view_func, view_args, view_kwargs)
+
+
+def site(request: HttpRequest) -> dict[str, object]:
+    """Return `is_demo`: whether the judge's replies are scripted."""
+    return {"is_demo": settings.DEMO}

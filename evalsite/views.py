@@ -1,11 +1,10 @@
-"""The pages that belong to no feature: health and the errors, and what every template may say of the installation."""
+"""The pages that belong to no feature: health and the errors."""
 
 from __future__ import annotations
 
 import logging
 import sys
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -22,12 +21,6 @@ from evalsite.middleware import FOR_ANONYMOUS
 from runs.api.schema import NOTHING_HERE, is_for_api, problem_page
 from runs.models.clock import discard_connection
 from runs.sharing.views import gone
-
-
-def site(request: HttpRequest) -> dict[str, object]:
-    """Return `is_demo`: whether the judge's replies are scripted."""
-    return {"is_demo": settings.DEMO}
-
 
 logger = logging.getLogger(__name__)
 

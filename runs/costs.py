@@ -33,17 +33,17 @@ from runs.models.results import (
     ResultStatus,
 )
 from runs.models.runs import Run, RunStatus
-from runs.summary.figures import total_of
+from runs.summary.figures import known_of_both
 from runs.target_kinds import target_kind_named
 
-# Judges of a run that was imported were paid elsewhere. Nothing else is completed without a beginning.
-UNTOLD = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
+# The judges of an imported run were paid elsewhere. No other run is completed without a start.
+JUDGED_ELSEWHERE = Q(status=RunStatus.COMPLETED, started_at=None, evaluation_cost_usd=0)
 UNPRICED_CALLS = Q(cost_usd=None, status__in=ANSWERED)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """One purse: `usd` is what is known of it, None where there were answers and no price for any.
+    """A target cost or a judge cost: `usd` is what is known, None where there were answers and no price for any.
 
     `priced` of `answers` had a price; `noun` says what they are. Answers alone are counted: what
     was refused or rate limited is not billed. Counts and tokens are filled in where prices are
@@ -70,14 +70,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class RunCosts:
-    """Both purses of a run."""
+    """Target cost and judge cost of a run."""
 
     run: Cost
     evaluation: Cost
 
     @property
     def total_usd(self) -> Decimal | None:
-        """Return what is known of both; None when that is nothing and a purse is unknown."""
+        """Return what is known of both; None when that is nothing and one is unknown."""
         return known_of_both(self.run.usd, self.evaluation.usd)
 
     @property
@@ -86,42 +86,39 @@ class RunCosts:
         return self.run.is_partial or self.evaluation.is_partial
 
 
-def known_of_both(*costs: Decimal | None) -> Decimal | None:
-    """Return what is known of purses together; None when that is nothing and one is unknown."""
-    total = total_of(costs)
-    return None if not total and None in costs else total
-
-
 def with_costs(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Return the runs, each told which purses hold answers without a price."""
+    """Return the runs with columns that tell which of their costs lack a price."""
     calls = ModelCall.objects.filter(UNPRICED_CALLS, run=OuterRef("pk"))
     outputs = Result.objects.filter(
         run=OuterRef("pk"), run_cost_usd=None, status__in=ENDED_RESULT_STATUSES
     )
     in_order = outputs.exclude(error_stage="target").order_by("position", "repetition")
-    # Reading every output would be slow in a list: only a purse that holds nothing is doubted. The
+    # Reading every output would be slow in a list: only a cost of zero is doubted. The
     # order leads PostgreSQL to the run's own results: else it looks for one among those of all.
     silent = Case(When(run_cost_usd=0, done_count__gt=0, then=Subquery(in_order.values("pk")[:1])))
     judged = Exists(calls.filter(purpose=CallPurpose.EVALUATION))
     return runs.annotate(
         has_unpriced_target=Exists(calls.filter(purpose=CallPurpose.TARGET)),
-        has_unpriced_evaluation=Case(When(UNTOLD, then=Value(True)), default=judged),
+        has_unpriced_evaluation=Case(When(JUDGED_ELSEWHERE, then=Value(True)), default=judged),
         silent_output=silent,
     )
 
 
 def listed_costs(run: Run) -> RunCosts:
-    """Return the purses of a run of `with_purses`: whether they are partial, without counts."""
-    told: Mapping[str, Any] = vars(run)
-    in_target = told["has_unpriced_target"] or told["silent_output"] is not None
+    """Return the costs of a run of `with_costs`: whether they are partial, without counts."""
+    columns: Mapping[str, Any] = vars(run)
+    in_target = columns["has_unpriced_target"] or columns["silent_output"] is not None
     return RunCosts(
         _listed(run.run_cost_usd, is_partial=in_target),
-        _listed(run.evaluation_cost_usd, is_partial=told["has_unpriced_evaluation"]),
+        _listed(run.evaluation_cost_usd, is_partial=columns["has_unpriced_evaluation"]),
     )
 
 
 def run_costs(run: Run) -> RunCosts:
-    """Return the purses of one run with their counts; two queries, three where a price is missing."""
+    """Return the costs of one run with their counts; two queries, three where a price is missing.
+
+    A run that is on is asked every second: its calls are counted only where a price is missing.
+    """
     unpriced = ModelCall.objects.filter(UNPRICED_CALLS, run=run).order_by()
     missing = dict(unpriced.values_list("purpose").annotate(total=Count("id")))
     facts = _answers(run) if missing else {}
@@ -182,7 +179,7 @@ def _of_calls(
 
 
 def _reported_by_run(run: Run) -> Cost:
-    """Return the purse of a target that says itself what its outputs cost."""
+    """Return the cost of a target that reports what its outputs cost."""
     outputs = (
         run.results.filter(status__in=ENDED_RESULT_STATUSES)
         .exclude(error_stage="target")
@@ -202,7 +199,7 @@ def _reported_by_run(run: Run) -> Cost:
 
 
 def _judged_elsewhere(run: Run) -> Cost:
-    """Return the judges' purse of a run that was imported, as far as its file tells of it."""
+    """Return the judge cost of an imported run, as far as its file has it."""
     scored = run.results.filter(status=ResultStatus.SCORED).order_by()
     found = scored.aggregate(answers=Count("id"), priced=Count("evaluation_cost_usd"))
     usd = run.evaluation_cost_usd if found["priced"] else None
@@ -231,19 +228,19 @@ def with_origins(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def costs_of_runs(runs: Sequence[Run]) -> Mapping[int, RunCosts]:
-    """Return the purses of runs of `with_origins` by primary key; two queries however many."""
+    """Return the costs of runs of `with_origins` by primary key; two queries however many runs."""
     numbers = [run.pk for run in runs]
     calls, outputs = _calls(numbers), _outputs(numbers)
     return {run.pk: _costs(run, vars(run), calls, outputs) for run in runs}
 
 
-def _costs(run: Run, told: Mapping[str, Any], calls: Counted, outputs: Counted) -> RunCosts:
-    """Return both purses by the rules that a run's own page follows."""
-    if told["target_model"]:
+def _costs(run: Run, columns: Mapping[str, Any], calls: Counted, outputs: Counted) -> RunCosts:
+    """Return both costs by the rules of `run_costs`."""
+    if columns["target_model"]:
         of_run = _cost(run.run_cost_usd, calls.get((run.pk, CallPurpose.TARGET)), "call")
     else:
         of_run = _cost(run.run_cost_usd, outputs.get((run.pk, "answered")), "output")
-    if told["imported_facts"]:
+    if columns["imported_facts"]:
         judged = outputs.get((run.pk, "scored"), NOTHING)
         usd = run.evaluation_cost_usd if judged.priced else None
         return RunCosts(of_run, Cost(usd, *judged, noun="result"))
@@ -285,7 +282,7 @@ IS_ANSWER = Q(status__in=ANSWERED)
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """The calls paid from one purse, failed ones included; tokens are None where none were reported.
+    """The calls for one purpose, failed ones included; tokens are None where none were reported.
 
     `usd` is None where there were answers and no price is known for any. `priced` of `answers`
     had a price: what was refused or rate limited is not billed.
@@ -314,14 +311,14 @@ class CallCost:
 
 @dataclass(frozen=True, slots=True)
 class ResultCosts:
-    """Both purses of a result."""
+    """Target cost and judge cost of a result."""
 
     run: CallCost
     evaluation: CallCost
 
     @property
     def total_usd(self) -> Decimal | None:
-        """Return what is known of both; None when that is nothing and a purse is unknown."""
+        """Return what is known of both; None when that is nothing and one is unknown."""
         return known_of_both(self.run.usd, self.evaluation.usd)
 
     @property
@@ -341,7 +338,7 @@ class ResultCosts:
 
 
 def result_costs(run: Run, result: Result) -> ResultCosts:
-    """Return both purses of a result; one query."""
+    """Return the costs of a result; one query."""
     rows = (
         result.model_calls.order_by()
         .values("purpose")
@@ -364,7 +361,7 @@ def result_costs(run: Run, result: Result) -> ResultCosts:
     if not run.snapshot["target"]["model"]:
         of_run |= _reported_by_result(result)
     if run.imported_from and result.evaluation_cost_usd is None:
-        # Somebody's judges were paid, and the file does not tell what.
+        # Judges were paid elsewhere, and the file does not say how much.
         evaluation |= {"answers": int(result.status == ResultStatus.SCORED)}
     return ResultCosts(
         CallCost(**of_run, usd=_known(result.run_cost_usd, of_run)),

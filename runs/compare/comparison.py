@@ -25,11 +25,11 @@ from runs.compare.cases import (
     compare_runs,
 )
 from runs.compare.comparability import Difference, RunFacts, differences
-from runs.compare.evidence import MIN_CASES
-from runs.compare.measured import (
+from runs.compare.evidence import (
     DIMENSION,
     EVALUATOR,
     METRIC,
+    MIN_CASES,
     Figure,
     Measured,
     Significance,
@@ -37,7 +37,7 @@ from runs.compare.measured import (
     shared_changes,
     significance,
 )
-from runs.costs import known_of_both, run_costs
+from runs.costs import run_costs
 from runs.engine.plan import METRICS_KIND, OUTCOMES_PATH, read_plan
 from runs.lists import ListQuery
 from runs.models.results import EvaluatorScore, Result, ScoreState
@@ -60,7 +60,7 @@ from runs.summary.cases import (
     state_of,
     verdict_of,
 )
-from runs.summary.figures import Execution, total_of
+from runs.summary.figures import Execution, known_of_both, total_of
 
 SHARED = "shared"
 CHANGED, EVERY, FLIPPED = "changed", "all", "flipped"

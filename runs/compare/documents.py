@@ -10,8 +10,7 @@ from evaluators.scoring.numbers import percent
 from runs.compare.cases import CaseChange, Tolerances
 from runs.compare.comparison import Compared, Side
 from runs.compare.conclusion import Conclusion, conclude
-from runs.compare.evidence import LEVEL, RESAMPLES
-from runs.compare.measured import MeasuredChange
+from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
 from runs.models.runs import RunStatus
 from runs.results.documents import GatesDoc

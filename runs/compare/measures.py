@@ -23,8 +23,7 @@ from evaluators.templatetags.figures import (
 from evaluators.templatetags.ui import spelled
 from runs.compare.comparison import Compared, Side
 from runs.compare.conclusion import p_words
-from runs.compare.evidence import Paired
-from runs.compare.measured import DIMENSION, EVALUATOR, METRIC, MeasuredChange
+from runs.compare.evidence import DIMENSION, EVALUATOR, METRIC, MeasuredChange, Paired
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, compare_specs

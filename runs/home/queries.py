@@ -9,6 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from django.db.models import Count, F, Min, OuterRef, Q, Subquery, Sum
+from django.http import HttpRequest
 from django.urls import reverse
 
 from evaluators.scoring.policy import PolicySpec
@@ -245,3 +246,17 @@ def _only(query: str, cases: tuple[Hit, ...], runs: tuple[RunRow, ...]) -> str:
     if len(keyed) == 1:
         return keyed[0].url
     return runs[0].url if query.startswith("#") and len(runs) == 1 else ""
+
+
+def sidebar_context(request: HttpRequest) -> dict[str, object]:
+    """Return the suites that ran last and how many results wait for review, for those who may see runs."""
+    user = getattr(request, "user", None)
+    may_see = user is not None and user.has_perm("runs.view_run")
+    # A fragment has no sidebar, so it is spared the query.
+    is_fragment = request.headers.get("HX-Request") == "true"
+    if not may_see or is_fragment:
+        return {"recent_suites": []}
+    return {
+        "recent_suites": recent_suites(),
+        "review_waiting": QueueQuery().items().waiting().count(),
+    }

@@ -1,4 +1,4 @@
-"""The home page, the overview of a suite, search and the sidebar."""
+"""The home page, the overview of a suite, search and the sidebar alone."""
 
 from __future__ import annotations
 
@@ -14,23 +14,8 @@ from runs.home.queries import recent_suites
 from runs.home.queries import search as find
 from runs.home.suite_page import suite_page
 from runs.home.suite_rows import SuiteTableQuery, latest_rows, suite_table
-from runs.models.reviews import QueueQuery
 from runs.requests import may_view, suite_of
 from runs.suites.queries import policy_words
-
-
-def sidebar_context(request: HttpRequest) -> dict[str, object]:
-    """Return `pinned_suites`, those that ran last, and `review_waiting`, for whoever may see runs."""
-    user = getattr(request, "user", None)
-    may_see = user is not None and user.has_perm("runs.view_run")
-    # A fragment has no rail, so it is spared the query.
-    is_fragment = request.headers.get("HX-Request") == "true"
-    if not may_see or is_fragment:
-        return {"recent_suites": []}
-    return {
-        "recent_suites": recent_suites(),
-        "review_waiting": QueueQuery().items().waiting().count(),
-    }
 
 
 @may_view

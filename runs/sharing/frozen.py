@@ -22,7 +22,7 @@ from evaluators.templatetags.figures import (
 from evaluators.templatetags.marks import VERDICT_WORDS, known
 from runs.compare.comparison import EVERY, Compared, ComparisonQuery, Side
 from runs.compare.documents import comparison_document
-from runs.compare.measured import EVALUATOR
+from runs.compare.evidence import EVALUATOR
 from runs.compare.measures import GROUPS, Bar, Measure, MetricGroup
 from runs.compare.page import ChangeRow, ComparisonPage, change_table, comparison_page
 from runs.documents import DetailLevel

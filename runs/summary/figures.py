@@ -64,7 +64,7 @@ class Means:
 
     @property
     def total_cost_usd(self) -> Decimal | None:
-        """Return both purses together, None when neither is known."""
+        """Return both costs together, None when neither is known."""
         return total_of((self.run_cost_usd, self.evaluation_cost_usd))
 
 
@@ -207,6 +207,12 @@ def total_of(costs: Iterable[Decimal | None]) -> Decimal | None:
     """Return the sum of the known costs, None when none is known."""
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if known else None
+
+
+def known_of_both(*costs: Decimal | None) -> Decimal | None:
+    """Return what is known of costs together; None when that is nothing and one is unknown."""
+    total = total_of(costs)
+    return None if not total and None in costs else total
 
 
 def _percent(share: float | None) -> float | None:

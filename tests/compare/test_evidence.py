@@ -8,8 +8,16 @@ import scipy
 
 from evaluators.scoring.types import Verdict
 from runs.compare.cases import CaseSide, compare_case
-from runs.compare.evidence import Evidence, paired, paired_figures
-from runs.compare.measured import METRIC, Figure, MeasuredPair, OwnMean, significance
+from runs.compare.evidence import (
+    METRIC,
+    Evidence,
+    Figure,
+    MeasuredPair,
+    OwnMean,
+    paired,
+    paired_figures,
+    significance,
+)
 
 
 def differences(*, size: int, shift: float) -> list[float]:
