@@ -16,7 +16,8 @@ MONEY = ("run_cost_usd", "evaluation_cost_usd")
 INTERVALS = ("interval", "score_interval")
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: ten thousand are made for a page, and a frozen one takes three times as long to make.
+@dataclass(slots=True)
 class Execution:
     """One execution as it was recorded. `score` is 0 to 1, `metrics` are 0 to 5, `dimensions` 0 to 10.
 
