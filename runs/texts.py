@@ -69,7 +69,7 @@ MIN_ALIKE_TEXTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A run of words: in both texts, or in one alone."""
 
     text: str
@@ -81,7 +81,7 @@ class DiffLine:
     """One line; `tone` is same, bad (only expected) or good (only in the output)."""
 
     tone: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
 
 
 def text_diff(expected: str, output: str) -> tuple[DiffLine, ...] | None:
@@ -126,17 +126,17 @@ def _pair(before: str, after: str) -> list[DiffLine]:
     left, right = [], []
     for action, i1, i2, j1, j2 in matcher.get_opcodes():
         is_changed = action != "equal"
-        left.append(Piece("".join(old[i1:i2]), is_changed))
-        right.append(Piece("".join(new[j1:j2]), is_changed))
+        left.append(TextPiece("".join(old[i1:i2]), is_changed))
+        right.append(TextPiece("".join(new[j1:j2]), is_changed))
     return [DiffLine("bad", _kept(left)), DiffLine("good", _kept(right))]
 
 
-def _kept(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+def _kept(pieces: Sequence[TextPiece]) -> tuple[TextPiece, ...]:
     return tuple(piece for piece in pieces if piece.text)
 
 
 def _whole(tone: str, line: str) -> DiffLine:
-    return DiffLine(tone, (Piece(line, tone != "same"),))
+    return DiffLine(tone, (TextPiece(line, tone != "same"),))
 
 
 def _words(line: str) -> list[str]:

@@ -49,7 +49,7 @@ class ModeTrial:
 
 
 @dataclass(slots=True)
-class Trial:
+class ModelTrial:
     """What trying a model out found. `error` is a CallOutcome when no call was answered, with its `reason`."""
 
     modes: list[ModeTrial] = field(default_factory=list)
@@ -83,13 +83,13 @@ class Trial:
         }
 
 
-async def try_model(spec: ModelSpec) -> Trial:
+async def try_model(spec: ModelSpec) -> ModelTrial:
     """Call the model once in each reply mode, without retries, and list what its server offers.
 
     Stops at the first failure that no reply mode is to blame for.
     """
     client = ModelClient(retries=ONE_TRY)
-    trial = Trial(price_version=spec.price_version)
+    trial = ModelTrial(price_version=spec.price_version)
     quick = replace(spec, timeout_s=min(spec.timeout_s, MAX_S))
     try:
         for mode in REPLY_MODES:
@@ -101,7 +101,7 @@ async def try_model(spec: ModelSpec) -> Trial:
     return trial
 
 
-async def _try_mode(client: ModelClient, spec: ModelSpec, trial: Trial) -> bool:
+async def _try_mode(client: ModelClient, spec: ModelSpec, trial: ModelTrial) -> bool:
     """Try one mode; False when the failure is not the mode's."""
     call = ChatCall(
         MESSAGES, CallKey("test"), schema=SCHEMA, problem_of=_problem, is_mode_fixed=True
@@ -122,7 +122,7 @@ def _answered(mode: str, reply: ChatReply) -> ModeTrial:
     return ModeTrial(mode, state, reply.problem, reply.usage.latency_ms)
 
 
-def _failed(trial: Trial, mode: str, error: ModelCallError) -> bool:
+def _failed(trial: ModelTrial, mode: str, error: ModelCallError) -> bool:
     is_refused = error.status is CallOutcome.REFUSED
     if is_refused and mode != "text" and refuses_mode(error.http_status, error.reason):
         trial.modes.append(ModeTrial(mode, "refused", error.reason, error.usage.latency_ms))

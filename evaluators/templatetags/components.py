@@ -96,7 +96,7 @@ def _draw(component: str, content: str, context: dict[str, Any]) -> SafeString:
     return render_to_string(f"components/{component}.html", {**context, "content": content})
 
 
-class Piece(Protocol):
+class DiffPiece(Protocol):
     """A run of words of a text that is compared with another."""
 
     @property
@@ -107,7 +107,7 @@ class Piece(Protocol):
 
 
 @register.simple_tag
-def diff_line(tone: str, pieces: Iterable[Piece], label: str = "") -> SafeString:
+def diff_line(tone: str, pieces: Iterable[DiffPiece], label: str = "") -> SafeString:
     """Draw a line of a diff: "bad" was taken out, "good" was put in, "same" is in both.
 
     The style sheet keeps the white space of a line, so there is none but that of the text.

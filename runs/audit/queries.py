@@ -71,7 +71,7 @@ class AuditQuery(ListQuery):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AuditChange:
     """One value before and after, as JSON where it is no text; None where there was or is none."""
 
     name: str
@@ -96,7 +96,7 @@ class AuditRow:
     kind: str
     name: str
     url: str
-    changes: tuple[Change, ...]
+    changes: tuple[AuditChange, ...]
 
     @property
     def shown(self) -> str:
@@ -162,12 +162,12 @@ def audit_lines(query: AuditQuery, *, with_members: bool) -> Iterator[str]:
 
 def changes_between(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
-) -> tuple[Change, ...]:
+) -> tuple[AuditChange, ...]:
     """Return what differs, with the names of nested values joined by dots, in order of first sight."""
     old, new = dict(_flat(before or {})), dict(_flat(after or {}))
     names = list(dict.fromkeys((*old, *new)))
     return tuple(
-        Change(name, _spelt(old, name), _spelt(new, name))
+        AuditChange(name, _spelt(old, name), _spelt(new, name))
         for name in names
         if name not in old or name not in new or old[name] != new[name]
     )
@@ -228,14 +228,14 @@ def _rows(entries: Sequence[AuditEntry]) -> Iterator[AuditRow]:
         )
 
 
-def _changes(entry: AuditEntry) -> tuple[Change, ...]:
+def _changes(entry: AuditEntry) -> tuple[AuditChange, ...]:
     if not entry.action.endswith(OVERRIDE):
         return changes_between(entry.before, entry.after)
     # Both sides hold the machine's verdict, which a decision leaves as it is and stands in for.
     before, after = entry.before or {}, entry.after or {}
     machine = before.get("verdict") or "errored"
     sides = [side.get("reviewed_verdict") or machine for side in (before, after)]
-    return (Change("verdict", *sides), Change("machine", None, machine))
+    return (AuditChange("verdict", *sides), AuditChange("machine", None, machine))
 
 
 def _urls(entries: Iterable[AuditEntry]) -> dict[tuple[str, str], str]:

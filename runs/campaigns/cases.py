@@ -29,7 +29,7 @@ Outcomes = Mapping[int, Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class CampaignCell:
     """One case against one target: its state, "" where the run lacks it, and where it is shown.
 
     `passed` of `scored` repetitions passed; `is_reviewed` tells that people decided any of them.
@@ -49,7 +49,7 @@ class MatrixRow:
 
     key: str
     title: str
-    cells: Sequence[Cell]
+    cells: Sequence[CampaignCell]
     differs: bool
 
 
@@ -212,7 +212,9 @@ def _said(
     return found
 
 
-def _with_people(cell: Cell, said: Sequence[tuple[str, str]], repetitions: int) -> Cell:
+def _with_people(
+    cell: CampaignCell, said: Sequence[tuple[str, str]], repetitions: int
+) -> CampaignCell:
     """Return the cell with what people say in its label."""
     if not cell.state or not said:
         return cell
@@ -225,10 +227,12 @@ def _with_people(cell: Cell, said: Sequence[tuple[str, str]], repetitions: int) 
     return replace(cell, label=f"{cell.label}; {words}", is_reviewed=True)
 
 
-def _cell(run: Run, key: str, outcome: Outcome | None, slug: str, repetition: int | None) -> Cell:
+def _cell(
+    run: Run, key: str, outcome: Outcome | None, slug: str, repetition: int | None
+) -> CampaignCell:
     if outcome is None:
-        return Cell("", f"{key} is not in this run", "")
+        return CampaignCell("", f"{key} is not in this run", "")
     state, passed, scored = outcome
     place = {"slug": slug, "number": run.number, "key": key, "repetition": repetition or 1}
     label = f"{VERDICT_WORDS[state]}: {key} against {run.target_name}"
-    return Cell(state, label, reverse("runs:result", kwargs=place), passed, scored)
+    return CampaignCell(state, label, reverse("runs:result", kwargs=place), passed, scored)

@@ -17,7 +17,7 @@ from evaluators.scoring.types import DomainError
 from runs import lists
 from runs.cases.uploads import Existing, TableReading, UploadedTable, keep_upload, store_upload
 from runs.formats.table_cases import ReadCases, Rejected, rejected_csv
-from runs.formats.table_mapping import LABELS, CaseMapping, Part, Split
+from runs.formats.table_mapping import LABELS, CaseMapping, CasePart, Split
 from runs.formats.tables import Table
 from runs.lists import ListQuery, NumberedPage, numbered_page
 from runs.models.suites import Suite
@@ -86,7 +86,7 @@ def preview(
         unused=tuple(found.unused.items()),
         first=_first(found, table.keys),
         rejected_page=numbered_page(found.rejected, query or RejectedQuery(), ROWS_A_PAGE),
-        makes_keys=Part.KEY not in reading.mapping.parts,
+        makes_keys=CasePart.KEY not in reading.mapping.parts,
     )
 
 
@@ -261,7 +261,7 @@ class CaseColumnsForm(forms.Form):
         initial["existing"] = reading.existing
         super().__init__(*args, **{"initial": initial} | options)
         self.table = table
-        choices = [(part.value, LABELS[part]) for part in Part]
+        choices = [(part.value, LABELS[part]) for part in CasePart]
         for place, name in enumerate(table.table.columns):
             self.fields[f"column-{place}"] = forms.ChoiceField(
                 label=f"What {name} is", choices=choices
@@ -284,7 +284,7 @@ class CaseColumnsForm(forms.Form):
     def chosen(self) -> TableReading:
         """Return how the table is to be read."""
         found = self.cleaned_data
-        parts = tuple(Part(found[f"column-{n}"]) for n in range(len(self.table.table.columns)))
+        parts = tuple(CasePart(found[f"column-{n}"]) for n in range(len(self.table.table.columns)))
         mapping = CaseMapping(parts, Split(found["split"]), found["last_answer"])
         return TableReading(mapping, Existing(found.get("existing", Existing.UPDATE)))
 

@@ -17,7 +17,7 @@ from evaluators.models import LanguageModel
 from evaluators.scoring.types import DomainError
 from runs.cases.services import PutCases, put_cases
 from runs.formats.table_cases import ReadCases, read_cases
-from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
+from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.suites import Suite
 from runs.models.uploads import CaseUpload
@@ -85,7 +85,9 @@ class UploadedTable:
         if kept is None:
             return TableReading(suggest(self.table))
         mapping = CaseMapping(
-            tuple(Part(part) for part in kept["parts"]), Split(kept["split"]), kept["last_answer"]
+            tuple(CasePart(part) for part in kept["parts"]),
+            Split(kept["split"]),
+            kept["last_answer"],
         )
         return TableReading(mapping, Existing(kept["existing"]))
 

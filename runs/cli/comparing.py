@@ -9,7 +9,7 @@ from runs.cli.evaluating import ExitConclusion
 from runs.cli.printing import GAPS
 from runs.compare import conclusion as conclusions
 from runs.compare.cases import ERROR, REGRESSION, CaseChange, CaseSide, by_harm
-from runs.compare.comparison import Compared, Side
+from runs.compare.comparison import Compared, ComparisonSide
 from runs.compare.conclusion import p_words
 from runs.compare.measures import change_words, spelt
 from runs.models.runs import RunStatus
@@ -79,12 +79,12 @@ def _lost_its_verdict(change: CaseChange) -> bool:
     return change.status == ERROR and had and lost
 
 
-def _about(side: Side) -> str:
+def _about(side: ComparisonSide) -> str:
     status = RunStatus(side.run.status).label.lower()
     return f"{_name(side)} against {side.run.target_name}, {status}"
 
 
-def _name(side: Side) -> str:
+def _name(side: ComparisonSide) -> str:
     return f"{side.run.suite.slug}{side.run}"
 
 
@@ -123,7 +123,7 @@ def _gate(gate: RunGate) -> str:
     return f"{word}, {pct(gate.share)} of {threshold(gate.limit)} needed"
 
 
-def _dearer(before: Side, after: Side) -> str:
+def _dearer(before: ComparisonSide, after: ComparisonSide) -> str:
     was, now = before.cost_usd, after.cost_usd
     return delta(now / was - 1, "pct") if was and now is not None else ""
 
@@ -147,11 +147,11 @@ def _measured(found: Compared) -> Iterator[str]:
         yield from _table(head, rows)
 
 
-def _rate(side: Side) -> str:
+def _rate(side: ComparisonSide) -> str:
     return _over(pct(side.figures.pass_rate), side.figures.passed, side)
 
 
-def _over(figure: str, count: int, side: Side) -> str:
+def _over(figure: str, count: int, side: ComparisonSide) -> str:
     return f"{figure} ({count} of {side.figures.total})"
 
 

@@ -21,7 +21,7 @@ from runs.cli.evaluating import ExitConclusion, summary_document
 from runs.cli.names import COULD_NOT, UnknownNameError, model_named, suite_named
 from runs.formats.junit import JUnitRun, write_junit
 from runs.formats.results_writing import write_results
-from runs.formats.table_mapping import CaseMapping, Part, part_named, suggest
+from runs.formats.table_mapping import CaseMapping, CasePart, part_named, suggest
 from runs.formats.tables import Table, read_table
 from runs.models.clock import database_now
 from runs.models.runs import Run
@@ -201,7 +201,7 @@ def add_table_arguments(parser: CommandParser) -> None:
         default=[],
         metavar="PART=COLUMN",
         help="What a column of the table holds, where its name does not tell: "
-        f"{', '.join(part for part in Part if part is not Part.IGNORED)}, or ignored; any number.",
+        f"{', '.join(part for part in CasePart if part is not CasePart.IGNORED)}, or ignored; any number.",
     )
     parser.add_argument(
         "--existing",
@@ -323,12 +323,12 @@ def _begun(options: dict[str, Any]) -> Suite:
 def _mapping(table: Table, words: Sequence[str]) -> CaseMapping:
     """Return the suggested mapping with what was said instead; raises CommandError."""
     found = suggest(table)
-    said: dict[int, Part] = {}
+    said: dict[int, CasePart] = {}
     for word in words:
         name, _, column = word.partition("=")
         part = part_named(name)
         if part is None:
-            known = ", ".join(Part)
+            known = ", ".join(CasePart)
             raise CommandError(f"--map {word}: {name!r} is none of {known}.", returncode=2)
         if column not in table.columns:
             columns = ", ".join(table.columns)
@@ -338,12 +338,12 @@ def _mapping(table: Table, words: Sequence[str]) -> CaseMapping:
             )
         said[table.columns.index(column)] = part
     parts = tuple(
-        said.get(n, Part.METADATA if part in said.values() and _is_one(part) else part)
+        said.get(n, CasePart.METADATA if part in said.values() and _is_one(part) else part)
         for n, part in enumerate(found.parts)
     )
     return replace(found, parts=parts)
 
 
-def _is_one(part: Part) -> bool:
+def _is_one(part: CasePart) -> bool:
     """Tell whether a part that was said of one column takes it from the one that was guessed."""
-    return bool(CaseMapping((Part.INPUT, part, part)).problems())
+    return bool(CaseMapping((CasePart.INPUT, part, part)).problems())

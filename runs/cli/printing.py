@@ -16,7 +16,7 @@ from runs.costs import Cost, run_costs
 from runs.models.runs import Run, RunStatus
 from runs.results.documents import case_summaries
 from runs.results.run_figures import (
-    Part,
+    CountOf,
     RunGate,
     RunRepetitions,
     cases_gate,
@@ -133,7 +133,7 @@ def _repeated(found: RunRepetitions | None, scale: int) -> list[tuple[str, str]]
     return rows
 
 
-def _part(part: Part) -> str:
+def _part(part: CountOf) -> str:
     return f"{part.count} of {counted(part.total, 'case')} ({pct(part.share)})".translate(GAPS)
 
 

@@ -127,22 +127,22 @@ class OneScoring:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescoring:
+class RescoringOffer:
     """The policies that are offered, or the reason why none is; neither where the rules are the same."""
 
     choices: Sequence[OneScoring] = ()
     reason: str = ""
 
 
-def rescoring_of(baseline: Run, candidate: Run, reader: User) -> Rescoring:
+def rescoring_of(baseline: Run, candidate: Run, reader: User) -> RescoringOffer:
     """Return what is offered to a reader; no query."""
     if has_rules_of(baseline, candidate):
-        return Rescoring()
+        return RescoringOffer()
     if reason := cannot_score_alike(baseline, candidate) or cannot_score_alike(candidate, baseline):
-        return Rescoring(reason=reason)
+        return RescoringOffer(reason=reason)
     if not reader.has_perms(RIGHTS):
-        return Rescoring(reason=NOT_ALLOWED)
-    return Rescoring(
+        return RescoringOffer(reason=NOT_ALLOWED)
+    return RescoringOffer(
         [
             OneScoring(side, f"Score both under the policy of #{run.number}, v{run.suite_version}")
             for side, run in (("candidate", candidate), ("baseline", baseline))

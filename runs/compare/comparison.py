@@ -30,8 +30,8 @@ from runs.compare.evidence import (
     EVALUATOR,
     METRIC,
     MIN_CASES,
-    Figure,
     Measured,
+    MeasuredFigure,
     Significance,
     measured_pairs,
     shared_changes,
@@ -60,7 +60,7 @@ from runs.summary.cases import (
     state_of,
     verdict_of,
 )
-from runs.summary.figures import Execution, known_of_both, total_of
+from runs.summary.figures import ExecutionRecord, known_of_both, total_of
 
 SHARED = "shared"
 CHANGED, EVERY, FLIPPED = "changed", "all", "flipped"
@@ -173,7 +173,7 @@ MET, SCORED = "1", "scored"
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparisonSide:
     """One of the two runs: its own figures over all its executions, and its cases by key.
 
     Of the executions that the figures count, `scored` have a score and `timed` a latency, the 95th
@@ -205,7 +205,7 @@ class Side:
 class Recorded:
     """What is stored of a run's executions, in the order of the suite."""
 
-    rows: list[Execution] = field(default_factory=list)
+    rows: list[ExecutionRecord] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
     keys: dict[int, str] = field(default_factory=dict)
@@ -232,7 +232,7 @@ def recorded(run: Run) -> Recorded:
         if marks:
             found.marks.setdefault(key, []).append(marks)
         found.rows.append(
-            Execution(
+            ExecutionRecord(
                 case=key,
                 status=status,
                 verdict=_verdict(verdict),
@@ -247,20 +247,20 @@ def recorded(run: Run) -> Recorded:
     return found
 
 
-def side_of(run: Run, found: Recorded) -> Side:
+def side_of(run: Run, found: Recorded) -> ComparisonSide:
     """Return the run by what is stored of it; its own frozen policy makes its cases' verdicts.
 
     A purse that no execution tells of is free where the run's own page says so, else not known; two queries then.
     Raises UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy
-    by_case: dict[str, list[Execution]] = {}
+    by_case: dict[str, list[ExecutionRecord]] = {}
     for row in found.rows:
         by_case.setdefault(row.case, []).append(row)
     means, latencies = means_of(found.rows), latencies_of(found.rows)
     verdicts = [verdict_of(row, policy) for row in found.rows]
     evaluation = _or_free(means.evaluation_cost_usd, run)
-    return Side(
+    return ComparisonSide(
         run=run,
         figures=RunSide(
             passed=sum(verdict is Verdict.PASS for verdict in verdicts),
@@ -299,7 +299,7 @@ def _or_free(cost: Decimal | None, run: Run) -> Decimal | None:
 def side_of_case(results: Sequence[Result], policy: PolicySpec) -> CaseSide:
     """Return one case of a run by its results, as a comparison of the whole runs has it."""
     group = [
-        Execution(
+        ExecutionRecord(
             case="",
             status=row.status,
             verdict=_verdict(row.verdict),
@@ -319,7 +319,7 @@ def _verdict(word: str) -> Verdict | None:
     return Verdict(word) if word else None
 
 
-def _with_people(group: Sequence[Execution], policy: PolicySpec) -> dict[str, Verdict | None]:
+def _with_people(group: Sequence[ExecutionRecord], policy: PolicySpec) -> dict[str, Verdict | None]:
     """Return a case's verdict without and with what people decided, nothing where they did not."""
     if not any(row.reviewed_verdict is not None and row.is_ended for row in group):
         return {}
@@ -330,7 +330,7 @@ def _with_people(group: Sequence[Execution], policy: PolicySpec) -> dict[str, Ve
     return {name: case_verdict(group, rules) for name, rules in counting.items()}
 
 
-def _case(group: Sequence[Execution], policy: PolicySpec, marks: Sequence[str]) -> CaseSide:
+def _case(group: Sequence[ExecutionRecord], policy: PolicySpec, marks: Sequence[str]) -> CaseSide:
     """Return a case over its repetitions (SCORING §8), without the words that ten thousand cases do not show."""
     verdict = case_decision(group, policy, has_words=False).verdict
     verdicts = [one for row in group if (one := verdict_of(row, policy)) is not None]
@@ -366,7 +366,7 @@ PARTS = {
 NAMES = {OUTCOMES_PATH: "Expected outcomes"}
 
 
-def measured_of(side: Side) -> Mapping[Figure, Measured]:
+def measured_of(side: ComparisonSide) -> Mapping[MeasuredFigure, Measured]:
     """Return what the evaluators of a run gave each case, in tree order; four queries at most.
 
     An evaluator that could not score gives nothing, never 0; one that is negated gives what counts, more
@@ -375,14 +375,16 @@ def measured_of(side: Side) -> Mapping[Figure, Measured]:
     """
     root = read_plan(side.run.snapshot).root
     negated, of_cases = negated_paths(root), negated_paths_of_cases(side.run, root)
-    found: dict[Figure, Measured] = {}
+    found: dict[MeasuredFigure, Measured] = {}
     for kind in _kinds(side.run, root):
         for result, path, parts in _parts(side.run, kind):
             _take(found, side.keys.get(result, ""), (kind, path), parts)
     for result, path, score in _top_level(side.run):
         if key := side.keys.get(result):
             score = 1.0 - score if path in of_cases.get(key, negated) else score
-            measured = found.setdefault(Figure(EVALUATOR, path), Measured(NAMES.get(path, path)))
+            measured = found.setdefault(
+                MeasuredFigure(EVALUATOR, path), Measured(NAMES.get(path, path))
+            )
             measured.scores.setdefault(key, []).append(score)
     places = {path: place for place, (path, _) in enumerate(walk(root))}
     known = [
@@ -402,14 +404,17 @@ def _kinds(run: Run, root: EvaluatorSpec) -> list[str]:
 
 
 def _take(
-    found: dict[Figure, Measured], case: str, judge: tuple[str, str], parts: list[dict[str, Any]]
+    found: dict[MeasuredFigure, Measured],
+    case: str,
+    judge: tuple[str, str],
+    parts: list[dict[str, Any]],
 ) -> None:
     """Add the parts that one judge gave of one execution; of a case that is not compared nothing."""
     kind, path = judge
     name, _, number = PARTS[kind]
     for part in parts or () if case else ():
         if part.get(number) is not None:
-            figure = Figure(name, path, part["key"])
+            figure = MeasuredFigure(name, path, part["key"])
             measured = found.setdefault(figure, Measured(part["name"]))
             measured.scores.setdefault(case, []).append(part[number])
 
@@ -451,8 +456,8 @@ class Compared:
     The evidence is read and resampled when it is first asked for: filtering the cases takes none.
     """
 
-    baseline: Side
-    candidate: Side
+    baseline: ComparisonSide
+    candidate: ComparisonSide
     tolerances: Tolerances
     differences: tuple[Difference, ...]
     runs: RunComparison

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from evaluators.scoring.numbers import percent
 from runs.compare.cases import CaseChange, Tolerances
-from runs.compare.comparison import Compared, Side
+from runs.compare.comparison import Compared, ComparisonSide
 from runs.compare.conclusion import Conclusion, conclude
 from runs.compare.evidence import LEVEL, RESAMPLES, MeasuredChange
 from runs.documents import FIGURES, Document, Dollars, VerdictOrNone
@@ -69,7 +69,7 @@ class ComparisonSideDoc(Document):
     """Its two gates, over all its cases."""
 
     @classmethod
-    def make(cls, side: Side) -> ComparisonSideDoc:
+    def make(cls, side: ComparisonSide) -> ComparisonSideDoc:
         """Describe a run by its figures, without its cases."""
         run, figures = side.run, side.figures
         metrics, cases = side.gates

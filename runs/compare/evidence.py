@@ -262,7 +262,7 @@ SCALES = {METRIC: 5, DIMENSION: 10, EVALUATOR: 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MeasuredFigure:
     """What a figure is: a metric 0 to 5, a dimension 0 to 10, or a top-level evaluator 0 to 1.
 
     `path` is its evaluator's place in the tree, `key` its own under that, "" for the evaluator itself.
@@ -308,7 +308,7 @@ class MeasuredChange:
     minus the other is what `said` tells; `own` are both runs' means over all that they measured.
     """
 
-    figure: Figure
+    figure: MeasuredFigure
     name: str
     before: float | None
     after: float | None
@@ -325,7 +325,7 @@ class MeasuredChange:
 class MeasuredPair:
     """A figure of both runs, case by case over the shared cases; None where a case lacks it."""
 
-    figure: Figure
+    figure: MeasuredFigure
     name: str
     before: Sequence[float | None]
     after: Sequence[float | None]
@@ -351,7 +351,9 @@ class MeasuredPair:
 
 
 def measured_pairs(
-    baseline: Mapping[Figure, Measured], candidate: Mapping[Figure, Measured], shared: Sequence[str]
+    baseline: Mapping[MeasuredFigure, Measured],
+    candidate: Mapping[MeasuredFigure, Measured],
+    shared: Sequence[str],
 ) -> tuple[MeasuredPair, ...]:
     """Return every figure of either run over the shared cases, in the candidate's order.
 

@@ -21,13 +21,13 @@ from evaluators.templatetags.figures import (
     sign,
 )
 from evaluators.templatetags.ui import spelled
-from runs.compare.comparison import Compared, Side
+from runs.compare.comparison import Compared, ComparisonSide
 from runs.compare.conclusion import p_words
 from runs.compare.evidence import DIMENSION, EVALUATOR, METRIC, MeasuredChange, Paired
 from runs.models.runs import Run
 from runs.specs.suites import VersionSpec
 from runs.suites.differences import FileChange, compare_specs
-from runs.suites.version_pages import EvaluatorRow, ValueRow, setting_rows
+from runs.suites.version_pages import ChangedEvaluatorRow, ChangedValueRow, setting_rows
 from runs.texts import text_diff
 
 # The ends an axis may have; the largest is the whole of the scale.
@@ -37,7 +37,7 @@ BAD, GOOD, SAME = "bad", "good", "same"
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class IntervalBar:
     """Where a bar begins and how wide it is, and both ends of its whisker, as percent of the drawing; and its tone."""
 
     x: str
@@ -59,12 +59,12 @@ def bar_of(
     interval: tuple[float, float] | None = None,
     *,
     is_coloured: bool = True,
-) -> Bar:
+) -> IntervalBar:
     """Return the bar of a change on an axis from −`axis` to `axis`."""
     width = _along(abs(value), axis)
     tone = BAD if value < 0 else GOOD if value > 0 else SAME
     ends = [f"{HALF + _along(end, axis):.1f}%" for end in interval] if interval else []
-    return Bar(
+    return IntervalBar(
         x=f"{HALF - width if value < 0 else HALF:.1f}%",
         width=f"{width:.1f}%",
         tone=tone if is_coloured else SAME,
@@ -145,14 +145,14 @@ def headline_measures(found: Compared) -> tuple[Measure, ...]:
     )
 
 
-def _with_reviews(sides: Sequence[Side]) -> str:
+def _with_reviews(sides: Sequence[ComparisonSide]) -> str:
     """Say how many decisions of people the figures of both runs count, "" where neither counts any."""
     if not any(side.reviews for side in sides):
         return ""
     return f", with {sides[0].reviews} → {counted(sides[1].reviews, 'review')}"
 
 
-def _cost(before: Side, after: Side) -> Measure:
+def _cost(before: ComparisonSide, after: ComparisonSide) -> Measure:
     was, now = before.cost_usd, after.cost_usd
     return Measure(
         "Total cost",
@@ -233,7 +233,7 @@ class MetricRow:
     tone: str
     said: str
     note: str
-    bar: Bar | None
+    bar: IntervalBar | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,8 +314,8 @@ LONGEST = 20_000
 class ConfigurationComparison:
     """The values that differ, part by part; empty where both runs were set up alike."""
 
-    parts: Sequence[tuple[str, Sequence[ValueRow]]]
-    evaluators: Sequence[EvaluatorRow]
+    parts: Sequence[tuple[str, Sequence[ChangedValueRow]]]
+    evaluators: Sequence[ChangedEvaluatorRow]
     files: Sequence[FileChange]
 
     @property
@@ -368,9 +368,9 @@ def _pairs(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, s
             yield words, spelled(value)[:LONGEST]
 
 
-def _rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[ValueRow]:
+def _rows(before: Mapping[str, str], after: Mapping[str, str]) -> list[ChangedValueRow]:
     return [
-        ValueRow(name, old, new, text_diff(old, new) if old and new and " " in old else None)
+        ChangedValueRow(name, old, new, text_diff(old, new) if old and new and " " in old else None)
         for name in dict.fromkeys((*before, *after))
         for old, new in ((before.get(name), after.get(name)),)
         if old != new

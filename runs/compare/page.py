@@ -27,7 +27,7 @@ from runs.compare.comparison import (
     SHOW_UNCHANGED,
     Compared,
     ComparisonQuery,
-    Side,
+    ComparisonSide,
     override_of_side,
 )
 from runs.compare.comparison import SHOW_IMPROVED as IMPROVED_CASES
@@ -43,8 +43,8 @@ from runs.compare.documents import CaseSideDoc, comparison_document
 from runs.compare.evidence import REGRESSED
 from runs.compare.measures import (
     AXIS_OF_POINTS,
-    Bar,
     ConfigurationComparison,
+    IntervalBar,
     Measure,
     MetricGroup,
     axis_of,
@@ -72,7 +72,7 @@ DEPTHS = {verdict: place for place, verdict in enumerate(VERDICTS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TransitionCell:
     """A cell of the matrix: how many cases, the tone of the change, and its filter."""
 
     count: int
@@ -114,7 +114,9 @@ def chips(found: Compared, query: ComparisonQuery) -> list[Chip]:
     ]
 
 
-def matrix(found: Compared, query: ComparisonQuery) -> Sequence[tuple[str, Sequence[Cell]]]:
+def matrix(
+    found: Compared, query: ComparisonQuery
+) -> Sequence[tuple[str, Sequence[TransitionCell]]]:
     """Return a row a verdict of the baseline with a cell a verdict of the candidate."""
     counts = Counter(_cell(one) for one in found.cases)
     return [
@@ -125,10 +127,10 @@ def matrix(found: Compared, query: ComparisonQuery) -> Sequence[tuple[str, Seque
 
 def _matrix_cell(
     before: Verdict, after: Verdict, counts: Mapping[str, int], query: ComparisonQuery
-) -> Cell:
+) -> TransitionCell:
     name, moved = f"{before.value}-{after.value}", DEPTHS[after] - DEPTHS[before]
     is_on, count = query.cell == name, counts.get(name, 0)
-    return Cell(
+    return TransitionCell(
         count=count,
         tone="" if not count or not moved else "bad" if moved > 0 else "good",
         is_same=not moved,
@@ -169,7 +171,7 @@ class ChangeRow:
     latency: float | None
     cost: Decimal | None
     error: str
-    bar: Bar | None
+    bar: IntervalBar | None
 
     @property
     def is_bare(self) -> bool:
@@ -306,7 +308,7 @@ class Changes:
 
     found: Compared
     query: ComparisonQuery
-    matrix: Sequence[tuple[str, Sequence[Cell]]]
+    matrix: Sequence[tuple[str, Sequence[TransitionCell]]]
     table: ChangeTable
     heads: dict[str, HeadCell]
 
@@ -379,7 +381,7 @@ class ComparisonPage:
         return "" if REGRESSED in (said.pass_rate.change, said.mean_score.change) else "good"
 
     @property
-    def matrix(self) -> Sequence[tuple[str, Sequence[Cell]]]:
+    def matrix(self) -> Sequence[tuple[str, Sequence[TransitionCell]]]:
         """Return the cases by verdict before and now."""
         return self.changes.matrix
 
@@ -449,11 +451,11 @@ def comparison_page(found: Compared, query: ComparisonQuery) -> ComparisonPage:
     )
 
 
-def _counts(side: Side) -> Mapping[str, int]:
+def _counts(side: ComparisonSide) -> Mapping[str, int]:
     return Counter(STATES.get(case.state, case.state) for case in side.cases.values())
 
 
-def _unfinished(side: Side) -> str:
+def _unfinished(side: ComparisonSide) -> str:
     status = RunStatus(side.run.status).label.lower()
     return f"Run #{side.run.number} of {side.run.suite.title} is not completed ({status})"
 

@@ -30,7 +30,7 @@ MAX_WARNINGS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteRow:
+class ImportedSuiteRow:
     """One suite: `before` is its version before the import, None when it is new."""
 
     slug: str
@@ -51,7 +51,7 @@ class SuiteRow:
 class ImportAnswer:
     """Everything the page says. `left` counts the warnings that are not among those shown."""
 
-    suites: Sequence[SuiteRow]
+    suites: Sequence[ImportedSuiteRow]
     target: Mapping[str, Any] | None
     warnings: Sequence[Problem]
     left: int
@@ -77,7 +77,7 @@ def kept_answer(
 ) -> dict[str, Any]:
     """Return what came of an import as plain JSON values."""
     rows = [
-        SuiteRow(
+        ImportedSuiteRow(
             slug=file.imported.suite.slug,
             title=file.imported.suite.title,
             version=file.imported.suite.version,
@@ -101,7 +101,7 @@ def kept_answer(
 def answer_of(kept: Mapping[str, Any]) -> ImportAnswer:
     """Return what kept_answer kept."""
     return ImportAnswer(
-        suites=[SuiteRow(**row) for row in kept["suites"]],
+        suites=[ImportedSuiteRow(**row) for row in kept["suites"]],
         target=kept["target"],
         warnings=[Problem(**warning) for warning in kept["warnings"]],
         left=kept["left"],

@@ -10,7 +10,12 @@ from datetime import datetime
 from evaluators.scoring.types import OutcomeResult, Usage
 from runs.engine.plan import OUTCOMES_PATH
 from runs.formats.lines import UnreadableLineError, lines_of, read_object
-from runs.formats.results_scores import Place, ResultFields, read_evaluators, with_final_evaluation
+from runs.formats.results_scores import (
+    FileLine,
+    ResultFields,
+    read_evaluators,
+    with_final_evaluation,
+)
 from runs.formats.results_writing import ResultLine
 from runs.specs.problems import Problem, UnreadableFileError
 
@@ -67,7 +72,7 @@ def read_results(content: bytes, *, file: str = "results.jsonl") -> ReadResults:
     """
     reading = _Reading(file)
     for number, raw in lines_of(content):
-        place = Place(file, number, reading.problems)
+        place = FileLine(file, number, reading.problems)
         try:
             values = read_object(raw)
         except UnreadableLineError as error:
@@ -90,7 +95,7 @@ def _notes(reading: _Reading) -> Iterator[Problem]:
         yield Problem(f"{said} and left out", reading.file, reading.left_out[0])
 
 
-def _read_line(reading: _Reading, place: Place, fields: ResultFields, number: int) -> None:
+def _read_line(reading: _Reading, place: FileLine, fields: ResultFields, number: int) -> None:
     key = fields.key(ID, MAX_KEY_LENGTH)
     if not key:
         place.refuse("the line has no id of a case (eval_id)")
@@ -110,7 +115,7 @@ def _read_line(reading: _Reading, place: Place, fields: ResultFields, number: in
     reading.found += _each_trial(shared, fields, place)
 
 
-def _each_trial(shared: ReadResult, fields: ResultFields, place: Place) -> Iterator[ReadResult]:
+def _each_trial(shared: ReadResult, fields: ResultFields, place: FileLine) -> Iterator[ReadResult]:
     """Yield one result for each trial the line tells of, or the line's own."""
     trials = fields.objects(TRIALS)
     if len(trials) < 2:
@@ -123,7 +128,7 @@ def _each_trial(shared: ReadResult, fields: ResultFields, place: Place) -> Itera
         yield replace(shared, result=own)
 
 
-def _result(fields: ResultFields, place: Place, key: str) -> ResultLine:
+def _result(fields: ResultFields, place: FileLine, key: str) -> ResultLine:
     error, is_error = fields.error(), False
     status = fields.text("status", "execution_status").lower()
     if error or status in ERRORED:
@@ -158,7 +163,7 @@ def _result(fields: ResultFields, place: Place, key: str) -> ResultLine:
     )
 
 
-def _verdict(fields: ResultFields, place: Place) -> str:
+def _verdict(fields: ResultFields, place: FileLine) -> str:
     word = fields.text("verdict").lower()
     if word and word not in VERDICTS:
         place.refuse(f"verdict: {word!r} is none of {', '.join(VERDICTS)}")

@@ -23,7 +23,7 @@ from runs.target_kinds._outputs import MAX_COUNT, MAX_USD
 
 
 @dataclass(slots=True)
-class Place:
+class FileLine:
     """A line of a file, to which problems are noted."""
 
     file: str
@@ -45,7 +45,7 @@ class ResultFields:
     """
 
     values: Mapping[str, Any]
-    place: Place
+    place: FileLine
     _known: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -327,7 +327,7 @@ STATES = {"skipped": "skipped", "unscored": "unscored", "error": "unscored"}
 
 
 def read_evaluators(
-    fields: ResultFields, place: Place, names: Sequence[str], *, overall: float | None
+    fields: ResultFields, place: FileLine, names: Sequence[str], *, overall: float | None
 ) -> tuple[EvaluatorLine, ...]:
     """Return what each evaluator said, siblings by different names.
 
@@ -348,7 +348,7 @@ def read_evaluators(
 
 
 def _listed(
-    fields: ResultFields, place: Place, names: Sequence[str], *, depth: int
+    fields: ResultFields, place: FileLine, names: Sequence[str], *, depth: int
 ) -> tuple[EvaluatorLine, ...]:
     given = fields.value(*names)
     if isinstance(given, dict):
@@ -363,7 +363,7 @@ def _listed(
 
 
 def _evaluator(
-    fields: ResultFields, place: Place, names: Sequence[str], *, depth: int
+    fields: ResultFields, place: FileLine, names: Sequence[str], *, depth: int
 ) -> EvaluatorLine:
     spelling = fields.text("type", "kind")
     name = _name(fields.text("name") or normal_spelling(spelling) or "evaluator")

@@ -12,7 +12,7 @@ from typing import Any
 from evaluators.scoring.numbers import rounded
 from runs.engine.review_rules import LABELS, VERDICTS, ReviewReason
 from runs.formats.table_cases import Rejected
-from runs.formats.tables import Row, Table, as_meant, harmless, read_table
+from runs.formats.tables import Table, TableRow, as_meant, harmless, read_table
 from runs.specs.problems import Problem, UnreadableFileError
 
 MAX_NAME_LENGTH = 150
@@ -256,7 +256,7 @@ def read_reviews(content: bytes, *, file: str = "reviews.jsonl") -> ReadReviews:
     return ReadReviews(tuple(reviews), tuple(rejected), table)
 
 
-def _review(row: Row, table: Table) -> ReviewLine:
+def _review(row: TableRow, table: Table) -> ReviewLine:
     if row.unread:
         raise WrongCellError("", row.unread)
     found: dict[str, Any] = {}

@@ -19,10 +19,10 @@ from runs.formats.suite_turns import read_turns
 from runs.formats.table_mapping import (
     SEPARATORS,
     CaseMapping,
-    Part,
+    CasePart,
     Split,
 )
-from runs.formats.tables import REASON_COLUMNS, Row, Table, harmless
+from runs.formats.tables import REASON_COLUMNS, Table, TableRow, harmless
 from runs.formats.yaml import YamlDocument
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec
@@ -204,61 +204,63 @@ class RowReader:
         """Find the columns of each part."""
         self.mapping = mapping
         self.unused: dict[str, int] = {}
-        self.places: dict[Part, list[tuple[int, str]]] = {}
+        self.places: dict[CasePart, list[tuple[int, str]]] = {}
         for place, (name, part) in enumerate(zip(columns, mapping.parts, strict=True)):
             self.places.setdefault(part, []).append((place, name))
 
-    def column(self, part: Part) -> str:
+    def column(self, part: CasePart) -> str:
         """Return the name of the first column of a part, "" when none holds it."""
         return self.places[part][0][1] if part in self.places else ""
 
-    def case(self, row: Row) -> CaseSpec:
+    def case(self, row: TableRow) -> CaseSpec:
         """Return the case of a row; raises RefusedRowError."""
         if row.unread:
             raise RefusedRowError("", row.unread)
         asked, expected = self._asked(row)
-        title = self._one(row, Part.TITLE, _short(MAX_TITLE_LENGTH), "")
-        key = self._one(row, Part.KEY, _key, "")
+        title = self._one(row, CasePart.TITLE, _short(MAX_TITLE_LENGTH), "")
+        key = self._one(row, CasePart.KEY, _key, "")
         answer, claims, metadata = self._assertions(row)
-        for name, cell in self._filled(row, Part.METADATA):
+        for name, cell in self._filled(row, CasePart.METADATA):
             metadata |= self._read(name, partial(metadata_of, name), cell)
         return CaseSpec(
             key=key or self._made_key(asked),
             input=asked,
-            title=title if Part.TITLE in self.places else beginning_of(asked),
-            tags=tuple(dict.fromkeys(self._several(row, Part.TAGS, _checked_tags))),
+            title=title if CasePart.TITLE in self.places else beginning_of(asked),
+            tags=tuple(dict.fromkeys(self._several(row, CasePart.TAGS, _checked_tags))),
             expected_output=expected or answer,
-            expected_outcomes=(*self._several(row, Part.OUTCOMES, self._outcomes), *claims),
-            criteria=self._one(row, Part.CRITERIA, text_of, ""),
+            expected_outcomes=(*self._several(row, CasePart.OUTCOMES, self._outcomes), *claims),
+            criteria=self._one(row, CasePart.CRITERIA, text_of, ""),
             metadata=metadata,
-            recorded_output=self._one(row, Part.OUTPUT, recorded_of, None),
+            recorded_output=self._one(row, CasePart.OUTPUT, recorded_of, None),
         )
 
-    def _asked(self, row: Row) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    def _asked(self, row: TableRow) -> tuple[tuple[Mapping[str, Any], ...], str]:
         """Return the input and the expected output, which may be the last turn of it."""
-        asked: tuple[Mapping[str, Any], ...] = self._one(row, Part.INPUT, turns_of, ())
+        asked: tuple[Mapping[str, Any], ...] = self._one(row, CasePart.INPUT, turns_of, ())
         if not asked:
-            raise RefusedRowError(self.column(Part.INPUT), "is empty; write what the case asks")
-        expected = self._one(row, Part.EXPECTED_OUTPUT, expected_of, "")
+            raise RefusedRowError(self.column(CasePart.INPUT), "is empty; write what the case asks")
+        expected = self._one(row, CasePart.EXPECTED_OUTPUT, expected_of, "")
         ends = self.mapping.last_answer and len(asked) > 1 and asked[-1]["role"] == "assistant"
         if ends and not expected:
             *before, last = asked
             asked, expected = tuple(before), str(last["content"])
-        if system := self._one(row, Part.SYSTEM, text_of, ""):
+        if system := self._one(row, CasePart.SYSTEM, text_of, ""):
             asked = ({"role": "system", "content": system}, *asked)
         return asked, expected
 
     def _made_key(self, asked: Any) -> str:
-        if Part.KEY in self.places:
-            raise RefusedRowError(self.column(Part.KEY), "is empty; give the case a key of its own")
+        if CasePart.KEY in self.places:
+            raise RefusedRowError(
+                self.column(CasePart.KEY), "is empty; give the case a key of its own"
+            )
         written = json.dumps(asked, ensure_ascii=False, sort_keys=True)
         return f"row-{hashlib.sha256(written.encode()).hexdigest()[:HASH_LENGTH]}"
 
-    def _assertions(self, row: Row) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    def _assertions(self, row: TableRow) -> tuple[str, tuple[str, ...], dict[str, Any]]:
         answer = ""
         claims: list[str] = []
         kept: dict[str, Any] = {}
-        for name, cell in self._filled(row, Part.ASSERTION):
+        for name, cell in self._filled(row, CasePart.ASSERTION):
             said, listed, is_understood = self._read(name, assertion_of, cell)
             answer, claims = answer or said, [*claims, *listed]
             if not is_understood:
@@ -269,19 +271,21 @@ class RowReader:
     def _outcomes(self, cell: Any) -> tuple[str, ...]:
         return outcomes_of(cell, self.mapping.split)
 
-    def _filled(self, row: Row, part: Part) -> Iterable[tuple[str, Any]]:
+    def _filled(self, row: TableRow, part: CasePart) -> Iterable[tuple[str, Any]]:
         for place, name in self.places.get(part, ()):
             cell = row.cells[place]
             is_empty = not cell.strip() if isinstance(cell, str) else cell in (None, [], {})
             if not is_empty:
                 yield name, cell
 
-    def _one(self, row: Row, part: Part, read: Callable[[Any], T], missing: T) -> T:
+    def _one(self, row: TableRow, part: CasePart, read: Callable[[Any], T], missing: T) -> T:
         for name, cell in self._filled(row, part):
             return self._read(name, read, cell)
         return missing
 
-    def _several(self, row: Row, part: Part, read: Callable[[Any], tuple[str, ...]]) -> list[str]:
+    def _several(
+        self, row: TableRow, part: CasePart, read: Callable[[Any], tuple[str, ...]]
+    ) -> list[str]:
         return [
             text for name, cell in self._filled(row, part) for text in self._read(name, read, cell)
         ]
@@ -297,11 +301,11 @@ def check_key(
     key: str, lines: Mapping[str, int], taken: Collection[str], reader: RowReader
 ) -> None:
     """Raise RefusedRowError for a key that stands in the table or the suite already."""
-    column = reader.column(Part.KEY)
+    column = reader.column(CasePart.KEY)
     if key in lines:
         said = f"the key {key!r} stands" if column else "the same input stands"
         raise RefusedRowError(
-            column or reader.column(Part.INPUT),
+            column or reader.column(CasePart.INPUT),
             f"{said} on line {lines[key]} already; give each case its own",
         )
     if key in taken:
@@ -471,7 +475,7 @@ def read_cases(
     if problems := mapping.problems():
         raise ValueError("; ".join(problems))
     reader = RowReader(table.columns, mapping)
-    known = {} if reader.column(Part.TITLE) else titles or {}
+    known = {} if reader.column(CasePart.TITLE) else titles or {}
     cases, rejected = [], []
     lines: dict[str, int] = {}
     passed_over = 0

@@ -12,7 +12,7 @@ from typing import Any
 from runs.formats.tables import REASON_COLUMNS, Table
 
 
-class Part(StrEnum):
+class CasePart(StrEnum):
     """A part of a case that a column can hold."""
 
     IGNORED = "ignored"
@@ -29,22 +29,28 @@ class Part(StrEnum):
     OUTPUT = "output"
 
 
-LABELS: Mapping[Part, str] = {
-    Part.IGNORED: "Left out",
-    Part.KEY: "Key",
-    Part.TITLE: "Title",
-    Part.INPUT: "Input",
-    Part.SYSTEM: "System prompt",
-    Part.EXPECTED_OUTPUT: "Expected output",
-    Part.OUTCOMES: "Expected outcomes",
-    Part.ASSERTION: "promptfoo assertion",
-    Part.CRITERIA: "Criteria",
-    Part.TAGS: "Tags",
-    Part.METADATA: "Metadata",
-    Part.OUTPUT: "Recorded output",
+LABELS: Mapping[CasePart, str] = {
+    CasePart.IGNORED: "Left out",
+    CasePart.KEY: "Key",
+    CasePart.TITLE: "Title",
+    CasePart.INPUT: "Input",
+    CasePart.SYSTEM: "System prompt",
+    CasePart.EXPECTED_OUTPUT: "Expected output",
+    CasePart.OUTCOMES: "Expected outcomes",
+    CasePart.ASSERTION: "promptfoo assertion",
+    CasePart.CRITERIA: "Criteria",
+    CasePart.TAGS: "Tags",
+    CasePart.METADATA: "Metadata",
+    CasePart.OUTPUT: "Recorded output",
 }
 # Several columns may each hold some of these.
-SEVERAL = (Part.IGNORED, Part.OUTCOMES, Part.ASSERTION, Part.TAGS, Part.METADATA)
+SEVERAL = (
+    CasePart.IGNORED,
+    CasePart.OUTCOMES,
+    CasePart.ASSERTION,
+    CasePart.TAGS,
+    CasePart.METADATA,
+)
 
 
 class Split(StrEnum):
@@ -66,7 +72,7 @@ class CaseMapping:
     With `last_answer` a conversation that ends with an answer has it as the expected output.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[CasePart, ...]
     split: Split = Split.LINES
     last_answer: bool = field(default=False)
 
@@ -74,17 +80,17 @@ class CaseMapping:
         """Return what keeps cases from being read by it: no input, or a part held by two columns."""
         found = [
             f"{self.parts.count(part)} columns are the {LABELS[part].lower()}; choose one"
-            for part in Part
+            for part in CasePart
             if part not in SEVERAL and self.parts.count(part) > 1
         ]
-        if Part.INPUT not in self.parts:
+        if CasePart.INPUT not in self.parts:
             found.insert(0, "no column is the input; choose the one that says what a case asks")
         return tuple(found)
 
 
 # By names as they are after `_plain`; the first column of a part wins, the earlier name first.
-NAMES: Mapping[Part, tuple[str, ...]] = {
-    Part.KEY: (
+NAMES: Mapping[CasePart, tuple[str, ...]] = {
+    CasePart.KEY: (
         *(
             "id",
             "key",
@@ -98,20 +104,20 @@ NAMES: Mapping[Part, tuple[str, ...]] = {
         ),
         *("dataset item id", "external id", "name of case", "nr", "no", "number", "#"),
     ),
-    Part.INPUT: (
+    CasePart.INPUT: (
         *("input", "question", "prompt", "messages", "inputs", "query", "user input", "vars"),
         *("user message", "message", "conversation", "input messages", "user query", "user prompt"),
         *("request", "instruction", "text", "frage"),
     ),
-    Part.SYSTEM: ("system", "system prompt", "system message"),
-    Part.EXPECTED_OUTPUT: (
+    CasePart.SYSTEM: ("system", "system prompt", "system message"),
+    CasePart.EXPECTED_OUTPUT: (
         *("expected output", "expected", "expected answer", "reference", "reference answer"),
         *("reference output", "reference outputs", "answer", "ideal", "ground truth", "target"),
         *("expected response", "ideal answer", "gold", "gold answer", "label", "antwort"),
     ),
-    Part.CRITERIA: ("criteria", "rubric", "grading criteria"),
-    Part.TITLE: ("title", "name", "description"),
-    Part.OUTPUT: (
+    CasePart.CRITERIA: ("criteria", "rubric", "grading criteria"),
+    CasePart.TITLE: ("title", "name", "description"),
+    CasePart.OUTPUT: (
         *("output", "response", "recorded output", "actual output", "model output", "completion"),
         *("outputs", "actual", "model response"),
     ),
@@ -122,14 +128,14 @@ OUTCOMES = re.compile(
 TAGS = ("tags", "tag", "labels", "category", "categories")
 METADATA = re.compile(r"metadata\b|meta\b")
 ASSERTION = re.compile(r"__expected\d*")
-PROMPTFOO = {"__description": Part.TITLE}
+PROMPTFOO = {"__description": CasePart.TITLE}
 ROWS_TRIED = 50
 
 
 def suggest(table: Table) -> CaseMapping:
     """Return what the columns most likely are, by their names and the first rows."""
     names = [_plain(name) for name in table.columns]
-    parts: list[Part | None] = [_of_many(column) for column in table.columns]
+    parts: list[CasePart | None] = [_of_many(column) for column in table.columns]
     for part, known in NAMES.items():
         free = [place for place, taken in enumerate(parts) if taken is None]
         best = min(
@@ -140,19 +146,23 @@ def suggest(table: Table) -> CaseMapping:
         if best is not None and part not in parts:
             parts[best] = part
     _turn_output_of_data_sets(table, parts)
-    if Part.INPUT not in parts and (place := _longest_free(table, parts)) is not None:
-        parts[place] = Part.INPUT
-    chosen = tuple(part or Part.METADATA for part in parts)
+    if CasePart.INPUT not in parts and (place := _longest_free(table, parts)) is not None:
+        parts[place] = CasePart.INPUT
+    chosen = tuple(part or CasePart.METADATA for part in parts)
     return CaseMapping(chosen, _split(table, chosen), _ends_with_answers(table, chosen))
 
 
-def part_named(word: str) -> Part | None:
+def part_named(word: str) -> CasePart | None:
     """Return the part that a person names at a command line, None when none is meant."""
     name = _plain(word).replace(" ", "_")
-    short = {"outcomes": Part.OUTCOMES, "outcome": Part.OUTCOMES, "expected": Part.EXPECTED_OUTPUT}
+    short = {
+        "outcomes": CasePart.OUTCOMES,
+        "outcome": CasePart.OUTCOMES,
+        "expected": CasePart.EXPECTED_OUTPUT,
+    }
     if name in ("ignore", "ignored", "left_out"):
-        return Part.IGNORED
-    return short.get(name) or next((part for part in Part if part == name), None)
+        return CasePart.IGNORED
+    return short.get(name) or next((part for part in CasePart if part == name), None)
 
 
 def _plain(name: str) -> str:
@@ -161,55 +171,55 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_\-./:]+", " ", spaced).strip().lower()
 
 
-def _of_many(column: str) -> Part | None:
+def _of_many(column: str) -> CasePart | None:
     """Return the part of a column of which there may be several, None for another."""
     name = _plain(column)
     written = column.strip().lower()
     if written in REASON_COLUMNS:
-        return Part.IGNORED
+        return CasePart.IGNORED
     if ASSERTION.fullmatch(written):
-        return Part.ASSERTION
+        return CasePart.ASSERTION
     if written.startswith("__"):
-        return PROMPTFOO.get(written) or Part.METADATA
+        return PROMPTFOO.get(written) or CasePart.METADATA
     if OUTCOMES.fullmatch(name):
-        return Part.OUTCOMES
+        return CasePart.OUTCOMES
     if name in TAGS:
-        return Part.TAGS
+        return CasePart.TAGS
     if METADATA.match(name):
-        return Part.METADATA
+        return CasePart.METADATA
     return None
 
 
-def _turn_output_of_data_sets(table: Table, parts: list[Part | None]) -> None:
+def _turn_output_of_data_sets(table: Table, parts: list[CasePart | None]) -> None:
     """Read the output beside an input, both objects, as the expected one: data sets are kept so."""
-    if Part.EXPECTED_OUTPUT in parts or not {Part.INPUT, Part.OUTPUT} <= set(parts):
+    if CasePart.EXPECTED_OUTPUT in parts or not {CasePart.INPUT, CasePart.OUTPUT} <= set(parts):
         return
-    asked, said = parts.index(Part.INPUT), parts.index(Part.OUTPUT)
+    asked, said = parts.index(CasePart.INPUT), parts.index(CasePart.OUTPUT)
     first = next((row for row in table.rows if not row.unread), None)
     if first and _is_object(first.cells[asked]) and _is_object(first.cells[said]):
-        parts[said] = Part.EXPECTED_OUTPUT
+        parts[said] = CasePart.EXPECTED_OUTPUT
 
 
 def _is_object(cell: Any) -> bool:
     return isinstance(cell, dict) or (isinstance(cell, str) and cell.lstrip()[:1] == "{")
 
 
-def _longest_free(table: Table, parts: Sequence[Part | None]) -> int | None:
+def _longest_free(table: Table, parts: Sequence[CasePart | None]) -> int | None:
     """Return the column of the longest texts among those nothing is known of."""
     free = [place for place, part in enumerate(parts) if part is None]
     rows = [row for row in islice(table.rows, ROWS_TRIED) if not row.unread]
     return max(free, key=lambda at: sum(len(str(row.cells[at])) for row in rows), default=None)
 
 
-def _texts(table: Table, parts: Sequence[Part], part: Part) -> list[Any]:
+def _texts(table: Table, parts: Sequence[CasePart], part: CasePart) -> list[Any]:
     places = [place for place, one in enumerate(parts) if one is part]
     rows = [row for row in islice(table.rows, ROWS_TRIED) if not row.unread]
     return [cell for row in rows for place in places if (cell := row.cells[place])]
 
 
-def _split(table: Table, parts: Sequence[Part]) -> Split:
+def _split(table: Table, parts: Sequence[CasePart]) -> Split:
     """Return what parts most cells of outcomes: lines unless another mark stands in most of them."""
-    cells = [cell for cell in _texts(table, parts, Part.OUTCOMES) if isinstance(cell, str)]
+    cells = [cell for cell in _texts(table, parts, CasePart.OUTCOMES) if isinstance(cell, str)]
     cells = [cell for cell in cells if cell.lstrip()[:1] != "["]
     if not cells or any("\n" in cell.strip() for cell in cells):
         return Split.LINES
@@ -219,8 +229,8 @@ def _split(table: Table, parts: Sequence[Part]) -> Split:
     return Split.LINES
 
 
-def _ends_with_answers(table: Table, parts: Sequence[Part]) -> bool:
+def _ends_with_answers(table: Table, parts: Sequence[CasePart]) -> bool:
     """Tell whether the input is a column of conversations, which end with the answer to be given."""
-    if Part.EXPECTED_OUTPUT in parts or Part.INPUT not in parts:
+    if CasePart.EXPECTED_OUTPUT in parts or CasePart.INPUT not in parts:
         return False
-    return _plain(table.columns[parts.index(Part.INPUT)]) in ("messages", "conversation")
+    return _plain(table.columns[parts.index(CasePart.INPUT)]) in ("messages", "conversation")

@@ -138,7 +138,7 @@ csv.field_size_limit(50_000_000)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """One row: the line it begins on, from 1, and its cells; texts in CSV, any values in JSON.
 
     `unread` is why the row cannot be read at all, "" when it can; its one cell may be all its text.
@@ -157,7 +157,7 @@ class Table:
     """
 
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     blank: int = 0
     said: tuple[str, ...] = ()
     is_json: bool = field(default=False)
@@ -190,7 +190,7 @@ def _of_csv(text: str, encoding: str) -> Table:
     text, delimiter, first = _told_delimiter(text)
     delimiter = delimiter or _delimiter(text)
     found = _csv_rows(text, delimiter, first)
-    header = next((row for row in found if row.unread or _is_filled(row)), Row(1, ()))
+    header = next((row for row in found if row.unread or _is_filled(row)), TableRow(1, ()))
     if header.unread:
         raise UnreadableFileError([Problem(f"the header: {header.unread}", line=header.line)])
     names = list(header.cells)
@@ -215,11 +215,11 @@ def _told_delimiter(text: str) -> tuple[str, str, int]:
     return text, "", 1
 
 
-def _is_filled(row: Row) -> bool:
+def _is_filled(row: TableRow) -> bool:
     return any(cell and not cell.isspace() for cell in row.cells)
 
 
-def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[Row]:
+def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[TableRow]:
     taken: list[str] = []
     reader = csv.reader(_noted(text, taken), delimiter=delimiter, strict=True)
     while True:
@@ -230,11 +230,11 @@ def _csv_rows(text: str, delimiter: str, first: int = 1) -> Iterator[Row]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield Row(
+            yield TableRow(
                 line, ("".join(taken).strip(),), _broken(str(error), reader.line_num + first - line)
             )
         else:
-            yield Row(line, tuple(cells))
+            yield TableRow(line, tuple(cells))
 
 
 def _noted(text: str, taken: list[str]) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _broken(error: str, lines: int) -> str:
     return f"not readable as CSV: {error}"
 
 
-def _fitted(row: Row, width: int, delimiter: str) -> Row:
+def _fitted(row: TableRow, width: int, delimiter: str) -> TableRow:
     """Return a row of as many cells as there are columns; more of them than empty ones are refused."""
     cells = row.cells
     if len(cells) == width:
@@ -263,8 +263,8 @@ def _fitted(row: Row, width: int, delimiter: str) -> Row:
             f"the row has {len(cells)} cells and the header {width}; a text that holds the delimiter "
             "stands in quotes"
         )
-        return Row(row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), said)
-    return Row(row.line, (*cells[:width], *("",) * (width - len(cells))))
+        return TableRow(row.line, (*cells[: width - 1], delimiter.join(cells[width - 1 :])), said)
+    return TableRow(row.line, (*cells[:width], *("",) * (width - len(cells))))
 
 
 def _delimiter(text: str) -> str:
@@ -319,7 +319,9 @@ def _of_objects(found: Iterable[tuple[int, Any, str]], said: tuple[str, ...]) ->
     )
     blank = sum(not values and not unread for _, values, unread in rows)
     made = (
-        Row(line, (values,) if unread else tuple(values.get(name, "") for name in names), unread)
+        TableRow(
+            line, (values,) if unread else tuple(values.get(name, "") for name in names), unread
+        )
         for line, values, unread in rows
         if values or unread
     )

@@ -19,7 +19,7 @@ VERSIONS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class VersionRow:
+class RecentVersionRow:
     """An earlier version: what it changed, when and by whom."""
 
     number: int
@@ -44,7 +44,7 @@ class SuitePage:
     changed_by: str
     note: str
     is_kept: bool
-    earlier: Sequence[VersionRow]
+    earlier: Sequence[RecentVersionRow]
 
     @property
     def compared(self) -> int | None:
@@ -86,12 +86,12 @@ def suite_page(suite: Suite) -> SuitePage:
     )
 
 
-def _earlier(suite: Suite) -> Sequence[VersionRow]:
+def _earlier(suite: Suite) -> Sequence[RecentVersionRow]:
     """Return the versions before the current one, newest first."""
     older: Any = suite.versions.filter(number__lt=suite.version)
     columns = ("number", "note", "created_at", "author__username")
     rows = older.order_by("-number").values_list(*columns)[:VERSIONS_SHOWN]
-    return [VersionRow(number, note, at, name or "") for number, note, at, name in rows]
+    return [RecentVersionRow(number, note, at, name or "") for number, note, at, name in rows]
 
 
 def _trend(suite: Suite) -> Sequence[float]:

@@ -18,7 +18,7 @@ from runs.models.results import Result, ResultStatus, VerdictChoice
 from runs.models.runs import Run
 from runs.models.suites import Case
 from runs.summary.cases import case_state
-from runs.summary.figures import Execution, total_of
+from runs.summary.figures import ExecutionRecord, total_of
 
 CHUNK = 500
 RUNNING, WAITING = "running", "waiting"
@@ -115,15 +115,15 @@ def live_state(rows: Sequence[Mapping[str, Any]], policy: PolicySpec) -> str:
     return case_state([execution_from(row) for row in rows], policy).state
 
 
-def execution_from(row: Mapping[str, Any]) -> Execution:
+def execution_from(row: Mapping[str, Any]) -> ExecutionRecord:
     """Return a row of results as the rule of cases takes it."""
     return _execution(*(row[name] for name in RESULT_COLUMNS[:5]))
 
 
 def _execution(
     status: str, verdict: str, reviewed_verdict: str, score: float | None, is_forced: bool
-) -> Execution:
-    return Execution(
+) -> ExecutionRecord:
+    return ExecutionRecord(
         case="",
         status=status,
         verdict=Verdict(verdict) if verdict else None,

@@ -37,7 +37,7 @@ from runs.models.results import (
 )
 from runs.models.results import EvaluatorScore as ScoreRow
 from runs.models.runs import Run
-from runs.summary.figures import Execution
+from runs.summary.figures import ExecutionRecord
 from runs.target_kinds._outputs import output_from_columns
 
 SCORE_COLUMNS = (
@@ -204,7 +204,9 @@ TOKENS = ("input_tokens", "output_tokens")
 NO_TOKENS: tuple[int | None, int | None] = (None, None)
 
 
-def executions_of(run: Run, *, case: int | None = None, parts: bool = False) -> Iterator[Execution]:
+def executions_of(
+    run: Run, *, case: int | None = None, parts: bool = False
+) -> Iterator[ExecutionRecord]:
     """Yield the executions in the order of the suite; of one case where its id is given.
 
     Two queries; `parts` are the scores of metrics and of dimensions, and take a third. Tokens are
@@ -228,7 +230,7 @@ def executions_of(run: Run, *, case: int | None = None, parts: bool = False) -> 
         )
         target = paid if is_model and paid and paid != NO_TOKENS else (rest[0], rest[1])
         metrics, dimensions = found.get(pk, ({}, {}))
-        yield Execution(
+        yield ExecutionRecord(
             case=key,
             status=status,
             verdict=Verdict(verdict) if verdict else None,

@@ -147,7 +147,7 @@ MAX_MARKS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRow:
+class ResultRow:
     """One case with its repetitions; a figure that is missing is None.
 
     `passed` of `scored` repetitions passed, and their scores lie from `lowest` to `highest`, with two
@@ -180,7 +180,7 @@ class CaseRow:
     override: Override | None
 
 
-def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[CaseRow, ...]:
+def case_rows(run: Run, groups: Sequence[Mapping[str, Any]]) -> tuple[ResultRow, ...]:
     """Return the rows of the groups, in their order; two queries, and one for reviewers where people decided."""
     ids = [group["case_id"] for group in groups]
     cases = Case.objects.only("key", "title", "tags").in_bulk(ids)
@@ -212,14 +212,14 @@ def _row(
     group: Mapping[str, Any],
     case: Case,
     results: Sequence[Mapping[str, Any]],
-) -> CaseRow:
+) -> ResultRow:
     marks = [mark_of_row(row, policy) for row in results]
     telling = next((row for row in results if row["is_forced"]), None) or next(
         (row for row, mark in zip(results, marks, strict=True) if mark == group["live_state"]),
         results[0],
     )
     found = summarise_case(case.key, [execution_from(row) for row in results], policy)
-    return CaseRow(
+    return ResultRow(
         id=case.pk,
         key=case.key,
         title=case.title,
@@ -298,7 +298,7 @@ class ResultsTable:
     """
 
     query: ResultsQuery
-    rows: tuple[CaseRow, ...]
+    rows: tuple[ResultRow, ...]
     chips: tuple[Chip, ...]
     columns: tuple[HeadCell, ...]
     figures: tuple[HeadCell, ...]

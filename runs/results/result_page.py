@@ -50,7 +50,7 @@ from runs.results.overrides import (
     review_history,
 )
 from runs.results.result_tree import (
-    Remark,
+    FindingRow,
     ResultMetrics,
     TreeNode,
     outcomes_row,
@@ -370,8 +370,8 @@ class ResultPage:
     outcomes_met: int
     tree: TreeNode
     outcomes_row: EvaluatorScore | None
-    hits: tuple[Remark, ...]
-    misses: tuple[Remark, ...]
+    hits: tuple[FindingRow, ...]
+    misses: tuple[FindingRow, ...]
     steps: tuple[Mapping[str, Any], ...] | None
     step_count: int
     tool_calls: int

@@ -69,7 +69,7 @@ class TreeNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class FindingRow:
     """A hit or miss with the evaluator that found it."""
 
     text: str
@@ -87,13 +87,13 @@ def result_tree(
     return _node(root, "", decision, rows, policy)
 
 
-def remarks(tree: TreeNode, *, passed: bool) -> tuple[Remark, ...]:
+def remarks(tree: TreeNode, *, passed: bool) -> tuple[FindingRow, ...]:
     """Return the hits, or the misses, of all evaluators in tree order (SCORING §2).
 
     What a negated evaluator found was turned round when it was recorded.
     """
     return tuple(
-        Remark(finding["text"], finding.get("evidence", ""), node.name)
+        FindingRow(finding["text"], finding.get("evidence", ""), node.name)
         for node in walk_rows(tree)
         if node.row is not None
         for finding in node.row.findings

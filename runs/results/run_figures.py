@@ -25,7 +25,7 @@ from runs.models.suites import Case
 from runs.summary.cases import Latencies, RepetitionFigures, rank_of
 from runs.summary.figures import Means, Summary
 from runs.summary.metrics import DimensionMean, MetricMean, dimension_means, metric_means
-from runs.summary.run import Progress, cases_forecast, metrics_forecast
+from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def _live(run: Run, state: str) -> str:
     return state if run.done_count else "open"
 
 
-def _progress(run: Run) -> Progress:
-    return Progress(
+def _progress(run: Run) -> SummaryProgress:
+    return SummaryProgress(
         total=run.execution_count,
         ended=run.done_count,
         passed=run.pass_count,
@@ -341,7 +341,7 @@ NAMES = tuple(one.name for one in fields(RepetitionFigures))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CountOf:
     """A count of cases and of how many; `share` is from 0 to 1, None of none."""
 
     count: int
@@ -359,9 +359,9 @@ class RunRepetitions:
 
     each: int
     cases: int
-    all_passed: Part
-    any_passed: Part
-    flaky: Part
+    all_passed: CountOf
+    any_passed: CountOf
+    flaky: CountOf
     spread: float | None
     spread_cases: int
 
@@ -382,9 +382,9 @@ def repetitions_of_run(run: Run) -> RunRepetitions | None:
     return RunRepetitions(
         each=run.repetitions,
         cases=run.case_count,
-        all_passed=Part(found.all_passed, found.settled),
-        any_passed=Part(found.any_passed, found.settled),
-        flaky=Part(found.flaky, found.comparable),
+        all_passed=CountOf(found.all_passed, found.settled),
+        any_passed=CountOf(found.any_passed, found.settled),
+        flaky=CountOf(found.flaky, found.comparable),
         spread=found.spread,
         spread_cases=found.spread_cases,
     )

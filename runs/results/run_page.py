@@ -323,7 +323,7 @@ RATE_WINDOW = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """How far the run is; the span left is None when nothing tells."""
 
     done: int
@@ -359,7 +359,7 @@ class RunLive:
     is_moving: bool
     is_completed: bool
     end: RunEnd | None
-    progress: Progress
+    progress: RunProgress
     metrics: RunGate
     cases: RunGate
     costs: Costs
@@ -443,11 +443,11 @@ def _mark(run: Run, state: str, key: str, name: str) -> tuple[str, str, str]:
 
 def _progress(
     run: Run, counts: Mapping[str, int], open_: tuple[int, int], now: datetime
-) -> Progress:
+) -> RunProgress:
     per_minute = _rate(run, now)
     claimed, left = open_
     open_cases = counts.get("running", 0) + counts.get("waiting", 0)
-    return Progress(
+    return RunProgress(
         done=run.done_count,
         executions=run.execution_count,
         share=run.done_count / run.execution_count if run.execution_count else 0.0,

@@ -20,10 +20,10 @@ from evaluators.templatetags.figures import (
     threshold,
 )
 from evaluators.templatetags.marks import VERDICT_WORDS, known
-from runs.compare.comparison import EVERY, Compared, ComparisonQuery, Side
+from runs.compare.comparison import EVERY, Compared, ComparisonQuery, ComparisonSide
 from runs.compare.documents import comparison_document
 from runs.compare.evidence import EVALUATOR
-from runs.compare.measures import GROUPS, Bar, Measure, MetricGroup
+from runs.compare.measures import GROUPS, IntervalBar, Measure, MetricGroup
 from runs.compare.page import ChangeRow, ComparisonPage, change_table, comparison_page
 from runs.documents import DetailLevel
 from runs.engine.plan import METRICS_KIND, read_plan
@@ -120,7 +120,7 @@ def metric_group(group: MetricGroup) -> dict[str, Any]:
     }
 
 
-def _bar(bar: Bar | None) -> dict[str, str]:
+def _bar(bar: IntervalBar | None) -> dict[str, str]:
     if bar is None:
         return {}
     low, high = bar.whisker or ("", "")
@@ -235,7 +235,7 @@ def _comparison_facts(page: ComparisonPage) -> list[str]:
     ]
 
 
-def _side(role: str, side: Side, counts: Mapping[str, int]) -> dict[str, Any]:
+def _side(role: str, side: ComparisonSide, counts: Mapping[str, int]) -> dict[str, Any]:
     run = side.run
     return {
         "role": role,

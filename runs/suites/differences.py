@@ -122,7 +122,7 @@ class EvaluatorChange:
 
 
 @dataclass(frozen=True, slots=True)
-class CaseChange:
+class CaseDifference:
     """One case that differs: `what` is added, removed or changed; revisions are None where there is none."""
 
     what: str
@@ -149,7 +149,7 @@ class VersionDifference:
     policy: tuple[Change, ...] = ()
     evaluators: tuple[EvaluatorChange, ...] = ()
     files: tuple[FileChange, ...] = ()
-    cases: tuple[CaseChange, ...] = ()
+    cases: tuple[CaseDifference, ...] = ()
     is_reordered: bool = False
 
     @property
@@ -166,7 +166,7 @@ class VersionDifference:
     def counts(self) -> Mapping[str, int]:
         """Return how many of each differ, those that do: "cases added" 2, "evaluators changed" 1 and so on."""
         found: dict[str, int] = {}
-        parts: tuple[tuple[str, Sequence[CaseChange | EvaluatorChange | FileChange]], ...] = (
+        parts: tuple[tuple[str, Sequence[CaseDifference | EvaluatorChange | FileChange]], ...] = (
             ("cases", self.cases),
             ("evaluators", self.evaluators),
             ("files", self.files),
@@ -293,7 +293,9 @@ def _files(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[File
             yield FileChange(_how(old, new), path, old, new)
 
 
-def _cases(before: Sequence[CaseRevision], after: Sequence[CaseRevision]) -> Iterator[CaseChange]:
+def _cases(
+    before: Sequence[CaseRevision], after: Sequence[CaseRevision]
+) -> Iterator[CaseDifference]:
     """Yield the cases that differ: those of the newer version in its order, then the removed ones.
 
     Two revisions of one content are the same case.
@@ -302,12 +304,12 @@ def _cases(before: Sequence[CaseRevision], after: Sequence[CaseRevision]) -> Ite
     for key, case in new.items():
         past = old.get(key)
         if past is None:
-            yield CaseChange("added", key, None, case["revision"])
+            yield CaseDifference("added", key, None, case["revision"])
         elif _are_different(past, case):
-            yield CaseChange("changed", key, past["revision"], case["revision"])
+            yield CaseDifference("changed", key, past["revision"], case["revision"])
     for key, case in old.items():
         if key not in new:
-            yield CaseChange("removed", key, case["revision"], None)
+            yield CaseDifference("removed", key, case["revision"], None)
 
 
 def _are_different(past: CaseRevision, now: CaseRevision) -> bool:

@@ -71,12 +71,12 @@ class UnknownEvaluatorError(ChangeRefusedError):
 
 
 @dataclass(slots=True)
-class Place:
+class TreePosition:
     """An evaluator in the tree under change: itself, what holds it, and where."""
 
     node: dict[str, Any]
     path: str
-    parent: Place | None = None
+    parent: TreePosition | None = None
     position: int = 0
 
     @property
@@ -100,7 +100,7 @@ class Editing:
     """The content while operations work on it; they may change it as they like."""
 
     content: dict[str, Any]
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, TreePosition] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Look where every evaluator is."""
@@ -109,14 +109,14 @@ class Editing:
     def look(self) -> None:
         """Find every evaluator anew, after the tree was rearranged."""
         self.places = {}
-        self._look(Place(self.content["evaluators"], ROOT_PATH))
+        self._look(TreePosition(self.content["evaluators"], ROOT_PATH))
 
-    def _look(self, place: Place) -> None:
+    def _look(self, place: TreePosition) -> None:
         self.places[place.node["id"]] = place
         for position, child in enumerate(place.node["children"]):
-            self._look(Place(child, below(place.path, child["name"]), place, position))
+            self._look(TreePosition(child, below(place.path, child["name"]), place, position))
 
-    def place(self, node_id: str) -> Place:
+    def place(self, node_id: str) -> TreePosition:
         """Return where an evaluator is; raises UnknownEvaluatorError."""
         if node_id not in self.places:
             raise UnknownEvaluatorError(

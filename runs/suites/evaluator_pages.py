@@ -16,7 +16,7 @@ from runs.specs.suites import SuiteSpec
 from runs.suites.differences import facts_of
 from runs.suites.drafts import DraftProblem
 from runs.suites.edits import nodes_with_paths
-from runs.suites.warnings import Remark, remarks
+from runs.suites.warnings import TreeWarning, remarks
 
 COMBINES = {
     "weighted_average": "weighted average",
@@ -187,7 +187,7 @@ class EditedRow:
     ways: Collection[str]
     inside: int
     can_go: bool
-    remarks: Sequence[Remark]
+    remarks: Sequence[TreeWarning]
     problems: Sequence[DraftProblem]
     children: Sequence[EditedRow]
 
@@ -208,7 +208,7 @@ class TreeEditor:
 
     root: EditedRow
     count: int
-    remarks: Sequence[Remark]
+    remarks: Sequence[TreeWarning]
 
     @property
     def rows(self) -> Iterator[EditedRow]:
@@ -228,7 +228,7 @@ class _Known:
     old: Mapping[str, Branch]
     facts: Mapping[str, Mapping[str, Any]]
     old_facts: Mapping[str, Mapping[str, Any]]
-    remarks: Mapping[str, Sequence[Remark]]
+    remarks: Mapping[str, Sequence[TreeWarning]]
     problems: Mapping[str, Sequence[DraftProblem]]
     fields: Mapping[str, Any]
 
@@ -300,7 +300,7 @@ def files_of(suite: Suite) -> list[str]:
     return [f"./{path}" for path in suite.files.order_by("path").values_list("path", flat=True)]
 
 
-def _by_path(found: Sequence[Remark]) -> Mapping[str, Sequence[Remark]]:
+def _by_path(found: Sequence[TreeWarning]) -> Mapping[str, Sequence[TreeWarning]]:
     told = defaultdict(list)
     for one in found:
         if one.code != SAID_BY_PROBLEMS:

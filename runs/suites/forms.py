@@ -27,7 +27,7 @@ from runs.suites.edits import (
     Describe,
     SetPolicy,
 )
-from runs.suites.merging import ARRANGEMENT, Side, Value, Who
+from runs.suites.merging import ARRANGEMENT, MergeSide, Value, Who
 from runs.suites.queries import Entered
 from runs.suites.services import create_suite
 from runs.suites.versions import restore_version
@@ -330,7 +330,7 @@ WORDS: Mapping[Who | None, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ValueRow:
+class ConflictValueRow:
     """One value that somebody changed, spelt out, with the field that decides where both did."""
 
     name: str
@@ -356,15 +356,18 @@ class ConflictForm(forms.Form):
         for value in conflict.open:
             self.fields[self._names[value.key]] = forms.ChoiceField(
                 label=_label(value),
-                choices=((Side.THEIRS.value, "Take theirs"), (Side.MINE.value, "Keep mine")),
+                choices=(
+                    (MergeSide.THEIRS.value, "Take theirs"),
+                    (MergeSide.MINE.value, "Keep mine"),
+                ),
                 widget=forms.RadioSelect,
                 error_messages={"required": "Choose whose is to be kept."},
             )
 
-    def rows(self) -> list[ValueRow]:
+    def rows(self) -> list[ConflictValueRow]:
         """Return every value that somebody changed, in the order of the suite."""
         return [
-            ValueRow(
+            ConflictValueRow(
                 name=_label(value),
                 base=format_value(value.base),
                 theirs=format_value(value.theirs),

@@ -24,7 +24,7 @@ POLICY = "policy."
 EVALUATORS = "evaluators."
 
 
-class Side(StrEnum):
+class MergeSide(StrEnum):
     """Whose value it is; where both changed one, whose is to be kept."""
 
     MINE = "mine"
@@ -148,27 +148,27 @@ def take(
     mine = SuiteSpec.model_validate(draft)
     values = [value for value in differing_values(base, theirs, mine) if value.who is not None]
     sides = {value.key: _side(value, choices) for value in values}
-    arranged = sides.get(ARRANGEMENT, Side.THEIRS)
-    content = begin_draft(theirs) if arranged is Side.THEIRS else _rebased(theirs, mine, draft)
+    arranged = sides.get(ARRANGEMENT, MergeSide.THEIRS)
+    content = begin_draft(theirs) if arranged is MergeSide.THEIRS else _rebased(theirs, mine, draft)
     content |= theirs.plain().model_dump(mode="json", exclude={"evaluators"})
     for value in values:
         side = sides[value.key]
         if value.evaluator is not None:
             if side is not arranged:
-                tree = mine.evaluators if side is Side.MINE else theirs.evaluators
+                tree = mine.evaluators if side is MergeSide.MINE else theirs.evaluators
                 _take_evaluator(content, value.evaluator, tree)
-        elif side is Side.MINE and value.key != ARRANGEMENT:
+        elif side is MergeSide.MINE and value.key != ARRANGEMENT:
             holder = content["policy"] if value.key.startswith(POLICY) else content
             holder[value.name] = value.mine
     return content
 
 
-def _side(value: Value, choices: Mapping[str, str]) -> Side:
+def _side(value: Value, choices: Mapping[str, str]) -> MergeSide:
     if not value.is_open:
-        return Side(str(value.who))
-    if choices.get(value.key) not in tuple(Side):
+        return MergeSide(str(value.who))
+    if choices.get(value.key) not in tuple(MergeSide):
         raise UndecidedError(value.key)
-    return Side(choices[value.key])
+    return MergeSide(choices[value.key])
 
 
 def _rebased(theirs: SuiteSpec, mine: SuiteSpec, draft: Content) -> dict[str, Any]:

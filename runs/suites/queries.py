@@ -10,7 +10,7 @@ from typing import Any
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.tree import EvaluatorSpec
 from evaluators.templatetags import figures
-from runs.audit.queries import Change, changes_between
+from runs.audit.queries import AuditChange, changes_between
 from runs.models.reviews import ReviewItem
 from runs.models.runs import Run, RunStatus
 from runs.models.suites import CaseGate, FinalScore, OnUnscored, Suite, SuiteDraft
@@ -97,7 +97,7 @@ class DraftPanel:
     is_begun: bool
     base_version: int
     next_version: int
-    changes: Sequence[Change]
+    changes: Sequence[AuditChange]
     problems: Sequence[DraftProblem]
     others: Sequence[str]
 

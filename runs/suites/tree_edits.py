@@ -16,7 +16,7 @@ from evaluators.scoring.types import ScoreOutOfRangeError
 from runs.suites.edits import (
     ChangeRefusedError,
     Editing,
-    Place,
+    TreePosition,
     free_name,
     is_number,
     name_for,
@@ -234,7 +234,7 @@ class Shift:
         Move(self.node, *goal).apply(editing)
 
 
-def _next(place: Place, way: str) -> int:
+def _next(place: TreePosition, way: str) -> int:
     position = place.position + (1 if way == "down" else -1)
     if not 0 <= position < len(place.siblings):
         end = "last" if way == "down" else "first"
@@ -242,7 +242,7 @@ def _next(place: Place, way: str) -> int:
     return position
 
 
-def _beside(place: Place) -> dict[str, Any]:
+def _beside(place: TreePosition) -> dict[str, Any]:
     """Return the composite next to an evaluator, the one above it first."""
     before = place.siblings[place.position - 1 : place.position] if place.position else []
     after = place.siblings[place.position + 1 : place.position + 2]
@@ -254,7 +254,7 @@ def _beside(place: Place) -> dict[str, Any]:
     return found
 
 
-def composite_at(editing: Editing, node_id: str) -> Place:
+def composite_at(editing: Editing, node_id: str) -> TreePosition:
     """Return a composite of the tree; raises ChangeRefusedError for an evaluator that holds none."""
     place = editing.place(node_id)
     if not place.is_composite:
@@ -265,7 +265,7 @@ def composite_at(editing: Editing, node_id: str) -> Place:
     return place
 
 
-def _movable(editing: Editing, node_id: str, done: str) -> Place:
+def _movable(editing: Editing, node_id: str, done: str) -> TreePosition:
     place = editing.place(node_id)
     if place.parent is None:
         raise ChangeRefusedError(
@@ -274,7 +274,7 @@ def _movable(editing: Editing, node_id: str, done: str) -> Place:
     return place
 
 
-def _leave(place: Place, action: str) -> None:
+def _leave(place: TreePosition, action: str) -> None:
     """Take an evaluator out of the composite that holds it."""
     parent = place.parent
     assert parent is not None  # noqa: S101 - what is movable stands in something
@@ -342,7 +342,7 @@ def _within(position: int | None, children: list[Any]) -> int:
     return len(children) if position is None else max(0, min(position, len(children)))
 
 
-def _name_taken(name: str, parent: Place) -> ChangeRefusedError:
+def _name_taken(name: str, parent: TreePosition) -> ChangeRefusedError:
     node = {"name": name}
     return ChangeRefusedError(
         f"There is a {shown(node)} in {parent.name} already. Rename one of the two first."

@@ -127,7 +127,7 @@ class RowFields:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """An evaluator of the draft with the fields it has there and those that were sent."""
 
     node: Mapping[str, Any]
@@ -525,12 +525,12 @@ class EvaluatorTreeForm:
         return bool(found)
 
 
-def _rows(content: Content, data: QueryDict | None) -> Iterator[Row]:
+def _rows(content: Content, data: QueryDict | None) -> Iterator[TreeRow]:
     scale = int(content["policy"]["scale"])
 
-    def look(node: dict[str, Any], parent: dict[str, Any] | None) -> Iterator[Row]:
+    def look(node: dict[str, Any], parent: dict[str, Any] | None) -> Iterator[TreeRow]:
         stored = stored_fields(node, parent, scale)
-        yield Row(node, stored, stored if data is None else sent_fields(stored, data), scale)
+        yield TreeRow(node, stored, stored if data is None else sent_fields(stored, data), scale)
         for child in node["children"]:
             yield from look(child, node)
 

@@ -20,7 +20,7 @@ from runs.specs.suites import CaseRevision, VersionSpec
 from runs.suites.differences import (
     AGGREGATOR,
     CONFIG,
-    CaseChange,
+    CaseDifference,
     Change,
     EvaluatorChange,
     FileChange,
@@ -318,7 +318,7 @@ OF_A_CASE: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ValueRow:
+class ChangedValueRow:
     """One value, old and new; None where there was or is none. `lines` lay texts side by side."""
 
     name: str
@@ -333,7 +333,7 @@ class ValueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluatorRow:
+class ChangedEvaluatorRow:
     """One evaluator that differs, and what of it; `path` is "" for the whole tree."""
 
     what: str
@@ -341,11 +341,11 @@ class EvaluatorRow:
     old_path: str
     icon: str
     label: str
-    values: Sequence[ValueRow]
+    values: Sequence[ChangedValueRow]
 
 
 @dataclass(frozen=True, slots=True)
-class CaseRow:
+class ChangedCaseRow:
     """One case that differs; `parts` names what of it changed."""
 
     what: str
@@ -362,10 +362,10 @@ class VersionComparison:
     older: SuiteVersion
     newer: SuiteVersion
     counts: Sequence[str]
-    values: Sequence[ValueRow]
-    evaluators: Sequence[EvaluatorRow]
+    values: Sequence[ChangedValueRow]
+    evaluators: Sequence[ChangedEvaluatorRow]
     files: Sequence[FileChange]
-    cases: Sequence[CaseRow]
+    cases: Sequence[ChangedCaseRow]
     case_count: int
     first_case: int
     next_case: int | None
@@ -399,7 +399,7 @@ def version_comparison(
 
 def setting_rows(
     difference: VersionDifference, scales: tuple[int, int]
-) -> tuple[list[ValueRow], list[EvaluatorRow]]:
+) -> tuple[list[ChangedValueRow], list[ChangedEvaluatorRow]]:
     """Return what differs in description and policy, and in each evaluator."""
     values = list(_values((*difference.texts, *difference.policy), scales))
     return values, list(_evaluators(difference, scales))
@@ -414,23 +414,25 @@ def _scale(version: SuiteVersion) -> int:
     return version.spec.policy.scale
 
 
-def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[ValueRow]:
+def _values(changes: Sequence[Change], scales: tuple[int, int]) -> Iterator[ChangedValueRow]:
     for one in changes:
         old, new = spelt(one.name, one.old, scales[0]), spelt(one.name, one.new, scales[1])
         lines = None
         if old and new and isinstance(one.new, str) and " " in old and " " in new:
             lines = text_diff(old, new)
-        yield ValueRow(name_of(one.name), _cut(old), _cut(new), lines)
+        yield ChangedValueRow(name_of(one.name), _cut(old), _cut(new), lines)
 
 
 def _cut(text: str | None) -> str | None:
     return f"{text[:LONGEST]} …" if text is not None and len(text) > LONGEST else text
 
 
-def _evaluators(difference: VersionDifference, scales: tuple[int, int]) -> Iterator[EvaluatorRow]:
+def _evaluators(
+    difference: VersionDifference, scales: tuple[int, int]
+) -> Iterator[ChangedEvaluatorRow]:
     for one in difference.evaluators:
         kind = all_kinds().get(one.kind)
-        yield EvaluatorRow(
+        yield ChangedEvaluatorRow(
             what=one.what,
             path=one.path,
             old_path=_moved_from(one),
@@ -445,19 +447,23 @@ def _moved_from(one: EvaluatorChange) -> str:
     return one.old_path if one.what in ("moved", "renamed") and one.old_path != one.path else ""
 
 
-def _changed_cases(suite: Suite, shown: Sequence[CaseChange]) -> list[CaseRow]:
+def _changed_cases(suite: Suite, shown: Sequence[CaseDifference]) -> list[ChangedCaseRow]:
     changed = [one for one in shown if one.what == "changed"]
     rows = suite.cases.filter(key__in=[one.key for one in changed])
     revisions: dict[tuple[str, int], dict[str, Any]] = {}
     for row in rows.values("key", "revision", *OF_A_CASE) if changed else ():
         revisions[row["key"], row["revision"]] = row
     return [
-        CaseRow(one.what, one.key, one.old_revision, one.new_revision, _parts(one, revisions))
+        ChangedCaseRow(
+            one.what, one.key, one.old_revision, one.new_revision, _parts(one, revisions)
+        )
         for one in shown
     ]
 
 
-def _parts(one: CaseChange, revisions: Mapping[tuple[str, int], Mapping[str, Any]]) -> list[str]:
+def _parts(
+    one: CaseDifference, revisions: Mapping[tuple[str, int], Mapping[str, Any]]
+) -> list[str]:
     old = revisions.get((one.key, one.old_revision or 0))
     new = revisions.get((one.key, one.new_revision or 0))
     if old is None or new is None:

@@ -28,7 +28,7 @@ NOBODY: Mapping[str, Collection[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class TreeWarning:
     """One thing pointed out, in a sentence.
 
     `code` is no_effect, zero_sum, never_decides, own_model, literal or unfinished; `path` that of the evaluator
@@ -43,7 +43,7 @@ class Remark:
 
 def remarks(
     content: Content, *, target_models: Mapping[str, Collection[str]] = NOBODY
-) -> list[Remark]:
+) -> list[TreeWarning]:
     """Return what is to be pointed out, in the order of the tree.
 
     `target_models` has by slug of a language model the names of the targets that are that model, so
@@ -54,10 +54,10 @@ def remarks(
     nodes = dict(walk(root))
     overall = _overall_judge(root, policy)
     reach = _reach(root, policy, overall)
-    found: list[Remark] = []
+    found: list[TreeWarning] = []
     if overall is not None:
         text = f"The final score is the overall score of “{overall}”, so weights change nothing."
-        found.append(Remark("no_effect", ROOT_PATH, text, "weight"))
+        found.append(TreeWarning("no_effect", ROOT_PATH, text, "weight"))
     for path, node in nodes.items():
         above = nodes[path.rpartition("/")[0]] if path != ROOT_PATH else None
         found += _unfinished(path, node)
@@ -71,7 +71,7 @@ def remarks(
     return found
 
 
-def unfinished(content: Content) -> list[Remark]:
+def unfinished(content: Content) -> list[TreeWarning]:
     """Return what has to be filled in before the draft can be saved: settings that kinds cannot do without."""
     return [
         one
@@ -80,26 +80,26 @@ def unfinished(content: Content) -> list[Remark]:
     ]
 
 
-def _unfinished(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
+def _unfinished(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
     try:
         read_config(node.kind, node.as_json()["config"], evaluator=path or node.name)
     except UnknownKindError as error:
-        yield Remark("unfinished", path, str(error), "kind")
+        yield TreeWarning("unfinished", path, str(error), "kind")
     except InvalidConfigError as error:
         for refusal in error.refusals:
             setting = f"{refusal.setting}: " if refusal.setting else ""
             text = f"“{path or node.name}”: {setting}{refusal.reason}."
-            yield Remark("unfinished", path, text, refusal.setting)
+            yield TreeWarning("unfinished", path, text, refusal.setting)
 
 
-def _literal(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
+def _literal(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
     """Point out a variable of prompts in a text that is looked for as it stands."""
     if found := literal_variable(node.kind, node.config):
         text = f"“{path or node.name}” {found.text}."
-        yield Remark("literal", path, text, found.setting)
+        yield TreeWarning("literal", path, text, found.setting)
 
 
-def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
+def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[TreeWarning]:
     aggregator = node.aggregator
     if aggregator is None or not node.children:
         return
@@ -109,33 +109,33 @@ def _zero_sums(path: str, node: EvaluatorSpec) -> Iterator[Remark]:
             text = f"All weights in “{path or node.name}” are 0, and its judge reads them."
         else:
             text = f"The weights in “{path or node.name}” sum to 0, so it has no score. Raise one."
-        yield Remark("zero_sum", path, text, "weight")
+        yield TreeWarning("zero_sum", path, text, "weight")
 
 
-def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator[Remark]:
+def _no_effect(path: str, node: EvaluatorSpec, above: EvaluatorSpec) -> Iterator[TreeWarning]:
     """Point out a weight other than 1 that cannot move the score."""
     aggregator, weight = above.aggregator, above.weight_of(node)
     if aggregator is None or weight in (0, 1):
         return
     told = f"The weight {format_weight(weight)} of “{path}” changes nothing:"
     if aggregator.type in WEIGHTLESS:
-        yield Remark("no_effect", path, f"{told} {WEIGHTLESS[aggregator.type]}.", "weight")
+        yield TreeWarning("no_effect", path, f"{told} {WEIGHTLESS[aggregator.type]}.", "weight")
     elif _is_gate_alone(above, node):
         said = "it is a gate alone and left out of the average"
-        yield Remark("no_effect", path, f"{told} {said}.", "weight")
+        yield TreeWarning("no_effect", path, f"{told} {said}.", "weight")
     elif not aggregator.is_judging and _counts_alone(above, node):
-        yield Remark("no_effect", path, f"{told} nothing else counts beside it.", "weight")
+        yield TreeWarning("no_effect", path, f"{told} nothing else counts beside it.", "weight")
 
 
 def _never_decides(
     path: str, node: EvaluatorSpec, above: EvaluatorSpec, reach: Mapping[str, bool]
-) -> Iterator[Remark]:
+) -> Iterator[TreeWarning]:
     """Point out an evaluator that no verdict depends on, of a branch the outermost alone."""
     if reach[path] or not reach[path.rpartition("/")[0]]:
         return
     why = "its weight is 0" if above.weight_of(node) == 0 else "no score counts but the judge's own"
     said = f"“{path}” can never change a verdict: {why}, and it is neither required nor a gate"
-    yield Remark("never_decides", path, f"{said}. It is only recorded.")
+    yield TreeWarning("never_decides", path, f"{said}. It is only recorded.")
 
 
 def _overall_judge(root: EvaluatorSpec, policy: PolicySpec) -> str | None:
@@ -193,11 +193,11 @@ def _counts_alone(above: EvaluatorSpec, node: EvaluatorSpec) -> bool:
 
 def _own_models(
     root: EvaluatorSpec, judge: str, target_models: Mapping[str, Collection[str]]
-) -> Iterator[Remark]:
+) -> Iterator[TreeWarning]:
     for path, node in walk(root):
         alone = EvaluatorSpec(name=node.name, kind=node.kind, config=node.as_json()["config"])
         for slug in sorted(judge_models(alone, all_kinds(), default=judge)):
             if slug in target_models:
                 names = " and ".join(sorted(target_models[slug]))
                 text = f"“{path or node.name}” asks {slug}, which is the model of {names}: it judges itself."
-                yield Remark("own_model", path, text, "model")
+                yield TreeWarning("own_model", path, text, "model")

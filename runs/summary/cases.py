@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evaluators.scoring.numbers import SCALE_DIGITS, format_limit, format_number, mean, rounded
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
-from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, Means, total_of
+from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, Means, total_of
 
 BY_SCORE, BY_FORCE, BY_OUTCOMES, BY_REVIEWS = "mean_score", "forced_fail", "outcomes", "reviews"
 
@@ -26,20 +26,20 @@ class CaseDecision:
     text: str = ""
 
 
-def verdict_of(row: Execution, policy: PolicySpec) -> Verdict | None:
+def verdict_of(row: ExecutionRecord, policy: PolicySpec) -> Verdict | None:
     """Return the verdict that counts: the machine's, or a reviewed one where the policy counts it."""
     if policy.count_reviews and row.reviewed_verdict is not None and row.is_ended:
         return row.reviewed_verdict
     return row.verdict if row.status == SCORED else None
 
 
-def case_verdict(group: Sequence[Execution], policy: PolicySpec) -> Verdict | None:
+def case_verdict(group: Sequence[ExecutionRecord], policy: PolicySpec) -> Verdict | None:
     """Return a case's verdict from its scored repetitions; None when none has a verdict."""
     return case_decision(group, policy, has_words=False).verdict
 
 
 def case_decision(
-    group: Sequence[Execution], policy: PolicySpec, *, has_words: bool = True
+    group: Sequence[ExecutionRecord], policy: PolicySpec, *, has_words: bool = True
 ) -> CaseDecision:
     """Return how a case came to its verdict from its scored repetitions, in words if these are asked for.
 
@@ -70,7 +70,7 @@ def case_decision(
     return _by_score(scores, policy, has_words=has_words)
 
 
-def count_reviews(rows: Iterable[Execution], policy: PolicySpec) -> int:
+def count_reviews(rows: Iterable[ExecutionRecord], policy: PolicySpec) -> int:
     """Return how many reviewed verdicts count in the machine's place."""
     return sum(
         policy.count_reviews and row.is_ended and row.reviewed_verdict is not None for row in rows
@@ -117,7 +117,7 @@ def _distinct(score: float, policy: PolicySpec) -> str:
     return format_number(score, 9, scale=policy.scale)
 
 
-def _is_overruled(row: Execution, policy: PolicySpec) -> bool:
+def _is_overruled(row: ExecutionRecord, policy: PolicySpec) -> bool:
     """Tell whether a reviewed verdict counts that is another than the machine's."""
     return verdict_of(row, policy) is not (row.verdict if row.status == SCORED else None)
 
@@ -143,7 +143,7 @@ class CaseState:
     spread: float | None
 
 
-def case_state(group: Sequence[Execution], policy: PolicySpec) -> CaseState:
+def case_state(group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseState:
     """Return where a case stands (SCORING §8)."""
     verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
@@ -166,7 +166,7 @@ def case_state(group: Sequence[Execution], policy: PolicySpec) -> CaseState:
     )
 
 
-def summarise_case(case: str, group: Sequence[Execution], policy: PolicySpec) -> CaseSummary:
+def summarise_case(case: str, group: Sequence[ExecutionRecord], policy: PolicySpec) -> CaseSummary:
     """Return one case over its repetitions (SCORING §8)."""
     verdicts = [verdict for row in group if (verdict := verdict_of(row, policy)) is not None]
     passed = sum(verdict is Verdict.PASS for verdict in verdicts)
@@ -199,7 +199,7 @@ def distribution_of(states: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-def means_of(rows: Sequence[Execution]) -> Means:
+def means_of(rows: Sequence[ExecutionRecord]) -> Means:
     """Return means and sums; costs and tokens are summed over all that ran, failed ones included."""
     scores = [row.score for row in rows if row.score is not None and row.status == SCORED]
     return Means(
@@ -228,7 +228,7 @@ def mean_by_name(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     }
 
 
-def state_of(group: Sequence[Execution], verdict: Verdict | None) -> str:
+def state_of(group: Sequence[ExecutionRecord], verdict: Verdict | None) -> str:
     """Return how a case with this verdict stands: the verdict, waiting, error or not_run."""
     if verdict is not None:
         return verdict.value
@@ -286,7 +286,7 @@ def repetitions_of(cases: Iterable[CaseSummary]) -> RepetitionFigures:
     )
 
 
-def latencies_of(rows: Iterable[Execution]) -> Latencies:
+def latencies_of(rows: Iterable[ExecutionRecord]) -> Latencies:
     """Return the middle and the slow end of the latencies that were measured."""
     known = sorted(row.latency_ms for row in rows if row.latency_ms is not None)
     return Latencies(len(known), nearest_rank(known, 0.5), nearest_rank(known, 0.95))

@@ -18,7 +18,7 @@ INTERVALS = ("interval", "score_interval")
 
 # Not frozen: ten thousand are made for a page, and a frozen one takes three times as long to make.
 @dataclass(slots=True)
-class Execution:
+class ExecutionRecord:
     """One execution as it was recorded. `score` is 0 to 1, `metrics` are 0 to 5, `dimensions` 0 to 10.
 
     Tokens and costs are those of every call, failed and repeated ones included; those without a

@@ -21,7 +21,7 @@ from runs.summary.cases import (
     summarise_case,
     verdict_of,
 )
-from runs.summary.figures import ERROR, SCORED, CaseSummary, Execution, GateResult, Summary
+from runs.summary.figures import ERROR, SCORED, CaseSummary, ExecutionRecord, GateResult, Summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Gates:
 
 
 def gates_of(
-    rows: Sequence[Execution],
+    rows: Sequence[ExecutionRecord],
     policy: PolicySpec,
     scores: tuple[float | None, int],
     *,
@@ -93,7 +93,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class SummaryProgress:
     """How far a run is, in executions; `repetitions` of every case."""
 
     total: int
@@ -109,7 +109,7 @@ class Progress:
         return self.total - self.ended
 
 
-def metrics_forecast(progress: Progress, policy: PolicySpec) -> Forecast:
+def metrics_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     """Return how the metrics gate stands if every remaining execution gets a score."""
     limit, left = policy.metrics_pass_threshold, progress.remaining
     so_far = progress.score_sum / progress.score_count if progress.score_count else None
@@ -130,7 +130,7 @@ def metrics_forecast(progress: Progress, policy: PolicySpec) -> Forecast:
     )
 
 
-def cases_forecast(progress: Progress, policy: PolicySpec) -> Forecast:
+def cases_forecast(progress: SummaryProgress, policy: PolicySpec) -> Forecast:
     """Return how the cases gate stands; errored executions have not passed."""
     limit, left = policy.cases_pass_threshold, progress.remaining
     so_far = progress.passed / progress.ended if progress.ended else None
@@ -151,7 +151,7 @@ def _settled(reached: bool) -> str:
     return ON_COURSE if reached else OUT_OF_REACH
 
 
-def _units(progress: Progress) -> str:
+def _units(progress: SummaryProgress) -> str:
     """Name what remains: whole cases where the repetitions allow it, else executions."""
     whole, rest = divmod(progress.remaining, progress.repetitions)
     count, unit = (progress.remaining, "execution") if rest else (whole, "case")
@@ -176,10 +176,12 @@ class Brief:
     cases: Mapping[str, tuple[str, float | None]]
 
 
-def brief(executions: Iterable[Execution], policy: PolicySpec, *, is_completed: bool) -> Brief:
+def brief(
+    executions: Iterable[ExecutionRecord], policy: PolicySpec, *, is_completed: bool
+) -> Brief:
     """Return what `summarise` says of verdicts, scores and gates, in a fraction of its time."""
     rows = list(executions)
-    by_case: dict[str, list[Execution]] = {}
+    by_case: dict[str, list[ExecutionRecord]] = {}
     for row in rows:
         by_case.setdefault(row.case, []).append(row)
     cases = {case: _standing(group, policy) for case, group in by_case.items()}
@@ -197,21 +199,21 @@ def brief(executions: Iterable[Execution], policy: PolicySpec, *, is_completed: 
     )
 
 
-def _standing(group: list[Execution], policy: PolicySpec) -> tuple[str, float | None]:
+def _standing(group: list[ExecutionRecord], policy: PolicySpec) -> tuple[str, float | None]:
     verdict: Verdict | None = case_verdict(group, policy)
     scores = [row.score for row in group if row.score is not None and row.status == SCORED]
     return state_of(group, verdict), mean(scores)
 
 
 def summarise(
-    executions: Iterable[Execution], policy: PolicySpec, *, is_completed: bool, seed: int
+    executions: Iterable[ExecutionRecord], policy: PolicySpec, *, is_completed: bool, seed: int
 ) -> Summary:
     """Return the run in numbers; both gates stay open until it is completed.
 
     A run that is not completed is judged over what has ended. `seed` fixes the bootstrap.
     """
     rows = list(executions)
-    by_case: dict[str, list[Execution]] = {}
+    by_case: dict[str, list[ExecutionRecord]] = {}
     for row in rows:
         by_case.setdefault(row.case, []).append(row)
     cases = tuple(summarise_case(case, group, policy) for case, group in by_case.items())

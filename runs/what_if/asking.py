@@ -15,7 +15,7 @@ from evaluators.scoring.tree import walk
 from evaluators.scoring.types import Verdict
 from runs.running.rules import Origins
 from runs.summary.cases import case_decision
-from runs.summary.figures import Execution
+from runs.summary.figures import ExecutionRecord
 from runs.summary.run import brief
 from runs.what_if.changes import CaseTrees, Comparing, LeafChange, Reach, RuleSet, key_of, trees_of
 from runs.what_if.deciding import (
@@ -35,12 +35,12 @@ from runs.what_if.figures import (
     CaseFlip,
     ExecutionFlip,
     Histogram,
-    Side,
     Stand,
     StoredCase,
     StoredResult,
     StoredRun,
     WhatIf,
+    WhatIfSide,
 )
 
 BINS = 20
@@ -48,13 +48,13 @@ SCORED, ERROR = "scored", "error"
 
 
 def side_of(
-    rows: Sequence[Execution], policy: PolicySpec, *, is_completed: bool, open_: int
-) -> tuple[Side, Mapping[str, tuple[str, float | None]]]:
+    rows: Sequence[ExecutionRecord], policy: PolicySpec, *, is_completed: bool, open_: int
+) -> tuple[WhatIfSide, Mapping[str, tuple[str, float | None]]]:
     """Return the figures of one side, and by case its state and mean score."""
     found = brief(rows, policy, is_completed=is_completed and not open_)
     reviewed = [row for row in rows if row.reviewed_verdict is not None and row.verdict is not None]
     agreed = sum(row.verdict is row.reviewed_verdict for row in reviewed)
-    side = Side(
+    side = WhatIfSide(
         executions=len(rows),
         scored=sum(row.status == SCORED for row in rows),
         passed=found.passed,
@@ -71,7 +71,9 @@ def side_of(
 
 
 def histogram_of(
-    before: Sequence[Execution], after: Sequence[Execution], policies: tuple[PolicySpec, PolicySpec]
+    before: Sequence[ExecutionRecord],
+    after: Sequence[ExecutionRecord],
+    policies: tuple[PolicySpec, PolicySpec],
 ) -> Histogram:
     """Return the scores of both sides in bins of 0.05."""
     counts = [_counted(rows) for rows in (before, after)]
@@ -92,7 +94,7 @@ def bands_of(policy: PolicySpec) -> tuple[Band, ...]:
     return (Band("fallback", policy.fallback_threshold),)
 
 
-def _counted(rows: Iterable[Execution]) -> list[int]:
+def _counted(rows: Iterable[ExecutionRecord]) -> list[int]:
     counts = [0] * BINS
     for row in rows:
         if row.score is not None:
@@ -103,7 +105,7 @@ def _counted(rows: Iterable[Execution]) -> list[int]:
 
 STATES = {"error": "error", "pending": "waiting", "running": "waiting"}
 Standing = Mapping[str, tuple[str, float | None]]
-Rows = tuple[Sequence[Execution], Sequence[Execution]]
+Rows = tuple[Sequence[ExecutionRecord], Sequence[ExecutionRecord]]
 
 
 def flips_of(
@@ -180,7 +182,7 @@ class Telling:
         return Stand(old, old_score, texts[0]), Stand(new, new_score, texts[1])
 
 
-def state_of(row: Execution) -> str:
+def state_of(row: ExecutionRecord) -> str:
     """Return a verdict, error, waiting or not_run."""
     return row.verdict.value if row.verdict is not None else STATES.get(row.status, "not_run")
 
@@ -357,7 +359,7 @@ def _as_run(asked: Asked, group: CaseGroup, stored: StoredRun) -> Deciding:
 def _answer(
     answering: _Answering,
     stored: StoredRun,
-    rows: tuple[list[Execution], list[Execution]],
+    rows: tuple[list[ExecutionRecord], list[ExecutionRecord]],
     decided: Mapping[int, Decided],
     left: tuple[Staleness, frozenset[int]],
 ) -> WhatIf:
@@ -408,8 +410,8 @@ def _is_same(result: StoredResult, found: Decided) -> bool:
     return abs(result.score - found.score) <= NEAR
 
 
-def _as_stored(result: StoredResult, key: str) -> Execution:
-    return Execution(
+def _as_stored(result: StoredResult, key: str) -> ExecutionRecord:
+    return ExecutionRecord(
         key,
         result.status,
         Verdict(result.verdict) if result.verdict else None,
@@ -419,7 +421,7 @@ def _as_stored(result: StoredResult, key: str) -> Execution:
     )
 
 
-def _as_decided(row: Execution, found: Decided) -> Execution:
+def _as_decided(row: ExecutionRecord, found: Decided) -> ExecutionRecord:
     """Return the execution as it would stand; the same one where nothing of it changes."""
     if found.status == OPEN_STATE:
         return replace(row, status=WAITING, verdict=None, score=None, is_forced=False)
@@ -430,7 +432,7 @@ def _as_decided(row: Execution, found: Decided) -> Execution:
         found.is_forced,
     ) and score == row.score:
         return row
-    return Execution(
+    return ExecutionRecord(
         row.case, found.status, found.verdict, score, found.is_forced, row.reviewed_verdict
     )
 

@@ -66,7 +66,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class WhatIfSide:
     """A run by one set of rules.
 
     `distribution` counts cases by state: pass, borderline, fail, error, and waiting where new calls
@@ -201,8 +201,8 @@ class WhatIf:
     executions whose score moves, whatever becomes of the verdict.
     """
 
-    before: Side
-    after: Side
+    before: WhatIfSide
+    after: WhatIfSide
     flips: tuple[CaseFlip, ...]
     histogram: Histogram
     stale: tuple[Stale, ...]

@@ -21,10 +21,10 @@ from runs.running.rules import Origins, with_own_samples, without_samples
 from runs.specs.suites import SuiteSpec
 from runs.suites.differences import matched
 from runs.what_if.changes import RuleSet, origins_of
-from runs.what_if.figures import Side, WhatIf
+from runs.what_if.figures import WhatIf, WhatIfSide
 from runs.what_if.flips import SHOWN_ALONGSIDE, FlipRow, by_harm, rows_of
 from runs.what_if.panel import (
-    Figure,
+    FigureRow,
     GateChange,
     ScoreHistogram,
     Unanswered,
@@ -98,7 +98,7 @@ class EarlyEnd:
     text: str
 
 
-def early_end(run: Run, side: Side) -> EarlyEnd | None:
+def early_end(run: Run, side: WhatIfSide) -> EarlyEnd | None:
     """Return how a run ended early and what it lacks; None for a completed one (SCORING §8)."""
     if run.status not in ENDS:
         return None
@@ -167,7 +167,7 @@ class WhatIfFigures:
     found: WhatIf
     before: Mapping[str, int]
     after: Mapping[str, int]
-    figures: Sequence[Figure]
+    figures: Sequence[FigureRow]
     gates: Sequence[GateChange]
     histogram: ScoreHistogram
     flips: Sequence[FlipRow]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from evaluators.scoring.numbers import SCALE_DIGITS, rounded
 from evaluators.templatetags import figures
 from runs.summary.figures import GateResult
-from runs.what_if.figures import Band, Bin, Histogram, Side, Stale, WhatIf
+from runs.what_if.figures import Band, Bin, Histogram, Stale, WhatIf, WhatIfSide
 
 WIDE, NARROW = 760, 330
 TOP, BASE = 26.0, 110.0
@@ -21,7 +21,7 @@ WORDS_AT = {"pass": 9, "borderline": 20, "fallback": 9}
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ScoreBar:
     """One upright rectangle in units of its drawing; `verdict` is the band it lies in, "" without bands."""
 
     verdict: str
@@ -47,8 +47,8 @@ class Drawing:
     """One size of the drawing. `outlines` are the bars before, where they differ; `old` the bands before."""
 
     width: int
-    bars: Sequence[Bar]
-    outlines: Sequence[Bar]
+    bars: Sequence[ScoreBar]
+    outlines: Sequence[ScoreBar]
     ticks: Sequence[Mark]
     bands: Sequence[Mark]
     old: Sequence[Mark]
@@ -113,10 +113,10 @@ def _drawn(found: Histogram, width: int, scale: int) -> Drawing:
     def at(score: float) -> float:
         return (score - low) / (1 - low) * width
 
-    def bar(verdict: str, left: float, right: float, count: int) -> Bar:
+    def bar(verdict: str, left: float, right: float, count: int) -> ScoreBar:
         height = (BASE - TOP) * count / most
         texts = (at(left), BASE - height, at(right) - at(left), height)
-        return Bar(verdict, *(f"{one:.1f}" for one in texts))
+        return ScoreBar(verdict, *(f"{one:.1f}" for one in texts))
 
     bars, outlines = [], []
     for one in found.bins:
@@ -193,7 +193,7 @@ ASKS = {"judge": "new model calls", "script": "its script to run again", "": "to
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class FigureRow:
     """One figure on both sides. `state` is the verdict it counts, `note` what it was measured over."""
 
     name: str
@@ -240,7 +240,7 @@ def state_shown(state: str) -> str:
     return SHOWN_AS.get(state, state)
 
 
-def distribution(side: Side) -> dict[str, int]:
+def distribution(side: WhatIfSide) -> dict[str, int]:
     """Return the cases of one side by the mark they are drawn with."""
     found: dict[str, int] = {}
     for state, count in side.distribution.items():
@@ -248,7 +248,7 @@ def distribution(side: Side) -> dict[str, int]:
     return found
 
 
-def figures_of(found: WhatIf, scale: int) -> list[Figure]:
+def figures_of(found: WhatIf, scale: int) -> list[FigureRow]:
     """Return cases by verdict, the mean score, the executions that pass, and agreement with reviews."""
     return [*_verdicts(found), _mean(found, scale), _passed(found), *_agreement(found)]
 
@@ -276,7 +276,7 @@ def _instead(one: Stale) -> str:
     return f"{count} {'waits' if one.results == 1 else 'wait'} for it"
 
 
-def _verdicts(found: WhatIf) -> Iterator[Figure]:
+def _verdicts(found: WhatIf) -> Iterator[FigureRow]:
     before, after = distribution(found.before), distribution(found.after)
     for state in (*STATES, "cancelled"):
         old, new = before.get(state, 0), after.get(state, 0)
@@ -285,10 +285,10 @@ def _verdicts(found: WhatIf) -> Iterator[Figure]:
             tone = "" if new == old or state == "waiting" else "good" if is_good else "bad"
             delta = "" if new == old else figures.delta(new - old, "count")
             texts = figures.thousands(old), figures.thousands(new)
-            yield Figure(state, *texts, delta, tone, state=state)
+            yield FigureRow(state, *texts, delta, tone, state=state)
 
 
-def _mean(found: WhatIf, scale: int) -> Figure:
+def _mean(found: WhatIf, scale: int) -> FigureRow:
     old, new = found.before, found.after
     # One digit more than a score has, as the mean of many moves by less.
     digits = SCALE_DIGITS[scale] + 1
@@ -301,7 +301,7 @@ def _mean(found: WhatIf, scale: int) -> Figure:
         size = figures.nearest(abs(moved) * scale, digits)
         delta = "" if moved == 0 else figures.sign(moved, f"{size:f}")
         tone = "" if moved == 0 else "good" if moved > 0 else "bad"
-    return Figure("Mean score", texts[0], texts[1], delta, tone, note=note)
+    return FigureRow("Mean score", texts[0], texts[1], delta, tone, note=note)
 
 
 def _score(value: float | None, scale: int, digits: int) -> str:
@@ -315,10 +315,10 @@ def _over(before: int, after: int, total: int) -> str:
     return f"{counts} of {figures.thousands(total)}"
 
 
-def _passed(found: WhatIf) -> Figure:
+def _passed(found: WhatIf) -> FigureRow:
     old, new = found.before, found.after
     moved = new.passed - old.passed
-    return Figure(
+    return FigureRow(
         "Executions passed",
         figures.thousands(old.passed),
         figures.thousands(new.passed),
@@ -328,14 +328,14 @@ def _passed(found: WhatIf) -> Figure:
     )
 
 
-def _agreement(found: WhatIf) -> Iterator[Figure]:
+def _agreement(found: WhatIf) -> Iterator[FigureRow]:
     old, new = found.before.agreement, found.after.agreement
     if not (old.reviewed or new.reviewed):
         return
     shares = [one.agreed / one.reviewed if one.reviewed else None for one in (old, new)]
     before, after = shares
     moved = rounded(after - before) if before is not None and after is not None else 0
-    yield Figure(
+    yield FigureRow(
         "Agrees with reviews",
         figures.pct(before),
         figures.pct(after),

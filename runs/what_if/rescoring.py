@@ -36,7 +36,7 @@ from runs.models.runs import RESCORED, Run, RunStatus
 from runs.models.stored import SCORE_COLUMNS, outcome_of, score_rows
 from runs.what_if.changes import LeafChange, Reach, RuleSet
 from runs.what_if.deciding import rescored
-from runs.what_if.stored import Question, question
+from runs.what_if.stored import WhatIfQuestion, question
 
 UNPAID = Usage()
 # How warnings begin that the case gate gives.
@@ -55,7 +55,7 @@ class Anew:
 class Rescoring:
     """The question to a run, ready to decide its results one by one."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: WhatIfQuestion) -> None:
         self.question = question
         self.rules: dict[int, Rules] = {}
 
@@ -204,7 +204,7 @@ def carry_out(run_id: int, *, in_background: bool = True) -> bool:
     return _complete(run_id, in_background=in_background)
 
 
-def question_of(run: Run) -> Question:
+def question_of(run: Run) -> WhatIfQuestion:
     """Return the question that a run of `source_run` answers; raises DomainError where its source is gone."""
     if run.source_run is None:
         raise SourceGoneError(f"The run that {run} scores again is gone.")

@@ -26,7 +26,7 @@ from runs.what_if.changes import RuleSet
 from runs.what_if.figures import Stale
 from runs.what_if.page import changes_rules, rules_for
 from runs.what_if.rescoring import carry_out
-from runs.what_if.stored import Question, question
+from runs.what_if.stored import WhatIfQuestion, question
 
 AT_ONCE = 200
 MAX_NAMED = 5
@@ -96,7 +96,7 @@ def rescore_run(
     return made
 
 
-def _check_scores(run: Run, asked: Question) -> None:
+def _check_scores(run: Run, asked: WhatIfQuestion) -> None:
     stored = asked.stored
     if not any(stored.is_answered(result.id) for result in stored.results):
         whence = f", which was imported from {run.imported_from}," if run.imported_from else ""

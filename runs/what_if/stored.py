@@ -69,7 +69,7 @@ TOLD = _Kept()
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhatIfQuestion:
     """A question to a run with everything that answers it; `told` results keep their verdict."""
 
     asked: Asked
@@ -82,7 +82,7 @@ class Question:
         return what_if(self.asked, self.stored, parts=self.parts, told=self.told)
 
 
-def question(run: Run, after: RuleSet, *, origins: Origins = None) -> Question:
+def question(run: Run, after: RuleSet, *, origins: Origins = None) -> WhatIfQuestion:
     """Return what a finished run and other rules take to be compared.
 
     Raises RunNotEndedError for a run that is still on, DomainError for rules that cannot be.
@@ -95,7 +95,7 @@ def question(run: Run, after: RuleSet, *, origins: Origins = None) -> Question:
     )
     stored = _with_overalls(run, asked, plain)
     told = TOLD.get(f"{run.pk} {version}", lambda: told_of(asked, stored))
-    return Question(asked, stored, _parts(run, asked), told)
+    return WhatIfQuestion(asked, stored, _parts(run, asked), told)
 
 
 def _stored(run: Run) -> tuple[StoredRun, str]:

@@ -75,7 +75,7 @@ NOT_SENT_AGAIN = ("csrfmiddlewaretoken", "run", "keep", "score", "form_key")
 PICKER = "what-if-run"
 
 
-class Question:
+class WhatIfRequest:
     """What a request asks: the form of a draft, the content it makes, and the answer."""
 
     def __init__(self, request: MemberRequest, slug: str) -> None:
@@ -109,7 +109,7 @@ class Question:
 @may_change_suites
 def what_if(request: MemberRequest, slug: str) -> HttpResponse:
     """Answer for the draft as it is kept, or for a form of it: the panel for htmx, else the page."""
-    question = Question(request, slug)
+    question = WhatIfRequest(request, slug)
     if "keep" in request.POST and question.form.keep():
         run = f"?run={question.query.run}" if question.query.run else ""
         return redirect(reverse("runs:what-if", args=[slug]) + run)
@@ -122,7 +122,7 @@ def what_if(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def what_if_file(request: MemberRequest, slug: str) -> HttpResponse:
     """Give the flips under the draft as it is kept as a CSV file."""
-    question = Question(request, slug)
+    question = WhatIfRequest(request, slug)
     page = question.answer()
     found = filtered(page.answer.found, question.query) if page.answer else []
     number = page.run.number if page.run else 0
@@ -134,7 +134,7 @@ def what_if_file(request: MemberRequest, slug: str) -> HttpResponse:
 @may_change_suites
 def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
     """Make a new run of the stored scores under the form of a draft, or say what is in the way."""
-    question = Question(request, slug)
+    question = WhatIfRequest(request, slug)
     page = question.answer()
     if page.run is None or question.asked.content is None:
         return _page(request, question, page, REFUSED)
@@ -147,7 +147,7 @@ def what_if_score(request: MemberRequest, slug: str) -> HttpResponse:
     return redirect("runs:run", slug, made.number)
 
 
-def _scored(request: MemberRequest, question: Question, run: Run) -> Run:
+def _scored(request: MemberRequest, question: WhatIfRequest, run: Run) -> Run:
     draft, content = question.form.draft, question.asked.content
     return score_again(
         run,
@@ -159,7 +159,7 @@ def _scored(request: MemberRequest, question: Question, run: Run) -> Run:
     )
 
 
-def _panel(request: MemberRequest, question: Question) -> HttpResponse:
+def _panel(request: MemberRequest, question: WhatIfRequest) -> HttpResponse:
     page, slug = question.answer(), question.form.draft.suite.slug
     context = _context(question, page)
     if question.asked.content is not None:
@@ -174,7 +174,7 @@ def _panel(request: MemberRequest, question: Question) -> HttpResponse:
 
 
 def _page(
-    request: MemberRequest, question: Question, page: WhatIfPage | None = None, status: int = 0
+    request: MemberRequest, question: WhatIfRequest, page: WhatIfPage | None = None, status: int = 0
 ) -> HttpResponse:
     page = page or question.answer()
     context = _context(question, page) | {
@@ -190,7 +190,7 @@ def _page(
     return render(request, "what_if/what_if.html", context, status=status or question.status)
 
 
-def _context(question: Question, page: WhatIfPage) -> dict[str, Any]:
+def _context(question: WhatIfRequest, page: WhatIfPage) -> dict[str, Any]:
     return {
         "suite": page.suite,
         "what_if": page,

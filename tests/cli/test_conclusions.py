@@ -7,7 +7,7 @@ import pytest
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.cli.evaluating import conclude, summary_document
-from runs.summary.figures import Execution
+from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import make_run
 
@@ -22,7 +22,7 @@ def ended(*rows, cases_pass_threshold=0.5, metrics_pass_threshold=0.5, **columns
         cases_pass_threshold=cases_pass_threshold, metrics_pass_threshold=metrics_pass_threshold
     )
     executions = [
-        Execution(f"C-{number}", status, verdict, score)
+        ExecutionRecord(f"C-{number}", status, verdict, score)
         for number, (status, verdict, score) in enumerate(rows)
     ]
     summary = summarise(executions, policy, is_completed="status" not in columns, seed=1)

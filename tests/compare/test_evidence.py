@@ -11,7 +11,7 @@ from runs.compare.cases import CaseSide, compare_case
 from runs.compare.evidence import (
     METRIC,
     Evidence,
-    Figure,
+    MeasuredFigure,
     MeasuredPair,
     OwnMean,
     paired,
@@ -113,8 +113,12 @@ def test_holm_raises_pass_rate_and_score_as_one_family_and_what_was_measured_as_
         for n in range(12)
     ]
     own = (OwnMean(4.0, 12), OwnMean(4.0, 12))
-    same = MeasuredPair(Figure(METRIC, "judge", "tone"), "Tone", [4.0] * 12, [4.0] * 12, own)
-    worse = MeasuredPair(Figure(METRIC, "judge", "tact"), "Tact", [4.0] * 12, [3.0] * 12, own)
+    same = MeasuredPair(
+        MeasuredFigure(METRIC, "judge", "tone"), "Tone", [4.0] * 12, [4.0] * 12, own
+    )
+    worse = MeasuredPair(
+        MeasuredFigure(METRIC, "judge", "tact"), "Tact", [4.0] * 12, [3.0] * 12, own
+    )
     alone, among = (significance(shared, pairs, seed=3) for pairs in ([], [same, worse]))
     assert (alone.measured_tested, among.measured_tested) == (0, 2)
     assert (among.pass_rate, among.mean_score) == (alone.pass_rate, alone.mean_score)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.formats.table_cases import ReadCases, read_cases, rejected_csv, write_cases
-from runs.formats.table_mapping import CaseMapping, Part, Split, suggest
+from runs.formats.table_mapping import CaseMapping, CasePart, Split, suggest
 from runs.formats.tables import read_table
 from runs.specs.problems import UnreadableFileError
 from runs.specs.suites import CaseSpec
@@ -165,11 +165,11 @@ class TestSuggest:
 
     def test_the_longest_unknown_column_is_the_input(self) -> None:
         table = read_table(b"region,was\nEU,What is the price of this?\n")
-        assert suggest(table).parts == (Part.METADATA, Part.INPUT)
+        assert suggest(table).parts == (CasePart.METADATA, CasePart.INPUT)
 
     def test_outputs_beside_inputs_of_data_sets_are_the_expected_ones(self) -> None:
         table = read_table(b'{"input": {"q": "a"}, "output": {"a": "b"}, "metadata": {}}')
-        assert suggest(table).parts == (Part.INPUT, Part.EXPECTED_OUTPUT, Part.METADATA)
+        assert suggest(table).parts == (CasePart.INPUT, CasePart.EXPECTED_OUTPUT, CasePart.METADATA)
 
     @pytest.mark.parametrize(
         ("cell", "split"),
@@ -314,9 +314,9 @@ class TestKeys:
         assert ([case.key for case in skipped.cases], skipped.passed_over) == (["B"], 1)
 
     def test_a_mapping_needs_one_input(self) -> None:
-        twice = CaseMapping((Part.INPUT, Part.INPUT, Part.TAGS, Part.TAGS))
+        twice = CaseMapping((CasePart.INPUT, CasePart.INPUT, CasePart.TAGS, CasePart.TAGS))
         assert twice.problems() == ("2 columns are the input; choose one",)
-        assert "no column is the input" in CaseMapping((Part.KEY,)).problems()[0]
+        assert "no column is the input" in CaseMapping((CasePart.KEY,)).problems()[0]
 
 
 class TestRejectedRows:
@@ -330,7 +330,7 @@ class TestRejectedRows:
         cells = [row[0] for row in csv.reader(io.StringIO(file.removeprefix("\ufeff")))][1:]
         assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
         back = read_table(file.encode())
-        assert suggest(back).parts == (Part.INPUT, Part.IGNORED, Part.IGNORED)
+        assert suggest(back).parts == (CasePart.INPUT, CasePart.IGNORED, CasePart.IGNORED)
         assert [row.cells[0] for row in back.rows] == texts
 
     def test_rows_that_could_not_be_read_are_given_back_with_all_their_text(self) -> None:

@@ -13,7 +13,7 @@ from evaluators.scoring.types import Verdict
 from evaluators.templatetags import figures
 from runs.models.runs import Run
 from runs.models.suites import Suite
-from runs.summary.figures import Execution
+from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import (
     TREE,
@@ -82,7 +82,7 @@ class TestSuiteList:
         make_result(run=run, case=case, verdict="pass", score=0.9, repetition=1)
         make_result(run=run, case=case, verdict="fail", score=0.5, repetition=2)
         executions = [
-            Execution(case.key, "scored", Verdict(result.verdict), result.score)
+            ExecutionRecord(case.key, "scored", Verdict(result.verdict), result.score)
             for result in run.results.all()
         ]
         summary = summarise(executions, suite.policy, is_completed=True, seed=1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import case_decision, latencies_of, summarise_case
-from runs.summary.figures import Execution, Summary
+from runs.summary.figures import ExecutionRecord, Summary
 from runs.summary.metrics import DimensionMean, SideMean, dimension_means, finals_by_key
 from runs.summary.run import summarise
 
@@ -22,16 +22,16 @@ REVIEWED = PolicySpec(count_reviews=True)
 PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 
 
-def scored(score: float | None, *, case: str = "a", **more: Any) -> Execution:
+def scored(score: float | None, *, case: str = "a", **more: Any) -> ExecutionRecord:
     verdict = more.pop("verdict", POLICY.verdict_of(score) if score is not None else PASS)
-    return Execution(case, "scored", verdict, score, **more)
+    return ExecutionRecord(case, "scored", verdict, score, **more)
 
 
-def errored(case: str = "a") -> Execution:
-    return Execution(case, "error")
+def errored(case: str = "a") -> ExecutionRecord:
+    return ExecutionRecord(case, "error")
 
 
-def of(rows: Sequence[Execution], policy: PolicySpec = POLICY) -> Summary:
+def of(rows: Sequence[ExecutionRecord], policy: PolicySpec = POLICY) -> Summary:
     return summarise(rows, policy, is_completed=True, seed=1)
 
 
@@ -83,7 +83,7 @@ def of(rows: Sequence[Execution], policy: PolicySpec = POLICY) -> Summary:
     ],
 )
 def test_a_case_says_by_which_rule_it_came_to_its_verdict(
-    rows: list[Execution], policy: PolicySpec, verdict: Verdict | None, rule: str, text: str
+    rows: list[ExecutionRecord], policy: PolicySpec, verdict: Verdict | None, rule: str, text: str
 ) -> None:
     found = case_decision(rows, policy)
     assert (found.verdict, found.rule, found.text) == (verdict, rule, text)
@@ -107,7 +107,7 @@ def test_the_words_never_contradict_the_verdict(scores: list[float]) -> None:
     ],
 )
 def test_the_spread_is_the_highest_less_the_lowest_of_two_scores_or_more(
-    rows: list[Execution], spread: float | None
+    rows: list[ExecutionRecord], spread: float | None
 ) -> None:
     assert summarise_case("a", rows, POLICY).spread == spread
 
@@ -118,7 +118,7 @@ def test_a_run_counts_all_k_any_of_k_and_flaky_each_over_the_cases_that_can_tell
         *(scored(0.9, case="some"), scored(0.3, case="some")),
         *(scored(0.9, case="half errored"), errored("half errored")),
         *(errored("errored"), errored("errored")),
-        *(scored(0.9, case="unfinished"), Execution("unfinished", "cancelled")),
+        *(scored(0.9, case="unfinished"), ExecutionRecord("unfinished", "cancelled")),
     ]
     found = of(rows)
     assert (found.all_passed, found.any_passed, found.settled) == (1, 3, 4)

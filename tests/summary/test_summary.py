@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from evaluators.scoring.policy import PolicySpec
 from evaluators.scoring.types import Verdict
 from runs.summary.cases import means_of, summarise_case
-from runs.summary.figures import Execution, Summary, shares
+from runs.summary.figures import ExecutionRecord, Summary, shares
 from runs.summary.metrics import MetricMean, means_by_key, metric_means
-from runs.summary.run import Progress, cases_forecast, metrics_forecast, summarise
+from runs.summary.run import SummaryProgress, cases_forecast, metrics_forecast, summarise
 
 POLICY = PolicySpec()
 OUTCOMES = PolicySpec(case_gate="expected_outcomes")
@@ -24,16 +24,16 @@ PASS, BORDERLINE, FAIL = Verdict.PASS, Verdict.BORDERLINE, Verdict.FAIL
 
 def done(
     case: str = "a", verdict: Verdict = PASS, score: float | None = 0.9, **more: Any
-) -> Execution:
-    return Execution(case, "scored", verdict, score, **more)
+) -> ExecutionRecord:
+    return ExecutionRecord(case, "scored", verdict, score, **more)
 
 
-def errored(case: str = "a", **more: Any) -> Execution:
-    return Execution(case, "error", **more)
+def errored(case: str = "a", **more: Any) -> ExecutionRecord:
+    return ExecutionRecord(case, "error", **more)
 
 
 def of(
-    rows: Sequence[Execution], policy: PolicySpec = POLICY, *, completed: bool = True
+    rows: Sequence[ExecutionRecord], policy: PolicySpec = POLICY, *, completed: bool = True
 ) -> Summary:
     return summarise(rows, policy, is_completed=completed, seed=41)
 
@@ -75,12 +75,12 @@ class TestCase:
 
     @pytest.mark.parametrize("status", ["pending", "running"])
     def test_it_waits_while_it_may_still_be_scored(self, status: str) -> None:
-        rows = [errored(), Execution("a", status)]
+        rows = [errored(), ExecutionRecord("a", status)]
         assert summarise_case("a", rows, POLICY).state == "waiting"
-        assert summarise_case("a", [done(), Execution("a", status)], POLICY).state == "pass"
+        assert summarise_case("a", [done(), ExecutionRecord("a", status)], POLICY).state == "pass"
 
     def test_one_that_never_ran_has_no_state_of_its_own(self) -> None:
-        assert summarise_case("a", [Execution("a", "cancelled")], POLICY).state == "not_run"
+        assert summarise_case("a", [ExecutionRecord("a", "cancelled")], POLICY).state == "not_run"
 
     def test_all_and_any_of_k(self) -> None:
         all_of = summarise_case("a", [done(), done()], POLICY)
@@ -167,7 +167,7 @@ class TestReviews:
         assert of(rows, policy).cases[0].verdict is FAIL
 
     def test_of_what_did_not_run_count_nothing(self) -> None:
-        rows = [Execution("a", "cancelled", reviewed_verdict=PASS)]
+        rows = [ExecutionRecord("a", "cancelled", reviewed_verdict=PASS)]
         assert of(rows, self.policy).reviews == 0
 
 
@@ -200,7 +200,12 @@ class TestGates:
         assert of([]).interval is None
 
     def test_stay_open_until_the_run_is_completed(self) -> None:
-        rows = [done(), errored("b"), Execution("c", "pending"), Execution("d", "cancelled")]
+        rows = [
+            done(),
+            errored("b"),
+            ExecutionRecord("c", "pending"),
+            ExecutionRecord("d", "cancelled"),
+        ]
         found = of(rows, completed=False)
         assert (found.cases_gate.share, found.cases_gate.passed) == (None, None)
         assert (found.metrics_gate.share, found.metrics_gate.passed) == (None, None)
@@ -219,7 +224,7 @@ def test_the_distribution_counts_cases_with_shares() -> None:
         done("b", BORDERLINE, 0.7),
         done("c", FAIL, 0.1),
         errored("d"),
-        Execution("e", "pending"),
+        ExecutionRecord("e", "pending"),
     ]
     found = of(rows, completed=False)
     assert found.distribution == {"pass": 1, "borderline": 1, "fail": 1, "error": 1, "waiting": 1}
@@ -291,7 +296,7 @@ def test_money_never_becomes_a_float() -> None:
 
 rows_of_a_run = st.lists(
     st.builds(
-        Execution,
+        ExecutionRecord,
         case=st.sampled_from("abcd"),
         status=st.sampled_from(["scored", "error"]),
         verdict=st.sampled_from([PASS, BORDERLINE, FAIL]),
@@ -306,7 +311,7 @@ rows_of_a_run = st.lists(
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(rows_of_a_run, st.data(), st.sampled_from(["score", "expected_outcomes"]))
 def test_the_order_of_executions_changes_nothing(
-    rows: list[Execution], data: st.DataObject, gate: str
+    rows: list[ExecutionRecord], data: st.DataObject, gate: str
 ) -> None:
     policy = PolicySpec(case_gate=gate)
     one, other = of(rows, policy), of(data.draw(st.permutations(rows)), policy)
@@ -317,9 +322,9 @@ def test_the_order_of_executions_changes_nothing(
     assert 0.0 <= one.cases_gate.share <= 1.0
 
 
-def progress(**changes: Any) -> Progress:
+def progress(**changes: Any) -> SummaryProgress:
     settings = {"total": 360, "ended": 246, "passed": 200, "score_sum": 204.67, "score_count": 246}
-    return Progress(**{**settings, "repetitions": 3, **changes})
+    return SummaryProgress(**{**settings, "repetitions": 3, **changes})
 
 
 class TestMetricsOutlook:
@@ -402,7 +407,7 @@ class TestCasesOutlook:
 
     def test_thresholds_are_met_exactly(self) -> None:
         found = cases_forecast(
-            Progress(total=10, ended=5, passed=3, score_sum=0, score_count=0),
+            SummaryProgress(total=10, ended=5, passed=3, score_sum=0, score_count=0),
             PolicySpec(cases_pass_threshold=0.7),
         )
         assert found.needed == 4

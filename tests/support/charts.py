@@ -10,7 +10,7 @@ from evaluators.scoring.types import Verdict
 from runs.models.runs import Run
 from runs.models.suites import Suite
 from runs.models.targets import Target
-from runs.summary.figures import Execution
+from runs.summary.figures import ExecutionRecord
 from runs.summary.run import summarise
 from tests.support.factories import make_case, make_run, make_target
 
@@ -34,7 +34,7 @@ def make_charted_run(
     status = columns.pop("status", "completed")
     run_cost, judges = Decimal(cost), Decimal(cost) / 2
     executions = [
-        Execution(
+        ExecutionRecord(
             f"C-{number}",
             "scored",
             Verdict.PASS if number < passed else Verdict.FAIL,

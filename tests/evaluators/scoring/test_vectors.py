@@ -33,7 +33,7 @@ from evaluators.scoring.tree import EvaluatorSpec, validate
 from evaluators.scoring.types import Finding, Outcome, OutcomeResult, Score, Verdict
 from runs.compare.cases import CaseSide, RunSide, Tolerances, compare_case, compare_runs
 from runs.summary.cases import distribution_of, means_of
-from runs.summary.figures import Execution, Summary, shares, total_of
+from runs.summary.figures import ExecutionRecord, Summary, shares, total_of
 from runs.summary.run import summarise
 
 FILE = Path(__file__).parents[2] / "vectors" / "scoring.json"
@@ -199,12 +199,14 @@ def case_passed(values: Values) -> Values:
     return {"passed": decision.passed}
 
 
-def execution_of(number: int, values: Values) -> Execution:
+def execution_of(number: int, values: Values) -> ExecutionRecord:
     if values.get("error") is not None:
-        return Execution(str(number), "error")
+        return ExecutionRecord(str(number), "error")
     verdict = Verdict.PASS if values["passed"] else Verdict.FAIL
     score = values.get("overall_score")
-    return Execution(str(number), "scored", verdict, score=None if score is None else score / 100)
+    return ExecutionRecord(
+        str(number), "scored", verdict, score=None if score is None else score / 100
+    )
 
 
 def summary_of(results: Sequence[Values], policy: PolicySpec) -> Summary:
@@ -337,7 +339,7 @@ def final_summary(values: Values) -> Values:
 
 def aggregate_repetitions(values: Values) -> Values:
     rows = [
-        Execution(
+        ExecutionRecord(
             "case",
             "scored",
             score=None if row.get("final_score") is None else row["final_score"] / 10,
