@@ -67,7 +67,11 @@ def case_decision(
     if is_overruled:
         return CaseDecision(Verdict.BORDERLINE, BY_REVIEWS, "with reviews, verdicts differ")
     scores = [row.score for row in scored if row.score is not None]
-    return _by_score(scores, policy, has_words=has_words)
+    decision = _by_score(scores, policy, has_words=has_words)
+    if len(verdicts) == 1 and decision.verdict is not verdicts[0]:
+        # A result of a file keeps the file's verdict, even where our bands read its score otherwise.
+        return CaseDecision(verdicts[0], BY_SCORE, f"its only repetition: {verdicts[0].value}")
+    return decision
 
 
 def count_reviews(rows: Iterable[ExecutionRecord], policy: PolicySpec) -> int:

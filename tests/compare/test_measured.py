@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from runs.compare.comparison import measured_of
+from runs.compare.comparison import ComparisonSide, measured_of
 from runs.engine.plan import OUTCOMES_PATH
 from tests.support.factories import (
     make_case,

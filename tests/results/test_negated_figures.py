@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from runs.compare.comparison import measured_of
+from runs.compare.comparison import ComparisonSide, measured_of
 from runs.results.run_figures import evaluators_of
 from tests.support.factories import (
     make_case,

@@ -48,6 +48,8 @@ def of(rows: Sequence[ExecutionRecord], policy: PolicySpec = POLICY) -> Summary:
             "mean_score",
             "0.60 ≤ mean 0.79 < 0.80",
         ),
+        # A result that a file brought keeps the file's verdict.
+        ([scored(0.5, verdict=PASS)], POLICY, PASS, "mean_score", "its only repetition: pass"),
         ([scored(0.6), errored()], POLICY, BORDERLINE, "mean_score", "0.60 ≤ mean 0.60 < 0.80"),
         (
             [scored(1.0), scored(0.9, verdict=FAIL, is_forced=True)],
