@@ -14,7 +14,14 @@ from pytest_django.live_server_helper import LiveServer
 from runs.models.runs import Run, RunEvent
 from tests.browser.conftest import Console
 from tests.browser.keyboard import press
-from tests.support.factories import make_case, make_result, make_run, make_score, make_suite
+from tests.support.factories import (
+    make_case,
+    make_result,
+    make_run,
+    make_score,
+    make_suite,
+    refresh_cases,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LogIn = Callable[[str], User]
@@ -97,9 +104,11 @@ def test_all_of_a_filter_is_more_than_the_page_shows(run_page: Page, run: Run) -
 def test_what_is_chosen_survives_the_live_table(run_page: Page, run: Run) -> None:
     Run.objects.update(status="running", finished_at=None)
     run.results.filter(case__key="CS-060").update(status="running", verdict="", score=None)
+    refresh_cases(run)
     run_page.reload()
     run_page.get_by_label("Choose CS-002").check()
     run.results.filter(case__key="CS-003").update(verdict="pass", score=0.95)
+    refresh_cases(run)
     expect(run_page.get_by_role("row", name="CS-003")).to_contain_text("Pass", timeout=POLL_MS)
     expect(run_page.get_by_label("Choose CS-002")).to_be_checked()
     expect(run_page.locator(".picks")).to_contain_text("1 result chosen")

@@ -83,6 +83,7 @@ class Installation:
 
     def forget_the_run(self) -> None:
         """Leave nothing but the suite."""
+        self.database.execute("DELETE FROM runs_runcase")
         self.database.execute("DELETE FROM runs_result")
         self.database.execute("DELETE FROM runs_run")
 

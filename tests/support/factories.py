@@ -212,6 +212,11 @@ def make_result(*, run: Run, case: Case, verdict: str = "", **columns: Any) -> R
     return result
 
 
+def refresh_cases(run: Run) -> None:
+    """Write where the cases of a run stand, after a test has changed their results."""
+    run.cases.refresh(run.pk, run.cases.values_list("case_id", flat=True))
+
+
 def make_score(*, result: Result, path: str, score: float | None, **columns: Any) -> EvaluatorScore:
     defaults = {
         "kind": "llm_judge",
