@@ -24,7 +24,7 @@ def fill(page: Page, agent: AgentServer, name: str) -> None:
     page.get_by_label("Name of header 1", exact=True).fill("Authorization")
     page.get_by_label("Value of header 1", exact=True).fill("Bearer typed-only-once")
     page.get_by_label("Secret").first.check()
-    page.get_by_label(re.compile("^Output optional")).fill("output")
+    page.get_by_label(re.compile(r"^\s*Output\s+optional")).fill("output")
     page.get_by_label(re.compile("^Tool calls or steps")).fill("steps")
     page.get_by_label(re.compile("^Files")).fill("files")
     page.get_by_label(re.compile("^Text of your own")).fill("May I return it?")
