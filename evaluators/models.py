@@ -47,7 +47,7 @@ class AuditEntry(models.Model):
         verbose_name_plural = "audit entries"
 
     def __str__(self) -> str:
-        """Return the deed and its object."""
+        """Return the action and its object."""
         return f"{self.action} {self.object_type} {self.object_name}"
 
 

@@ -41,7 +41,7 @@ class RoleTooHighError(DomainError):
 
 @dataclass(frozen=True, slots=True)
 class TokenGrant:
-    """A token in use: what its role allows, of which its owner has to be allowed each deed too."""
+    """A token in use: its role sets what it may do, and its owner must be allowed each action too."""
 
     token: ApiToken
     permissions: frozenset[str]

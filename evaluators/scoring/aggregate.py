@@ -44,16 +44,16 @@ def evaluate(
         scores[frame.index] = 1.0 - score if frame.negate else score
         if outcome.failed_required:
             parts[frame.index] = outcome.failed_required
-    return settled(layout, scores, parts)
+    return aggregate_tree(layout, scores, parts)
 
 
-def settled(
+def aggregate_tree(
     layout: CompiledTree, scores: list[float | None], parts: Mapping[int, tuple[str, ...]]
 ) -> Values:
     """Return the score of every node from those of the leaves, which stand after negation in `scores`."""
     values = Values(scores, [NO_INDEX] * len(scores), parts)
     for frame in layout.upward:
-        settle(layout, frame, values)
+        aggregate_node(layout, frame, values)
     return values
 
 
@@ -69,7 +69,7 @@ def overall_judge(layout: CompiledTree, outcomes: Mapping[str, Outcome]) -> Comp
     return None
 
 
-def settle(layout: CompiledTree, frame: CompiledNode, values: Values) -> None:
+def aggregate_node(layout: CompiledTree, frame: CompiledNode, values: Values) -> None:
     """Compute one composite from its children, which are settled."""
     score, failure = _combined(layout, frame, values)
     if score is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evaluators.scoring.aggregate import Values, is_held, settle
+from evaluators.scoring.aggregate import Values, aggregate_node, is_held
 from evaluators.scoring.compile import LEAF, NO_INDEX, CompiledNode, CompiledTree
 from evaluators.scoring.decision import Flip
 from evaluators.scoring.numbers import format_number, format_rounded_up, quote_names
@@ -156,7 +156,7 @@ class _Search:
         values = Values(known.scores.copy(), known.failures.copy(), known.parts, self.digits)
         values.scores[self.frame.index] = point / GRID
         for ancestor in self.chain:
-            settle(self.case.layout, ancestor, values)
+            aggregate_node(self.case.layout, ancestor, values)
         if any(not is_held(self.case.layout, frame, values) for frame in self.unknown):
             return VerdictResult("unscored")
         return decide_verdict(self.case.layout, values, self.case.gate, self.case.judged)

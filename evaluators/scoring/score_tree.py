@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evaluators.scoring.aggregate import Values, evaluate, is_held, overall_judge, settle, settled
+from evaluators.scoring.aggregate import (
+    Values,
+    aggregate_node,
+    aggregate_tree,
+    evaluate,
+    is_held,
+    overall_judge,
+)
 from evaluators.scoring.compile import NO_INDEX, CompiledNode, CompiledTree, lay_out
 from evaluators.scoring.decision import Decision, NodeResult
 from evaluators.scoring.explain import (
@@ -66,7 +73,7 @@ def aggregate(node: EvaluatorSpec, children: Mapping[str, Outcome], policy: Poli
     layout = lay_out(node, policy, is_shallow=True)
     values = _values(layout, children)
     root = layout.frames[ROOT]
-    settle(layout, root, values)
+    aggregate_node(layout, root, values)
     score, failure = values.scores[ROOT], values.failures[ROOT]
     if score is None:
         missing = [
@@ -145,7 +152,7 @@ class Rules:
         no score, and is filled up; `parts` the required parts missed. `judged` is the node that
         counts by its judge's overall score, which then stands in `scores`.
         """
-        values = settled(self.layout, scores, parts)
+        values = aggregate_tree(self.layout, scores, parts)
         return values, decide_verdict(self.layout, values, gate, judged)
 
     def decide(

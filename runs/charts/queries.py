@@ -168,7 +168,7 @@ class CostRow:
     """A run with its cost in US dollars: of the whole run, of one execution and of one passed case.
 
     All three are None where the cost is not known in full; `known_usd` is what is known of it and
-    `unpriced` the purses that lack prices, with their counts. `beaten_by` dominates it; a run that
+    `unpriced` holds the costs that lack prices, with their counts. `beaten_by` dominates it; a run that
     is drawn and that nobody beats is on the Pareto front.
     """
 

@@ -250,7 +250,7 @@ def recorded(run: Run) -> Recorded:
 def side_of(run: Run, found: Recorded) -> ComparisonSide:
     """Return the run by what is stored of it; its own frozen policy makes its cases' verdicts.
 
-    A purse that no execution tells of is free where the run's own page says so, else not known; two queries then.
+    A cost that no execution reports is free where the run's own page says so, else unknown; that takes two queries.
     Raises UnreadableSnapshotError for a run of another version.
     """
     policy = read_plan(run.snapshot).policy

@@ -133,7 +133,7 @@ def _told(run: JUnitRun, line: ResultLine, outcome: str) -> str:
 
 
 def _scores(line: ResultLine) -> dict[str, str]:
-    """Return what people decided, the final score, that of every evaluator by its path, and both purses."""
+    """Return what people decided, the final score, that of every evaluator by its path, and both costs."""
     scores = {"reviewed_verdict": line.reviewed_verdict} if line.reviewed_verdict else {}
     scores |= {} if line.score is None else {"score": f"{line.score:g}"}
     scores |= {

@@ -58,7 +58,7 @@ def published(
 
 
 def usage_summary(run: Decimal | None, evaluation: Decimal | None) -> dict[str, float | None]:
-    """Return both purses and their sum in dollars, each None where nothing is known of it."""
+    """Return both costs and their sum in dollars, each None where it is unknown."""
     known = [usd for usd in (run, evaluation) if usd is not None]
     return {
         "run_cost_usd": None if run is None else float(run),
@@ -147,7 +147,7 @@ class ResultLine:
 
     Without a verdict an execution has no score either: None, never 0. `status` is that of the
     result; `error_stage` says where an error arose. `usage` is the target's, its cost left out:
-    the two purses hold the costs, None where no price is known. `score` is written as it is and
+    both costs are None where no price is known. `score` is written as it is and
     as `overall_score`, 0 to 100 (SCORING §4.4), and as `raw_score` where the suite's `scale` is another.
     `outcomes_judge` is what a file tells of the judge of the outcomes beside the tree; it is read alone.
     """

@@ -53,7 +53,7 @@ class Dashboard:
 
     @property
     def spent_usd(self) -> Decimal:
-        """Return both purses together."""
+        """Return the target cost and the judge cost together."""
         return self.run_usd + self.evaluation_usd
 
 

@@ -84,7 +84,7 @@ def suite_delete(request: MemberRequest, slug: str) -> HttpResponse:
     return redirect("home")
 
 
-# Where a draft is edited, to go on there after a deed.
+# Where a draft is edited, so that an action leads back there.
 OWN_PAGES = ("runs:suite", "runs:suite-settings", "runs:suite-evaluators", "runs:what-if")
 
 

@@ -4,12 +4,12 @@ const tree = () => document.getElementById("evaluators");
 const ways = { ArrowUp: "up", ArrowDown: "down", ArrowRight: "into", ArrowLeft: "out" };
 let busy = false, isLeaving = false, isSent = false, isEdited = false, dragged = null;
 
-async function send(deed, after) {
+async function send(action, after) {
   if (busy) return;
   busy = true;
   hush();
   const body = new FormData(tree());
-  body.set("do", deed);
+  body.set("do", action);
   let answer, text;
   try {
     answer = await fetch(tree().getAttribute("action"), { method: "POST", body });
@@ -120,8 +120,8 @@ document.addEventListener("click", (event) => {
 document.addEventListener("submit", (event) => {
   if (event.target !== tree() || event.submitter?.name !== "do" || event.submitter.value === "save") return;
   event.preventDefault();
-  const deed = event.submitter.value;
-  send(deed, toRow(deed.split(" ")[0]));
+  const action = event.submitter.value;
+  send(action, toRow(action.split(" ")[0]));
 });
 
 function goal(node, y) {
