@@ -32,7 +32,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Stop the clock for everything that calls `timezone.now` or `database_now`."""
     stopped = Clock(timezone.now())
     monkeypatch.setattr(timezone, "now", stopped)
+    # This module is among them: what is looked for must not be read anew after it was replaced.
+    replaced = database_now
     for module in [*sys.modules.values()]:
-        if vars(module).get("database_now") is database_now:
+        if vars(module).get("database_now") is replaced:
             monkeypatch.setattr(module, "database_now", stopped)
     return stopped
