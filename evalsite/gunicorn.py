@@ -40,7 +40,7 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """Give back what the embedded worker has in hand."""
+    """Give back the results that the embedded worker holds."""
     if settings.IS_EMBEDDED:
         from evalsite.embedded import WORKER
 

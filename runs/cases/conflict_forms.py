@@ -104,13 +104,13 @@ class ConflictRow:
 class CaseConflictForm(forms.Form):
     """One choice for each field that both changed; the others are taken from whoever changed them."""
 
-    settle = forms.IntegerField(widget=forms.HiddenInput)
+    resolve = forms.IntegerField(widget=forms.HiddenInput)
 
     def __init__(self, changed: CaseChangedError, data: QueryDict | None = None) -> None:
         """Make a field for each that is to be decided."""
         at = changed.theirs.revision if changed.theirs else 0
-        sent = data if data is not None and "settle" in data else None
-        super().__init__(sent, initial={"settle": at})
+        sent = data if data is not None and "resolve" in data else None
+        super().__init__(sent, initial={"resolve": at})
         self.changed, self._at = changed, at
         base, theirs = _content(changed.base, changed.mine), _content(changed.theirs, changed.mine)
         self._base, self._theirs = base, theirs
@@ -124,9 +124,9 @@ class CaseConflictForm(forms.Form):
                     error_messages={"required": "Choose whose is to be kept."},
                 )
 
-    def clean_settle(self) -> int:
+    def clean_resolve(self) -> int:
         """Refuse choices that were made before the case changed once more."""
-        if self.cleaned_data["settle"] != self._at:
+        if self.cleaned_data["resolve"] != self._at:
             raise forms.ValidationError(
                 "The case was saved again since these choices were made. Look at them once more."
             )
@@ -167,7 +167,7 @@ def carried(data: QueryDict) -> list[tuple[str, str]]:
     return [
         (name, value)
         for name, values in data.lists()
-        if name not in ("csrfmiddlewaretoken", "settle") and not name.startswith(CHOICE)
+        if name not in ("csrfmiddlewaretoken", "resolve") and not name.startswith(CHOICE)
         for value in values
     ]
 

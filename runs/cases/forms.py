@@ -1,4 +1,4 @@
-"""The form of one case: begin it, edit it, settle it with somebody else's edit, and tick many."""
+"""The form of one case: begin it, edit it, resolve a conflict with another edit, and tick many."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class HelpFormatter(DjangoHelpFormatter, RawDescriptionHelpFormatter):
 class AnsweringCommand(BaseCommand):
     """A command that ends with exit code 3 and a sentence whenever it could not do what it is for.
 
-    `epilog` stands under the options; `deed` completes the sentence "… could not be carried out".
+    `epilog` stands under the options; `action` completes the sentence "… could not be carried out".
     A command line that was not understood ends with `misuse_code`. One that `begins_site` makes a new SQLite database where there is none, the others refuse.
     """
 

@@ -48,7 +48,7 @@ def sign_flip(columns: Columns, *, seed: int) -> Columns:
 
 
 def _run_workers(columns: Columns, seed: int) -> tuple[Columns, Columns]:
-    """Return sums and counts of what is resampled: of each case, or of each hand of many cases."""
+    """Return sums and counts of what is resampled: of each case, or of each batch of many cases."""
     present = ~np.isnan(columns)
     filled, counted = np.where(present, columns, 0.0), present.astype(float)
     if len(columns) <= MAX_APART:

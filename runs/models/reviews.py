@@ -105,7 +105,7 @@ class ReviewItem(models.Model):
     `reasons` stand in the order of `Reason` with spaces around each; `rank` is the place of the first
     and `distance` how far the score is from the nearest threshold (0 to 1, 1 where none decides), so that the
     queue begins with the most doubtful. `sampling_rate` is the probability with which the rules bring such a
-    result in, None where a person did. `wanted` is how many decisions settle it.
+    result in, None where a person did. `wanted` is how many decisions decide it.
     """
 
     result = models.OneToOneField(Result, on_delete=models.CASCADE, related_name="review_item")

@@ -454,7 +454,7 @@ def _progress(
         cases_done=sum(counts.values()) - open_cases - counts.get("cancelled", 0),
         cases=run.case_count,
         per_minute=per_minute,
-        # Hands claim more than they carry out at once.
+        # Workers claim more results than they execute at once.
         at_once=min(claimed, run.concurrency * max(1, run.run_workers.count())) if claimed else 0,
         elapsed_ms=run.worked_ms(now=now),
         left_ms=left / per_minute * 60_000 if per_minute and left else None,

@@ -1,4 +1,4 @@
-"""Hand out what waits for a person, and decide, change and undo what people say of a result (SCORING §4.6)."""
+"""The review queue: give items to reviewers; make, change and undo decisions (SCORING §4.6)."""
 
 from __future__ import annotations
 

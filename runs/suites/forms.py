@@ -1,4 +1,4 @@
-"""Forms of a suite as a whole: begin one, edit its settings and review rules, settle a conflict, restore a version."""
+"""Forms of a suite as a whole: begin one, edit its settings and review rules, resolve a conflict, restore a version."""
 
 from __future__ import annotations
 

@@ -251,11 +251,11 @@ def test_the_second_save_gets_both_edits_and_overwrites_nothing(
     carried: dict[str, list[str]] = {}
     for name, value in answer.context["carried"]:
         carried.setdefault(name, []).append(value)
-    settled = carried | {"settle": "2"}
+    settled = carried | {"resolve": "2"}
     undecided = editor.post(edit, settled)
     assert undecided.status_code == 409
     assert "Choose whose" in page_of(undecided)
-    late = editor.post(edit, settled | {"choice-criteria": "mine", "settle": "1"})
+    late = editor.post(edit, settled | {"choice-criteria": "mine", "resolve": "1"})
     assert "saved again" in page_of(late)
     assert editor.post(edit, settled | {"choice-criteria": "mine"}).status_code == 302
     case = current()
@@ -266,7 +266,7 @@ def test_the_second_save_gets_both_edits_and_overwrites_nothing(
     remove_cases(suite, ["returns"], by=None)
     gone = editor.post(edit, mine)
     assert (gone.status_code, "deleted the case meanwhile" in page_of(gone)) == (409, True)
-    editor.post(edit, settled | {"settle": "0"})
+    editor.post(edit, settled | {"resolve": "0"})
     assert current().expected_outcomes == ["Mine alone"]
 
 

@@ -22,15 +22,15 @@ example:
 
 
 class Command(AnsweringCommand):
-    """Sweep once, as every worker does by itself every 10 seconds."""
+    """Reap once, as every worker does by itself every 10 seconds."""
 
     help = "Free results that dead workers held, end runs that are over, queue work that waits."
     epilog = EPILOG
     action = "The reaper"
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Sweep and queue."""
+        """Free what dead workers held and queue what waits."""
         waiting = reap(now=database_now())
         for run_id in waiting:
             queue(WORK_ON_RUN, run_id)
-        self.stderr.write(f"{len(waiting)} runs wait for hands.")
+        self.stderr.write(f"{len(waiting)} runs wait for a worker.")
