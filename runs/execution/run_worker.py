@@ -490,7 +490,7 @@ def _run_loop(work: RunWork, token: str, slot: RunSlot) -> tuple[RunLoop, RunSta
     try:
         return asyncio.run(run_to_end())
     finally:
-        database.shut_down()
+        database.close()
 
 
 def _after_crash(run_id: int, error: Exception) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -320,3 +321,9 @@ def test_a_lost_attempts_replies_are_not_paid_again(start_chat, model_server):
     assert after(run, *COUNTS) == ("completed", 4, 4, 0, 0)
     assert len(model_server.chats) == paid
     assert set(run.results.values_list("attempt", flat=True)) == {2}
+
+
+def test_a_run_leaves_no_thread_behind(start_recorded):
+    before = threading.active_count()
+    work_on_run(start_recorded("a refund").pk)
+    assert threading.active_count() == before
